@@ -11,9 +11,22 @@
 # and for the tests of real clients (crates/cli/tests/clients), there too:
 #   cuda13, cuda12    nvcc with the runtime of either version
 #   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
+# for the tests of the page (crates/page/web, crates/cli/tests/e2e/html.rs), where there is npm:
+#   node_modules      Vite, Svelte and TypeScript make the page again, to compare; playwright-core and axe-core open it
+#   chromium          Debian's, for root alone; without it the page is not opened in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
+# Beside the other downloads.
+page() {
+  if [ -z "$(command -v npm)" ]; then return; fi
+  local lock=crates/page/web/package-lock.json installed=crates/page/web/node_modules/.package-lock.json
+  [ "$installed" -nt "$lock" ] || npm --prefix crates/page/web ci --ignore-scripts --no-progress --loglevel=error
+  if [ -n "$(command -v chromium)" ] || [ "$(id -u)" != 0 ] || [ -z "$(command -v apt-get)" ]; then return; fi
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
+}
+page &
+page=$!
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
   'nvidia-cuda-nvrtc==13.0.88'
@@ -44,3 +57,4 @@ if [ "$(cat "$deps/onnxruntime/.packages" 2>/dev/null)" != "$onnxruntime" ]; the
     --target "$deps/onnxruntime" "$onnxruntime"
   echo "$onnxruntime" >"$deps/onnxruntime/.packages"
 fi
+wait "$page" || echo "test-deps.sh: the page's tests lack something and say so" >&2

@@ -34,7 +34,7 @@ const LAYERS: [&[&str]; 10] = [
     &["apex-predict"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
-    &["apex-training"],
+    &["apex-training", "apex-page"],
     &["apex-cli", "xtask"],
 ];
 

@@ -197,7 +197,7 @@ pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
     };
     match part {
         Some(file) => bail!(
-            "{} is a file of the session {}, whose record would be lost: name another file with -o",
+            "{} is a file of the session {}, whose record would be lost: name another file",
             apex_untrusted::shown(output),
             apex_untrusted::shown(file.parent().unwrap_or(session))
         ),

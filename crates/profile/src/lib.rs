@@ -27,7 +27,7 @@ mod selection;
 mod sketch;
 mod sums;
 
-pub use accounts::{Account, Accounts, IdleCause, Iterations, Phase, PhaseCall, PhaseKind};
+pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use prediction::{Bound, BoundBy, Estimate, Prediction};

@@ -15,6 +15,7 @@ mod costs;
 mod counts;
 mod geometry;
 mod kernels;
+mod launches;
 mod memory;
 mod native;
 mod phase;
@@ -40,7 +41,7 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{DeviceLimits, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
 
-use crate::accounts::{Accounts, IdleCause, Iterations, Phase, PhaseKind};
+use crate::accounts::{Accounts, IdleCause, Iterations, OverTime, Phase, PhaseKind};
 use crate::figure::Figure;
 use crate::prediction::Prediction;
 use crate::sketch::Distribution;
@@ -48,9 +49,11 @@ use crate::sketch::Distribution;
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use code::{Images, KernelArguments, KernelCode, Parameter, PointerTo, SessionCode};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use launches::LaunchesOverTime;
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
+pub use serde_layout::{memory_kind_name, stream_kind_name};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 
 /// What a session says.
@@ -595,6 +598,13 @@ pub struct Activity {
     /// Share of time that the device was busy, in [`Self::CHUNKS`] equal parts of the span; empty
     /// where too much is unknown.
     pub busy: Vec<f64>,
+    /// The accounts of [`OverTime::PARTS`] equal parts of the span; `None` in a profile of one
+    /// phase.
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
+    /// When each kernel is launched by launch calls; empty in a profile of one phase.
+    #[serde(default)]
+    pub launches_over_time: Vec<LaunchesOverTime>,
     /// Collectives (NCCL) that were launched and timed.
     pub collectives: Vec<Collective>,
 }

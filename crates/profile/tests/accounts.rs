@@ -1,6 +1,8 @@
 //! Time accounted for: accounts add up, phases are found, and what is unknown says so.
 
-use apex_profile::{Accounts, Activity, IdleCause, PhaseKind, Profile, Selection, Totals};
+use apex_profile::{
+    Account, Accounts, Activity, IdleCause, OverTime, Phase, PhaseKind, Profile, Selection, Totals,
+};
 use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -29,6 +31,22 @@ fn assert_exact(accounts: &Accounts) {
         let (low, high) = time.bounds();
         assert!(0.0 <= low && low <= time.value && time.value <= high, "{account:?}: {time:?}");
         assert_eq!(time.value.fract(), 0.0);
+    }
+}
+
+/// The parts of each account add up to it, and the accounts of each part to its length.
+fn assert_parts_are_exact(activity: &Activity) {
+    let over_time = activity.over_time.as_ref().unwrap();
+    for account in Account::ALL {
+        let parts = over_time.parts(account);
+        assert!(parts.is_empty() || parts.len() == OverTime::PARTS);
+        let sum: u64 = parts.iter().sum();
+        assert_eq!(sum as f64, activity.accounts.time(account).value, "{account:?}");
+    }
+    for part in 0..OverTime::PARTS {
+        let of = |account| over_time.parts(account).get(part).copied().unwrap_or(0);
+        let length: u64 = Account::ALL.into_iter().map(of).sum();
+        assert!((length as f64 - over_time.part_ns).abs() <= 1.0, "part {part}: {length}");
     }
 }
 
@@ -150,6 +168,7 @@ proptest! {
         assert_two_parts_make_the_whole(&profile, &early, &late);
         for activity in &profile.activities {
             assert_exact(&activity.accounts);
+            assert_parts_are_exact(activity);
             prop_assert_eq!(activity.accounts.span_ns, activity.span_ns);
             let mut sum = 0.0;
             for phase in &activity.phases {
@@ -159,6 +178,11 @@ proptest! {
             prop_assert_eq!(sum, activity.span_ns);
             let launches: u64 = activity.phases.iter().map(|phase| phase.launches).sum();
             prop_assert_eq!(launches, activity.launches);
+            for launches in &activity.launches_over_time {
+                let of = |phase: &Phase| phase.kernels.iter().find(|(kernel, _)| *kernel == launches.kernel).map_or(0, |(_, count)| *count);
+                let counted: u64 = activity.phases.iter().map(of).sum();
+                prop_assert_eq!(launches.parts.iter().sum::<u64>(), counted);
+            }
         }
         for kind in PhaseKind::ALL {
             if let Some(part) = profile.in_phase(kind) {
@@ -474,4 +498,5 @@ fn ranks_wait_in_collectives_for_the_slowest() {
     waits.sort_by(f64::total_cmp);
     assert!(waits[0] == 0.0 && (waits[1] - 0.5).abs() < 0.02, "{waits:?}");
     profile.activities.iter().for_each(|activity| assert_exact(&activity.accounts));
+    profile.activities.iter().for_each(assert_parts_are_exact);
 }

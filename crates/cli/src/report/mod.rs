@@ -5,6 +5,7 @@ mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
+mod page;
 mod places;
 mod predictions;
 mod ranges;
@@ -21,6 +22,7 @@ use clap::builder::FalseyValueParser;
 use kernels::Sort;
 use serde::Serialize;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Kernels in the table unless the user says otherwise.
@@ -38,6 +40,7 @@ const FINDINGS: usize = 5;
   apex report --by place                 which lines of the program launch what
   apex report --by range                 what ran inside of NVTX ranges
   apex report --json | jq .advice.verdict
+  apex report --html report.html         one page to look at, and to send
 
 Every figure says where it comes from: measured (with its samples), computed exactly, or predicted.")]
 pub struct Args {
@@ -48,6 +51,10 @@ pub struct Args {
     /// Print JSON (schema apex.report/3)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
+    /// Write the report to a file that a browser shows: one page, which needs neither APEX nor a
+    /// network
+    #[arg(long, value_name = "FILE", env = "APEX_HTML")]
+    html: Option<PathBuf>,
 }
 
 /// What the table of a report lists.
@@ -116,6 +123,12 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let Judged { filters, suppress } = &args.view.judged;
     let loaded = args.source.load(filters)?;
     let shown = filters.shown(&loaded)?;
+    if let Some(path) = &args.html {
+        page::write(path, &loaded, &shown, &shown.advise(suppress))?;
+        if !args.json {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     if !args.json {
         let style = Style { color: color.on_stdout() };
         return output::page(|out| write_shown(out, &loaded, &shown, &args.view, style, output::width()));

@@ -31,7 +31,7 @@ const FILTERED_DIFF: [&str; 12] = [
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
-const DOCUMENTS: [(&str, &[Words], Words); 9] = [
+const DOCUMENTS: [(&str, &[Words], Words); 10] = [
     (
         "apex.report/3",
         &[
@@ -45,6 +45,19 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
             &["report", "--json", "fast"],
+        ],
+        &[],
+    ),
+    (
+        "apex.page/1",
+        &[
+            &["report", "--html", "page.html", "s"],
+            &["report", "--html", "page.html", "--top", "1", "h200"],
+            &["report", "--html", "page.html", "gap"],
+            &["report", "--html", "page.html", "--phase", "steady", "gap"],
+            &["report", "--html", "page.html", "cut"],
+            &["report", "--html", "page.html", "placed"],
+            &["report", "--html", "page.html", "fast"],
         ],
         &[],
     ),
@@ -111,7 +124,10 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 10] = [
+const UNFILLED: [(&str, &str); 13] = [
+    ("apex.page/1.advice.findings[].within", "as of the report"),
+    ("apex.report/3.profile.activities[].over_time.collectives", "likewise"),
+    ("apex.report/3.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
         "apex.report/3.advice.findings[].within",
@@ -133,8 +149,9 @@ const UNFILLED: [(&str, &str); 10] = [
     ),
 ];
 
-/// Members of a figure that are null in some figures of every document.
-const OF_FIGURES: [&str; 3] = ["low", "high", "standard_error"];
+/// Members of a figure that are null in some figures of every document; the page leaves them out
+/// there.
+const OF_FIGURES: [&str; 4] = ["low", "high", "standard_error", "samples"];
 
 fn page() -> PathBuf {
     repository().join("docs/json.md")
@@ -204,12 +221,33 @@ fn printed(sandbox: &Sandbox, schema: &str, commands: &[Words]) -> Value {
         // The doctor may well find something here, and one of the launches is wrong: the exit code
         // says nothing.
         let printed = sandbox.apex(command).output().unwrap().stdout;
+        let printed = if command.contains(&"--html") { document_of_page(sandbox) } else { printed };
         let printed: Value =
             serde_json::from_slice(&printed).unwrap_or_else(|error| panic!("{command:?}: {error}"));
         assert_eq!(printed["schema"], schema);
         merged(printed)
     });
     documents.reduce(fill).expect("each schema has a command")
+}
+
+/// The document in the page that a command has written. Its call paths are as deep as the stacks
+/// that were read: their nodes stand beside each other here.
+fn document_of_page(sandbox: &Sandbox) -> Vec<u8> {
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
+    let mut document: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let children = |node: &mut Value| match node.as_object_mut().and_then(|node| node.remove("children")) {
+        Some(Value::Array(children)) => children,
+        _ => Vec::new(),
+    };
+    let mut open = children(&mut document["places"]["root"]);
+    let mut nodes = Vec::new();
+    while let Some(mut node) = open.pop() {
+        open.extend(children(&mut node));
+        nodes.push(node);
+    }
+    document["places"]["root"]["children"] = nodes.into();
+    document.to_string().into_bytes()
 }
 
 #[test]
@@ -271,13 +309,20 @@ fn sample(mut printed: Value, elsewhere: &[&str]) -> Value {
     if printed["run"].is_object() {
         // Of no interest to a reader, and different on every machine.
         printed["run"]["cwd"] = "/home/me".into();
-        for (member, value) in
-            [("name", "machine"), ("cpu", "its processor"), ("kernel", "its kernel's release")]
-        {
-            printed["run"]["host"][member] = value.into();
-        }
+        without_machine(&mut printed["run"]["host"]);
+    }
+    if printed["machine"].is_object() {
+        printed["session"]["folder"] = "/home/me".into();
+        without_machine(&mut printed["machine"]["host"]);
     }
     shortened(printed)
+}
+
+fn without_machine(host: &mut Value) {
+    for (member, value) in [("name", "machine"), ("cpu", "its processor"), ("kernel", "its kernel's release")]
+    {
+        host[member] = value.into();
+    }
 }
 
 /// Longest list of plain values that is shown whole.
@@ -402,8 +447,10 @@ fn compare(place: &str, sample: &Value, printed: &Value, different: &mut Vec<Str
             for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
                 let place = format!("{place}.{name}");
                 match (a.get(name), b.get(name)) {
-                    (Some(Value::Null | Value::Number(_)), Some(Value::Null | Value::Number(_)))
-                        if figure && OF_FIGURES.contains(&&**name) => {}
+                    (
+                        None | Some(Value::Null | Value::Number(_)),
+                        None | Some(Value::Null | Value::Number(_)),
+                    ) if figure && OF_FIGURES.contains(&&**name) => {}
                     (Some(a), Some(b)) => compare(&place, a, b, different),
                     (Some(_), None) => different.push(format!("{place} is in the sample only")),
                     _ => different.push(format!("{place} is not in the sample")),

@@ -17,6 +17,7 @@ mod fast;
 mod filters;
 mod formats;
 mod hostile;
+mod html;
 mod limits;
 mod memory;
 mod messages;

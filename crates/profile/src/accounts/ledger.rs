@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Accounts, IdleCause, PhaseKind};
+use super::{Accounts, IdleCause, OverTime, PhaseKind};
 use crate::figure::Figure;
 use crate::profile::Activity;
 
@@ -48,20 +48,23 @@ pub(crate) struct Ledger {
     /// The phase of the last addition, among `boundaries`.
     at: usize,
     sums: BTreeMap<PhaseKind, [u64; SLOTS]>,
-    /// Busy time in equal parts of the span.
-    busy: [u64; Activity::CHUNKS],
+    /// The sums of equal parts of the span.
+    parts: Vec<[u64; SLOTS]>,
 }
+
+// The busy shares are made of whole parts.
+const _: () = assert!(OverTime::PARTS.is_multiple_of(Activity::CHUNKS));
 
 impl Ledger {
     pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
-        Self { span, boundaries, at: 0, sums: BTreeMap::new(), busy: [0; Activity::CHUNKS] }
+        Self { span, boundaries, at: 0, sums: BTreeMap::new(), parts: vec![[0; SLOTS]; OverTime::PARTS] }
     }
 
     /// Adds a stretch of time, which begins no earlier than the stretch that was added before.
     pub fn add(&mut self, from: u64, to: u64, what: Use) {
         let (mut from, to) = (from.max(self.span.0), to.min(self.span.1));
-        if from < to && matches!(what, Use::Kernels | Use::Collectives | Use::Copies) {
-            self.was_busy(from, to);
+        if from < to {
+            self.add_to_parts(from, to, what.slot());
         }
         while from < to {
             let phase = self.phase_at(from);
@@ -79,18 +82,18 @@ impl Ledger {
         self.boundaries[self.at].1
     }
 
-    fn was_busy(&mut self, from: u64, to: u64) {
-        let chunks = self.busy.len() as u64;
+    fn add_to_parts(&mut self, from: u64, to: u64, slot: usize) {
+        let parts = self.parts.len() as u64;
         let edge = |part: u64| {
             let length = u128::from(self.span.1 - self.span.0);
-            self.span.0 + (length * u128::from(part) / u128::from(chunks)) as u64
+            self.span.0 + (length * u128::from(part) / u128::from(parts)) as u64
         };
         let length = (self.span.1 - self.span.0).max(1);
-        let mut part = (u128::from(from - self.span.0) * u128::from(chunks) / u128::from(length)) as u64;
+        let mut part = (u128::from(from - self.span.0) * u128::from(parts) / u128::from(length)) as u64;
         let mut begin = from;
-        while begin < to && part < chunks {
+        while begin < to && part < parts {
             let end = edge(part + 1).min(to);
-            self.busy[part as usize] += end.saturating_sub(begin);
+            self.parts[part as usize][slot] += end.saturating_sub(begin);
             begin = begin.max(end);
             part += 1;
         }
@@ -101,10 +104,30 @@ impl Ledger {
         self.sums.keys().copied()
     }
 
-    /// Share of each equal part of the span in which the device was busy.
+    /// Share of each of [`Activity::CHUNKS`] equal parts of the span in which the device was busy.
     pub fn busy(&self) -> Vec<f64> {
-        let width = (self.span.1 - self.span.0) as f64 / self.busy.len() as f64;
-        self.busy.iter().map(|&busy| (busy as f64 / width).clamp(0.0, 1.0)).collect()
+        let width = (self.span.1 - self.span.0) as f64 / Activity::CHUNKS as f64;
+        let busy = |part: &[u64; SLOTS]| part[KERNELS] + part[COLLECTIVES] + part[COPIES];
+        let chunks = self.parts.chunks(OverTime::PARTS / Activity::CHUNKS);
+        chunks.map(|parts| (parts.iter().map(busy).sum::<u64>() as f64 / width).clamp(0.0, 1.0)).collect()
+    }
+
+    /// The accounts of equal parts of the span.
+    pub fn over_time(&self) -> OverTime {
+        let of = |slot: usize| {
+            let times: Vec<u64> = self.parts.iter().map(|part| part[slot]).collect();
+            if times.iter().all(|&time| time == 0) { Vec::new() } else { times }
+        };
+        let idle = IdleCause::ALL.into_iter().map(|cause| (cause, of(IDLE + cause as usize)));
+        OverTime {
+            part_ns: (self.span.1 - self.span.0) as f64 / OverTime::PARTS as f64,
+            kernels: of(KERNELS),
+            collectives: of(COLLECTIVES),
+            waiting: Vec::new(),
+            copies: of(COPIES),
+            idle: idle.filter(|(_, times)| !times.is_empty()).collect(),
+            unknown: of(UNKNOWN),
+        }
     }
 
     /// The accounts of a phase (of all, if `None`). `ends` are the same device with work that is as

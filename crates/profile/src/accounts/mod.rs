@@ -17,6 +17,7 @@
 
 mod host;
 mod ledger;
+mod over_time;
 mod phases;
 mod timeline;
 
@@ -30,6 +31,7 @@ use crate::sketch::Distribution;
 use apex_trace::layout::CallClass;
 
 pub(crate) use ledger::Boundaries;
+pub use over_time::OverTime;
 pub(crate) use phases::{Launched, Loop};
 pub(crate) use timeline::{Model, NewWork, Timeline, Work};
 

@@ -10,6 +10,7 @@ use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
 
 use super::costs::{Cost, Costs, Launched, PerLaunched};
+use super::launches::LaunchCounts;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
@@ -26,6 +27,7 @@ struct Device {
     model: Model,
     timed: u64,
     counts: PerLaunched<u64>,
+    launched: LaunchCounts,
 }
 
 /// Launches and calls of a phase.
@@ -215,6 +217,9 @@ impl<'r, 'b> Second<'r, 'b> {
         if let Some(count) = device.counts.get_mut(call.what) {
             *count += u64::from(counts);
         }
+        if let (Launched::Config(_), Some(kernel), true) = (call.what, call.kernel, counts) {
+            device.launched.launched(kernel, call.start);
+        }
         if let Some(sample) = sample {
             device.model.each(|timeline| match sample.idle {
                 true => timeline.empty_at(Some(call.stream), call.start),
@@ -349,6 +354,7 @@ impl<'r, 'b> Second<'r, 'b> {
             gpu_time_ns: state.gpu_time(self.costs),
             iterations: found.and_then(|found| found.iterations(&self.reading.window)),
             collectives: self.collectives(&state),
+            launches_over_time: state.launched.finish(),
             ..Activity::default()
         };
         let Model(mut timelines) = state.model;
@@ -364,6 +370,7 @@ impl<'r, 'b> Second<'r, 'b> {
         activity.phases =
             usual.ledger.phases().map(|kind| self.phase_of(device, kind, accounts(Some(kind)))).collect();
         activity.busy = usual.ledger.busy();
+        activity.over_time = Some(usual.ledger.over_time());
         let [usual, ..] = timelines;
         (activity.gaps, activity.long_gaps, activity.long_gaps_ns) = usual.gaps();
         activity.tell_idle_time();
@@ -422,7 +429,12 @@ impl Device {
             PerLaunched { configs: vec![0; known.configs.len()], graphs: vec![0; known.graphs.len()] };
         let (start, end) = extent.within(window);
         let (span, told) = ((extent.start as u64, extent.end as u64), (start as u64, end as u64));
-        Self { model: Model::new(span, told, boundaries), timed: 0, counts }
+        Self {
+            model: Model::new(span, told, boundaries),
+            timed: 0,
+            counts,
+            launched: LaunchCounts::new(told),
+        }
     }
 
     /// GPU time of all launches whose time is known.

@@ -154,6 +154,8 @@ impl Activity {
                 false => self.gaps.iter().filter(|gap| gap.phase == kind).cloned().collect(),
             },
             busy: Vec::new(),
+            over_time: None,
+            launches_over_time: Vec::new(),
             ..self.clone()
         };
         activity.phases.retain(|phase| phase.kind == kind);

@@ -47,6 +47,16 @@ fn value_of<T: Copy>(table: &[(T, &'static str)], name: &str) -> Option<T> {
     table.iter().find(|(_, known)| *known == name).map(|&(value, _)| value)
 }
 
+/// The name of a kind of memory, as JSON has it.
+pub fn memory_kind_name(kind: MemoryKind) -> &'static str {
+    name_of(MEMORY_KINDS, &kind)
+}
+
+/// The name of a sort of stream, as JSON has it; `unknown` without one.
+pub fn stream_kind_name(kind: Option<StreamKind>) -> &'static str {
+    kind.map_or("unknown", |kind| name_of(STREAM_KINDS, &kind))
+}
+
 /// An optional value as its name or null.
 macro_rules! optional {
     ($module:ident, $type:ty, $table:ident) => {

@@ -121,6 +121,7 @@ impl Profile {
                 total(collectives.iter().map(|one| one.launches as f64 * (one.mean_ns - least[&of(one)])));
             if waited > 0.0 {
                 activity.accounts.wait_for_share(waited / all);
+                activity.over_time.iter_mut().for_each(|parts| parts.wait_for_share(waited / all));
                 activity.phases.iter_mut().for_each(|phase| phase.accounts.wait_for_share(waited / all));
             }
         }
@@ -140,7 +141,8 @@ pub(super) fn renumber_kernels(
         let phases =
             activity.phases.iter_mut().flat_map(|phase| &mut phase.kernels).map(|(kernel, _)| kernel);
         let collectives = activity.collectives.iter_mut().map(|collective| &mut collective.kernel);
-        phases.chain(collectives).for_each(|kernel| *kernel = place[*kernel]);
+        let over_time = activity.launches_over_time.iter_mut().map(|launches| &mut launches.kernel);
+        phases.chain(collectives).chain(over_time).for_each(|kernel| *kernel = place[*kernel]);
     }
     let gaps = activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
     let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));

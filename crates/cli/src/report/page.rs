@@ -1,0 +1,53 @@
+//! `apex report --html`: the report as one file to open in a browser.
+
+use super::{fast, head};
+use crate::filters::Shown;
+use crate::loaded::Loaded;
+use crate::{output, session, units};
+use anyhow::Context;
+use apex_advice::Advice;
+use apex_page::Source;
+use std::io::Write;
+use std::path::Path;
+
+/// Writes the page to a file, in place of one that is there.
+///
+/// # Errors
+/// If the file is one of the session's, or cannot be written.
+pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<()> {
+    session::refuse_output(&loaded.session.dir, path)?;
+    let page = apex_page::html(&Source {
+        session: &loaded.session.dir.to_string_lossy(),
+        meta: loaded.session.meta.as_ref(),
+        whole: shown.whole,
+        job: &shown.job,
+        shown: shown.profile(),
+        phase: shown.phase,
+        steps: shown.steps(),
+        iterations: shown.iterations(),
+        advice,
+        verdict: &sentences(head::verdict(shown, advice, usize::MAX)),
+        notes: &shown.described().into_iter().chain(head::notes(shown, advice)).collect::<Vec<_>>(),
+        fast: &fast::sentences(shown.profile()),
+    });
+    let file = apex_untrusted::shown(path);
+    apex_untrusted::replace::file(path, |mut file| file.write_all(page.as_bytes()))
+        .with_context(|| format!("cannot write {file}"))?;
+    output::remark(format!(
+        "wrote {file}, {}: open it in a browser, or send it; it needs nothing else",
+        units::bytes(page.len() as u64)
+    ));
+    Ok(())
+}
+
+/// The sentences of the verdict: lines that continue one are indented.
+fn sentences(lines: Vec<String>) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for line in lines {
+        match (line.strip_prefix("  "), sentences.last_mut()) {
+            (Some(more), Some(sentence)) => *sentence += &format!(" {more}"),
+            _ => sentences.push(line),
+        }
+    }
+    sentences
+}

@@ -1,0 +1,80 @@
+//! `apex report --html`: one file, and what a browser shows of it.
+
+use crate::common::{Sandbox, h200_session, output, text};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A kernel whose name ends the element of the document and begins others.
+const HOSTILE: &str =
+    "</script><img src=x onerror=globalThis.pwned=1><svg onload=globalThis.pwned=2>&lt;b\u{202e}";
+
+/// Sources of the page, with its tests.
+fn web() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../page/web")
+}
+
+#[test]
+fn a_page_is_one_file() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "100"]);
+    let written = output(&mut sandbox.apex(&["report", "--html", "report.html", "s"]), 0);
+    assert_eq!(text(&written.stdout), "");
+    let said = text(&written.stderr);
+    assert!(said.starts_with("apex: wrote report.html, ") && said.contains("KiB"), "{said}");
+    let page = std::fs::read_to_string(sandbox.path("report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.len() < 3_000_000);
+    for word in ["src=\"http", "href=\"http", "url(http", "@import"] {
+        assert!(!page.contains(word), "the page asks for more: {word}");
+    }
+    // A second one takes its place, as other outputs do; with --json the report is printed, too.
+    let both = sandbox.json(&["report", "--html", "report.html", "--json", "s"]);
+    assert_eq!(both["schema"], "apex.report/3");
+    assert!(std::fs::read_dir(sandbox.path("")).unwrap().count() == 2, "nothing else is left");
+    // The record of the session is no file to write to.
+    let control = sandbox.path("s").join("control");
+    let before = std::fs::read(&control).unwrap();
+    let refused = output(&mut sandbox.apex(&["report", "--html", "s/control", "s"]), 125);
+    assert!(text(&refused.stderr).contains("is a file of the session"), "{}", text(&refused.stderr));
+    assert_eq!(std::fs::read(&control).unwrap(), before);
+    let nowhere = output(&mut sandbox.apex(&["report", "--html", "no/folder.html", "s"]), 125);
+    assert!(text(&nowhere.stderr).contains("cannot write no/folder.html"), "{}", text(&nowhere.stderr));
+}
+
+/// The script that opens pages in a browser; without what it needs, `None`, and a line that says
+/// that the test is skipped.
+fn browser(test: &str) -> Option<Command> {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !has("node") || !has("chromium") {
+        test_skip::impossible_here(format!("{test} needs Node.js and Chromium"));
+        return None;
+    }
+    let installed = web().join("node_modules/playwright-core");
+    if !installed.exists() {
+        test_skip::missing_dependency(format!("{test} needs {}", installed.display()));
+        return None;
+    }
+    let mut command = Command::new("node");
+    command.arg(web().join("tests/check.mjs"));
+    Some(command)
+}
+
+#[test]
+fn every_panel_shows_the_reports_numbers() {
+    let Some(mut check) = browser("every_panel_shows_the_reports_numbers") else { return };
+    let sandbox = Sandbox::new();
+    output(&mut sandbox.apex(&["demo", "-o", "cpu"]), 0);
+    h200_session(&sandbox.path("hostile"), &[(HOSTILE, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);
+    for recorded in ["torch-llama_eager", "ddp-ddp_slow_rank"] {
+        let packed = format!("{}/../../data/corpus-h200/{recorded}.tar.xz", env!("CARGO_MANIFEST_DIR"));
+        std::fs::create_dir(sandbox.path(recorded)).unwrap();
+        output(sandbox.command("tar").arg("-xJf").arg(packed).arg("-C").arg(sandbox.path(recorded)), 0);
+    }
+    for session in ["cpu", "hostile", "torch-llama_eager", "ddp-ddp_slow_rank"] {
+        let [page, report] = ["html", "json"].map(|ending| sandbox.path(&format!("{session}.{ending}")));
+        let arguments = ["report", "--phase", "all", "--json", "--html"];
+        let printed = output(sandbox.apex(&arguments).arg(&page).arg(session), 0);
+        std::fs::write(&report, printed.stdout).unwrap();
+        check.arg(page).arg(report);
+    }
+    output(&mut check, 0);
+}

@@ -1,0 +1,217 @@
+//! The table of kernels.
+
+use super::figure::{Figure, NAME, Spread, text};
+use super::{SENTENCE, Source};
+use apex_profile::{
+    Estimate, Geometry, Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _,
+    total,
+};
+use cuda_launch::Dim3;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The kernels, those with the most GPU time first.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    list: Vec<Row>,
+    left_out: LeftOut,
+    /// GPU time of all of them; `null` where nothing was timed.
+    gpu_time_ns: Option<Figure>,
+    /// Of each device for which nothing is predicted, why not.
+    unpredicted: Vec<String>,
+}
+
+/// Kernels that are not listed.
+#[derive(Debug, Serialize)]
+struct LeftOut {
+    kernels: usize,
+    launches: u64,
+    gpu_time_ns: f64,
+}
+
+/// A function in one launch configuration on one device.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// Index into the profile's kernels.
+    kernel: usize,
+    name: String,
+    short_name: String,
+    operation: &'static str,
+    types: Option<&'static str>,
+    tensor_cores: Option<bool>,
+    owner: &'static str,
+    device: Option<usize>,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Dim3,
+    dynamic_shared_bytes: u32,
+    registers: Option<u32>,
+    static_shared_bytes: Option<u32>,
+    /// Runs, by calls and by graphs.
+    launches: u64,
+    by_graphs: u64,
+    captured: u64,
+    failed: u64,
+    gpu_total_ns: Option<Figure>,
+    gpu_each: Option<Spread>,
+    cpu: Spread,
+    /// Launch calls in equal parts of the span of each device, summed over devices.
+    launches_over_time: Vec<u64>,
+    geometry: Option<Shape>,
+    place: Option<String>,
+    prediction: Option<Predicted>,
+    counts: Option<Counted>,
+}
+
+/// Computed from configuration, attributes and device.
+#[derive(Debug, Serialize)]
+struct Shape {
+    occupancy: f64,
+    limiters: Vec<&'static str>,
+    waves: f64,
+    tail_effect: f64,
+    block_efficiency: f64,
+}
+
+/// What the models say, and what was measured of the same.
+#[derive(Debug, Serialize)]
+struct Predicted {
+    duration_ns: Interval,
+    achieved_occupancy: Interval,
+    sm_utilisation: Interval,
+    measured_ns: Option<Figure>,
+    measured_over_predicted: Option<f64>,
+    /// Features outside of what the models were trained on.
+    unfamiliar: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Interval {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+/// What the CPU device counted.
+#[derive(Debug, Serialize)]
+struct Counted {
+    launches: u64,
+    warp_instructions: u64,
+    active_threads: f64,
+    sectors_per_request: Option<f64>,
+    wavefronts_per_request: Option<f64>,
+    divergent_branches: u64,
+}
+
+impl Table {
+    pub fn of(source: &Source<'_>, most: usize) -> Self {
+        let profile = source.shown;
+        let launched = || profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.any());
+        let rest = || launched().skip(most).map(|(_, kernel)| kernel);
+        let over_time = over_time(source.whole);
+        let row = |(index, kernel): (usize, &Kernel)| Row {
+            launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),
+            place: profile.main_place(&kernel.stacks).map(|place| text(&place, NAME)),
+            ..Row::of(index, kernel)
+        };
+        Self {
+            list: launched().take(most).map(row).collect(),
+            left_out: LeftOut {
+                kernels: rest().count(),
+                launches: rest().map(|kernel| kernel.launches.ran()).saturating_sum(),
+                gpu_time_ns: total(rest().filter_map(Kernel::gpu_total_ns)),
+            },
+            gpu_time_ns: profile.totals.gpu_time_ns.map(Figure::of),
+            unpredicted: source.whole.unpredicted.iter().map(|why| text(why, SENTENCE)).collect(),
+        }
+    }
+}
+
+/// When each kernel is launched, over all devices.
+fn over_time(profile: &Profile) -> BTreeMap<usize, Vec<u64>> {
+    let mut sums: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for launches in profile.activities.iter().flat_map(|activity| &activity.launches_over_time) {
+        let sum = sums.entry(launches.kernel).or_insert_with(|| vec![0; LaunchesOverTime::PARTS]);
+        sum.iter_mut().zip(&launches.parts).for_each(|(sum, part)| *sum = sum.saturating_add(*part));
+    }
+    sums
+}
+
+impl Row {
+    fn of(index: usize, kernel: &Kernel) -> Self {
+        let attributes = kernel.attributes.as_ref();
+        Self {
+            kernel: index,
+            name: text(&kernel.name, NAME),
+            short_name: text(&kernel.short_name, NAME),
+            operation: kernel.traits.operation.name(),
+            types: kernel.traits.types.input.map(|input| input.name()),
+            tensor_cores: kernel.traits.tensor_cores,
+            owner: kernel.traits.owner.name(),
+            device: kernel.device,
+            grid: kernel.launch.grid,
+            block: kernel.launch.block,
+            cluster: kernel.launch.cluster,
+            dynamic_shared_bytes: kernel.launch.dynamic_shared_bytes,
+            registers: attributes.map(|attributes| attributes.registers),
+            static_shared_bytes: attributes.map(|attributes| attributes.static_shared_bytes),
+            launches: kernel.launches.ran(),
+            by_graphs: kernel.launches.by_graphs,
+            captured: kernel.launches.captured,
+            failed: kernel.launches.failed,
+            gpu_total_ns: kernel.gpu.as_ref().map(|gpu| Figure::of(gpu.total_ns)),
+            gpu_each: kernel.gpu.as_ref().map(|gpu| Spread::of(&gpu.each)),
+            cpu: Spread::of(&kernel.cpu),
+            launches_over_time: Vec::new(),
+            geometry: kernel.geometry.as_ref().map(Shape::of),
+            place: None,
+            prediction: kernel.prediction.as_ref().map(Predicted::of),
+            counts: kernel.counts.as_ref().map(Counted::of),
+        }
+    }
+}
+
+impl Shape {
+    fn of(geometry: &Geometry) -> Self {
+        Self {
+            occupancy: geometry.occupancy.fraction(),
+            limiters: geometry.occupancy.limiters().map(|limiter| limiter.name()).collect(),
+            waves: geometry.waves.waves,
+            tail_effect: geometry.waves.tail_effect(),
+            block_efficiency: geometry.block_efficiency,
+        }
+    }
+}
+
+impl Predicted {
+    fn of(prediction: &Prediction) -> Self {
+        let interval = |Estimate { value, low, high, .. }: Estimate| Interval { value, low, high };
+        Self {
+            duration_ns: interval(prediction.duration_ns),
+            achieved_occupancy: interval(prediction.achieved_occupancy),
+            sm_utilisation: interval(prediction.sm_utilisation),
+            measured_ns: prediction.measured_duration_ns.map(Figure::of),
+            measured_over_predicted: prediction.measured_over_predicted,
+            unfamiliar: prediction.unfamiliar.iter().map(|feature| text(feature, NAME)).collect(),
+        }
+    }
+}
+
+impl Counted {
+    fn of(counts: &KernelCounts) -> Self {
+        let per_request = |space: &str| {
+            let of = || counts.traffic.iter().filter(|traffic| traffic.space == space);
+            let requests: u64 = of().map(|traffic| traffic.requests).saturating_sum();
+            let transactions: u64 = of().map(|traffic| traffic.transactions).saturating_sum();
+            (requests > 0).then(|| transactions as f64 / requests as f64)
+        };
+        Self {
+            launches: counts.launches,
+            warp_instructions: counts.warp_instructions.values().copied().saturating_sum(),
+            active_threads: counts.active_threads,
+            sectors_per_request: per_request("global"),
+            wavefronts_per_request: per_request("shared"),
+            divergent_branches: counts.divergent_branches,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How long the lists of a document may be.
+
+/// Maximum lengths of the lists that grow with the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Kernels of the table.
+    pub kernels: usize,
+    /// Kernels of each finding.
+    pub kernels_of_finding: usize,
+    /// Devices, each as each process used it.
+    pub devices: usize,
+    /// Nodes of the tree of call paths; the smallest are summed up where there are more.
+    pub nodes: usize,
+    /// Places in the program.
+    pub places: usize,
+    /// Ranges that the program names.
+    pub ranges: usize,
+    /// Processes, and devices of the machine.
+    pub processes: usize,
+}
+
+impl Default for Limits {
+    /// What a reader may want to look at, and what fits into a page of most sessions.
+    fn default() -> Self {
+        Self {
+            kernels: 1_000,
+            kernels_of_finding: 12,
+            devices: 64,
+            nodes: 3_000,
+            places: 200,
+            ranges: 500,
+            processes: 256,
+        }
+    }
+}
+
+impl Limits {
+    /// Half as many of each.
+    #[must_use]
+    pub fn halved(&self) -> Self {
+        Self {
+            kernels: self.kernels / 2,
+            kernels_of_finding: self.kernels_of_finding / 2,
+            devices: self.devices / 2,
+            nodes: self.nodes / 2,
+            places: self.places / 2,
+            ranges: self.ranges / 2,
+            processes: self.processes / 2,
+        }
+    }
+
+    /// Whether no list can be shortened further.
+    pub fn is_least(&self) -> bool {
+        *self == self.halved()
+    }
+}

@@ -1,0 +1,110 @@
+//! The machine: devices with their limits, driver, host, processes.
+
+use super::Source;
+use super::figure::{NAME, text};
+use serde::Serialize;
+
+/// Where it ran.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    devices: Vec<Device>,
+    host: Option<Host>,
+    processes: Vec<Process>,
+    processes_left_out: usize,
+    recorder: Recorder,
+}
+
+#[derive(Debug, Serialize)]
+struct Device {
+    name: String,
+    uuid: String,
+    compute_capability: Option<(u32, u32)>,
+    sms: u32,
+    memory_bytes: u64,
+    /// 13000 is CUDA 13.0.
+    driver_version: u32,
+    max_warps_per_sm: Option<u32>,
+    max_registers_per_thread: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host {
+    name: String,
+    kernel: String,
+    cpu: String,
+    cpus: u32,
+    memory_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Process {
+    pid: u32,
+    rank: Option<usize>,
+    executable: String,
+    start_ns: f64,
+    wall_ns: f64,
+    launches: u64,
+    ended: bool,
+}
+
+/// What recording cost, and what it missed.
+#[derive(Debug, Serialize)]
+struct Recorder {
+    records: u64,
+    timings: u64,
+    recording_ns: f64,
+    timing_ns: f64,
+    dropped: u64,
+    overwritten: u64,
+}
+
+impl Machine {
+    /// With at most `most` devices and processes.
+    pub fn of(source: &Source<'_>, most: usize) -> Self {
+        let profile = source.whole;
+        let devices = profile.devices.iter().take(most).map(|device| {
+            let limits = device.limits();
+            Device {
+                name: text(&device.name, NAME),
+                uuid: text(&device.uuid, NAME),
+                compute_capability: device.compute_capability,
+                sms: device.sms,
+                memory_bytes: device.memory_bytes,
+                driver_version: device.driver_version,
+                max_warps_per_sm: limits.as_ref().map(|limits| limits.max_warps_per_sm()),
+                max_registers_per_thread: limits.as_ref().map(|limits| limits.max_registers_per_thread),
+            }
+        });
+        let host = source.meta.map(|meta| &meta.host).filter(|host| !host.cpu.is_empty());
+        let processes = profile.processes.iter().take(most).map(|process| Process {
+            pid: process.pid,
+            rank: process.rank,
+            executable: text(&process.executable, NAME),
+            start_ns: process.start_ns,
+            wall_ns: process.wall_ns,
+            launches: process.launches,
+            ended: process.ended,
+        });
+        let recorder = &profile.recorder;
+        Self {
+            devices: devices.collect(),
+            host: host.map(|host| Host {
+                name: text(&host.name, NAME),
+                kernel: text(&host.kernel, NAME),
+                cpu: text(&host.cpu, NAME),
+                cpus: host.cpus,
+                memory_bytes: host.memory_bytes,
+            }),
+            processes: processes.collect(),
+            processes_left_out: profile.processes.len().saturating_sub(most),
+            recorder: Recorder {
+                records: recorder.records,
+                timings: recorder.timings,
+                recording_ns: recorder.recording_ns,
+                timing_ns: recorder.timing_ns,
+                dropped: recorder.dropped,
+                overwritten: recorder.overwritten,
+            },
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the page shows.
+//!
+//! Times are nanoseconds, shares run from 0 to 1, what is not known is `null`. Lists that grow with
+//! the session have a limit; a member beside them counts what is left out.
+
+mod accounts;
+mod advice;
+mod figure;
+mod kernels;
+mod limits;
+mod machine;
+mod memory;
+mod places;
+
+use apex_advice::Advice;
+use apex_profile::{Iterations, PhaseKind, Profile};
+use apex_trace::meta::Meta;
+use figure::{Figure, text};
+pub use limits::Limits;
+use serde::Serialize;
+
+/// Name and version of the document.
+pub const SCHEMA: &str = "apex.page/1";
+
+/// Bytes of a sentence; foreign names are cut shorter.
+const SENTENCE: usize = 1_000;
+/// Sentences of each sort.
+const SENTENCES: usize = 50;
+
+/// What a page is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Folder of the session, as text.
+    pub session: &'a str,
+    /// What was run.
+    pub meta: Option<&'a Meta>,
+    /// The run, or the window and the ranks of it that are shown.
+    pub whole: &'a Profile,
+    /// Of that the phase that is judged.
+    pub job: &'a Profile,
+    /// Of that the kernels that are shown.
+    pub shown: &'a Profile,
+    /// Which phase `job` is of; `None` for all.
+    pub phase: Option<PhaseKind>,
+    /// Steps that `job` holds, of all devices; `None` where there are none.
+    pub steps: Option<f64>,
+    /// The iterations of the steady state, where `job` is that.
+    pub iterations: Option<&'a Iterations>,
+    /// What the rules say.
+    pub advice: &'a Advice,
+    /// The verdict, a sentence each.
+    pub verdict: &'a [String],
+    /// What else a report says in words: filters, what was checked, circumstances.
+    pub notes: &'a [String],
+    /// What `--fast` gained, in words.
+    pub fast: &'a [String],
+}
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    session: Session,
+    verdict: Vec<String>,
+    notes: Vec<String>,
+    key: Key,
+    accounts: accounts::Job,
+    devices: accounts::Devices,
+    advice: advice::Judgement,
+    kernels: kernels::Table,
+    places: places::Places,
+    ranges: places::Ranges,
+    memory: memory::Memory<'a>,
+    fast: Vec<String>,
+    machine: machine::Machine,
+}
+
+/// What was run, and how it ended.
+#[derive(Debug, Serialize)]
+struct Session {
+    name: String,
+    command: Option<String>,
+    folder: Option<String>,
+    /// Nanoseconds since 1970.
+    started_ns: Option<u64>,
+    wall_ns: f64,
+    on_cpu_device: bool,
+    /// Which kernels were timed: `off`, `sampled`, `all`.
+    timing: Option<String>,
+    problems: Vec<String>,
+}
+
+/// The figures at the head of the page.
+#[derive(Debug, Serialize)]
+struct Key {
+    /// Share of time in which kernels ran.
+    gpu_busy: Option<Figure>,
+    /// Kernels that ran.
+    launches: u64,
+    /// Share of the time that all findings together would save.
+    saving_of_job: Option<Figure>,
+    /// Share of the host's time that recording took.
+    overhead_share: Option<Figure>,
+    lost_records: u64,
+    /// Duration of a step.
+    step: Option<figure::Spread>,
+    /// Launches of a step.
+    step_launches: Option<f64>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of a session, with lists of at most these lengths.
+    pub fn of(source: &Source<'a>, limits: &Limits) -> Self {
+        Self {
+            schema: SCHEMA,
+            apex_version: env!("CARGO_PKG_VERSION"),
+            session: Session::of(source),
+            verdict: sentences(source.verdict),
+            notes: sentences(source.notes),
+            key: Key::of(source),
+            accounts: accounts::Job::of(source),
+            devices: accounts::Devices::of(source.whole, limits.devices),
+            advice: advice::Judgement::of(source, limits.kernels_of_finding),
+            kernels: kernels::Table::of(source, limits.kernels),
+            places: places::Places::of(source.shown, limits),
+            ranges: places::Ranges::of(source.whole, limits.ranges),
+            memory: memory::Memory::of(source.shown),
+            fast: sentences(source.fast),
+            machine: machine::Machine::of(source, limits.processes),
+        }
+    }
+}
+
+impl Session {
+    fn of(source: &Source<'_>) -> Self {
+        let meta = source.meta;
+        Self {
+            name: text(source.session, figure::NAME),
+            command: meta.map(|meta| text(&meta.command.join(" "), SENTENCE)),
+            folder: meta.map(|meta| text(&meta.cwd, figure::NAME)),
+            started_ns: meta.map(|meta| meta.started_real_ns),
+            wall_ns: source.whole.totals.wall_ns,
+            on_cpu_device: source.whole.on_cpu_device(),
+            timing: meta.map(|meta| text(&meta.timing, figure::NAME)),
+            problems: sentences(&source.whole.recorder.problems),
+        }
+    }
+}
+
+impl Key {
+    fn of(source: &Source<'_>) -> Self {
+        let verdict = &source.advice.verdict;
+        // Times of the CPU device say nothing about a GPU.
+        let of_gpu = !source.whole.on_cpu_device();
+        Self {
+            gpu_busy: source.job.totals.gpu_busy.filter(|_| of_gpu).map(Figure::of),
+            launches: source.shown.totals.kernels_run(),
+            saving_of_job: verdict.saving_of_job.filter(|_| of_gpu).map(Figure::of),
+            overhead_share: verdict.overhead_share.map(Figure::of),
+            lost_records: verdict.lost_records,
+            step: source.iterations.map(|iterations| figure::Spread::of(&iterations.duration)),
+            step_launches: source.iterations.map(|iterations| iterations.launches),
+        }
+    }
+}
+
+/// The first sentences, printable.
+fn sentences(all: &[String]) -> Vec<String> {
+    all.iter().take(SENTENCES).map(|sentence| text(sentence, SENTENCE)).collect()
+}

@@ -1,0 +1,188 @@
+//! The document: figures are the profile's, lists are bounded, and nothing foreign is markup.
+
+use apex_advice::{Advice, Options, advise};
+use apex_page::{MOST_BYTES, Source, html};
+use apex_profile::{
+    Activity, CallStack, Device, Frame, Kernel, Launches, OverTime, Process, Profile, Range, StackCount,
+};
+use serde_json::Value;
+use test_session::{LEGACY, Recording};
+
+/// The page of a profile, and the document in it.
+fn page(profile: &Profile, advice: &Advice, words: &[String]) -> (String, Value) {
+    let page = html(&Source {
+        session: "a session",
+        meta: None,
+        whole: profile,
+        job: profile,
+        shown: profile,
+        phase: None,
+        steps: None,
+        iterations: None,
+        advice,
+        verdict: words,
+        notes: words,
+        fast: words,
+    });
+    let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
+    let (json, _) = rest.split_once("</script>").unwrap();
+    let document = serde_json::from_str(json).unwrap();
+    (page, document)
+}
+
+fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
+    test_session::of_program(program, Profile::from_session)
+}
+
+/// Ends the element, makes elements, reverses what follows, is long.
+fn hostile(number: usize) -> String {
+    let long = "<\u{202e}".repeat(2_000);
+    format!("</script><img src=x onerror=alert({number})><!--\u{1b}[2J\u{2028}{long}")
+}
+
+#[test]
+fn figures_are_the_profiles() {
+    let profile = profile(|recording| {
+        let function = recording.function("scale");
+        let [small, large] = [64, 1000].map(|blocks| recording.config(function, blocks, 256));
+        for _ in 0..20 {
+            recording.launch(small, LEGACY);
+        }
+        recording.launch(large, LEGACY);
+    });
+    let (_, document) = page(&profile, &advise(&profile, &Options::default()), &[]);
+    assert_eq!(document["schema"], "apex.page/1");
+    let rows = document["kernels"]["list"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let kernel = &profile.kernels[row["kernel"].as_u64().unwrap() as usize];
+        assert_eq!(row["launches"], kernel.launches.ran());
+        assert_eq!(row["cpu"]["total_ns"], kernel.cpu.total_ns);
+        assert_eq!(row["geometry"]["waves"], kernel.geometry.unwrap().waves.waves);
+    }
+    let device = &document["devices"]["list"][0];
+    assert_eq!(device["span_ns"], profile.activities[0].span_ns);
+    let lines = device["over_time"]["lines"].as_array().unwrap();
+    let share = |line: &Value, part: usize| line["shares"][part].as_u64().unwrap();
+    for part in 0..OverTime::PARTS {
+        let whole: u64 = lines.iter().map(|line| share(line, part)).sum();
+        assert!((9_990..=10_010).contains(&whole), "part {part}: {whole} ten thousandths");
+    }
+}
+
+#[test]
+fn call_paths_hold_all_launches() {
+    let frame = |file: &str, line| Frame { file: file.into(), line: Some(line), function: "f".into() };
+    let stack = |frames: &[Frame]| CallStack { frames: frames.to_vec(), ..CallStack::default() };
+    let (inner, outer) = (frame("/home/me/a.py", 3), frame("/home/me/main.py", 9));
+    let library = frame("/usr/lib/python3.12/site-packages/torch/nn.py", 1);
+    let kernel = |calls, stacks: &[(usize, u64)]| Kernel {
+        short_name: format!("kernel of {calls}"),
+        launches: Launches { calls, ..Launches::default() },
+        stacks: stacks.iter().map(|&(stack, sampled)| StackCount { stack, sampled, first_seen: 1 }).collect(),
+        ..Kernel::default()
+    };
+    let profile = Profile {
+        call_stacks: vec![
+            stack(&[inner.clone(), outer.clone()]),
+            stack(&[library, inner, outer]),
+            CallStack { thread: "pt_autograd_0".into(), ..CallStack::default() },
+        ],
+        kernels: vec![
+            kernel(100, &[(0, 1), (1, 3)]),
+            kernel(50, &[(2, 5)]),
+            kernel(7, &[]),
+            kernel(3, &[(0, 0), (1, 0)]),
+        ],
+        ..Profile::default()
+    };
+    let (_, document) = page(&profile, &Advice::default(), &[]);
+    let root = &document["places"]["root"];
+    assert_eq!(root["launches"], 160.0);
+    let child = |of: &Value, name: &str| -> Value {
+        let found = of["children"].as_array().unwrap().iter().find(|child| child["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {of}")).clone()
+    };
+    let inner = child(&child(root, "main.py:9 f"), "a.py:3 f");
+    assert_eq!((inner["launches"].as_f64(), &inner["kind"]), (Some(100.0), &Value::from("own")));
+    assert_eq!(child(&inner, "kernel of 100")["launches"], 25.0);
+    let library = child(&inner, "nn.py:1 f");
+    assert_eq!((library["launches"].as_f64(), &library["kind"]), (Some(75.0), &Value::from("library")));
+    assert_eq!(child(root, "autograd (backward pass)")["launches"], 50.0);
+    assert_eq!(child(root, "unknown: no call stack was read")["launches"], 7.0);
+    assert_eq!(child(root, "several places, not sampled")["launches"], 3.0);
+}
+
+/// A profile in which every list is longer than a page holds, and every name is hostile.
+fn enormous() -> Profile {
+    let frame = |at: usize| Frame { file: hostile(at), line: Some(at as u32), function: format!("f{at}") };
+    let kernels = (0..2_000).map(|at| Kernel {
+        name: hostile(at),
+        short_name: hostile(at),
+        symbol: format!("k{at}"),
+        launches: Launches { calls: 1 + at as u64, ..Launches::default() },
+        stacks: vec![StackCount { stack: at % 300, sampled: 1, first_seen: 0 }],
+        ..Kernel::default()
+    });
+    Profile {
+        devices: (0..100)
+            .map(|at| Device { name: hostile(at), uuid: hostile(at), ..Device::default() })
+            .collect(),
+        processes: (0..500)
+            .map(|at| Process { pid: at, executable: hostile(at as usize), ..Process::default() })
+            .collect(),
+        kernels: kernels.collect(),
+        call_stacks: (0..300)
+            .map(|at| CallStack {
+                frames: (0..200).map(|depth| frame(at * depth)).collect(),
+                ..CallStack::default()
+            })
+            .collect(),
+        ranges: (0..900)
+            .map(|at| Range { name: hostile(at), domain: hostile(at), ..Range::default() })
+            .collect(),
+        activities: (0..200)
+            .map(|at| Activity {
+                process: at,
+                device: Some(at % 100),
+                span_ns: 1e9,
+                over_time: Some(OverTime {
+                    part_ns: 1e9 / OverTime::PARTS as f64,
+                    kernels: vec![1_234_567; OverTime::PARTS],
+                    copies: vec![2_345_678; OverTime::PARTS],
+                    unknown: vec![586_421; OverTime::PARTS],
+                    ..OverTime::default()
+                }),
+                ..Activity::default()
+            })
+            .collect(),
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn a_page_is_small_and_foreign_text_is_no_markup() {
+    let profile = enormous();
+    let words: Vec<String> = (0..200).map(hostile).collect();
+    let (page, document) = page(&profile, &Advice::default(), &words);
+    assert!(page.len() <= MOST_BYTES, "{} bytes", page.len());
+    assert!(!page.contains("<img"), "a name is markup");
+    assert!(
+        !page.contains(['\u{202e}', '\u{1b}', '\u{2028}']),
+        "a character that nobody sees is in the page"
+    );
+    let kernels = &document["kernels"];
+    let listed = kernels["list"].as_array().unwrap();
+    assert!(!listed.is_empty());
+    assert_eq!(listed.len() as u64 + kernels["left_out"]["kernels"].as_u64().unwrap(), 2_000);
+    let launches: u64 = listed.iter().map(|row| row["launches"].as_u64().unwrap()).sum();
+    assert_eq!(launches + kernels["left_out"]["launches"].as_u64().unwrap(), 2_000 * 2_001 / 2);
+    assert!(
+        listed[0]["name"].as_str().unwrap().starts_with("</script><img src=x onerror=alert(0)><!--\\x1b[2J")
+    );
+    let devices = &document["devices"];
+    let shown = devices["list"].as_array().unwrap().len() as u64;
+    assert_eq!(shown + devices["left_out"].as_u64().unwrap(), 200);
+    let whole = document["places"]["root"]["launches"].as_f64().unwrap();
+    assert!((whole - 2_001_000.0).abs() < 1e-6 * whole, "the tree holds all launches: {whole}");
+}

@@ -1,0 +1,100 @@
+// Numbers as the text report writes them: three significant digits, SI prefixes for times, binary ones for bytes.
+import type { Dim3, Figure, Kernel, Unit } from './document';
+
+const MARKS = { measured: 'ᵐ', computed: 'ᶜ', predicted: 'ᵖ' } as const;
+
+function digits(value: number): string {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+function scaleOf(ns: number): [number, string] {
+  const size = Math.abs(ns);
+  return size < 1e3 ? [1, 'ns'] : size < 1e6 ? [1e3, 'µs'] : size < 1e9 ? [1e6, 'ms'] : [1e9, 's'];
+}
+
+/** `1.23 ms` from nanoseconds; the space does not break. */
+export function time(ns: number): string {
+  const [scale, unit] = scaleOf(ns);
+  return `${digits(ns / scale)}\u00a0${unit}`;
+}
+
+/** `1.01–1.50 ms`: an interval in the unit of its upper end. */
+export function timeRange(low: number, high: number): string {
+  const [scale, unit] = scaleOf(high);
+  return `${digits(low / scale)}–${digits(high / scale)}\u00a0${unit}`;
+}
+
+export function bytes(count: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+  let [value, unit] = [count, 0];
+  while (value >= 1024 && unit + 1 < units.length) [value, unit] = [value / 1024, unit + 1];
+  return `${unit === 0 ? count : digits(value)}\u00a0${units[unit]}`;
+}
+
+export function count(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
+/** `1 launch`, `2,000 launches`. */
+export function counted(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)}\u00a0${value === 1 ? one : many}`;
+}
+
+/** `38%` from a ratio. */
+export function share(ratio: number): string {
+  const percent = ratio * 100;
+  return percent > 0 && percent < 0.5 ? '<1%' : `${percent.toFixed(0)}%`;
+}
+
+/** `37.5%` from a ratio; small shares keep a digit that is not zero. */
+export function percent(ratio: number): string {
+  const percent = ratio * 100;
+  const size = Math.abs(percent);
+  if (size === 0 || size >= 99.95) return `${percent.toFixed(0)}%`;
+  return size < 0.01 ? '<0.01%' : `${percent.toFixed(size < 1 ? 2 : 1)}%`;
+}
+
+export function ratio(value: number): string {
+  return digits(value);
+}
+
+export function mark(figure: Figure): string {
+  return MARKS[figure.provenance];
+}
+
+/** `38–100%`: the interval of a predicted share, where it has one; never above all. */
+export function shareRange(figure: Figure): string {
+  if (figure.low === undefined || figure.high === undefined) return '';
+  return `${(figure.low * 100).toFixed(0)}–${(Math.min(figure.high, 1) * 100).toFixed(0)}%`;
+}
+
+export function valueOf(value: number, unit: Unit): string {
+  switch (unit) {
+    case 'share':
+      return percent(value);
+    case 'nanoseconds':
+      return time(value);
+    case 'bytes':
+      return bytes(Math.max(0, value));
+    default:
+      return Number.isInteger(value) ? count(value) : value.toFixed(2);
+  }
+}
+
+/** Dimensions without trailing ones: `64,64`. */
+function extent(dimensions: Dim3): string {
+  const used = dimensions[2] !== 1 ? 3 : dimensions[1] !== 1 ? 2 : 1;
+  return dimensions.slice(0, used).join(',');
+}
+
+/** `64,64 × 256`, with cluster and dynamic shared memory where there are any. */
+export function configuration(kernel: Kernel): string {
+  const cluster = kernel.cluster.some((side) => side > 1) ? ` c${extent(kernel.cluster)}` : '';
+  const shared = kernel.dynamic_shared_bytes > 0 ? ` ${bytes(kernel.dynamic_shared_bytes).replace('\u00a0', '')}` : '';
+  return `${extent(kernel.grid)} × ${extent(kernel.block)}${cluster}${shared}`;
+}
+
+export function words(identifier: string): string {
+  return identifier.replaceAll('_', ' ');
+}

@@ -1,0 +1,50 @@
+// What of the page is shown: it stands in the URL's fragment, so that a link shows the same.
+
+export interface View {
+  /** Section that is scrolled to. */
+  at: string;
+  theme: '' | 'light' | 'dark';
+  /** Text that kernels are searched for. */
+  find: string;
+  /** Column by which kernels are sorted, `-` before it for the other direction. */
+  sort: string;
+  /** Kernel whose details are open. */
+  kernel: string;
+  /** What the flame graph measures. */
+  by: '' | 'launches';
+  /** Path of places from the root of the flame graph. */
+  zoom: string;
+}
+
+const NOTHING: View = { at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '' };
+
+function read(): View {
+  const found = new URLSearchParams(location.hash.slice(1));
+  const view: Record<string, string> = { ...NOTHING };
+  for (const key of Object.keys(NOTHING)) view[key] = found.get(key) ?? '';
+  return view as unknown as View;
+}
+
+export const view: View = $state(read());
+
+/** The fragment of the present view with some changes. */
+export function link(changes: Partial<View>): string {
+  const all = Object.entries({ ...view, ...changes }).filter(([, value]) => value !== '');
+  return `#${new URLSearchParams(all)}`;
+}
+
+/** Keeps the URL and the view the same; returns what ends that. */
+export function follow(): () => void {
+  const changed = () => Object.assign(view, read());
+  addEventListener('hashchange', changed);
+  const stop = $effect.root(() => {
+    $effect(() => {
+      const wanted = link({});
+      if (wanted !== (location.hash || '#')) history.replaceState(null, '', wanted);
+    });
+  });
+  return () => {
+    removeEventListener('hashchange', changed);
+    stop();
+  };
+}

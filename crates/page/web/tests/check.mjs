@@ -1,0 +1,224 @@
+// Opens pages in Chromium and compares what each panel shows with the report's JSON of the same session.
+//
+//   node check.mjs PAGE.html REPORT.json [PAGE.html REPORT.json …]
+//
+// Both are of all phases (`--phase all`), so that the figures are of the same time. Says what is wrong and exits with
+// status 1. The numbers are formatted here a second time, by rules of their own.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { launch } from './browser.mjs';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Three significant digits and a unit. */
+function time(ns) {
+  const [scale, unit] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']].find(([scale]) => Math.abs(ns) >= scale) ?? [1, 'ns'];
+  const value = ns / scale;
+  return `${value.toFixed(value >= 99.95 || value === 0 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
+}
+const count = (value) => String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ',');
+const plain = (text) => text.replace(/\s+/g, ' ').trim();
+const near = (a, b, what, off = 1e-9 * Math.max(1, Math.abs(b))) => assert.ok(Math.abs(a - b) <= off, `${what}: ${a}, not ${b}`);
+
+/** The accounts of all devices, by name. */
+function accountsOf(activities) {
+  const sums = {};
+  const add = (id, ns) => (sums[id] = (sums[id] ?? 0) + ns);
+  for (const { accounts } of activities) {
+    for (const id of ['kernels', 'collectives', 'waiting', 'copies', 'unknown']) add(id, accounts[id].value);
+    for (const [cause, figure] of Object.entries(accounts.idle)) add(cause, figure.value);
+  }
+  return sums;
+}
+
+async function rows(page, selector, read) {
+  return page.locator(selector).evaluateAll((all, read) => all.map((row) => new Function('row', `return ${read}`)(row)), read);
+}
+
+/** Text of the cells of each row that a selector finds. */
+const CELLS = '[...row.children].map((cell) => cell.textContent)';
+
+async function accounts(page, { profile }) {
+  const onCpu = profile.devices.every((device) => device.name.startsWith('APEX CPU device'));
+  const found = await rows(page, '[data-account]', `({ id: row.dataset.account, ns: Number(row.dataset.ns), cells: ${CELLS} })`);
+  if (onCpu) return assert.equal(found.length, 0, 'times of the CPU device are no accounts of a GPU');
+  const wanted = accountsOf(profile.activities);
+  const span = Object.values(wanted).reduce((sum, ns) => sum + ns, 0);
+  for (const [id, ns] of Object.entries(wanted)) {
+    const row = found.find((row) => row.id === id);
+    if (ns / span < 0.00005) continue;
+    assert.ok(row, `the account ${id} is not shown`);
+    near(row.ns, ns, `account ${id}`);
+    assert.equal(plain(row.cells[1]), `${time(ns)}ᵖ`);
+  }
+}
+
+async function advice(page, { advice }) {
+  const found = await rows(page, '[data-rule]', '({ rule: row.dataset.rule, text: row.textContent })');
+  // Those that are known to save next to nothing come last.
+  const isMinor = ({ saving }) => saving.of_job !== null && saving.of_job.value < 0.02;
+  const wanted = [...advice.findings.filter((finding) => !isMinor(finding)), ...advice.findings.filter(isMinor)];
+  assert.deepEqual(found.map((card) => card.rule), wanted.map((finding) => finding.rule));
+  wanted.forEach((finding, at) => {
+    const text = plain(found[at].text);
+    assert.ok(text.includes(plain(finding.title).slice(0, 40)), `${finding.rule} has no title`);
+    const share = finding.saving.of_job?.value;
+    if (share > 0) assert.ok(text.includes(share < 0.005 ? '<1%' : `${(share * 100).toFixed(0)}%`), `${finding.rule}: ${text}`);
+  });
+}
+
+async function overTime(page, { profile }) {
+  const charts = page.locator('#time [role=slider]');
+  const wanted = profile.activities.filter((activity) => activity.over_time && activity.span_ns > 0);
+  wanted.sort((a, b) => {
+    const [x, y] = [a, b].map((activity) => profile.processes[activity.process]);
+    return (x.rank ?? -1) - (y.rank ?? -1) || x.pid - y.pid || (a.device ?? -1) - (b.device ?? -1);
+  });
+  assert.equal(await charts.count(), wanted.length);
+  for (const [at, { over_time: parts }] of wanted.entries()) {
+    const chart = charts.nth(at);
+    await chart.focus();
+    await page.keyboard.press('End');
+    await page.keyboard.press('PageDown');
+    const part = Number(await chart.getAttribute('aria-valuenow')) - 1;
+    assert.equal(part, 229);
+    const text = plain(await chart.getAttribute('aria-valuetext'));
+    const lists = { ...parts.idle, kernels: parts.kernels, copies: parts.copies, collectives: parts.collectives, waiting: parts.waiting };
+    for (const [id, list] of Object.entries(lists)) {
+      const share = (list[part] ?? 0) / parts.part_ns;
+      if (share < 0.006) continue;
+      const told = [...text.matchAll(/ (\d+)%/g)].some(([, percent]) => Math.abs(Number(percent) - share * 100) <= 0.51);
+      assert.ok(told, `${id} takes ${share} of part ${part}: ${text}`);
+    }
+    const ran = (parts.kernels[part] ?? 0) / parts.part_ns;
+    if (ran > 0.006) near(Number(/ kernels (\d+)%/.exec(text)[1]), ran * 100, 'kernels', 0.51);
+  }
+}
+
+async function kernels(page, { profile }) {
+  const launched = profile.kernels.filter(({ launches }) => launches.calls + launches.by_graphs + launches.captured + launches.failed > 0);
+  if (launched.length === 0) return;
+  const all = page.locator('#kernels .all');
+  if (await all.count()) await all.click();
+  const found = await rows(page, '#kernels [data-kernel]', `({
+    at: Number(row.dataset.kernel),
+    cells: ${CELLS},
+    total: row.querySelector('[data-ns]')?.textContent,
+    bars: (row.querySelector('.when path')?.getAttribute('d').match(/M/g) ?? []).length,
+  })`);
+  assert.equal(found.length, launched.length);
+  for (const { at, cells, total, bars } of found) {
+    const kernel = profile.kernels[at];
+    assert.ok(cells[0].includes(kernel.short_name.slice(0, 20)) || cells[0].includes('\\'), `${cells[0]} is not ${kernel.short_name}`);
+    assert.equal(plain(cells[1]), count(kernel.launches.calls + kernel.launches.by_graphs));
+    if (kernel.gpu) assert.equal(plain(total), time(kernel.gpu.total_ns.value));
+    const of = profile.activities.flatMap((activity) => activity.launches_over_time.filter((one) => one.kernel === at));
+    const parts = new Set(of.flatMap((one) => one.parts.flatMap((launches, part) => (launches > 0 ? [part] : []))));
+    assert.equal(bars, parts.size, `parts of the run with launches of ${kernel.short_name}`);
+  }
+  // Sorted by launches, searched by the name of the first.
+  await page.locator('#kernels thead button', { hasText: 'Launches' }).click();
+  const launches = await rows(page, '#kernels [data-kernel] td:nth-of-type(1)', 'Number(row.textContent.replaceAll(",", ""))');
+  assert.deepEqual(launches, launches.toSorted((a, b) => b - a));
+  assert.match(page.url(), /sort=-launches/);
+  await page.locator('#kernels input').fill('no kernel has this name');
+  assert.equal(await page.locator('#kernels [data-kernel]').count(), 0);
+  await page.locator('#kernels input').fill('');
+  // The details of the first by keyboard, and from the address.
+  const name = page.locator('#kernels [data-kernel] button').first();
+  await name.focus();
+  await page.keyboard.press('Enter');
+  assert.equal(await name.getAttribute('aria-expanded'), 'true');
+  await page.reload();
+  assert.equal(await page.locator('#kernels [aria-expanded=true]').count(), 1);
+}
+
+async function places(page, report) {
+  const found = await rows(page, '[data-place]', `({ launches: Number(row.dataset.launches), cells: ${CELLS} })`);
+  assert.equal(found.length, Math.min(12, report.places.length));
+  found.forEach(({ launches }, at) => near(launches, report.places[at].launches, `launches of place ${at}`));
+  if (found.length === 0) return;
+  const root = plain(await page.locator('[role=treeitem]').first().getAttribute('aria-label'));
+  const sum = report.places.reduce((sum, place) => sum + place.gpu_time_ns, 0);
+  if (sum > 0) assert.equal(root, `program: ${time(sum)}, 100%`);
+  // Down into the first call path and back, by keyboard.
+  await page.locator('[role=treeitem]').first().focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  assert.match(page.url(), /zoom=0/);
+  await page.keyboard.press('Escape');
+  assert.doesNotMatch(page.url(), /zoom=/);
+}
+
+async function memory(page, { profile }) {
+  const kinds = await rows(page, '[data-memory]', '[row.dataset.memory, Number(row.dataset.peak)]');
+  assert.deepEqual(kinds, profile.memory.map(({ kind, peak_bytes }) => [kind, peak_bytes]));
+  const bytes = await rows(page, '[data-bytes]', 'Number(row.dataset.bytes)');
+  assert.deepEqual(bytes, profile.copies.map((copies) => copies.bytes));
+  const calls = await rows(page, '[data-call]', CELLS);
+  profile.calls.slice(0, 10).forEach((call, at) => {
+    assert.equal(plain(calls[at][0]), call.name);
+    assert.equal(plain(calls[at][2]), time(call.cpu.total_ns));
+  });
+}
+
+async function machine(page, { profile }) {
+  const names = await page.locator('#machine .grid h3').allTextContents();
+  profile.devices.forEach((device, at) => {
+    assert.ok(names[at].length > 0);
+    if (/^[\w ]+$/.test(device.name)) assert.ok(names[at].includes(device.name), `${names[at]} is not ${device.name}`);
+  });
+}
+
+/** Keyboard, themes, narrow windows, and what axe finds in each. */
+async function usable(page, what) {
+  await page.evaluate(AXE);
+  for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [400, 'light'], [320, 'dark']]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme: scheme });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= width, `${what}: ${wide} pixels wide in a window of ${width}`);
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`);
+    assert.deepEqual(found, [], `${what} at ${width}, ${scheme}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 900 });
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = await background();
+  await page.locator('.theme').focus();
+  await page.keyboard.press('Enter');
+  assert.notEqual(await background(), before, 'the switch changes the colours');
+  assert.match(page.url(), /theme=light/);
+}
+
+async function check(browser, file, report) {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  const wrong = [];
+  page.on('console', (message) => wrong.push(`console: ${message.text()}`));
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('request', (request) => request.url().startsWith(pathToFileURL(file).href) || wrong.push(`request: ${request.url()}`));
+  await page.goto(pathToFileURL(file).href);
+  const shifts = () => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true }));
+  const shifted = await page.evaluate(`Promise.race([(${shifts})(), new Promise((done) => setTimeout(done, 100, 0))])`);
+  assert.ok(shifted < 0.01, `the layout shifts by ${shifted}`);
+  for (const panel of [accounts, advice, overTime, kernels, places, memory, machine]) await panel(page, report);
+  await usable(page, file);
+  // What is foreign is text: it makes no element and runs nothing.
+  assert.equal(await page.locator('img, iframe, object, embed, main script').count(), 0);
+  assert.equal(await page.evaluate(() => globalThis.pwned), undefined);
+  assert.deepEqual(wrong, []);
+  await page.close();
+}
+
+const browser = await launch();
+try {
+  for (let at = 2; at + 1 < process.argv.length; at += 2) {
+    const [file, report] = process.argv.slice(at, at + 2);
+    await check(browser, file, JSON.parse(readFileSync(report, 'utf8')));
+    console.log(`${file}: as its report says`);
+  }
+} finally {
+  await browser.close();
+}
