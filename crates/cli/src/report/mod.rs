@@ -304,10 +304,8 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     };
     let processes = match profile.processes.len() {
         1 => String::new(),
-        count => format!(" · {count} processes"),
+        count => format!("{count} processes"),
     };
-    vec![
-        format!("{}: {command}{ended}", apex_untrusted::shown(&loaded.session.dir)),
-        format!("{devices}{processes}"),
-    ]
+    let ran_on: Vec<String> = [devices, processes].into_iter().filter(|part| !part.is_empty()).collect();
+    vec![format!("{}: {command}{ended}", apex_untrusted::shown(&loaded.session.dir)), ran_on.join(" · ")]
 }

@@ -285,8 +285,12 @@ fn what_cannot_be_collected_is_refused() {
     assert_eq!(data_set(&sandbox).launches.len(), 8, "nothing was changed");
     std::fs::create_dir(sandbox.path("other")).unwrap();
     std::fs::write(sandbox.path("other/file"), "").unwrap();
-    let refused = output(&mut sandbox.apex(&["collect", "-o", "other", "--device", "cpu"]), 125);
-    assert!(text(&refused.stderr).contains("other holds other files"), "{}", text(&refused.stderr));
+    for (folder, expected) in
+        [("other", "other holds other files"), ("other/file", "file is not a folder: name a new one")]
+    {
+        let refused = output(&mut sandbox.apex(&["collect", "-o", folder, "--device", "cpu"]), 125);
+        assert!(text(&refused.stderr).contains(expected), "{}", text(&refused.stderr));
+    }
     assert_eq!(std::fs::read_dir(sandbox.path("other")).unwrap().count(), 1, "nothing was added");
 }
 

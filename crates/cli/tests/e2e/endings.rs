@@ -124,7 +124,7 @@ fn the_default_folder_is_named_after_command_and_time() {
     assert_eq!(names.len(), 3, "three runs, within a second or not: {names:?}");
     assert!(names.iter().all(|name| name.starts_with("apex-cuda-program-20")), "{names:?}");
     let summary = output(&mut sandbox.apex(&["report"]), 0);
-    assert!(text(&summary.stdout).contains("1 launches"));
+    assert!(text(&summary.stdout).contains("1 launch "));
 }
 
 #[test]
@@ -173,5 +173,5 @@ fn the_report_option_prints_the_report_to_stderr() {
     let sandbox = Sandbox::new();
     let output = sandbox.recorded(&["--report"], &["launch", "2"]);
     assert_eq!(text(&output.stdout), "launched 2\n");
-    assert!(text(&output.stderr).contains("1 of 1 kernels"));
+    assert!(text(&output.stderr).contains("1 of 1 kernel,"));
 }

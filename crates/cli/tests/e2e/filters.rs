@@ -80,7 +80,7 @@ fn kernels_are_named_as_a_whole_or_by_an_expression() {
         first.starts_with("`forward`: 80% of the kernels' time") && first.ends_with("launches."),
         "{first}"
     );
-    assert!(page.contains("1 of 1 kernels") && !page.contains("\nupdate"), "{page}");
+    assert!(page.contains("1 of 1 kernel,") && !page.contains("\nupdate"), "{page}");
     // Advice is about the kernel alone, and its share is one of the job.
     let share = |filters: &[&str]| {
         let advice = sandbox.json(&with_path(&[&["advise", "--json"], filters].concat(), &dir));

@@ -103,7 +103,7 @@ fn kernels_are_ranked_as_asked() {
     sandbox.recorded(&[], &["launch", "10"]);
     for sort in ["time", "count", "cpu"] {
         let page = text(&output(&mut sandbox.apex(&["report", "--sort", sort, "--top", "1"]), 0).stdout);
-        assert!(page.contains("1 of 1 kernels"), "{page}");
+        assert!(page.contains("1 of 1 kernel,"), "{page}");
     }
 }
 

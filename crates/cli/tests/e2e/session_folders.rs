@@ -148,7 +148,10 @@ fn an_export_never_lands_on_the_record() {
             let said = text(
                 &output(&mut sandbox.apex(&["export", "--format", format, "-o", target, "s"]), 125).stderr,
             );
-            assert!(said.contains("is a file of the session") && said.contains("-o"), "{target}: {said}");
+            assert!(
+                said.contains("is a file of the session") && said.contains("name another file"),
+                "{target}: {said}"
+            );
         }
     }
     let after: Vec<_> = ["soft", "hard", "s/control", "s/session.json"]

@@ -12,6 +12,7 @@ mod setup;
 mod stage;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -165,7 +166,14 @@ fn finish(manifest: &mut Manifest, context: &Context<'_>) {
 
 /// Only an empty folder, or one that a collection began, is written into.
 fn refuse_other_folders(folder: &Path) -> Result<(), Error> {
-    let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            let folder = apex_untrusted::shown(folder);
+            return Err(Error::Refused(format!("{folder} is not a folder: name a new one")));
+        }
+        Err(_) => return Ok(()),
+    };
     let ours = folder.join(apex_dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
     match entries.next().is_some() && !ours {
         true => Err(Error::Refused(format!(
