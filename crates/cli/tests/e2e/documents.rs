@@ -54,7 +54,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 10] = [
             &["report", "--html", "page.html", "s"],
             &["report", "--html", "page.html", "--top", "1", "h200"],
             &["report", "--html", "page.html", "gap"],
-            &["report", "--html", "page.html", "--phase", "steady", "gap"],
+            &["report", "--html", "page.html", "--phase", "steady", "steady"],
             &["report", "--html", "page.html", "cut"],
             &["report", "--html", "page.html", "placed"],
             &["report", "--html", "page.html", "fast"],
@@ -124,8 +124,7 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 13] = [
-    ("apex.page/1.advice.findings[].within", "as of the report"),
+const UNFILLED: [(&str, &str); 12] = [
     ("apex.report/3.profile.activities[].over_time.collectives", "likewise"),
     ("apex.report/3.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
