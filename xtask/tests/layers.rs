@@ -31,7 +31,7 @@ const LAYERS: [&[&str]; 10] = [
     &["ptx-exec", "test-session", "fake-driver", "driver-client", "cuda-program", "cudarc-client"],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
     &["apex-profile", "flushing-library", "careless-library"],
-    &["apex-predict"],
+    &["apex-predict", "apex-live"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
     &["apex-training", "apex-page"],

@@ -74,7 +74,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let path = session::choose(target.session.as_deref())?;
     let control = MappedControl::open(&path)?;
     let session = Session::open(&path)?;
-    let running = session::running(&session);
+    let running = apex_live::running(&session);
     let changes = !matches!(args.action, Action::Status(_));
     if changes && running.is_empty() {
         output::remark(format!(

@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::{Context, bail};
 use apex_trace::control::CONTROL_FILE;
-use apex_trace::{Ended, Session, has_process_files, is_part_of_session, is_session};
+use apex_trace::{has_process_files, is_part_of_session, is_session};
 use apex_untrusted::Folder;
 use apex_untrusted::folder::identity;
 use std::ffi::OsStr;
@@ -268,54 +268,6 @@ fn local_time() -> String {
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", tm.tm_hour, tm.tm_min, tm.tm_sec)
 }
 
-/// Processes of a session that run: the program, as long as it has not ended, and whoever records.
-pub fn running(session: &Session) -> Vec<u32> {
-    let recording = session.processes.iter().filter(|process| process.ended == Ended::Unmarked);
-    let mut pids: Vec<_> = recording.map(|process| (process.pid, process.start_real_ns)).collect();
-    if let Some(meta) = session.meta.as_ref().filter(|meta| meta.exit.is_none()) {
-        // The program was started right after its session was made.
-        let started = meta.started_real_ns.saturating_add(START_TOLERANCE_NS);
-        pids.extend(meta.pid.map(|pid| (pid, started)));
-    }
-    let mut running: Vec<_> = pids
-        .into_iter()
-        .filter(|&(pid, before)| runs_since_before(pid, before))
-        .map(|(pid, _)| pid)
-        .collect();
-    running.sort_unstable();
-    running.dedup();
-    running
-}
-
-/// Between making a session and starting the program lie milliseconds.
-const START_TOLERANCE_NS: u64 = 10_000_000_000;
-
-/// Whether a process with this identifier runs that was started before the moment; one that was
-/// started later has taken the identifier over.
-fn runs_since_before(pid: u32, before_real_ns: u64) -> bool {
-    // Boot time is known to the second, start times to the tick.
-    const SLACK_NS: u64 = 2_000_000_000;
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let fields: Vec<_> =
-        stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-    let (Some(state), Some(start)) =
-        (fields.first(), fields.get(19).and_then(|ticks| ticks.parse::<u64>().ok()))
-    else {
-        return false;
-    };
-    // SAFETY: takes a number, returns a number.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
-    let start_ns = boot_real_ns().saturating_add(start.saturating_mul(1_000_000_000 / ticks_per_second));
-    *state != "Z" && start_ns <= before_real_ns.saturating_add(SLACK_NS)
-}
-
-/// When the machine started, nanoseconds since 1970; 0 if the system does not say.
-fn boot_real_ns() -> u64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
-    seconds.unwrap_or(0).saturating_mul(1_000_000_000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,17 +282,6 @@ mod tests {
         } else {
             byte.is_ascii_digit()
         }));
-    }
-
-    #[test]
-    fn a_process_runs_until_it_ends_and_is_not_mistaken_for_a_later_one() {
-        let now = crate::run::real_ns();
-        let me = std::process::id();
-        assert!(runs_since_before(me, now));
-        assert!(!runs_since_before(me, now - 3600 * 1_000_000_000), "this process was not there an hour ago");
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        assert!(!runs_since_before(child.id(), now));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::filters::{Applied, Filters, Shown};
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
-use crate::{session, units};
+use crate::units;
 use apex_advice::Advice;
 use apex_profile::{Figure, Profile, Provenance, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
@@ -297,7 +297,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         Some(Some(Exit::Code(0))) | None => String::new(),
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
-        Some(None) if session::running(&loaded.session).is_empty() => {
+        Some(None) if apex_live::running(&loaded.session).is_empty() => {
             " (apex was killed before the program ended)".into()
         }
         Some(None) => " (running)".into(),
