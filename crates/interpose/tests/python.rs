@@ -111,18 +111,36 @@ fn state(recording: &Recording, interpreter: &Path, arguments: &[&str]) -> Comma
     command
 }
 
+/// The status of a process in which code other than ours has faulted (`tests/shims/faults.c`).
+const FAULT_ELSEWHERE: i32 = 98;
+
+/// Whether an interpreter may fault by itself in a state. Before 3.14, a thread that waits for the
+/// GIL looks, when it has waited, at the interpreter's state, which the thread that ends the
+/// interpreter has freed by then: seen in 3 of 425 runs of `daemons` without APEX, on a loaded
+/// machine.
+fn may_fault(minor: u32, state: &str) -> bool {
+    minor < 14 && ["daemons", "forks"].contains(&state)
+}
+
 #[test]
 fn no_state_of_the_interpreter_harms_the_program() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(faults) = compiled("faults.c", &folder.path().join("faults.so"), &["-shared", "-fPIC", "-ldl"])
+    else {
+        return;
+    };
     for (minor, interpreter) in interpreters() {
         let states =
             [("daemons", 8), ("signals", 1), ("exits", 1), ("at_once", 8), ("forks", 2), ("interpreters", 1)];
         for (name, times) in states {
             for _ in 0..times {
                 let recording = Recording::untimed();
-                let output =
-                    state(&recording, &interpreter, &[name]).output().expect("the interpreter starts");
+                let mut command = state(&recording, &interpreter, &[name]);
+                command.env("LD_PRELOAD", format!("{} {}", faults.display(), support::library().display()));
+                let output = command.output().expect("the interpreter starts");
                 let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "3.{minor}, {name}: {}: {said}", output.status);
+                let own = output.status.code() == Some(FAULT_ELSEWHERE) && may_fault(minor, name);
+                assert!(output.status.success() || own, "3.{minor}, {name}: {}: {said}", output.status);
                 let session = recording.open();
                 let stacks: usize = session.processes.iter().map(|process| samples(process).len()).sum();
                 assert!(stacks > 0, "3.{minor}, {name}: no stack was read");
