@@ -1,4 +1,4 @@
-//! Cubins: machine code as ELF files of 64 bits. Where their tables and contents lie.
+//! Machine code as ELF files of 64 bits: where their tables and contents lie.
 
 use crate::{ImageError, u16_at, u32_at, u64_at};
 
@@ -6,13 +6,31 @@ use crate::{ImageError, u16_at, u32_at, u64_at};
 pub const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const SECTION_HEADER_BYTES: u64 = 64;
-/// Sections without bytes in the file.
-const SHT_NOBITS: u32 = 8;
 
 /// Where the headers of segments and sections lie.
 pub struct Tables {
     segments: (u64, u64),
     sections: (u64, u64),
+    /// The section that holds the sections' names.
+    pub names: u32,
+}
+
+/// The header of a section.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Where its name begins in the table of names.
+    pub name: u32,
+    /// One of the constants below, or another.
+    pub kind: u32,
+    /// Marks.
+    pub flags: u64,
+    at: u64,
+    /// Bytes of its content, in the file or not.
+    pub bytes: u64,
+    /// A section that it refers to: of symbols, that of their names.
+    pub link: u32,
+    /// Another one: that of the code that it belongs to.
+    pub info: u32,
 }
 
 impl Tables {
@@ -29,7 +47,24 @@ impl Tables {
         Ok(Tables {
             segments: (u64_at(header, 32)?, segments.into()),
             sections: (u64_at(header, 40)?, sections.into()),
+            names: u16_at(header, 62)?.into(),
         })
+    }
+
+    /// The headers of all sections.
+    pub fn sections<'a>(
+        &self,
+        file: &'a [u8],
+    ) -> impl Iterator<Item = Result<Section, ImageError>> + use<'a> {
+        let (at, count) = self.sections;
+        (0..count).map(move |index| Section::read(file, at, index))
+    }
+
+    /// The header of one.
+    pub fn section(&self, file: &[u8], index: u32) -> Result<Section, ImageError> {
+        let (at, count) = self.sections;
+        let index = Some(u64::from(index)).filter(|&index| index < count);
+        Section::read(file, at, index.ok_or(ImageError::Truncated)?)
     }
 
     /// The byte behind header and tables; `None` where it is absurd.
@@ -53,12 +88,42 @@ impl Tables {
             let at = (self.segments.0 + index * PROGRAM_HEADER_BYTES) as usize;
             reach(u64_at(file, at + 8)?, u64_at(file, at + 32)?)?;
         }
-        for index in 0..self.sections.1 {
-            let at = (self.sections.0 + index * SECTION_HEADER_BYTES) as usize;
-            if u32_at(file, at + 4)? != SHT_NOBITS {
-                reach(u64_at(file, at + 24)?, u64_at(file, at + 32)?)?;
+        for section in self.sections(file) {
+            let section = section?;
+            if section.kind != Section::NO_BITS {
+                reach(section.at, section.bytes)?;
             }
         }
         Ok(end)
+    }
+}
+
+impl Section {
+    /// Symbols.
+    pub const SYMBOLS: u32 = 2;
+    /// Without bytes in the file.
+    pub const NO_BITS: u32 = 8;
+    /// NVIDIA's attributes of the code.
+    pub const INFO: u32 = 0x7000_0000;
+
+    /// The one of this index in the table that begins at `table`.
+    fn read(file: &[u8], table: u64, index: u64) -> Result<Self, ImageError> {
+        let at = table.checked_add(index * SECTION_HEADER_BYTES).and_then(|at| usize::try_from(at).ok());
+        let header = at.and_then(|at| file.get(at..)).ok_or(ImageError::Truncated)?;
+        Ok(Self {
+            name: u32_at(header, 0)?,
+            kind: u32_at(header, 4)?,
+            flags: u64_at(header, 8)?,
+            at: u64_at(header, 24)?,
+            bytes: u64_at(header, 32)?,
+            link: u32_at(header, 40)?,
+            info: u32_at(header, 44)?,
+        })
+    }
+
+    /// Its bytes in the file.
+    pub fn content<'a>(&self, file: &'a [u8]) -> Result<&'a [u8], ImageError> {
+        let end = self.at.checked_add(self.bytes).and_then(|end| usize::try_from(end).ok());
+        end.and_then(|end| file.get(self.at as usize..end)).ok_or(ImageError::Truncated)
     }
 }

@@ -11,6 +11,7 @@
 //! The bytes come from a program and are not trusted: nothing here reads beyond the size that the
 //! header states, and every length is checked against that size.
 
+pub mod cubin;
 mod elf;
 pub mod kept;
 
@@ -274,6 +275,23 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if looks_like_ptx(text) { Ok(Image::Ptx(Cow::Borrowed(text))) } else { Err(ImageError::Unrecognised) }
 }
 
+/// The machine code in an image whose length is known: of a cubin, itself; of a fatbin, that for each
+/// architecture, without what does not decompress.
+///
+/// # Errors
+/// A fatbin that is truncated.
+pub fn machine_code(image: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ImageError> {
+    if image.starts_with(&ELF_MAGIC) {
+        return Ok(vec![Cow::Borrowed(image)]);
+    }
+    if !image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
+        return Ok(Vec::new());
+    }
+    let entries: Vec<_> = Entries::of(image)?.collect::<Result<_, _>>()?;
+    let cubins = entries.iter().filter(|entry| entry.kind == KIND_CUBIN);
+    Ok(cubins.filter_map(|entry| entry.expanded().ok()).collect())
+}
+
 /// Whether these bytes are text. The parser says, with a line number, whether it is valid PTX.
 fn looks_like_ptx(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| byte >= b' ' || byte.is_ascii_whitespace() || byte == 0x0b)
@@ -342,11 +360,7 @@ impl<'a> Entry<'a> {
 
     /// The entry's PTX, decompressed and without the zero bytes that pad it.
     fn text(&self) -> Result<Cow<'a, [u8]>, ImageError> {
-        let bytes: Cow<'a, [u8]> = if self.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0 {
-            Cow::Owned(self.decompress()?)
-        } else {
-            Cow::Borrowed(self.payload)
-        };
+        let bytes = self.expanded()?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         Ok(match bytes {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..end]),
@@ -355,6 +369,12 @@ impl<'a> Entry<'a> {
                 Cow::Owned(bytes)
             }
         })
+    }
+
+    /// The entry's payload, decompressed.
+    fn expanded(&self) -> Result<Cow<'a, [u8]>, ImageError> {
+        let is_compressed = self.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0;
+        Ok(if is_compressed { Cow::Owned(self.decompress()?) } else { Cow::Borrowed(self.payload) })
     }
 
     fn decompress(&self) -> Result<Vec<u8>, ImageError> {
@@ -528,6 +548,24 @@ pub(crate) mod tests {
             fatbin(&[entry(KIND_CUBIN, 80, 0, b"\x7fELF....", 0), entry(KIND_CUBIN, 90, 0, b"\x7fELF", 0)]);
         assert_eq!(read(&image, 80), Ok(Image::MachineCodeOnly(vec![80, 90])));
         assert_eq!(read(b"\x7fELF\x02\x01", 80), Ok(Image::MachineCodeOnly(vec![])));
+    }
+
+    #[test]
+    fn machine_code_is_found_however_it_is_packed() {
+        let code = include_bytes!("../tests/data/four_kernels_sm_90.cubin");
+        let packed = lz4_flex::block::compress(code);
+        let image = fatbin(&[
+            entry(KIND_PTX, 80, 0, b"// text", 0),
+            entry(KIND_CUBIN, 90, FLAG_LZ4, &packed, code.len() as u64),
+            entry(KIND_CUBIN, 90, FLAG_LZ4, &packed[1..], code.len() as u64),
+        ]);
+        assert_eq!(machine_code(&image).unwrap(), [&code[..]]);
+        assert_eq!(machine_code(code).unwrap(), [&code[..]]);
+        assert!(machine_code(b"// text").unwrap().is_empty());
+        // As nvcc 13 packs it.
+        let [from_nvcc] = &machine_code(FROM_NVCC).unwrap()[..] else { panic!("one") };
+        assert!(from_nvcc.starts_with(&ELF_MAGIC));
+        assert_eq!(machine_code(&image[..90]), Err(ImageError::Truncated));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The code of a recorded session's kernels: PTX out of the images that the session keeps
-//! (`apex run --code`), and what launches were given, as an estimate takes it.
+//! (`apex run --code`), and what launches were given, as an estimate takes it. Of a kernel whose
+//! image has machine code alone, what the tables beside that say.
 
 use crate::Case;
 use crate::code::Code;
-use apex_profile::{Kernel, KernelArguments, Parameter, Profile};
+use apex_profile::{Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
-use fatbin::{Image, kept};
+use fatbin::{Image, cubin, kept};
 use ptx::estimate::Argument;
 use ptx::{Module, Variable};
 use std::cell::RefCell;
@@ -24,12 +25,17 @@ pub struct Programs<'p> {
     profile: &'p Profile,
     /// Symbols and images of the kernels that are walked.
     walked: HashSet<(&'p str, &'p str)>,
-    /// PTX by image and architecture.
-    modules: RefCell<HashMap<(String, u32), Modules>>,
+    /// By image and architecture.
+    contents: RefCell<HashMap<(String, u32), Rc<Content<'p>>>>,
 }
 
-/// The modules of PTX in an image.
-type Modules = Rc<[Arc<Module>]>;
+/// What an image has of the kernels that are walked.
+struct Content<'p> {
+    /// The modules of its PTX.
+    modules: Vec<Arc<Module>>,
+    /// What the tables of its machine code say, by symbol.
+    tables: HashMap<&'p str, cubin::Kernel>,
+}
 
 /// What is known of the code of a recorded kernel.
 #[derive(Debug)]
@@ -40,6 +46,8 @@ pub enum Recorded {
     Mix(ptx::Mix),
     /// Its PTX, and perhaps what launches were given.
     Code(Code),
+    /// What the tables of its machine code say: there is no PTX.
+    Tables(cubin::Kernel),
 }
 
 impl Recorded {
@@ -48,9 +56,47 @@ impl Recorded {
         match (self, kernel) {
             (Self::Code(code), Some(kernel)) => code.case(kernel, launch),
             (Self::Mix(mix), _) => Case { kernel, mix: Some(mix.clone()), ..Case::of_launch(launch) },
+            (Self::Tables(tables), _) => {
+                Case { kernel: with_tables(kernel, tables), ..Case::of_launch(launch) }
+            }
             _ => Case { kernel, ..Case::of_launch(launch) },
         }
     }
+
+    /// What the kernel's image has of it, as a profile says it; `None` if nothing is known.
+    pub fn known(&self) -> Option<KnownCode> {
+        match self {
+            Self::Kernel | Self::Mix(_) => None,
+            Self::Code(_) => Some(KnownCode::Ptx),
+            Self::Tables(tables) => Some(KnownCode::MachineCode(MachineCode {
+                registers: tables.registers,
+                static_shared_bytes: tables.static_shared_bytes,
+                local_bytes: tables.local_bytes,
+                barriers: tables.barriers,
+                max_threads: tables.threads(),
+                parameters: tables
+                    .parameters
+                    .as_ref()
+                    .map(|all| all.iter().map(|parameter| (parameter.offset, parameter.bytes)).collect()),
+            })),
+        }
+    }
+}
+
+/// A kernel's attributes: what the driver said, and the barriers, which it does not tell; without it,
+/// what the tables say, if they say the registers.
+fn with_tables(driver: Option<FunctionAttributes>, tables: &cubin::Kernel) -> Option<FunctionAttributes> {
+    let from_tables = || {
+        Some(FunctionAttributes {
+            registers: tables.registers?,
+            static_shared_bytes: tables.static_shared_bytes,
+            local_bytes: tables.local_bytes.unwrap_or(0),
+            max_threads_per_block: tables.threads().unwrap_or(0),
+            ..FunctionAttributes::default()
+        })
+    };
+    let attributes = driver.or_else(from_tables)?;
+    Some(FunctionAttributes { barriers: tables.barriers, ..attributes })
 }
 
 impl<'p> Programs<'p> {
@@ -58,12 +104,12 @@ impl<'p> Programs<'p> {
     pub fn of(profile: &'p Profile) -> Self {
         let image = |kernel: &'p Kernel| Some((&*kernel.symbol, kernel.code.as_ref()?.image.as_deref()?));
         let walked = profile.kernels.iter().filter_map(image).take(MOST_WALKED).collect();
-        Self { profile, walked, modules: RefCell::default() }
+        Self { profile, walked, contents: RefCell::default() }
     }
 
     /// What is known of a kernel's code.
     pub fn recorded(&self, kernel: &Kernel) -> Recorded {
-        self.code(kernel).map_or(Recorded::Kernel, Recorded::Code)
+        self.find(kernel).unwrap_or(Recorded::Kernel)
     }
 
     /// What is known of a kernel before it runs.
@@ -71,7 +117,7 @@ impl<'p> Programs<'p> {
         self.recorded(kernel).case(kernel.launch, kernel.attributes)
     }
 
-    fn code(&self, kernel: &Kernel) -> Option<Code> {
+    fn find(&self, kernel: &Kernel) -> Option<Recorded> {
         let code = kernel.code.as_ref()?;
         let image = code.image.as_deref()?;
         if !self.walked.contains(&(&*kernel.symbol, image)) {
@@ -79,32 +125,45 @@ impl<'p> Programs<'p> {
         }
         let device = self.profile.devices.get(kernel.device?)?;
         let (major, minor) = device.compute_capability?;
-        let modules = self.modules(image, major.saturating_mul(10).saturating_add(minor));
+        let content = self.content(image, major.saturating_mul(10).saturating_add(minor));
         let given = |parameters: &[Variable]| -> Vec<(f64, Vec<Argument>)> {
             let known = code.arguments.iter().take(MOST_ARGUMENTS);
             known.filter_map(|one| Some((one.launches.max(1) as f64, arguments(parameters, one)?))).collect()
         };
-        modules.iter().find_map(|module| Code::of_module(module, &kernel.symbol, given))
+        let ptx = content.modules.iter().find_map(|module| Code::of_module(module, &kernel.symbol, given));
+        let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
+        ptx.map(Recorded::Code).or_else(tables)
     }
 
-    /// The PTX of an image for an architecture.
-    fn modules(&self, image: &str, architecture: u32) -> Modules {
-        let key = (image.to_owned(), architecture);
-        let mut known = self.modules.borrow_mut();
-        let read = || read(self.profile.images.get(image).map_or(&[], |packed| &packed[..]), architecture);
-        Rc::clone(known.entry(key).or_insert_with(read))
+    /// What an image has for an architecture.
+    fn content(&self, image: &str, architecture: u32) -> Rc<Content<'p>> {
+        let read = || {
+            let packed = self.profile.images.get(image).map_or(&[][..], |packed| packed);
+            let symbols = self.walked.iter().filter(|(_, of)| *of == image).map(|(symbol, _)| *symbol);
+            Rc::new(Content::read(packed, architecture, symbols))
+        };
+        Rc::clone(self.contents.borrow_mut().entry((image.to_owned(), architecture)).or_insert_with(read))
     }
 }
 
-/// The modules of PTX in a packed image; none where there is only machine code, or it is damaged.
-fn read(packed: &[u8], architecture: u32) -> Modules {
-    let parts = kept::unpack(packed).unwrap_or_default();
-    let texts = parts.iter().filter_map(|part| match fatbin::read(part, architecture).ok()? {
-        Image::Ptx(text) => Some(text),
-        _ => None,
-    });
-    let parsed = texts.filter_map(|text| ptx::parse(std::str::from_utf8(&text).ok()?).ok());
-    parsed.map(Arc::new).collect()
+impl<'p> Content<'p> {
+    /// Of a packed image; nothing of what is damaged.
+    fn read(packed: &[u8], architecture: u32, symbols: impl Iterator<Item = &'p str>) -> Self {
+        let parts = kept::unpack(packed).unwrap_or_default();
+        let texts = parts.iter().filter_map(|part| match fatbin::read(part, architecture).ok()? {
+            Image::Ptx(text) => Some(text),
+            _ => None,
+        });
+        let parsed = texts.filter_map(|text| ptx::parse(std::str::from_utf8(&text).ok()?).ok());
+        let modules = parsed.map(Arc::new).collect();
+        let cubins: Vec<_> =
+            parts.iter().filter_map(|part| fatbin::machine_code(part).ok()).flatten().collect();
+        let table = |symbol| {
+            let found = cubins.iter().find_map(|bytes| cubin::kernel(bytes, symbol).ok().flatten());
+            Some((symbol, found?))
+        };
+        Self { modules, tables: symbols.filter_map(table).collect() }
+    }
 }
 
 /// Recorded arguments as the parameters of the PTX take them; `None` if they are not those of these

@@ -5,11 +5,11 @@
 //! kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two are comparable after [`EMPTY_KERNEL_NS`]
 //! is added to the measured one.
 
-use apex_profile::{Figure, Profile, Provenance};
+use apex_profile::{Figure, KnownCode, Profile, Provenance};
 use occupancy::DeviceLimits;
 use std::collections::BTreeMap;
 
-use crate::programs::Programs;
+use crate::programs::{Programs, Recorded};
 use crate::{Case, Device, Impossible, Models, Placed, bound};
 
 /// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716
@@ -121,7 +121,8 @@ pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + EMPTY_KERNEL_NS, samples, error))
 }
 
-/// The shares of the time that each basis accounts for, of kernels each with its basis and its time.
+/// The shares of the time that each basis, or whatever else divides kernels, accounts for, of kernels
+/// each with its basis and its time.
 pub fn basis_shares<'a>(kernels: impl Iterator<Item = (&'a str, f64)>) -> BTreeMap<String, f64> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (basis, time) in kernels {
@@ -149,24 +150,50 @@ pub fn prediction(
 }
 
 /// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says
-/// why not, where they do not.
+/// why not, where they do not. Says too what is known of the kernels' code.
 pub fn predict(profile: &mut Profile, models: &Models) {
     let devices: Vec<_> = profile.devices.iter().map(known_device).collect();
     let programs = Programs::of(profile);
-    let of_kernel = |kernel: &apex_profile::Kernel| {
-        let device = devices.get(kernel.device?)?.as_ref().ok()?;
-        let case = programs.recorded(kernel).case(kernel.launch, kernel.attributes);
-        let measured = measured_duration_ns(kernel);
-        // The driver refuses a launch that cannot run: it is counted as failed, and nothing is
-        // predicted.
-        prediction(models, device, &case, measured).ok()
+    let of_kernel = |kernel| {
+        let recorded = programs.recorded(kernel);
+        (recorded.known(), predicted(models, &devices, kernel, &recorded))
     };
-    let predictions: Vec<_> = profile.kernels.iter().map(of_kernel).collect();
-    profile.kernels.iter_mut().zip(predictions).for_each(|(kernel, said)| kernel.prediction = said);
-    let shares = profile
-        .kernels
-        .iter()
-        .filter_map(|kernel| Some((kernel.prediction.as_ref()?.basis.as_str(), kernel.gpu_total_ns()?)));
-    profile.prediction_basis = basis_shares(shares);
+    let answers: Vec<_> = profile.kernels.iter().map(of_kernel).collect();
+    for (kernel, (known, said)) in profile.kernels.iter_mut().zip(answers) {
+        kernel.prediction = said;
+        if let Some(code) = &mut kernel.code {
+            code.known = known;
+        }
+    }
+    profile.prediction_basis =
+        basis_shares(timed(profile, |kernel| kernel.prediction.as_ref().map(|said| said.basis.as_str())));
+    let known = |kernel: &apex_profile::Kernel| {
+        let known = kernel.code.as_ref().and_then(|code| code.known.as_ref());
+        Some(known.map_or("none", KnownCode::name))
+    };
+    let shares = basis_shares(timed(profile, known));
+    if let Some(code) = &mut profile.code {
+        code.known = shares;
+    }
     profile.unpredicted = devices.into_iter().filter_map(Result::err).collect();
+}
+
+/// The kernels of which this holds something, each with its GPU time.
+fn timed<'p>(
+    profile: &'p Profile,
+    of: impl Fn(&'p apex_profile::Kernel) -> Option<&'p str>,
+) -> impl Iterator<Item = (&'p str, f64)> {
+    profile.kernels.iter().filter_map(move |kernel| Some((of(kernel)?, kernel.gpu_total_ns()?)))
+}
+
+fn predicted(
+    models: &Models,
+    devices: &[Result<Device, String>],
+    kernel: &apex_profile::Kernel,
+    recorded: &Recorded,
+) -> Option<apex_profile::Prediction> {
+    let device = devices.get(kernel.device?)?.as_ref().ok()?;
+    let case = recorded.case(kernel.launch, kernel.attributes);
+    // The driver refuses a launch that cannot run: it is counted as failed, and nothing is predicted.
+    prediction(models, device, &case, measured_duration_ns(kernel)).ok()
 }

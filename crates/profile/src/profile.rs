@@ -47,7 +47,9 @@ use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
-pub use code::{Images, KernelArguments, KernelCode, Parameter, PointerTo, SessionCode};
+pub use code::{
+    Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
+};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use launches::LaunchesOverTime;
 pub use pool::{MemoryPool, State as MemoryPoolState};

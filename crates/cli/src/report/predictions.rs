@@ -7,6 +7,7 @@ use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::names::Owner;
 use apex_profile::{Estimate, Kernel, Profile};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A prediction is shown whose interval spans at most such a factor.
@@ -86,6 +87,7 @@ fn write_lines(out: &mut dyn Write, texts: &[String], style: Style, width: usize
 fn basis(profile: &Profile) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(basis_in_words(&profile.prediction_basis).map(|words| format!("{words}.")));
+    lines.extend(profile.code.as_ref().and_then(|code| known_in_words(&code.known)));
     match &profile.code {
         Some(code) if code.left_out > 0 => lines.push(format!(
             "Not kept of the code that was loaded: {} ({}). `apex run --code=SIZE` keeps more than {}.",
@@ -100,6 +102,21 @@ fn basis(profile: &Profile) -> Vec<String> {
         _ => {}
     }
     lines
+}
+
+/// For which shares of the GPU time what of the code is known, where that is not PTX for all of it.
+fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
+    let forms = [
+        ("ptx", "PTX"),
+        ("machine_code", "machine code alone (the tables beside it say its memory, barriers and parameters)"),
+        ("none", "nothing"),
+    ];
+    let is_all_ptx = shares.keys().all(|form| form == "ptx");
+    let words = forms.iter().filter_map(|(form, words)| {
+        Some(format!("{words} for {} of the GPU time", units::share(*shares.get(*form)?)))
+    });
+    let words: Vec<_> = words.collect();
+    (!is_all_ptx).then(|| format!("Known of the code: {}.", words.join("; ")))
 }
 
 /// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely to

@@ -17,7 +17,7 @@ const MOST_ARGUMENTS: usize = 16;
 pub type Images = BTreeMap<String, Arc<[u8]>>;
 
 /// What was kept of the code that programs loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionCode {
     /// Most bytes that images could take.
     pub max_bytes: u64,
@@ -29,6 +29,10 @@ pub struct SessionCode {
     pub left_out: u64,
     /// Bytes of these, as far as they are known.
     pub left_out_bytes: u64,
+    /// What is known of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or `none`.
+    /// Empty before kernels are predicted, and where none was timed.
+    #[serde(default)]
+    pub known: BTreeMap<String, f64>,
 }
 
 impl SessionCode {
@@ -45,7 +49,7 @@ impl SessionCode {
 impl From<KeptCode> for SessionCode {
     fn from(kept: KeptCode) -> Self {
         let KeptCode { max_bytes, images, bytes, left_out, left_out_bytes } = kept;
-        Self { max_bytes, images, bytes, left_out, left_out_bytes }
+        Self { max_bytes, images, bytes, left_out, left_out_bytes, known: BTreeMap::new() }
     }
 }
 
@@ -58,6 +62,47 @@ pub struct KernelCode {
     pub arguments: Vec<KernelArguments>,
     /// Launches that were looked at and given others than these.
     pub other_arguments: u64,
+    /// What its image has of it; `None` where that could not be read, and before kernels are
+    /// predicted.
+    #[serde(default)]
+    pub known: Option<KnownCode>,
+}
+
+/// What an image has of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownCode {
+    /// Its PTX, which tells what launches execute.
+    Ptx,
+    /// Its machine code alone: what the tables beside that say.
+    MachineCode(MachineCode),
+}
+
+impl KnownCode {
+    /// In a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ptx => "ptx",
+            Self::MachineCode(_) => "machine_code",
+        }
+    }
+}
+
+/// What the tables of machine code say of a kernel; `None` where they say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineCode {
+    /// Registers of a thread.
+    pub registers: Option<u32>,
+    /// Static shared memory of a block.
+    pub static_shared_bytes: u32,
+    /// Local memory of a thread.
+    pub local_bytes: Option<u32>,
+    /// Barriers of a block.
+    pub barriers: u32,
+    /// Most threads of a block that the code says.
+    pub max_threads: Option<u32>,
+    /// Where each parameter lies: offset and bytes.
+    pub parameters: Option<Vec<(u32, u32)>>,
 }
 
 /// What a kernel was given.
@@ -138,6 +183,7 @@ impl ArgumentCounts {
             image: image.map(|hash| format!("{hash:032x}")),
             arguments: self.each.iter().map(arguments).collect(),
             other_arguments: self.others,
+            known: None,
         })
     }
 }
