@@ -11,6 +11,7 @@ pub mod inspect;
 pub mod libraries;
 mod not_started;
 pub mod place;
+mod triton;
 mod uncaptured;
 mod watch;
 
@@ -298,6 +299,9 @@ pub fn record(
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
+    if control.keeps_code() {
+        triton::keep(&fresh.folder, &control);
+    }
     remember(&meta, &fresh.folder);
     Ok(Recorded { status, session, seen: watch.into_seen() })
 }
