@@ -10,6 +10,7 @@ use std::process::Command;
 const LAYERS: [&[&str]; 10] = [
     &[
         "apex-untrusted",
+        "apex-http",
         "apex-random",
         "apex-kernel-names",
         "cuda-launch",

@@ -1,0 +1,116 @@
+//! Which requests are answered at all: methods, hosts, origins, tokens.
+
+use crate::options::Token;
+use crate::response::Response;
+use hyper::body::Body;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::http::uri::Authority;
+use hyper::http::{Method, StatusCode, Uri};
+use std::net::{IpAddr, SocketAddr};
+
+/// Who is let in.
+#[derive(Debug)]
+pub struct Admission {
+    token: Option<Token>,
+    is_loopback: bool,
+    /// Name of the cookie. Cookies belong to a host, whatever its port, so the port is in it.
+    cookie: String,
+}
+
+impl Admission {
+    pub fn new(address: SocketAddr, token: Option<Token>) -> Self {
+        let cookie = format!("apex-token-{}", address.port());
+        Self { token, is_loopback: address.ip().is_loopback(), cookie }
+    }
+
+    /// The response to a request that is refused, or that is sent on with its token in a cookie;
+    /// `None` lets it in.
+    pub fn refusal<B: Body>(&self, request: &hyper::Request<B>) -> Option<Response> {
+        let refuse = |status, why: &str| Some(Response::text(status, why));
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let response = Response::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+            return Some(response.with_header(header::ALLOW, "GET, HEAD"));
+        }
+        if !request.body().is_end_stream() {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "no request has a body here");
+        }
+        let Some(host) = host(request.uri(), request.headers()) else {
+            return refuse(StatusCode::BAD_REQUEST, "a request needs one Host, and a path as its target");
+        };
+        if self.is_loopback && !names_loopback(host.host()) {
+            let why = "this server is reached as localhost, 127.0.0.1 or [::1] alone";
+            return refuse(StatusCode::MISDIRECTED_REQUEST, why);
+        }
+        if !is_of_own_page(request.headers(), &host) {
+            return refuse(StatusCode::FORBIDDEN, "pages of other sites may not read this");
+        }
+        self.token.as_ref().and_then(|token| self.demand(token, request.uri(), request.headers()))
+    }
+
+    /// The response to a request that bears no token, or that has it in its address.
+    fn demand(&self, token: &Token, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+        let query = uri.query().unwrap_or_default();
+        let (given, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with("token="));
+        if !given.iter().any(|pair| token.is(&pair["token=".len()..])) {
+            return (!self.bears(token, headers)).then(unauthorized);
+        }
+        // The token leaves the address, so that it is in no history and no copied link. A path that
+        // began with two slashes would name a host.
+        let path = format!("/{}", uri.path().trim_start_matches('/'));
+        let others = others.join("&");
+        let question = if others.is_empty() { "" } else { "?" };
+        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.text());
+        let response = Response::text(StatusCode::SEE_OTHER, "the token is in a cookie now");
+        let response = response.with_header(header::LOCATION, &format!("{path}{question}{others}"));
+        Some(response.with_header(header::SET_COOKIE, &cookie))
+    }
+
+    /// Whether the headers bear the token.
+    fn bears(&self, token: &Token, headers: &HeaderMap) -> bool {
+        let borne = header(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let pairs =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let cookies = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
+        borne.into_iter().chain(cookies).any(|given| token.is(given))
+    }
+}
+
+/// The response to who bears no token.
+fn unauthorized() -> Response {
+    let why = "this needs the token: open the address that was printed, or send Authorization: Bearer TOKEN";
+    Response::text(StatusCode::UNAUTHORIZED, why).with_header(header::WWW_AUTHENTICATE, "Bearer")
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The one host that a request names, with its port.
+fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None, None) = (hosts.next(), hosts.next(), uri.authority()) else { return None };
+    let host: Authority = host.to_str().ok()?.parse().ok()?;
+    (uri.path().starts_with('/') && !host.as_str().contains('@')).then_some(host)
+}
+
+/// Names that lead to this machine, whoever answers for names.
+fn names_loopback(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Whether no page of another site asks. Browsers say so: by the origin of what scripts fetch, and
+/// by the site for which anything is fetched. Links that a user follows from elsewhere are fine.
+fn is_of_own_page(headers: &HeaderMap, host: &Authority) -> bool {
+    let own = |origin: &str| {
+        let (scheme, named) = origin.split_once("://").unwrap_or_default();
+        matches!(scheme, "http" | "https") && named.eq_ignore_ascii_case(host.as_str())
+    };
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let is_own = origins.all(|origin| origin.to_str().is_ok_and(own));
+    let fetch = |name| header(headers, HeaderName::from_static(name));
+    let is_followed =
+        fetch("sec-fetch-mode") == Some("navigate") && fetch("sec-fetch-dest") == Some("document");
+    is_own && (is_followed || !matches!(fetch("sec-fetch-site"), Some("cross-site" | "same-site")))
+}

@@ -1,0 +1,128 @@
+//! Where a server listens, for whom, and how much it bears.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Where a server listens, and for whom.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; port 0 is any free one.
+    pub address: SocketAddr,
+    /// What each request must bear; demanded where the address is not loopback.
+    pub token: Option<Token>,
+    /// What it bears.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    /// Any free port of loopback, without a token.
+    fn default() -> Self {
+        Self { address: (Ipv4Addr::LOCALHOST, 0).into(), token: None, limits: Limits::default() }
+    }
+}
+
+/// The most that a server bears.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's line and headers; at least 8192.
+    pub head_bytes: usize,
+    /// Headers of a request.
+    pub headers: usize,
+    /// Time from a connection's opening, or its last response, to the end of the next head.
+    pub head_time: Duration,
+    /// Time from a request's head until its answer is computed.
+    pub request_time: Duration,
+    /// Time that its client has to take it.
+    pub send_time: Duration,
+    /// Connections; when there are more, the one that is idle longest is closed.
+    pub connections: usize,
+    /// Answers that are computed at the same time.
+    pub answers: usize,
+    /// Event streams.
+    pub streams: usize,
+    /// Time that an event stream may stand because its client does not read.
+    pub stall_time: Duration,
+    /// Time that responses get when the server stops.
+    pub stop_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 16 * 1024,
+            headers: 64,
+            head_time: Duration::from_secs(20),
+            request_time: Duration::from_secs(60),
+            send_time: Duration::from_secs(60),
+            connections: 200,
+            answers: 4,
+            streams: 32,
+            stall_time: Duration::from_secs(60),
+            stop_time: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A secret that requests bear: in `Authorization: Bearer`, in a cookie, or once in the address,
+/// which sets the cookie.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Characters that a token has at least.
+    pub const LEAST: usize = 16;
+
+    /// Takes a token that addresses and cookies can hold.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn new(token: &str) -> Result<Self, Error> {
+        let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+        match token.len() {
+            length if length < Self::LEAST => Err(Error::ShortToken),
+            _ if !is_plain => Err(Error::UnusableToken),
+            _ => Ok(Self(token.to_owned())),
+        }
+    }
+
+    /// Whether this is the token, in a time that says nothing of it but its length.
+    pub(crate) fn is(&self, other: &str) -> bool {
+        let differing = self.0.bytes().zip(other.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
+        self.0.len() == other.len() && std::hint::black_box(differing) == 0
+    }
+
+    /// The token itself.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// Why a server does not start or run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Others could read what is served.
+    #[error(
+        "{0} is no loopback address: others reach it, so it needs a token, such as \
+         APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')"
+    )]
+    NeedsToken(SocketAddr),
+    /// A token that can be guessed.
+    #[error("the token is too short: give it at least {} characters", Token::LEAST)]
+    ShortToken,
+    /// A token that an address cannot hold.
+    #[error("the token has characters that an address cannot hold: use letters, digits, - . _ ~")]
+    UnusableToken,
+    /// The address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// The system gives no means to serve.
+    #[error("cannot serve: {0}")]
+    Serve(#[source] std::io::Error),
+}
