@@ -83,6 +83,7 @@ done
 for part in portable backward_portable losses expert_choice; do
   compile "moe_$part.ptx.zst" "moe_$part.cu" -ptx -arch=sm_80
 done
+compile training.ptx.zst training.cu -ptx -arch=sm_80
 for part in hopper weights_hopper; do
   compile "moe_$part.fatbin" "moe_$part.cu" -fatbin '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done

@@ -32,3 +32,20 @@ pub enum Error {
     #[error(transparent)]
     Gpu(#[from] apex_gpu::Error),
 }
+
+/// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
+/// says.
+pub(crate) fn check_elements(
+    technique: &'static str,
+    what: &str,
+    shape: &[(&str, usize)],
+    found: usize,
+) -> Result<()> {
+    let needed = shape.iter().map(|(_, size)| size).product::<usize>();
+    if found == needed {
+        return Ok(());
+    }
+    let shape: Vec<String> = shape.iter().map(|(name, size)| format!("{name} {size}")).collect();
+    let why = format!("{what} have {found} elements, and their shape [{}] needs {needed}", shape.join(", "));
+    Err(Error::Shape { technique, why })
+}

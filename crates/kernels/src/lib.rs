@@ -1,12 +1,13 @@
 //! The kernels that decide how fast a transformer runs, on top of [`apex_gpu`].
 //!
-//! This crate holds three techniques:
+//! This crate holds three techniques, and what a model needs beside them to learn:
 //!
 //! - [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from
 //!   these the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads.
 //! - [`moe::Moe`] computes each token by the few experts that it chooses, a mixture of experts.
 //! - [`fusion::Fused`] computes graphs of elementwise operations, reductions of rows, softmax,
 //!   normalisation, top-k and histograms by kernels that it generates, as few as the graph allows.
+//! - [`training`] has embeddings and AdamW; the example `train` is a transformer made of all this.
 //!
 //! Attention and mixtures of experts take bf16 and f16, fusion f32 too.
 //!
@@ -57,6 +58,7 @@ pub mod fusion;
 mod hopper;
 mod images;
 pub mod moe;
+pub mod training;
 mod workspace;
 
 pub use attention::{Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Shape, reference};

@@ -394,6 +394,61 @@ impl<T: Number> Tensor<T> {
         self.buffer.slice(self.shape.offset()..self.shape.offset() + self.len())
     }
 
+    /// The buffer that holds these elements and no others, for what takes buffers.
+    ///
+    /// ```
+    /// # use apex_gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], (2, 2))?;
+    /// assert_eq!(x.as_buffer()?.len(), 4);
+    /// assert!(x.slice(0, 0..1)?.as_buffer().is_err()); // a part of a buffer
+    /// # apex_gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the buffer holds others too, or these in another order.
+    pub fn as_buffer(&self) -> Result<&Buffer<T>> {
+        self.check_whole("as_buffer")?;
+        Ok(&self.buffer)
+    }
+
+    /// The same, to write.
+    ///
+    /// ```
+    /// # use apex_gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let mut x = Tensor::<f32>::zeros(&device, 3)?;
+    /// x.as_buffer_mut()?.write(&[1.0, 2.0, 3.0])?;
+    /// assert_eq!(x.to_vec()?, [1.0, 2.0, 3.0]);
+    /// let shared = x.clone();
+    /// assert!(x.as_buffer_mut().is_err()); // it would change the clone
+    /// # drop(shared);
+    /// # apex_gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::as_buffer`]; [`Error::Shape`] if clones or views share the elements.
+    pub fn as_buffer_mut(&mut self) -> Result<&mut Buffer<T>> {
+        self.check_whole("as_buffer_mut")?;
+        Arc::get_mut(&mut self.buffer).ok_or_else(|| Error::Shape {
+            operation: "as_buffer_mut",
+            why: "the elements are shared with another tensor".to_owned(),
+        })
+    }
+
+    fn check_whole(&self, operation: &'static str) -> Result<()> {
+        if self.shape.is_contiguous() && self.len() == self.buffer.len() {
+            return Ok(());
+        }
+        let why = format!(
+            "a tensor of shape {:?} and strides {:?} is not a buffer of {} elements in order",
+            self.shape(),
+            self.strides(),
+            self.buffer.len()
+        );
+        Err(Error::Shape { operation, why })
+    }
+
     /// The buffer from the first element on.
     fn origin(&self) -> View<'_, T> {
         self.buffer.slice(self.shape.offset()..)

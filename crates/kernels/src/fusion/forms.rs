@@ -1,7 +1,7 @@
 //! Graphs that transformers have most use for, written in their operations. Each becomes one kernel
 //! by the rules for any graph; nothing here says how.
 
-use super::graph::{ElementType, Graph};
+use super::graph::{ElementType, Graph, Value};
 use crate::Result;
 
 /// `gelu(x + bias)` for `x` of shape `[rows, length]`.
@@ -37,13 +37,95 @@ pub fn rms_norm(element: ElementType, rows: usize, length: usize) -> Result<Grap
     let mut graph = Graph::new();
     let x = graph.input("x", element, &[rows, length])?;
     let weight = graph.input("weight", element, &[length])?;
+    let (normal, _) = normalised(&mut graph, x)?;
+    let y = graph.mul(normal, weight)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// [`rms_norm`] of the sum of `x` and `residual`, and the sum, which goes on past the norm.
+pub fn residual_rms_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let residual = graph.input("residual", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let sum = graph.add(x, residual)?;
+    let (normal, _) = normalised(&mut graph, sum)?;
+    let y = graph.mul(normal, weight)?;
+    graph.output("sum", sum, element)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// The gradients of [`rms_norm`]: of `x`, with the `residual` gradient that reaches it past the norm
+/// added, and the terms of the weight's in f32, which is the sum of their rows. `y_gradient` is that
+/// of the output.
+pub fn rms_norm_gradient(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let y_gradient = graph.input("y_gradient", element, &[rows, length])?;
+    let residual = graph.input("residual", element, &[rows, length])?;
+    let (normal, scale) = normalised(&mut graph, x)?;
+    let weight_terms = graph.mul(y_gradient, normal)?;
+    let of_normal = graph.mul(y_gradient, weight)?;
+    let along = graph.mul(of_normal, normal)?;
+    let mean = graph.row_mean(along)?; // the length of a row is normalised away
+    let back = graph.mul(normal, mean)?;
+    let across = graph.sub(of_normal, back)?;
+    let through = graph.mul(across, scale)?;
+    let x_gradient = graph.add(through, residual)?;
+    graph.output("x_gradient", x_gradient, element)?;
+    graph.output("weight_terms", weight_terms, ElementType::F32)?;
+    Ok(graph)
+}
+
+/// Rows divided by the root of their mean square, and one over that root.
+fn normalised(graph: &mut Graph, x: Value) -> Result<(Value, Value)> {
     let square = graph.square(x)?;
     let (mean, epsilon) = (graph.row_mean(square)?, graph.constant(1e-6));
     let sum = graph.add(mean, epsilon)?;
     let scale = graph.rsqrt(sum)?;
-    let normal = graph.mul(x, scale)?;
-    let y = graph.mul(normal, weight)?;
-    graph.output("y", y, element)?;
+    Ok((graph.mul(x, scale)?, scale))
+}
+
+/// Cross-entropy of each row of `logits` of shape `[rows, classes]` with the class in `targets` of
+/// shape `[rows, 1]`: `losses`, of shape `[rows, 1]`, and the `gradient` of the logits, that of
+/// `scale` times the sum of the losses. Use a scale of one over the rows for the gradient of the
+/// mean. A row whose target is no class has a loss and a gradient of zero.
+///
+/// ```
+/// use apex_kernels::fusion::{ElementType::F32, forms, reference};
+///
+/// let graph = forms::cross_entropy(F32, 2, 2, 1.0)?;
+/// let (logits, targets) = (vec![0.0, 3f64.ln(), 7.0, 7.0], vec![0.0, 2.0]);
+/// let found = reference::evaluate(&graph, &[logits, targets])?;
+/// assert!((found[0][0] - 4f64.ln()).abs() < 1e-12); // its share is a quarter
+/// assert!((found[1][0] + 0.75).abs() < 1e-12);
+/// assert_eq!((found[0][1], &found[1][2..]), (0.0, &[0.0, 0.0][..])); // there is no class 2
+/// # apex_kernels::Result::Ok(())
+/// ```
+pub fn cross_entropy(element: ElementType, rows: usize, classes: usize, scale: f64) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let logits = graph.input("logits", element, &[rows, classes])?;
+    let targets = graph.input("targets", ElementType::U32, &[rows, 1])?;
+    let most = graph.row_max(logits)?;
+    let below = graph.sub(logits, most)?;
+    let power = graph.exp(below)?;
+    let all = graph.row_sum(power)?;
+    let (class, count) = (graph.index(0, classes)?, graph.constant(classes as f64));
+    let (is_target, is_class) = (graph.equal(class, targets)?, graph.less(targets, count)?);
+    let zero = graph.constant(0.0);
+    let own = graph.select(is_target, below, zero)?; // a product would be NaN beside a logit of −∞
+    let (own, log) = (graph.row_sum(own)?, graph.ln(all)?);
+    let loss = graph.sub(log, own)?;
+    let losses = graph.select(is_class, loss, zero)?;
+    let (share, scale) = (graph.div(power, all)?, graph.constant(scale));
+    let off = graph.sub(share, is_target)?;
+    let scaled = graph.mul(off, scale)?;
+    let gradient = graph.select(is_class, scaled, zero)?;
+    graph.output("losses", losses, ElementType::F32)?;
+    graph.output("gradient", gradient, element)?;
     Ok(graph)
 }
 

@@ -3,7 +3,7 @@
 use apex_gpu::{Buffer, Device, Launch};
 use half::{bf16, f16};
 
-use super::graph::ElementType;
+use super::graph::{ElementType, wrong};
 use crate::Result;
 
 /// Memory with elements of one of the types that a graph can have.
@@ -41,6 +41,19 @@ macro_rules! conversions {
         impl From<Buffer<$type>> for Tensor {
             fn from(buffer: Buffer<$type>) -> Tensor {
                 Tensor::$kind(buffer)
+            }
+        }
+        /// [`Error::Shape`](crate::Error::Shape) if the elements are of another type.
+        impl TryFrom<Tensor> for Buffer<$type> {
+            type Error = crate::Error;
+            fn try_from(tensor: Tensor) -> Result<Buffer<$type>> {
+                match tensor {
+                    Tensor::$kind(buffer) => Ok(buffer),
+                    other => {
+                        let (found, wanted) = (other.element(), ElementType::$kind);
+                        Err(wrong(format!("a tensor of {found:?} elements is no buffer of {wanted:?}")))
+                    }
+                }
             }
         }
     )* };

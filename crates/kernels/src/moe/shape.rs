@@ -191,12 +191,7 @@ pub fn check_capacity(capacity: Option<usize>) -> Result<()> {
 /// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
 /// says.
 pub fn check_elements(what: &str, shape: &[(&str, usize)], found: usize) -> Result<()> {
-    let needed = shape.iter().map(|(_, size)| size).product::<usize>();
-    if found == needed {
-        return Ok(());
-    }
-    let shape: Vec<String> = shape.iter().map(|(name, size)| format!("{name} {size}")).collect();
-    Err(wrong(format!("{what} have {found} elements, and their shape [{}] needs {needed}", shape.join(", "))))
+    crate::error::check_elements(super::TECHNIQUE, what, shape, found)
 }
 
 pub fn wrong(why: String) -> Error {
