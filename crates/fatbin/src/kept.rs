@@ -5,7 +5,7 @@
 //! device's architecture. [`pack`] writes the parts into one file, which [`unpack`] reads back and
 //! does not trust.
 
-use crate::{Entries, FATBIN_MAGIC, Header, ImageError, KIND_CUBIN, KIND_PTX, MAX_BYTES, u64_at};
+use crate::{Entries, FATBIN_MAGIC, Header, Image, ImageError, KIND_CUBIN, KIND_PTX, MAX_BYTES, u64_at};
 use std::borrow::Cow;
 
 /// First bytes of a packed image.
@@ -25,6 +25,14 @@ pub fn select(image: &[u8], architecture: u32) -> Cow<'_, [u8]> {
     selected(image, architecture).map_or(Cow::Borrowed(image), Cow::Owned)
 }
 
+/// Whether an image whose length is known has PTX: as text, or in a fatbin, packed or not.
+pub fn has_ptx(image: &[u8]) -> bool {
+    if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
+        return Entries::of(image).is_ok_and(|entries| entries.flatten().any(|entry| entry.kind == KIND_PTX));
+    }
+    matches!(crate::read(image, 0), Ok(Image::Ptx(_)))
+}
+
 fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
     let header_bytes = Header::read(image)?.header_bytes as usize;
     let runs = |of: u32| of <= architecture && of / 10 == architecture / 10;
@@ -35,7 +43,9 @@ fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
             best = best.max(entry.architecture);
         }
     }
-    let mut kept = image.get(..header_bytes).ok_or(ImageError::Truncated)?.to_vec();
+    let mut kept = Vec::new();
+    kept.try_reserve_exact(image.len()).map_err(|_| ImageError::Truncated)?;
+    kept.extend_from_slice(image.get(..header_bytes).ok_or(ImageError::Truncated)?);
     let mut entries = Entries::of(image)?;
     while !entries.rest.is_empty() {
         let from = entries.rest;
@@ -101,7 +111,7 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, ImageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Image, read, tests::FROM_NVCC as FATBIN};
+    use crate::{read, tests::FROM_NVCC as FATBIN};
     use proptest::prelude::*;
 
     #[test]
@@ -120,6 +130,13 @@ mod tests {
     #[test]
     fn text_stays_as_it_is() {
         assert_eq!(select(b".version 8.0", 90), Cow::Borrowed(b".version 8.0"));
+    }
+
+    #[test]
+    fn ptx_is_seen_however_it_is_packed() {
+        let code = include_bytes!("../tests/data/four_kernels_sm_90.cubin");
+        assert!(has_ptx(FATBIN) && has_ptx(b".version 8.0\0"));
+        assert!(!has_ptx(code) && !has_ptx(b"") && !has_ptx(&FATBIN[..20]));
     }
 
     proptest! {

@@ -56,6 +56,10 @@ pub const IMAGES: usize = 1 << 11;
 pub const ARGUMENTS_OF_CONFIG: usize = 8;
 /// Most different arguments of all configurations together.
 pub const ARGUMENTS: usize = 1 << 13;
+/// Linkers at a time whose inputs are held.
+pub const LINKERS: usize = 1 << 6;
+/// Most bytes of these inputs together.
+pub const LINK_BYTES: usize = 16 << 20;
 /// Streams that may be capturing at a time and still be told apart.
 pub const CAPTURES: usize = 1 << 10;
 

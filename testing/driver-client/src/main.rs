@@ -3,6 +3,7 @@
 //! compare.
 
 mod arguments;
+mod code;
 mod driver;
 mod fast;
 mod flushes;
@@ -43,6 +44,9 @@ fn main() {
         "callback" => programs::callback(),
         "switched" => programs::switched(),
         "failing" => programs::failing(),
+        "loads" => code::loads(&arguments[1], &arguments[2]),
+        "varies" => code::varies(&arguments[1], number(2) as u32),
+        "links" => code::links(),
         "own-faults" => hardship::own_faults(&arguments[1]),
         "blocked-signals" => hardship::blocked_signals(),
         "unhandled-fault" => hardship::unhandled_fault(),

@@ -20,6 +20,7 @@
 mod busy;
 mod echo;
 mod graph;
+mod link;
 mod lookup;
 mod objects;
 mod work;
@@ -121,6 +122,11 @@ implemented! {
     cuStreamGetCtx => objects::stream_context,
     cuMemAlloc_v2 => objects::allocate,
     cuMemFree_v2 => objects::free,
+    cuMemGetAddressRange_v2 => objects::address_range,
+    cuLinkCreate_v2 => link::create,
+    cuLinkAddData_v2 => link::add,
+    cuLinkComplete => link::complete,
+    cuLinkDestroy => link::destroy,
     cuMemHostRegister_v2 => objects::register,
     cuMemHostUnregister => objects::unregister,
 

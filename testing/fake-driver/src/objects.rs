@@ -1,7 +1,7 @@
 //! Contexts, modules, functions, streams, memory.
 
 use crate::work::{self, spoils_captures};
-use crate::world::{Function, Kernel, Stream, is_set, number_of, world};
+use crate::world::{Function, Image, Kernel, Stream, is_set, number_of, world};
 use crate::{count, result};
 use cuda_abi::index;
 use cuda_abi::types::*;
@@ -84,13 +84,13 @@ pub unsafe extern "C" fn primary_state(_: CUdevice, flags: *mut u32, active: *mu
     CUDA_SUCCESS
 }
 
-/// An image is a text, and has every function whose name is in it.
+/// An image is a text or machine code, and has every function whose name is in it.
 pub unsafe extern "C" fn load_module(module: *mut CUmodule, image: *const c_void) -> CUresult {
     count(index::cuModuleLoadData);
     spoils_captures();
     // SAFETY: the caller keeps to this driver's contract.
-    let image = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
-    if image.starts_with(".version") && is_set("FAKE_NO_PTX") {
+    let image = unsafe { read_image(image) };
+    if image.text.starts_with(".version") && is_set("FAKE_NO_PTX") {
         return CUDA_ERROR_INVALID_PTX;
     }
     // SAFETY: as above.
@@ -109,12 +109,26 @@ pub unsafe extern "C" fn unload_module(module: CUmodule) -> CUresult {
     result(world.modules.remove(module as u64).map(drop), CUDA_ERROR_INVALID_HANDLE)
 }
 
-fn add_function(image: &str, module: u64, name: &CStr) -> Option<u64> {
+/// # Safety
+/// `image` is what the driver takes.
+unsafe fn read_image(image: *const c_void) -> Image {
+    // SAFETY: by contract.
+    let parts = unsafe { fatbin::whole(image.cast()) }.unwrap_or_default();
+    let code: Vec<_> = parts.iter().filter_map(|part| fatbin::machine_code(part).ok()).flatten().collect();
+    let code: Vec<Vec<u8>> = code.into_iter().map(Into::into).collect();
+    let texts = code.iter().map(|code| &code[..]).chain(parts);
+    Image { text: texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect(), code }
+}
+
+fn add_function(image: &Image, module: u64, name: &CStr) -> Option<u64> {
     let text = name.to_str().ok()?;
-    if !image.contains(text) {
+    if !image.text.contains(text) {
         return None;
     }
-    let function = Function { name: name.to_owned(), module, dynamic_limit: 49152, block: [1; 3] };
+    let table = image.code.iter().find_map(|code| fatbin::cubin::kernel(code, text).ok().flatten());
+    let parameters = table.and_then(|table| table.parameters).unwrap_or_default();
+    let function =
+        Function { name: name.to_owned(), parameters, module, dynamic_limit: 49152, block: [1; 3] };
     let mut world = world();
     let handle = world.functions.add(function);
     work::note_function(world.functions.place(handle), text);
@@ -149,7 +163,7 @@ pub unsafe extern "C" fn load_library(
 ) -> CUresult {
     // SAFETY: the caller keeps to this driver's contract.
     unsafe {
-        let image = CStr::from_ptr(code.cast()).to_string_lossy().into_owned();
+        let image = read_image(code);
         *library = world().libraries.add(image) as CUlibrary;
     }
     CUDA_SUCCESS
@@ -202,12 +216,24 @@ pub unsafe extern "C" fn function_name(name: *mut *const c_char, function: CUfun
     result(found.map(|found| unsafe { *name = found }), CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// Attributes follow from the name's length, so that tests can tell functions apart.
-/// Kernels have no parameters.
-pub unsafe extern "C" fn parameter(_: CUfunction, _: usize, _: *mut usize, _: *mut usize) -> CUresult {
-    CUDA_ERROR_INVALID_VALUE
+pub unsafe extern "C" fn parameter(
+    function: CUfunction,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
+) -> CUresult {
+    let mut world = world();
+    let Some(function) = world.functions.get(function as u64) else { return CUDA_ERROR_INVALID_HANDLE };
+    let Some(parameter) = function.parameters.get(index) else { return CUDA_ERROR_INVALID_VALUE };
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe {
+        *offset = parameter.offset as usize;
+        *bytes = parameter.bytes as usize;
+    }
+    CUDA_SUCCESS
 }
 
+/// Attributes follow from the name's length, so that tests can tell functions apart.
 pub unsafe extern "C" fn function_attribute(
     value: *mut i32,
     attribute: CUfunction_attribute,
@@ -315,6 +341,24 @@ pub unsafe extern "C" fn free(pointer: CUdeviceptr) -> CUresult {
         return CUDA_ERROR_LAUNCH_FAILED;
     }
     result(world().memory.remove(&pointer).map(drop), CUDA_ERROR_INVALID_VALUE)
+}
+
+pub unsafe extern "C" fn address_range(
+    base: *mut CUdeviceptr,
+    bytes: *mut usize,
+    address: CUdeviceptr,
+) -> CUresult {
+    let world = world();
+    let below = world.memory.range(..=address).next_back();
+    let Some((&start, &size)) = below.filter(|&(&start, &size)| address - start < size as u64) else {
+        return CUDA_ERROR_NOT_FOUND;
+    };
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe {
+        *base = start;
+        *bytes = size;
+    }
+    CUDA_SUCCESS
 }
 
 pub unsafe extern "C" fn register(pointer: *mut c_void, _: usize, _: u32) -> CUresult {

@@ -50,9 +50,27 @@ impl<T> Slab<T> {
     }
 }
 
+/// What a program loaded.
+#[derive(Clone)]
+pub struct Image {
+    /// The names of its functions are looked up in this.
+    pub text: String,
+    /// Its machine code.
+    pub code: Vec<Vec<u8>>,
+}
+
+/// What is linked, and what was made of it.
+#[derive(Default)]
+pub struct Linker {
+    pub inputs: Vec<u8>,
+    pub image: Vec<u8>,
+}
+
 /// A function's code.
 pub struct Function {
     pub name: std::ffi::CString,
+    /// Those that the tables of its machine code say; others have none.
+    pub parameters: Vec<fatbin::cubin::Parameter>,
     pub module: u64,
     pub dynamic_limit: i32,
     pub block: [u32; 3],
@@ -99,8 +117,9 @@ pub struct Graph {
 pub struct World {
     pub contexts: Slab<()>,
     pub primary: Option<u64>,
-    pub modules: Slab<String>,
-    pub libraries: Slab<String>,
+    pub modules: Slab<Image>,
+    pub libraries: Slab<Image>,
+    pub linkers: Slab<Linker>,
     pub functions: Slab<Function>,
     pub kernels: Slab<Kernel>,
     pub streams: Slab<Stream>,
@@ -120,6 +139,7 @@ static WORLD: Mutex<World> = Mutex::new(World {
     primary: None,
     modules: Slab::new(2),
     libraries: Slab::new(3),
+    linkers: Slab::new(11),
     functions: Slab::new(4),
     kernels: Slab::new(5),
     streams: Slab::new(6),

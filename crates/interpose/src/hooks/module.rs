@@ -66,6 +66,54 @@ hooks! {
         notes.object(Module, library as u64);
     }
 
+    /// Not recorded, as the others of the linker: what is linked is of interest where the session keeps
+    /// code.
+    fn add_to_linker(
+        linker: CUlinkState,
+        kind: CUjitInputType,
+        data: *mut c_void,
+        bytes: usize,
+        name: *const c_char,
+        count: u32,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) after(result) {
+        if let Some(recorder) = keeper(result) {
+            // SAFETY: the contract of every hook: the call succeeded, so it read the data.
+            recorder.note_link_input(linker as u64, unsafe { bytes_of(data, bytes) });
+        }
+    } |_notes| {}
+
+    fn add_file_to_linker(
+        linker: CUlinkState,
+        kind: CUjitInputType,
+        file: *const c_char,
+        count: u32,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) after(result) {
+        if let Some(recorder) = keeper(result) {
+            // SAFETY: the contract of every hook: the call succeeded, so it read the name.
+            recorder.note_link_file(linker as u64, unsafe { path_of(file) });
+        }
+    } |_notes| {}
+
+    fn link(linker: CUlinkState, machine_code: *mut *mut c_void, bytes: *mut usize)
+    after(result) {
+        // SAFETY: the contract of every hook: null, or written by the call.
+        let made = unsafe { machine_code.as_ref().zip(bytes.as_ref()) };
+        if let Some((recorder, (&made, &bytes))) = keeper(result).zip(made) {
+            // SAFETY: the linker owns so many bytes there, until it is destroyed.
+            recorder.link_completed(linker as u64, unsafe { bytes_of(made, bytes) });
+        }
+    } |_notes| {}
+
+    fn destroy_linker(linker: CUlinkState) before {
+        if let Some(recorder) = keeper(CUDA_SUCCESS) {
+            recorder.forget_linker(linker as u64);
+        }
+    } |_notes| {}
+
     /// Not recorded: only the name is of interest, and only where the driver can't tell it.
     fn get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char)
     after(result) {
@@ -100,9 +148,28 @@ fn code_goes(handle: u64) {
     }
 }
 
+/// The recorder, if a call succeeded and the session keeps code.
+fn keeper(result: CUresult) -> Option<&'static Recorder> {
+    Recorder::existing().filter(|recorder| result == CUDA_SUCCESS && recorder.keeps_code())
+}
+
+/// # Safety
+/// `data` is null, or so many bytes can be read there.
+unsafe fn bytes_of<'a>(data: *const c_void, bytes: usize) -> &'a [u8] {
+    // SAFETY: by contract.
+    if data.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(data.cast(), bytes) } }
+}
+
+/// # Safety
+/// `file` is a text that ends in a zero byte.
+unsafe fn path_of<'a>(file: *const c_char) -> &'a Path {
+    // SAFETY: by contract.
+    Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes()))
+}
+
 /// The recorder and the handle that a call gave, if the call succeeded and the session keeps code.
 fn keeping(result: CUresult, handle: *const u64) -> Option<(&'static Recorder, u64)> {
-    let recorder = Recorder::existing().filter(|recorder| result == CUDA_SUCCESS && recorder.keeps_code())?;
+    let recorder = keeper(result)?;
     // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
     unsafe { handle.as_ref() }.map(|&handle| (recorder, handle))
 }
@@ -119,8 +186,7 @@ fn image_loaded(result: CUresult, handle: *const u64, image: *const c_void) {
 fn file_loaded(result: CUresult, handle: *const u64, file: *const c_char) {
     if let Some((recorder, handle)) = keeping(result, handle) {
         // SAFETY: the contract of every hook: the call succeeded, so it read the name.
-        let name = unsafe { CStr::from_ptr(file) };
-        recorder.keep_file(handle, Path::new(OsStr::from_bytes(name.to_bytes())));
+        recorder.keep_file(handle, unsafe { path_of(file) });
     }
 }
 

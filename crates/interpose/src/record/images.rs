@@ -58,6 +58,15 @@ impl Recorder {
         }
     }
 
+    /// Keeps machine code that the program may load, and what it was linked from, as one image.
+    pub(super) fn keep_linked<'a>(&self, machine_code: &'a [u8], mut inputs: Vec<Cow<'a, [u8]>>) {
+        inputs.insert(0, kept::select(machine_code, driver::architecture()));
+        let hash = hash(&inputs[..1]);
+        if !self.seen_images().contains_key(&hash) {
+            self.keep_new(hash, &inputs);
+        }
+    }
+
     fn keep_new(&self, hash: u128, parts: &[Cow<'_, [u8]>]) -> bool {
         let written = environment::session().zip(kept::pack(parts));
         let is_kept = written

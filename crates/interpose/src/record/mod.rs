@@ -19,6 +19,7 @@ pub mod call;
 mod identifiers;
 mod images;
 pub mod launch;
+mod links;
 pub mod ranges;
 pub mod stacks;
 pub mod thread;
@@ -39,6 +40,7 @@ use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use identifiers::Identifiers;
 use images::SeenImages;
+use links::HeldLinks;
 use ranges::DefinedRanges;
 use stacks::Stacks;
 use std::io;
@@ -82,6 +84,7 @@ pub struct Recorder {
     stacks: Stacks,
     ranges: DefinedRanges,
     images: SeenImages,
+    links: HeldLinks,
     given_arguments: GivenArguments,
 }
 
@@ -158,6 +161,7 @@ impl Recorder {
             stacks,
             ranges,
             images,
+            links: HeldLinks::default(),
             given_arguments,
         }))
     }
