@@ -9,7 +9,8 @@
 //! busy driver, which leaves as little of the processor's caches as a real one; and between the
 //! rows with a cold program, which walks through memory from one launch to the next, so that no
 //! line and no page of the recorder is left in the nearest caches. Of a cold program's launches only
-//! the calls themselves are timed.
+//! the calls themselves are timed. What `--code` adds is the difference of the two rows with sampled
+//! timing, whose kernels have parameters.
 
 mod client;
 
@@ -33,7 +34,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let first = arguments.first().map_or("", String::as_str);
     match first.parse() {
-        Ok(configurations) => measure(configurations, arguments.get(1).is_some_and(|what| what == "cold")),
+        Ok(configurations) => measure(configurations, arguments.get(1).map_or("", String::as_str)),
         Err(_) => run_all(first),
     }
 }
@@ -51,7 +52,7 @@ fn run_all(chosen: &str) {
             ("recording off", false, false, TimingMode::Off, 1, ""),
             ("recording", false, true, TimingMode::Off, 1, ""),
             ("recording, 1000 configs", false, true, TimingMode::Off, 1000, ""),
-            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, ""),
+            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, "given"),
             ("sampled timing, with --code", false, true, TimingMode::Sampled, 1, "code"),
             ("bare, busy driver", true, false, TimingMode::Off, 1, "busy"),
             ("recording, busy driver", false, true, TimingMode::Off, 1, "busy"),
@@ -88,10 +89,17 @@ fn session(folder: &Path, name: &str, settings: Settings) -> PathBuf {
     session
 }
 
-fn measure(configurations: u32, is_cold: bool) {
-    let (launch, function) = client::start();
+fn measure(configurations: u32, what: &str) {
+    let is_cold = what == "cold";
+    let (launch, function, mut parameters) = if matches!(what, "given" | "code") {
+        client::start_with_parameters()
+    } else {
+        let (launch, function) = client::start();
+        (launch, function, [std::ptr::null_mut(); 4])
+    };
+    let parameters = parameters.as_mut_ptr();
     let once = |grid: u32| {
-        let (none, parameters) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let none = std::ptr::null_mut();
         // SAFETY: the driver's function with its arguments.
         let result =
             unsafe { launch(function, grid + 1, 1, 1, 128, 1, 1, 0, none, parameters, std::ptr::null_mut()) };

@@ -13,6 +13,9 @@ use std::sync::Arc;
 const PTX: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels.ptx");
 const CUBIN: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels_sm_90.cubin");
 
+/// From nvcc 13.0, compressed as it does by default: PTX of the kernel `k`.
+const FATBIN: &[u8] = include_bytes!("../../fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
+
 /// What a driver says of `tiled`.
 const TILED: FunctionAttributes = FunctionAttributes {
     registers: 8,
@@ -68,7 +71,14 @@ fn predicted(kernels: Vec<Kernel>) -> Profile {
         ..Device::default()
     };
     let packed = |bytes| Arc::from(kept::pack(&[Cow::Borrowed(bytes)]).unwrap());
-    let images = [("text", packed(PTX)), ("binary", packed(CUBIN)), ("damaged", packed(&CUBIN[..900]))];
+    let linked = kept::pack(&[Cow::Borrowed(CUBIN), Cow::Borrowed(PTX)]).unwrap().into();
+    let images = [
+        ("text", packed(PTX)),
+        ("binary", packed(CUBIN)),
+        ("damaged", packed(&CUBIN[..900])),
+        ("linked", linked),
+        ("fatbin", packed(&kept::select(FATBIN, 90))),
+    ];
     let images = images.into_iter().map(|(name, packed)| (name.to_owned(), packed)).collect();
     let code = Some(SessionCode::default());
     let mut profile = Profile { devices: vec![device], kernels, images, code, ..Profile::default() };
@@ -111,6 +121,16 @@ fn each_kernel_is_predicted_from_what_its_image_has() {
         |pairs: &[(&str, f64)]| pairs.iter().map(|&(name, share)| (name.to_owned(), share)).collect();
     assert_eq!(profile.code.unwrap().known, shares(&[("machine_code", 0.3), ("none", 0.1), ("ptx", 0.6)]));
     assert_eq!(profile.prediction_basis, shares(&[("kernel", 0.4), ("work", 0.6)]));
+}
+
+/// Where PTX lies beside machine code, as after linking, or is packed, it counts.
+#[test]
+fn ptx_counts_wherever_it_lies() {
+    let profile = predicted(vec![kernel("stack", Some("linked"), 1.0), kernel("k", Some("fatbin"), 1.0)]);
+    for kernel in &profile.kernels {
+        assert_eq!(kernel.code.as_ref().unwrap().known, Some(KnownCode::Ptx), "{}", kernel.symbol);
+        assert_eq!(kernel.prediction.as_ref().unwrap().basis, "code", "without arguments");
+    }
 }
 
 /// Tables stand in for a driver that says nothing, and nothing beyond them is guessed.
