@@ -42,6 +42,23 @@ def rows(apex, session, device):
     return found
 
 
+def tables(apex, session):
+    """Of kernels with machine code alone: how many there are, and where its tables say other than the driver."""
+    compared, different = 0, []
+    for kernel in profile(apex, session)["kernels"]:
+        known = (kernel["code"] or {}).get("known")
+        driver = kernel["attributes"]
+        if not isinstance(known, dict) or not driver:
+            continue
+        compared += 1
+        code, resources = known["machine_code"], driver["resources"]
+        said = [code["registers"], code["static_shared_bytes"], code["local_bytes"]]
+        expected = [resources["registers"], resources["static_shared"], driver["local"]]
+        if said != expected:
+            different.append({"kernel": kernel["short_name"], "tables": said, "driver": expected})
+    return {"compared": compared, "different": different}
+
+
 def summary(found):
     """Shares of the GPU time by basis; of kernels of the basis `work`, the median error and how often intervals hold."""
     shares = {}
@@ -58,8 +75,11 @@ def summary(found):
     }
 
 
-def table(name, found, all_of_it):
-    lines = [f"## {name}", "", f"`{json.dumps(all_of_it)}`", "", "| kernel | share | basis | bound by | predicted, us | measured, us |"]
+def table(name, found, all_of_it, of_tables):
+    lines = [f"## {name}", "", f"`{json.dumps(all_of_it)}`", ""]
+    compared, different = of_tables["compared"], of_tables["different"]
+    lines += [f"Tables of machine code against the driver: {compared} kernels, {len(different)} different.", ""]
+    lines.append("| kernel | share | basis | bound by | predicted, us | measured, us |")
     lines.append("| --- | ---: | --- | --- | ---: | ---: |")
     for row in found:
         measured = f"{row['measured_us']:.1f}" if row["measured_us"] else "-"
@@ -79,8 +99,8 @@ def main():
     for session in given.sessions:
         name = pathlib.Path(session).name
         found = rows(given.apex, session, given.device)
-        document[name] = {"summary": summary(found), "kernels": found}
-        lines += table(name, found, document[name]["summary"])
+        document[name] = {"summary": summary(found), "tables": tables(given.apex, session), "kernels": found}
+        lines += table(name, found, document[name]["summary"], document[name]["tables"])
     (given.out / "code.json").write_text(json.dumps(document, indent=1) + "\n")
     (given.out / "code.md").write_text("\n".join(lines))
     print("\n".join(lines))

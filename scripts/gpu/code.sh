@@ -3,8 +3,9 @@
 #
 #   scripts/gpu/code.sh [OUT]      # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
-# Records programs of nvcc, CuPy and PyTorch, and writes OUT/code.json and OUT/code.md: for how much of the GPU time the
-# basis is `work`, and of each kernel the predicted beside the measured duration. DEVICE=cpu records on the CPU device and
+# Records programs of nvcc, CuPy, Triton and PyTorch, and writes OUT/code.json and OUT/code.md: for how much of the GPU time
+# the basis is `work`, of each kernel the predicted beside the measured duration, and of kernels with machine code alone where
+# its tables differ from what the driver says. DEVICE=cpu records on the CPU device and
 # predicts for an H200 (a test of this script: nothing is measured then).
 device=${DEVICE:-gpu}
 if [ "$device" != gpu ]; then
@@ -32,6 +33,10 @@ record nvcc "$build/code" "$scale"
 if has cupy; then
   # CuPy compiles to machine code otherwise, which tells nothing of what launches execute.
   CUPY_CACHE_DIR=$build/cupy CUPY_COMPILE_WITH_PTX=1 record cupy "$python" "$programs/code_cupy.py" "$side"
+fi
+if [ "$device" = gpu ] && has triton; then
+  export TRITON_CACHE_DIR=$build/triton
+  record triton "$python" "$programs/code_triton.py" "$side"
 fi
 if [ "$device" = gpu ] && has torch; then
   record torch "$python" -c 'import torch
