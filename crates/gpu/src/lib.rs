@@ -50,6 +50,9 @@
 //! overtake, and is freed when the last use is done. That costs nothing while one stream uses it,
 //! and an event where another takes over.
 //!
+//! Streams and memory of others, a framework's for instance, can be borrowed
+//! ([`Device::borrow_stream`], [`Device::borrow_buffer`]): the caller then says how long they live.
+//!
 //! # Without a GPU
 //!
 //! [`Device::open`] then gives the CPU device: compute capability 8.0, PTX only. Cargo builds it
@@ -77,6 +80,7 @@ mod cpu_device;
 mod device;
 mod driver;
 mod error;
+mod foreign;
 mod global;
 mod graph;
 mod launch;

@@ -1,7 +1,8 @@
 //! Memory of a device: who allocated it, who uses it, when it is freed.
 //!
 //! Buffers share it with the graphs that use it, so no graph outlives its memory. It is freed in the
-//! order of its home stream, after the last use on any stream.
+//! order of its home stream, after the last use on any stream. Memory of others is borrowed: it is not
+//! freed, but what its owner does on the home stream afterwards waits for the last use too.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Memory {
     /// Where it was made, and where it is freed.
     home: Stream,
     uses: Uses,
+    /// Whether somebody else frees it.
+    borrowed: bool,
 }
 
 impl Memory {
@@ -50,6 +53,30 @@ impl Memory {
             device: device.clone(),
             uses: Uses::made_on(&home),
             home,
+            borrowed: false,
+        }))
+    }
+
+    /// Memory of somebody else, who uses it in the order of `home`.
+    ///
+    /// # Safety
+    /// As [`Device::borrow_buffer`].
+    pub(crate) unsafe fn borrow(
+        device: &Device,
+        address: sys::CUdeviceptr,
+        bytes: usize,
+        home: &Stream,
+    ) -> Result<Arc<Memory>> {
+        check_stream(device.core(), home)?;
+        // SAFETY: the caller says that so many bytes are there. They are not freed, see `drop`.
+        let memory = unsafe { home.cuda().upgrade_device_ptr::<u8>(address, bytes) };
+        Ok(Arc::new(Memory {
+            address,
+            owned: ManuallyDrop::new(memory),
+            device: device.clone(),
+            uses: Uses::made_on(home),
+            home: home.clone(),
+            borrowed: true,
         }))
     }
 
@@ -82,13 +109,19 @@ impl Drop for Memory {
         let _ = self.device.core().bind();
         // SAFETY: nobody uses it after this.
         let mut owned = Some(unsafe { ManuallyDrop::take(&mut self.owned) });
-        if self.home.is_captured() {
+        let captured = self.home.is_captured();
+        if captured && !self.borrowed {
             // Freed now, it would be freed by the graph.
             self.home.recording(|recording| recording.frees_afterwards(owned.take()));
         }
-        if owned.is_some() {
-            // What is dropped next is freed in the order of its home stream.
+        // A capture that has not used borrowed memory has nothing to do with it.
+        if owned.is_some() && !(captured && self.borrowed) {
+            // What is dropped next is freed in the order of its home stream; the owner of what was
+            // borrowed goes on in that order.
             let _ = self.uses.order(&self.home, Access::Write);
+        }
+        if self.borrowed {
+            owned.map(CudaSlice::leak);
         }
     }
 }

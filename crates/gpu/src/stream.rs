@@ -55,15 +55,27 @@ impl Eq for Stream {}
 impl Stream {
     /// A new stream. It takes part in no implicit synchronisation.
     pub(crate) fn new(device: &Arc<Core>) -> Result<Stream> {
+        Ok(Stream::over(device, device.cuda.new_stream().map_err(device.failed("cuStreamCreate"))?))
+    }
+
+    /// A stream of somebody else, who destroys it.
+    ///
+    /// # Safety
+    /// As [`Device::borrow_stream`](crate::Device::borrow_stream).
+    pub(crate) unsafe fn borrow(device: &Arc<Core>, stream: sys::CUstream) -> Stream {
+        // SAFETY: the caller says so.
+        Stream::over(device, unsafe { device.cuda.wrap_borrowed_stream(stream) })
+    }
+
+    fn over(device: &Arc<Core>, cuda: Arc<CudaStream>) -> Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let cuda = device.cuda.new_stream().map_err(device.failed("cuStreamCreate"))?;
-        Ok(Stream(Arc::new(Inner {
+        Stream(Arc::new(Inner {
             device: device.clone(),
             cuda,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             captured: AtomicBool::new(false),
             recording: Mutex::new(None),
-        })))
+        }))
     }
 
     /// Whether work that it is given becomes part of a graph, see [`Stream::capture`].

@@ -66,6 +66,21 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer { address: memory.address(), memory, len, element: PhantomData })
     }
 
+    /// Memory of somebody else.
+    ///
+    /// # Safety
+    /// As [`Device::borrow_buffer`].
+    pub(crate) unsafe fn borrow(
+        device: &Device,
+        address: u64,
+        len: usize,
+        stream: &Stream,
+    ) -> Result<Buffer<T>> {
+        // SAFETY: the caller says so.
+        let memory = unsafe { Memory::borrow(device, address, len * size_of::<T>(), stream)? };
+        Ok(Buffer { address, memory, len, element: PhantomData })
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
