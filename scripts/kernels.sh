@@ -74,6 +74,9 @@ status=0
 for part in portable backward_portable decode; do
   compile "attention_$part.ptx.zst" "attention_$part.cu" -ptx -arch=sm_80
 done
+for pass in "" backward_; do
+  compile "attention_${pass}sequences.ptx.zst" "attention_${pass}portable.cu" -ptx -arch=sm_80 -DSEQUENCES
+done
 for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128; do
   part=${kernel%:*} dim=${kernel#*:}
   # The PTX beside the machine code serves drivers of other versions.

@@ -80,7 +80,10 @@ def pytorch(sizes, text, steps, device, compiled):
     # Weights in bf16, and their masters, which learn, in float32.
     model = Model(sizes).to(device)
     masters = [parameter.detach().clone() for parameter in model.parameters()]
+    for master in masters:
+        master.grad = torch.zeros_like(master)
     model.bfloat16()
+    weights = list(model.parameters())
     adamw = torch.optim.AdamW(
         [{"params": [m for m in masters if m.dim() > 1], "weight_decay": DECAY},
          {"params": [m for m in masters if m.dim() == 1], "weight_decay": 0.0}],
@@ -94,12 +97,12 @@ def pytorch(sizes, text, steps, device, compiled):
         loss = compute(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         with torch.no_grad():
-            for master, parameter in zip(masters, model.parameters()):
-                master.grad, parameter.grad = parameter.grad.float(), None
+            torch._foreach_copy_([master.grad for master in masters], [weight.grad for weight in weights])
+            model.zero_grad()
             for group in adamw.param_groups:
                 group["lr"] = RATE * min(step / 10, 1)
             adamw.step()
-            torch._foreach_copy_(list(model.parameters()), masters)
+            torch._foreach_copy_(weights, masters)
         losses.append(loss.detach())
         if step == first:
             synchronize(device)

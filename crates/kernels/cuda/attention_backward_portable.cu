@@ -5,7 +5,9 @@
 //
 // Two kernels, each of which computes P and dS anew: one sums dS over the keys of a query, the other P and dS over the
 // queries of a key. Nothing is summed in memory, so results do not vary from run to run.
-#include "attention.cuh"
+//
+// Compiled twice: with SEQUENCES, for sequences of different lengths.
+#include "attention_sequences.cuh"
 
 namespace attention {
 
@@ -145,10 +147,41 @@ __device__ void gradient(const T* q, const T* k, const T* v, const T* output, co
   }
 }
 
+// A block along y takes the sequences, as in attention_portable.cu. `x` and `y` are the gradients' of the side that owns.
+template <typename T, int D, bool OF_KEYS>
+__device__ void gradient_sequences(const T* q, const T* k, const T* v, const T* output, const T* output_gradient,
+                                   const float* log_sum_exps, float* deltas, T* x_gradient, T* y_gradient, const int2* starts,
+                                   int sequences, const Problem& p, int mask) {
+  for (int i = blockIdx.y; i < sequences; i += gridDim.y) {
+    Sequence its = sequence<D>(p, starts, i);
+    long long own = OF_KEYS ? its.key : its.query;
+    gradient<T, D, OF_KEYS>(q + its.query, k + its.key, v + its.key, OF_KEYS ? nullptr : output + its.query,
+                            output_gradient + its.query, log_sum_exps + its.row, deltas + its.row, x_gradient + own,
+                            OF_KEYS ? y_gradient + own : nullptr, its.problem, mask);
+  }
+}
+
 }  // namespace attention
 
 using attention::Problem;
 
+#ifdef SEQUENCES
+#define BACKWARD(TYPE, NAME, D)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(128) attention_gradient_queries_sequences_##NAME##_d##D(                  \
+      const TYPE* q, const TYPE* k, const TYPE* v, const TYPE* output, const TYPE* output_gradient,                      \
+      const float* log_sum_exps, float* deltas, TYPE* query_gradient, const int2* starts, int sequences,                 \
+      const Problem p, int mask) {                                                                                       \
+    attention::gradient_sequences<TYPE, D, false>(q, k, v, output, output_gradient, log_sum_exps, deltas,                \
+                                                  query_gradient, nullptr, starts, sequences, p, mask);                  \
+  }                                                                                                                      \
+  extern "C" __global__ void __launch_bounds__(128) attention_gradient_keys_sequences_##NAME##_d##D(                     \
+      const TYPE* q, const TYPE* k, const TYPE* v, const TYPE* output_gradient, const float* log_sum_exps,               \
+      float* deltas, TYPE* key_gradient, TYPE* value_gradient, const int2* starts, int sequences, const Problem p,       \
+      int mask) {                                                                                                        \
+    attention::gradient_sequences<TYPE, D, true>(q, k, v, nullptr, output_gradient, log_sum_exps, deltas,                \
+                                                 key_gradient, value_gradient, starts, sequences, p, mask);              \
+  }
+#else
 #define BACKWARD(TYPE, NAME, D)                                                                                          \
   extern "C" __global__ void __launch_bounds__(128) attention_gradient_queries_##NAME##_d##D(                            \
       const TYPE* q, const TYPE* k, const TYPE* v, const TYPE* output, const TYPE* output_gradient,                      \
@@ -162,6 +195,7 @@ using attention::Problem;
     attention::gradient<TYPE, D, true>(q, k, v, nullptr, output_gradient, log_sum_exps, deltas, key_gradient,            \
                                        value_gradient, p, mask);                                                         \
   }
+#endif
 #define BACKWARD_DIMS(TYPE, NAME) BACKWARD(TYPE, NAME, 64) BACKWARD(TYPE, NAME, 128) BACKWARD(TYPE, NAME, 256)
 BACKWARD_DIMS(__nv_bfloat16, bf16)
 BACKWARD_DIMS(__half, f16)

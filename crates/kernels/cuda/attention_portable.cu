@@ -1,6 +1,8 @@
 // Attention forward on any GPU from sm_80 on: a standard form, which is easy to check, and a flash form, which needs no
 // memory for scores. Both compute in float32 on the ordinary units, without tensor cores.
-#include "attention.cuh"
+//
+// Compiled twice: with SEQUENCES, it has the flash form for sequences of different lengths instead.
+#include "attention_sequences.cuh"
 
 namespace attention {
 
@@ -168,10 +170,34 @@ __device__ void flash(const T* q, const T* k, const T* v, T* output, float* log_
   }
 }
 
+// A block along y takes the sequences, each of which is a problem of its own: see `sequence` in attention_sequences.cuh.
+template <typename T, int D>
+__device__ void flash_sequences(const T* q, const T* k, const T* v, T* output, float* log_sum_exps, const int2* starts,
+                                int sequences, const Problem& p, int mask) {
+  for (int i = blockIdx.y; i < sequences; i += gridDim.y) {
+    Sequence its = sequence<D>(p, starts, i);
+    flash<T, D>(q + its.query, k + its.key, v + its.key, output + its.query, log_sum_exps + its.row, its.problem, mask);
+  }
+}
+
 }  // namespace attention
 
 using attention::Problem;
 
+#ifdef SEQUENCES
+#define FLASH_SEQUENCES(TYPE, NAME, D)                                                                                  \
+  extern "C" __global__ void __launch_bounds__(128) attention_flash_sequences_##NAME##_d##D(                            \
+      const TYPE* q, const TYPE* k, const TYPE* v, TYPE* output, float* log_sum_exps, const int2* starts,               \
+      int sequences, const Problem p, int mask) {                                                                       \
+    attention::flash_sequences<TYPE, D>(q, k, v, output, log_sum_exps, starts, sequences, p, mask);                     \
+  }
+FLASH_SEQUENCES(__nv_bfloat16, bf16, 64)
+FLASH_SEQUENCES(__nv_bfloat16, bf16, 128)
+FLASH_SEQUENCES(__nv_bfloat16, bf16, 256)
+FLASH_SEQUENCES(__half, f16, 64)
+FLASH_SEQUENCES(__half, f16, 128)
+FLASH_SEQUENCES(__half, f16, 256)
+#else
 extern "C" __global__ void attention_weights(float* scores, float* log_sum_exps, const Problem p, int mask) {
   attention::weights(scores, log_sum_exps, p, mask);
 }
@@ -192,3 +218,4 @@ extern "C" __global__ void attention_weights(float* scores, float* log_sum_exps,
   FLASH(TYPE, NAME, 64) FLASH(TYPE, NAME, 128) FLASH(TYPE, NAME, 256)
 PORTABLE(__nv_bfloat16, bf16)
 PORTABLE(__half, f16)
+#endif

@@ -9,6 +9,7 @@
 //!   normalisation, top-k and histograms by kernels that it generates, as few as the graph allows.
 //! - [`training`] has embeddings and AdamW; the example `train` is a transformer made of all this.
 //!
+//! [`Sequences`] are batches whose sequences differ in length, for attention in its `Flash` form.
 //! Attention and mixtures of experts take bf16 and f16, fusion f32 too.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The
@@ -61,6 +62,8 @@ pub mod moe;
 pub mod training;
 mod workspace;
 
-pub use attention::{Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Shape, reference};
+pub use attention::{
+    Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Sequences, Shape, reference,
+};
 pub use element::Element;
 pub use error::{Error, Result};

@@ -39,7 +39,7 @@ pub struct Saved {
     attention_input: Half,
     expert_input: Half,
     attended: Attended,
-    logits: Buffer<f32>,
+    logits: Tensor<f32>,
     pub routing: Routing,
     experts: moe::Saved<bf16>,
 }
@@ -113,16 +113,12 @@ impl Block<Parameter<bf16>> {
     }
 
     /// The router's logits, in f32: which experts are chosen should not depend on how they are rounded.
-    fn route(&self, config: &Config, input: &Half) -> Result<Buffer<f32>> {
-        let device = input.device();
-        let mut logits = Tensor::zeros(device, (config.tokens(), config.experts))?;
-        if config.experts > 1 {
-            let weights = self.router.weights().cast::<f32>()?;
-            input.cast::<f32>()?.matmul_into(&weights.transpose(0, 1)?, &mut logits)?;
+    fn route(&self, config: &Config, input: &Half) -> Result<Tensor<f32>> {
+        if config.experts == 1 {
+            return Ok(Tensor::zeros(input.device(), (config.tokens(), 1))?);
         }
-        let mut buffer = device.zeros(logits.len())?;
-        buffer.copy_from(logits.as_buffer()?)?;
-        Ok(buffer)
+        let weights = self.router.weights().cast::<f32>()?;
+        Ok(input.cast::<f32>()?.matmul(&weights.transpose(0, 1)?)?)
     }
 
     /// Adds what leads through the router to the gradient of the experts' input; returns that of the
@@ -153,7 +149,7 @@ impl Block<Parameter<bf16>> {
         coefficients: &Auxiliary,
         of_logits: &mut Buffer<f32>,
     ) -> Result<()> {
-        let router = Router { logits: &saved.logits, loads: &saved.routing.loads };
+        let router = Router { logits: saved.logits.as_buffer()?, loads: &saved.routing.loads };
         let (mut losses, shape) = (layers.device.zeros(2)?, config.expert_shape());
         layers.moe.auxiliary_into(&router, coefficients, &mut losses, of_logits, &shape, layers.stream())
     }
@@ -162,12 +158,12 @@ impl Block<Parameter<bf16>> {
         &'a self,
         config: &Config,
         input: &'a Half,
-        logits: &'a Buffer<f32>,
+        logits: &'a Tensor<f32>,
         bias: &'a Buffer<f32>,
     ) -> Result<Inputs<'a, Buffer<bf16>>> {
         Ok(Inputs {
             tokens: input.as_buffer()?,
-            logits,
+            logits: logits.as_buffer()?,
             bias: matches!(config.balancing, Balancing::LossFree { .. }).then_some(bias),
             up: self.up.weights().as_buffer()?,
             down: self.down.weights().as_buffer()?,

@@ -86,7 +86,7 @@ const THREADS: u32 = 384;
 /// Threads of a block of the kernels before and after it.
 const FEW_THREADS: usize = 256;
 /// Queries, or keys, of a tile of the flash form.
-const FLASH_ROWS: usize = 8;
+pub const FLASH_ROWS: usize = 8;
 /// Blocks of a grid; kernels loop over what is more.
 const MOST_BLOCKS: usize = 1 << 20;
 
@@ -169,15 +169,7 @@ impl Attention {
         stream: &Stream,
     ) -> Result<Form> {
         let problem = Problem::new(shape, options)?;
-        shape.check_queries("Q", saved.q.len())?;
-        shape.check_keys("K", saved.k.len())?;
-        shape.check_keys("V", saved.v.len())?;
-        shape.check_queries("the output", saved.output.len())?;
-        shape.check_log_sum_exp(saved.log_sum_exp.len())?;
-        shape.check_queries("the output's gradient", output_gradient.len())?;
-        shape.check_queries("the gradient of Q", gradients.q.len())?;
-        shape.check_keys("the gradient of K", gradients.k.len())?;
-        shape.check_keys("the gradient of V", gradients.v.len())?;
+        check(saved, output_gradient, gradients, shape)?;
         let form = options.form.unwrap_or_else(|| self.backward_form_for(shape));
         if let Some(why) = self.backward_refusal(form, shape) {
             return Err(self.refused(form, why));
@@ -297,6 +289,24 @@ impl Call<'_> {
         unsafe { launch.arg(&*sums).arg(&mut gradients.q).arg(problem).launch()? };
         Ok(())
     }
+}
+
+/// That all buffers of a backward pass have the sizes that the shape says.
+pub fn check<T: Element>(
+    saved: &Saved<'_, T>,
+    output_gradient: &Buffer<T>,
+    gradients: &Gradients<T>,
+    shape: &Shape,
+) -> Result<()> {
+    shape.check_queries("Q", saved.q.len())?;
+    shape.check_keys("K", saved.k.len())?;
+    shape.check_keys("V", saved.v.len())?;
+    shape.check_queries("the output", saved.output.len())?;
+    shape.check_log_sum_exp(saved.log_sum_exp.len())?;
+    shape.check_queries("the output's gradient", output_gradient.len())?;
+    shape.check_queries("the gradient of Q", gradients.q.len())?;
+    shape.check_keys("the gradient of K", gradients.k.len())?;
+    shape.check_keys("the gradient of V", gradients.v.len())
 }
 
 /// Heads of keys whose tiles are interleaved. Only the causal form takes tiles out of their order,

@@ -15,6 +15,7 @@ mod hopper;
 mod portable;
 mod problem;
 pub mod reference;
+mod sequences;
 mod shape;
 
 use std::sync::{Arc, Mutex};
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use apex_gpu::{Buffer, Device, Kernel, Stream};
 
 pub use backward::{Gradients, Saved};
+pub use sequences::Sequences;
 pub use shape::{Layout, Mask, Options, Shape};
 
 use crate::images::{Image, Images};

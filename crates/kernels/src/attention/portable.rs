@@ -11,7 +11,7 @@ const PORTABLE: Image = Image {
 };
 
 /// Queries of a tile of the flash form.
-const FLASH_ROWS: usize = 16;
+pub const FLASH_ROWS: usize = 16;
 /// Blocks of a grid; kernels loop over what is more.
 const MOST_BLOCKS: usize = 1 << 20;
 /// Blocks along z, of which a grid can have 65535.

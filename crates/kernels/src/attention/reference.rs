@@ -1,5 +1,7 @@
 //! Attention in f64 on the host: the definition, written down. Everything else is compared with it.
 
+use std::ops::Range;
+
 use crate::Result;
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Mask, Options, Shape};
@@ -89,6 +91,64 @@ pub fn backward(
         }
     });
     Ok(gradients)
+}
+
+/// As [`forward`], for sequences of these shapes, which lie one after another.
+///
+/// # Errors
+/// As [`forward`], of any sequence.
+///
+/// # Panics
+/// If there are fewer elements than the shapes need.
+pub fn forward_sequences(
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+    shapes: &[Shape],
+    options: &Options,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (mut output, mut log_sum_exps) = (vec![], vec![]);
+    for (shape, queries, keys) in places(shapes) {
+        let (its, its_sums) = forward(&q[queries], &k[keys.clone()], &v[keys], &shape, options)?;
+        output.extend(its);
+        log_sum_exps.extend(its_sums);
+    }
+    Ok((output, log_sum_exps))
+}
+
+/// As [`backward`], for sequences of these shapes, which lie one after another.
+///
+/// # Errors
+/// As [`backward`], of any sequence.
+///
+/// # Panics
+/// If there are fewer elements than the shapes need.
+pub fn backward_sequences(
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+    output_gradient: &[f64],
+    shapes: &[Shape],
+    options: &Options,
+) -> Result<[Vec<f64>; 3]> {
+    let mut gradients = [vec![], vec![], vec![]];
+    for (shape, queries, keys) in places(shapes) {
+        let (q, k, v) = (&q[queries.clone()], &k[keys.clone()], &v[keys]);
+        let its = backward(q, k, v, &output_gradient[queries], &shape, options)?;
+        gradients.iter_mut().zip(its).for_each(|(all, its)| all.extend(its));
+    }
+    Ok(gradients)
+}
+
+/// Each shape with where its elements lie in Q and in K, if one sequence lies behind the other.
+fn places(shapes: &[Shape]) -> impl Iterator<Item = (Shape, Range<usize>, Range<usize>)> {
+    let (mut query, mut key) = (0, 0);
+    shapes.iter().map(move |shape| {
+        let (first_query, first_key) = (query, key);
+        query += shape.query_elements();
+        key += shape.key_elements();
+        (*shape, first_query..query, first_key..key)
+    })
 }
 
 /// Calls `body` for each row of Q, in the order of `[batch, heads, queries]`: where the row begins,

@@ -1,0 +1,247 @@
+//! Batches of sequences of different lengths: `cuda/attention_sequences.cuh`.
+//!
+//! Invariant: what is computed for a sequence is what a call with this sequence alone computes, bit
+//! by bit: kernels are compiled from the flash form's source, and look elsewhere.
+
+use std::sync::PoisonError;
+
+use apex_gpu::{Buffer, Device, Stream};
+
+use crate::attention::problem::Problem;
+use crate::attention::shape::{Options, Shape};
+use crate::attention::{Attention, Call, Form, Gradients, Output, Saved, backward, portable};
+use crate::images::{Code, Image};
+use crate::{Element, Result};
+
+const FORWARD: Image = Image {
+    name: "attention_sequences",
+    code: Code::Ptx(include_bytes!("../../binaries/attention_sequences.ptx.zst")),
+};
+const BACKWARD: Image = Image {
+    name: "attention_backward_sequences",
+    code: Code::Ptx(include_bytes!("../../binaries/attention_backward_sequences.ptx.zst")),
+};
+
+/// Blocks along x of a grid; kernels loop over what is more.
+const MOST_BLOCKS: usize = 1 << 20;
+/// Blocks along y, of which a grid can have 65535; kernels loop over what is more.
+const MOST_SEQUENCES: usize = 65535;
+
+/// A batch of sequences that differ in length. They lie one after another without gaps in Q, K, V
+/// and O, each as [`Options::layout`] says: with [`Layout::RowsFirst`], Q is `[all queries, heads,
+/// dim]`. Log-sum-exps lie one sequence after another too, each `[heads, queries]`.
+///
+/// [`Layout::RowsFirst`]: crate::Layout::RowsFirst
+///
+/// ```
+/// use apex_kernels::{Attention, Mask, Options, Sequences, Shape};
+/// use half::bf16;
+///
+/// let device = apex_gpu::Device::open(0)?;
+/// let attention = Attention::new(&device)?;
+/// let heads = Shape { batch: 1, heads: 1, key_heads: 1, queries: 0, keys: 0, dim: 64 };
+/// let sequences = Sequences::new(&device, &heads, &[(1, 1), (0, 0), (2, 2)])?;
+/// let v: Vec<bf16> = [1.0, 2.0, 4.0].iter().flat_map(|&x| [bf16::from_f32(x); 64]).collect();
+/// let (v, q) = (device.upload(&v)?, device.zeros(3 * 64)?);
+/// let options = Options { mask: Mask::Causal, ..Options::default() };
+/// let done = attention.forward_sequences(&q, &q, &v, &sequences, &options)?;
+/// let rows: Vec<f32> = done.output.to_vec()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+/// assert_eq!(rows, [1.0, 2.0, 3.0]); // the second sequence sees nothing of the first
+/// # apex_kernels::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Sequences {
+    /// Heads and their dimension, a batch of one, and the rows of all sequences.
+    all: Shape,
+    /// The queries and keys of each.
+    lengths: Vec<(usize, usize)>,
+    /// Those of the sequences before each, and behind the last those of all.
+    starts: Buffer<[u32; 2]>,
+}
+
+impl Sequences {
+    /// Sequences with these numbers of queries and keys, and the heads and head dimension of `heads`,
+    /// whose other sizes are not looked at. Any number may be zero.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) as for one sequence that is as long as all of them;
+    /// [`Error::Gpu`](crate::Error::Gpu).
+    pub fn new(device: &Device, heads: &Shape, lengths: &[(usize, usize)]) -> Result<Sequences> {
+        let (mut queries, mut keys) = (0usize, 0usize);
+        let mut starts = vec![[0, 0]];
+        for &(its_queries, its_keys) in lengths {
+            // Saturated sums are refused below, before anything reads their low bits.
+            queries = queries.saturating_add(its_queries);
+            keys = keys.saturating_add(its_keys);
+            starts.push([queries as u32, keys as u32]);
+        }
+        let all = Shape { batch: 1, queries, keys, ..*heads };
+        all.check()?;
+        Ok(Sequences { all, lengths: lengths.to_vec(), starts: device.upload(&starts)? })
+    }
+
+    /// The shape that holds all rows: how large Q, K, V and O are.
+    pub fn all(&self) -> &Shape {
+        &self.all
+    }
+
+    /// The shape of each sequence for itself.
+    pub fn shapes(&self) -> impl Iterator<Item = Shape> {
+        self.lengths.iter().map(|&(queries, keys)| Shape { queries, keys, ..self.all })
+    }
+
+    /// The grid whose blocks along x are enough for the longest side of any sequence.
+    fn grid(&self, heads: usize, tile: usize, side: fn(&(usize, usize)) -> usize) -> [u32; 3] {
+        let longest = self.lengths.iter().map(side).max().unwrap_or(0);
+        let tiles = (heads * longest.div_ceil(tile)).clamp(1, MOST_BLOCKS);
+        [tiles as u32, self.lengths.len().min(MOST_SEQUENCES) as u32, 1]
+    }
+}
+
+impl Attention {
+    /// As [`Attention::forward`], for sequences of different lengths. The flash form computes it; no
+    /// other has sequences yet.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_sequences_into`].
+    pub fn forward_sequences<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        sequences: &Sequences,
+        options: &Options,
+    ) -> Result<Output<T>> {
+        let mut output = self.device.zeros(sequences.all.query_elements())?;
+        let mut log_sum_exp = self.device.zeros(sequences.all.rows())?;
+        let stream = self.device.stream();
+        let form =
+            self.forward_sequences_into(q, k, v, &mut output, &mut log_sum_exp, sequences, options, stream)?;
+        Ok(Output { output, log_sum_exp, form })
+    }
+
+    /// As [`Attention::forward_into`], for sequences of different lengths.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_into`]; [`Error::Form`](crate::Error::Form) if another form than
+    /// [`Form::Flash`] is asked for.
+    #[expect(clippy::too_many_arguments, reason = "three inputs, two outputs, and what to do")]
+    pub fn forward_sequences_into<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        output: &mut Buffer<T>,
+        log_sum_exp: &mut Buffer<f32>,
+        sequences: &Sequences,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
+        let all = &sequences.all;
+        let problem = Problem::new(all, options)?;
+        all.check_queries("Q", q.len())?;
+        all.check_keys("K", k.len())?;
+        all.check_keys("V", v.len())?;
+        all.check_queries("the output", output.len())?;
+        all.check_log_sum_exp(log_sum_exp.len())?;
+        let form = self.form_of_sequences(options)?;
+        if all.rows() == 0 {
+            return Ok(form);
+        }
+        let call = Call { attention: self, problem, shape: all, mask: options.mask, stream };
+        let name = format!("attention_flash_sequences_{}_d{}", T::NAME, all.dim);
+        let kernel = self.kernel(FORWARD, &name)?;
+        let grid = sequences.grid(all.heads, portable::FLASH_ROWS, |length| length.0);
+        let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(q).arg(k).arg(v).arg(output);
+        let launch = launch.arg(log_sum_exp).arg(&sequences.starts).arg(sequences.lengths.len() as i32);
+        // SAFETY: the buffers have the sizes that the problem says, which are those of all sequences.
+        unsafe { launch.arg(problem).arg(call.mask_number()).launch()? };
+        Ok(form)
+    }
+
+    /// As [`Attention::backward`], for sequences of different lengths.
+    ///
+    /// # Errors
+    /// As [`Attention::backward_sequences_into`].
+    pub fn backward_sequences<T: Element>(
+        &self,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        sequences: &Sequences,
+        options: &Options,
+    ) -> Result<(Gradients<T>, Form)> {
+        let (all, device) = (&sequences.all, &self.device);
+        let mut gradients = Gradients {
+            q: device.zeros(all.query_elements())?,
+            k: device.zeros(all.key_elements())?,
+            v: device.zeros(all.key_elements())?,
+        };
+        let stream = device.stream();
+        let form =
+            self.backward_sequences_into(saved, output_gradient, &mut gradients, sequences, options, stream)?;
+        Ok((gradients, form))
+    }
+
+    /// As [`Attention::backward_into`], for sequences of different lengths.
+    ///
+    /// # Errors
+    /// As [`Attention::backward_into`]; [`Error::Form`](crate::Error::Form) if another form than
+    /// [`Form::Flash`] is asked for.
+    pub fn backward_sequences_into<T: Element>(
+        &self,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        gradients: &mut Gradients<T>,
+        sequences: &Sequences,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
+        let all = &sequences.all;
+        let problem = Problem::new(all, options)?;
+        backward::check(saved, output_gradient, gradients, all)?;
+        let form = self.form_of_sequences(options)?;
+        let call = Call { attention: self, problem, shape: all, mask: options.mask, stream };
+        let kernel = |part| {
+            let name = format!("attention_gradient_{part}_sequences_{}_d{}", T::NAME, all.dim);
+            self.kernel(BACKWARD, &name)
+        };
+        let count = sequences.lengths.len() as i32;
+        // Whoever panicked while holding the buffers left whole ones.
+        let mut workspace = self.backward.lock().unwrap_or_else(PoisonError::into_inner);
+        let [_, deltas] = workspace.reserve(&call, [0, all.rows()])?;
+
+        if all.rows() > 0 {
+            let grid = sequences.grid(all.heads, backward::FLASH_ROWS, |length| length.0);
+            let kernel = kernel("queries")?;
+            let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(saved.q).arg(saved.k);
+            let launch = launch.arg(saved.v).arg(saved.output).arg(output_gradient);
+            let launch = launch.arg(saved.log_sum_exp).arg(&mut *deltas).arg(&mut gradients.q);
+            let launch = launch.arg(&sequences.starts).arg(count).arg(problem).arg(call.mask_number());
+            // SAFETY: the buffers have the sizes that the problem says, which are those of all
+            // sequences, and there is a delta for each row.
+            unsafe { launch.launch()? };
+        }
+        if all.key_elements() > 0 {
+            let grid = sequences.grid(all.key_heads, backward::FLASH_ROWS, |length| length.1);
+            let kernel = kernel("keys")?;
+            let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(saved.q).arg(saved.k);
+            let launch = launch.arg(saved.v).arg(output_gradient).arg(saved.log_sum_exp).arg(&*deltas);
+            let launch = launch.arg(&mut gradients.k).arg(&mut gradients.v);
+            let launch = launch.arg(&sequences.starts).arg(count).arg(problem).arg(call.mask_number());
+            // SAFETY: as above; the first kernel has written the deltas of all rows.
+            unsafe { launch.launch()? };
+        }
+        Ok(form)
+    }
+
+    /// The flash form, unless another is asked for.
+    fn form_of_sequences(&self, options: &Options) -> Result<Form> {
+        match options.form.unwrap_or(Form::Flash) {
+            Form::Flash => Ok(Form::Flash),
+            form => {
+                let why = "it has no sequences of different lengths yet; the flash form has".to_owned();
+                Err(self.refused(form, why))
+            }
+        }
+    }
+}
