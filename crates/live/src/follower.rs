@@ -2,40 +2,70 @@
 
 use crate::processes::running;
 use apex_profile::{Profile, Selection, origin_ns};
-use apex_trace::{Error, Session};
+use apex_trace::{Error, Session, Watcher};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Looks at one session again and again.
+///
+/// What a look costs depends on what was recorded since the last one and in the window, not on the
+/// length of the session (`docs/results/live.txt`): a [`Watcher`] keeps what it has read.
 #[derive(Debug)]
 pub struct Follower {
-    dir: PathBuf,
+    watcher: Watcher,
     span: Duration,
 }
 
 /// A session at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What was recorded up to now.
+    /// What was recorded up to now, but for its records: of these, it has those of the window, those
+    /// of the recent past, and the older ones that they refer to ([`Watcher`] has the bounds).
     pub session: Session,
     /// Identifiers of its processes that run, in ascending order; none of a session that has ended.
     pub running: Vec<u32>,
     /// The seconds that [`Self::profile`] is of, in nanoseconds since the session's start.
     pub window: Range<u64>,
     /// The last seconds.
+    ///
+    /// Steps, what a kernel takes where a launch was not timed itself, and NVTX ranges come from the
+    /// records that the session has: not from the whole run, as those of
+    /// [`apex_profile::Selection`] do, but from the window and the recent past. The images of kernels
+    /// are not read.
     pub profile: Profile,
+    /// What was counted since the session's start.
+    pub since_start: SinceStart,
+}
+
+/// Counts since a session's start, of all its processes. They include what was overwritten after a
+/// follower read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinceStart {
+    /// Kernel launches that succeeded, without those that were captured into a graph.
+    pub launches: u64,
+    /// Graph launches that succeeded.
+    pub graph_launches: u64,
+    /// Records that were read.
+    pub records: u64,
+    /// Records that were lost: there was no space, or newer ones took their place.
+    pub lost_records: u64,
+    /// Disk space of the process files, bytes.
+    pub disk_bytes: u64,
+    /// Bytes of records that are not counted yet: the next looks go on with them. 0 once the counts
+    /// are complete.
+    pub unread_bytes: u64,
 }
 
 impl Follower {
     /// Will look at the session in `dir`: at its last `span`.
     pub fn new(dir: &Path, span: Duration) -> Self {
-        Self { dir: dir.to_owned(), span }
+        Self { watcher: Watcher::new(dir), span }
     }
 
     /// The session's folder.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.watcher.dir()
     }
 
     /// Looks.
@@ -43,14 +73,34 @@ impl Follower {
     /// # Errors
     /// If there is no session any more, or one that can't be understood at all.
     pub fn look(&mut self) -> Result<Snapshot, Error> {
-        let session = Session::open(&self.dir)?;
-        let running = running(&session);
-        let end = if running.is_empty() { last_ns(&session) } else { elapsed_ns(&session) };
         let span = u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX);
-        let window = end.saturating_sub(span)..end;
+        let (mut running_now, mut window) = (Vec::new(), 0..0);
+        let session = self.watcher.look(|session| {
+            running_now = running(session);
+            let end = if running_now.is_empty() { last_ns(session) } else { elapsed_ns(session) };
+            window = end.saturating_sub(span)..end;
+            if window.start == 0 { 0 } else { origin_ns(session).saturating_add(window.start) }
+        })?;
         let selection = Selection { window: Some(window.clone()), processes: None };
-        let profile = Profile::of_selection(&session, &selection);
-        Ok(Snapshot { session, running, window, profile })
+        let profile = Profile::of_selection_without_images(&session, &selection);
+        let since_start = SinceStart::of(&session);
+        Ok(Snapshot { session, running: running_now, window, profile, since_start })
+    }
+}
+
+impl SinceStart {
+    fn of(session: &Session) -> Self {
+        let mut sums = Self::default();
+        for process in &session.processes {
+            sums.launches += process.totals.launches;
+            sums.graph_launches += process.totals.graph_launches;
+            sums.records += process.record_count;
+            sums.lost_records =
+                sums.lost_records.saturating_add(process.dropped).saturating_add(process.overwritten);
+            sums.disk_bytes = sums.disk_bytes.saturating_add(process.disk_bytes);
+            sums.unread_bytes = sums.unread_bytes.saturating_add(process.totals.unread_bytes);
+        }
+        sums
     }
 }
 

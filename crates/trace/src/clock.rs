@@ -135,6 +135,12 @@ impl Clock {
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         self.start.monotonic_ns.saturating_add(self.ns_since_start(ticks))
     }
+
+    /// What the process counted at a moment of the machine's `CLOCK_MONOTONIC`; 0 before its start.
+    pub fn ticks_at_monotonic_ns(&self, ns: u64) -> u64 {
+        let Some(since) = ns.checked_sub(self.start.monotonic_ns) else { return 0 };
+        self.start.ticks.saturating_add((since as f64 / self.ns_per_tick) as u64)
+    }
 }
 
 #[cfg(test)]

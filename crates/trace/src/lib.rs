@@ -91,8 +91,8 @@ pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{
-    Definitions, Event, KeptCode, META_FILE, Process, Record, Session, has_process_files, is_part_of_session,
-    is_session,
+    CallSort, CallTotals, Definitions, Event, KeptCode, META_FILE, Process, Record, Session, Totals, Watcher,
+    has_process_files, is_part_of_session, is_session,
 };
 pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -78,10 +78,16 @@ impl Profile {
 
     /// Reads a part of what `session` recorded.
     pub fn of_selection(session: &Session, selection: &Selection) -> Self {
+        let mut profile = Self::of_selection_without_images(session, selection);
+        profile.images = code::images(&session.dir, &profile.kernels);
+        profile
+    }
+
+    /// As [`Self::of_selection`], but leaves [`Profile::images`] empty.
+    pub fn of_selection_without_images(session: &Session, selection: &Selection) -> Self {
         let mut builder = Builder::default();
         builder.add_selection(session, selection);
         let (mut profile, ranks) = (builder.finish(), ranks(session));
-        profile.images = code::images(&session.dir, &profile.kernels);
         for process in &mut profile.processes {
             process.rank = ranks.iter().position(|&pid| pid == process.pid);
         }

@@ -84,8 +84,9 @@ impl Definitions {
         self.names.iter().map(String::as_str)
     }
 
-    /// Adds what a definitions chunk holds. `problem` is called with an offset in the payload.
-    pub(crate) fn add_chunk(&mut self, payload: &[u8], mut problem: impl FnMut(usize, String)) {
+    /// Adds what a part of a definitions chunk holds. `problem` is called with an offset in it.
+    /// False if what follows can't be understood.
+    pub(crate) fn add_chunk(&mut self, payload: &[u8], mut problem: impl FnMut(usize, String)) -> bool {
         let mut at = 0;
         while at < payload.len() {
             let rest = &payload[at..];
@@ -99,7 +100,7 @@ impl Definitions {
                         "no definition here (tag {tag}, {length} bytes, where {left} are left); the rest of this chunk's definitions is lost"
                     ),
                 );
-                return;
+                return false;
             };
             match codec::decode(tag, bytes) {
                 Ok(piece) => self.add(piece),
@@ -109,6 +110,7 @@ impl Definitions {
             }
             at += (HEAD_BYTES + length).next_multiple_of(codec::ALIGNMENT);
         }
+        true
     }
 
     fn add(&mut self, piece: Piece) {

@@ -2,24 +2,30 @@
 //!
 //! Nothing that a file says is trusted. What is sound is read, what is not is named in a
 //! [`Problem`] with its place, and only a session that can't be understood at all is an [`Error`].
-//! Memory: the definitions, 48 bytes for each run of a thread in a chunk (8190 launches, usually),
-//! and one chunk while records are streamed.
+//! Memory: the definitions, 100 bytes for each run of a thread in a chunk (8190 launches, usually),
+//! and one chunk while records are streamed. A session that is opened again and again has less
+//! ([`Watcher`]).
 
 mod definitions;
+mod file;
 mod header;
+mod past;
+mod problems;
 mod process;
 mod records;
 mod source;
+mod totals;
+mod watcher;
 
 pub use definitions::Definitions;
 pub use process::Process;
 pub use records::{Event, Record};
+pub use totals::{CallSort, CallTotals, Totals};
+pub use watcher::Watcher;
 
 use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
-use crate::counts::file::{self, ProcessCounts};
+use crate::counts::file::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
 use crate::error::{Error, Problem};
-use process::{Loading, settle_clocks};
-use source::Source;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -91,7 +97,7 @@ pub fn is_part_of_session(name: &OsStr) -> bool {
     name == CONTROL_FILE
         || name == META_FILE
         || has_extension(name, PROCESS_FILE_EXTENSION)
-        || has_extension(name, file::EXTENSION)
+        || has_extension(name, COUNTS_FILE_EXTENSION)
         || has_extension(name, crate::image::EXTENSION)
 }
 
@@ -103,42 +109,7 @@ impl Session {
     /// Opens the session in `dir`. It may still be running: then this is what was recorded up to
     /// now.
     pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
-        let dir = dir.as_ref();
-        let (files, mut left_out) = list(dir)?;
-        #[cfg(feature = "meta")]
-        let (meta, mut problems) = crate::meta::Meta::load(dir)?;
-        #[cfg(not(feature = "meta"))]
-        let mut problems = Vec::new();
-        let mut processes = Vec::new();
-        for path in files {
-            let mut loading = Loading::new(path.clone());
-            processes.extend(loading.load(Source::Path(path))?);
-            problems.extend(loading.problems());
-        }
-        let mut counts = Vec::new();
-        let (files, left_out_counts) = files_of(dir, file::EXTENSION)?;
-        for path in files {
-            let (found, wrong) = ProcessCounts::read(&path)?;
-            counts.push(found);
-            problems.extend(wrong);
-        }
-        left_out += left_out_counts;
-        if left_out > 0 {
-            let what =
-                format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
-            problems.push(Problem { path: dir.to_owned(), offset: 0, what });
-        }
-        processes.sort_by_key(|process| (process.start_real_ns, process.pid));
-        settle_clocks(&mut processes);
-        Ok(Session {
-            dir: dir.to_owned(),
-            #[cfg(feature = "meta")]
-            meta,
-            processes,
-            counts,
-            code: kept_code(dir),
-            problems,
-        })
+        Watcher::of_all(dir.as_ref()).look(|_| 0)
     }
 
     /// Why records of the session were lost, a clause for each cause; empty where none were.

@@ -89,6 +89,35 @@ pub(crate) struct Segment {
     pub taken: u64,
     /// The earliest start of a record in it other than a timing, ticks; `taken` if there is none.
     pub first: u64,
+    /// The latest end of such a record; `taken` if there is none.
+    pub last: u64,
+}
+
+impl Segment {
+    /// The run of a thread that took the chunk, before its first record at this byte.
+    pub fn start(chunk: u32, sequence: u64, at: usize, tid: u32, taken: u64) -> Segment {
+        let at = at as u32;
+        Segment { chunk, sequence, from: at, to: at, tid, taken, first: u64::MAX, last: 0 }
+    }
+
+    /// Takes a call or the like into its time.
+    pub fn extend(&mut self, start: u64, end: u64) {
+        self.first = self.first.min(start);
+        self.last = self.last.max(end);
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.to - self.from)
+    }
+
+    /// As it is read: nothing if it holds no record.
+    pub fn close(mut self) -> Option<Segment> {
+        if self.first == u64::MAX {
+            (self.first, self.last) = (self.taken, self.taken);
+        }
+        (self.to > self.from).then_some(self)
+    }
 }
 
 /// One step through the slots of a chunk.

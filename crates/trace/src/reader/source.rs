@@ -3,13 +3,16 @@
 //! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it
 //! is a short count.
 
-use apex_untrusted::read;
+use apex_untrusted::{folder, read};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The unit in which systems count the disk space of a file.
+const BLOCK_BYTES: u64 = 512;
 
 /// A file by its path, or bytes in memory.
 #[derive(Clone, Debug)]
@@ -36,12 +39,26 @@ pub(crate) enum Opened {
     Bytes(Arc<[u8]>),
 }
 
+/// What a source is, and how large.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Device and inode; zeros of bytes in memory.
+    pub identity: (u64, u64),
+    /// Its length.
+    pub bytes: u64,
+    /// Its disk space, bytes.
+    pub disk_bytes: u64,
+}
+
 impl Opened {
-    /// Its length, bytes.
-    pub fn len(&self) -> io::Result<u64> {
+    pub fn place(&self) -> io::Result<Place> {
         match self {
-            Opened::File(file) => Ok(file.metadata()?.len()),
-            Opened::Bytes(bytes) => Ok(bytes.len() as u64),
+            Opened::File(file) => {
+                let metadata = file.metadata()?;
+                let (identity, bytes) = (folder::identity(&metadata), metadata.len());
+                Ok(Place { identity, bytes, disk_bytes: metadata.blocks().saturating_mul(BLOCK_BYTES) })
+            }
+            Opened::Bytes(bytes) => Ok(Place { identity: (0, 0), bytes: bytes.len() as u64, disk_bytes: 0 }),
         }
     }
 

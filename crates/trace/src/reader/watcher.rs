@@ -1,0 +1,131 @@
+//! One session, opened again and again.
+
+use crate::counts::file::ProcessCounts;
+use crate::error::{Error, Problem};
+use crate::reader::file::FileState;
+use crate::reader::process::settle_clocks;
+use crate::reader::source::Source;
+use crate::reader::{COUNTS_FILE_EXTENSION, MOST_FILES, Session, files_of, kept_code, list};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bytes of records that a look at a watched session reads at most, over all its files; at least a
+/// chunk of each.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Opens one session again and again, and reads only what is new.
+///
+/// The first looks at a long session read its newest records first and go on with older ones: until
+/// then, [`crate::Totals::unread_bytes`] says what is missing from the counts.
+///
+/// Of its records, a session that is watched gives those from a stated moment on, those of the
+/// 60 s before it (or before the process's last record, if that is earlier; at most 1 MiB of each
+/// process), and of older ones those that the others refer to: allocations that are not freed, ranges
+/// of the process that are open, and the last 16 timings of each kernel.
+///
+/// Memory for each process: its definitions, some 40 bytes for each 256 KiB of its file, and at most
+/// 50 MB for its recent and past records.
+#[derive(Debug)]
+pub struct Watcher {
+    dir: PathBuf,
+    is_watched: bool,
+    files: BTreeMap<PathBuf, FileState>,
+    counts: BTreeMap<PathBuf, (u64, ProcessCounts, Vec<Problem>)>,
+}
+
+impl Watcher {
+    /// Will look at the session in `dir`.
+    pub fn new(dir: &Path) -> Watcher {
+        Watcher { is_watched: true, ..Watcher::of_all(dir) }
+    }
+
+    /// Will look once, and give all records.
+    pub(crate) fn of_all(dir: &Path) -> Watcher {
+        Watcher { dir: dir.to_owned(), is_watched: false, files: BTreeMap::new(), counts: BTreeMap::new() }
+    }
+
+    /// The session's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The session as it is now. `from_ns` says from when on records are wanted, on the machine's
+    /// monotonic clock; it is asked when all is known but the records. What was left out once is not
+    /// given by later looks either.
+    ///
+    /// # Errors
+    /// If there is no session any more, or one that can't be understood at all.
+    pub fn look(&mut self, from_ns: impl FnOnce(&Session) -> u64) -> Result<Session, Error> {
+        let (paths, mut left_out) = list(&self.dir)?;
+        #[cfg(feature = "meta")]
+        let (meta, mut problems) = crate::meta::Meta::load(&self.dir)?;
+        #[cfg(not(feature = "meta"))]
+        let mut problems = Vec::new();
+        let processes = self.look_at_processes(paths, &mut problems)?;
+        let (paths, left_out_counts) = files_of(&self.dir, COUNTS_FILE_EXTENSION)?;
+        let counts = self.look_at_counts(paths, &mut problems)?;
+        left_out += left_out_counts;
+        if left_out > 0 {
+            let what =
+                format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
+            problems.push(Problem { path: self.dir.clone(), offset: 0, what });
+        }
+        let mut session = Session {
+            dir: self.dir.clone(),
+            #[cfg(feature = "meta")]
+            meta,
+            processes,
+            counts,
+            code: kept_code(&self.dir),
+            problems,
+        };
+        let from_ns = from_ns(&session);
+        for process in &mut session.processes {
+            if let Some(file) = self.files.get_mut(&process.file) {
+                file.give(process, from_ns);
+            }
+        }
+        Ok(session)
+    }
+
+    fn look_at_processes(
+        &mut self,
+        paths: Vec<PathBuf>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<crate::Process>, Error> {
+        self.files.retain(|path, _| paths.binary_search(path).is_ok());
+        let most_bytes = if self.is_watched { MOST_BYTES / paths.len().max(1) as u64 } else { u64::MAX };
+        let mut processes = Vec::new();
+        for path in paths {
+            let new = || FileState::new(&path, Source::Path(path.clone()), self.is_watched);
+            let file = self.files.entry(path.clone()).or_insert_with(new);
+            processes.extend(file.look(most_bytes)?);
+            problems.extend(file.problems());
+        }
+        processes.sort_by_key(|process| (process.start_real_ns, process.pid));
+        settle_clocks(&mut processes);
+        Ok(processes)
+    }
+
+    /// Files of counts only grow.
+    fn look_at_counts(
+        &mut self,
+        paths: Vec<PathBuf>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<ProcessCounts>, Error> {
+        self.counts.retain(|path, _| paths.binary_search(path).is_ok());
+        let mut counts = Vec::new();
+        for path in paths {
+            let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+            if self.counts.get(&path).is_none_or(|&(known, ..)| known != bytes) {
+                let (found, wrong) = ProcessCounts::read(&path)?;
+                self.counts.insert(path.clone(), (bytes, found, wrong));
+            }
+            if let Some((_, found, wrong)) = self.counts.get(&path) {
+                counts.push(found.clone());
+                problems.extend(wrong.iter().cloned());
+            }
+        }
+        Ok(counts)
+    }
+}
