@@ -34,7 +34,7 @@ type Wanted = HashMap<(u64, u64), u128>;
 /// Keeps the PTX of those of a session's cubins that lie in one of Triton's caches. Without a cache,
 /// or where something cannot be read, the session stays as it is.
 pub fn keep(session: &Folder, control: &Control) {
-    keep_from(session, control, &caches());
+    keep_from(session, control, caches);
 }
 
 /// Triton's caches, as the environment names them: its own, and those of TorchInductor, which has
@@ -62,8 +62,12 @@ fn within(folder: &Path, most: usize) -> impl Iterator<Item = PathBuf> + use<> {
     entries.take(most).filter_map(|entry| Some(entry.ok()?.path()))
 }
 
-fn keep_from(session: &Folder, control: &Control, caches: &[PathBuf]) {
+fn keep_from(session: &Folder, control: &Control, caches: impl FnOnce() -> Vec<PathBuf>) {
     let mut wanted = wanted(session);
+    if wanted.is_empty() {
+        return;
+    }
+    let caches = caches();
     let kernels = caches.iter().flat_map(|cache| within(cache, MOST_FOLDERS)).take(MOST_FOLDERS);
     for path in kernels.flat_map(|kernel| within(&kernel, MOST_FILES)) {
         if wanted.is_empty() {
@@ -185,7 +189,7 @@ mod tests {
 
         /// What the image is made of after the cache was looked at.
         fn kept(&self) -> Vec<Vec<u8>> {
-            keep_from(&self.folder, &self.control, &[self.dir.path().join("cache")]);
+            keep_from(&self.folder, &self.control, || vec![self.dir.path().join("cache")]);
             kept::unpack(&image::read(self.folder.path(), HASH).unwrap()).unwrap()
         }
     }
