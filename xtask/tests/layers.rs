@@ -34,8 +34,8 @@ const LAYERS: [&[&str]; 10] = [
     &["apex-profile", "flushing-library", "careless-library"],
     &["apex-predict", "apex-live"],
     &["apex-advice", "apex-demo", "apex-gpu"],
-    &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
-    &["apex-training", "apex-page"],
+    &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
+    &["apex-training", "apex-page", "apex-top"],
     &["apex-cli", "xtask"],
 ];
 

@@ -24,10 +24,10 @@ mod progress;
 mod report;
 mod run;
 mod session;
-mod text;
+mod top;
 mod train;
-mod units;
 
+use apex_text::{self as text, units};
 use apex_untrusted::printable;
 use apex_untrusted::text::printable_but;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -68,6 +68,7 @@ enum Command {
     Predict(predict::Args),
     Export(export::Args),
     Diff(diff::Args),
+    Top(top::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         Command::Predict(args) => predict::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
+        Command::Top(args) => top::execute(&args, color),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),

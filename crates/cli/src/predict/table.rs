@@ -1,6 +1,6 @@
 //! Answers for a terminal: one launch as a list of figures, several as a table.
 
-use crate::report::kernels::extent;
+use crate::text::kernels::extent;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;

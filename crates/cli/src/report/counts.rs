@@ -1,7 +1,7 @@
 //! What the CPU device found and counted: defects, and a table of counts.
 
-use super::kernels::configuration;
 use super::places::write;
+use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::names::{Row, unique_short_names};

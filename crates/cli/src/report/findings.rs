@@ -1,19 +1,18 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::{mark, share, what_is_missing};
+use super::what_is_missing;
+use crate::text::figures::{mark, share};
+use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
-    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Saving, Severity, Unit, WhatIf,
+    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, WhatIf,
 };
-use apex_profile::{Figure, PhaseKind, Profile};
+use apex_profile::{PhaseKind, Profile};
 use std::io::{self, Write};
 
 /// Kernels listed for each finding; the rest is counted.
 const KERNELS: usize = 5;
-
-/// A finding that is known to save a smaller share is left to `apex advise`.
-const MINOR: f64 = 0.02;
 
 /// The first findings: what, and what to do.
 pub fn brief(
@@ -41,11 +40,6 @@ pub fn brief(
         writeln!(out, "\n`apex advise` has the evidence, and how to verify.")?;
     }
     Ok(())
-}
-
-/// Whether a finding is known to save next to nothing.
-fn is_minor(finding: &Finding) -> bool {
-    finding.saving.of_job.is_some_and(|share| share.value < MINOR)
 }
 
 /// All findings, with evidence.
@@ -124,36 +118,6 @@ fn of_what(profile: &Profile) -> &'static str {
     let mut phases = profile.activities.iter().flat_map(|activity| &activity.phases).peekable();
     let steady = phases.peek().is_some() && phases.all(|phase| phase.kind == PhaseKind::Steady);
     if steady { "each step" } else { "the job" }
-}
-
-fn saving(saving: &Saving, of_what: &str) -> String {
-    match (&saving.of_job, &saving.time_ns) {
-        // Capped: the time that it could save is the time that others save already.
-        (Some(share), _) if share.value == 0.0 => "saves nothing beyond the findings above".into(),
-        (Some(of_job), Some(time)) => {
-            format!("saves {} of {of_what}, {}{}", share(of_job), time_shown(time), faster(of_job))
-        }
-        (Some(of_job), None) => format!("saves {} of {of_what}", share(of_job)),
-        _ => match &saving.unknown_because {
-            Some(reason) => format!("saving not known: {reason}"),
-            None => "saving not known".into(),
-        },
-    }
-}
-
-/// `, 1.04×`: how many times as fast the job would be; nothing where so much is saved that it says
-/// nothing.
-fn faster(of_job: &Figure) -> String {
-    Saving::faster(of_job.value).map_or_else(String::new, |factor| format!(", {factor:.2}×"))
-}
-
-/// A time with its interval, if it is predicted, and the mark of its provenance.
-fn time_shown(time: &Figure) -> String {
-    let shown = match time.interval() {
-        Some((low, high)) => units::time_between(time.value, low, high),
-        None => units::time(time.value),
-    };
-    format!("{shown}{}", mark(time.provenance()))
 }
 
 /// `from train.py:48 train_step`, where a call stack of the kernel was read.

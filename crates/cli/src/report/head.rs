@@ -1,8 +1,9 @@
 //! The head of a report: what the time went into, what to change, what that saves; then the
 //! accounts as bars.
 
-use super::{share, what_is_missing};
+use super::what_is_missing;
 use crate::filters::Shown;
+use crate::text::figures::share;
 use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::{Advice, Finding, Scope};

@@ -1,10 +1,9 @@
 //! The table of top kernels.
 
-use crate::text::{Align, Table, bar};
+use crate::text::kernels::{configuration, gpu_time, occupancy, waves};
+use crate::text::{self, Align, Table, bar};
 use crate::units;
-use apex_profile::{Geometry, GpuTime, Kernel, Profile};
-use cuda_launch::{Dim3, LaunchConfig};
-use occupancy::Limiter;
+use apex_profile::{Geometry, Kernel, Profile};
 
 /// What the table is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -44,9 +43,7 @@ impl Sort {
 
 /// Indices of the first `top` kernels that were launched.
 pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
-    let mut order: Vec<_> =
-        (0..profile.kernels.len()).filter(|&index| profile.kernels[index].launches.any()).collect();
-    order.sort_by(|&a, &b| sort.of(&profile.kernels[b]).total_cmp(&sort.of(&profile.kernels[a])));
+    let mut order = text::kernels::ranked(profile, |kernel| sort.of(kernel));
     order.truncate(top);
     order
 }
@@ -92,79 +89,4 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
         ]);
     }
     table.lines(width)
-}
-
-/// `64,64 × 256`, with cluster and dynamic shared memory where there are any.
-pub fn configuration(kernel: &Kernel) -> String {
-    let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = kernel.launch;
-    let mut text = format!("{} × {}", extent(grid), extent(block));
-    if cluster.to_array().iter().any(|&side| side > 1) {
-        text += &format!(" c{}", extent(cluster));
-    }
-    if dynamic_shared_bytes > 0 {
-        text += &format!(" {}", units::bytes(dynamic_shared_bytes.into()).replace(' ', ""));
-    }
-    text
-}
-
-/// Dimensions without trailing ones.
-pub fn extent(dimensions: Dim3) -> String {
-    let dimensions = dimensions.to_array();
-    let used = dimensions.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1);
-    dimensions[..used].iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn occupancy(geometry: &Geometry) -> String {
-    let occupancy = &geometry.occupancy;
-    let share = units::share(occupancy.fraction());
-    // At 100% nothing more fits, whatever it is that is full.
-    if occupancy.fraction() == 1.0 {
-        return share;
-    }
-    let limiters: Vec<_> = occupancy.limiters().map(brief).collect();
-    format!("{share} {}", limiters.join("+"))
-}
-
-/// A limiter's name as narrow as a table needs it.
-fn brief(limiter: Limiter) -> &'static str {
-    match limiter {
-        Limiter::Registers => "regs",
-        Limiter::SharedMemory => "shared",
-        other => other.name(),
-    }
-}
-
-fn waves(waves: f64) -> String {
-    if waves < 99.95 { format!("{waves:.1}") } else { units::count(waves.round() as u64) }
-}
-
-/// `12.3 µs ±1% ×34`: mean, relative standard error, samples. A mean below its own error says no
-/// more than a limit: `<95.0 ns ×49`, two standard errors above it.
-fn gpu_time(gpu: &GpuTime) -> String {
-    let samples = gpu.each.count;
-    let mean = units::time(gpu.each.mean_ns);
-    match gpu.deviation_ns {
-        Some(deviation) if gpu.each.mean_ns > 0.0 => {
-            let error = deviation / (samples as f64).sqrt();
-            if error > gpu.each.mean_ns {
-                return format!("<{} ×{samples}", units::time(gpu.each.mean_ns + 2.0 * error));
-            }
-            format!("{mean} ±{} ×{samples}", units::share(error / gpu.each.mean_ns))
-        }
-        _ => format!("{mean} ×{samples}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn extents_leave_trailing_ones_out() {
-        for (dimensions, text) in
-            [([1, 1, 1], "1"), ([7, 1, 1], "7"), ([1, 2, 1], "1,2"), ([4, 1, 9], "4,1,9")]
-        {
-            assert_eq!(extent(dimensions.into()), text);
-        }
-    }
 }

@@ -16,7 +16,7 @@ use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::Advice;
-use apex_profile::{Figure, Profile, Provenance, SiteTotals};
+use apex_profile::{Profile, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -262,24 +262,6 @@ fn what_is_missing(profile: &Profile) -> String {
         0 if is_unreadable => "launch is known: what was recorded cannot be read".to_owned(),
         0 => "kernel was launched".to_owned(),
         lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
-    }
-}
-
-/// A share with its interval, if it is predicted, and the mark of its provenance.
-pub fn share(figure: &Figure) -> String {
-    let shown = match figure.interval() {
-        Some((low, high)) => units::percent_between(figure.value, low, high),
-        None => units::percent(figure.value),
-    };
-    format!("{shown}{}", mark(figure.provenance()))
-}
-
-/// The mark that the legend explains.
-pub fn mark(provenance: Provenance) -> char {
-    match provenance {
-        Provenance::Measured => 'ᵐ',
-        Provenance::Computed => 'ᶜ',
-        Provenance::Predicted => 'ᵖ',
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the models say of the top kernels, beside what was measured.
 
-use super::kernels::configuration;
 use super::places::write;
 use crate::predict::table::{basis_in_words, bound};
+use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::names::Owner;

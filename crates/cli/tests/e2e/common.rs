@@ -7,6 +7,9 @@ use apex_trace::layout::{GraphLaunch, Launch, RangeChange, Slots, StackSample, T
 use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Lane, ProcessFile, Session};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -230,6 +233,33 @@ pub fn place_session(folder: &Path) {
     let mut head = Timing::head(0, start, start);
     head.duration = 0;
     assert!(lane.record(&file, &Timing { head, config: 1, stream: 0, raw_ns: 9_000 }));
+}
+
+/// A pseudo-terminal: the side that types, and the side that a program is given. 80 columns,
+/// 24 rows.
+pub fn terminal() -> (File, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    let null = std::ptr::null_mut();
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: two locals to write to, one to read; the rest may be null.
+    let result = unsafe {
+        libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), (&raw const size).cast_mut())
+    };
+    assert_eq!(result, 0, "no pseudo-terminal");
+    // SAFETY: freshly opened, owned by nobody else.
+    unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}
+
+/// Has a command begin a session of its own, whose terminal is its stdin.
+pub fn controlling(command: &mut Command) {
+    // SAFETY: between fork and exec; async-signal-safe calls.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        })
+    };
 }
 
 /// Waits until something is so.

@@ -31,5 +31,6 @@ mod reports;
 mod session_folders;
 mod signals;
 mod survival;
+mod top;
 mod trainings;
 mod verdicts;

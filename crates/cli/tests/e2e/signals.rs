@@ -1,9 +1,7 @@
 //! Signals reach the program as if `apex` were not there: once.
 
-use crate::common::{Running, Sandbox, output, program, send, text, wait_until};
-use std::fs::File;
+use crate::common::{Running, Sandbox, controlling, output, program, send, terminal, text, wait_until};
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
@@ -43,32 +41,13 @@ fn a_signal_that_ends_the_program_ends_apex_too() {
     assert_eq!(sandbox.launches("s"), 4);
 }
 
-/// A pseudo-terminal: the side that types, and the side that a program is given.
-fn terminal() -> (File, OwnedFd) {
-    let (mut master, mut slave) = (-1, -1);
-    let null = std::ptr::null_mut();
-    // SAFETY: two locals to write to; the rest may be null.
-    let result = unsafe { libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), null.cast()) };
-    assert_eq!(result, 0, "no pseudo-terminal");
-    // SAFETY: freshly opened, owned by nobody else.
-    unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
-}
-
 #[test]
 fn control_c_reaches_the_program_once() {
     let sandbox = Sandbox::new();
     let (mut keyboard, screen) = terminal();
     let mut command = counting(&sandbox, libc::SIGINT);
     command.stdin(Stdio::from(screen)).stdout(Stdio::piped()).stderr(Stdio::null());
-    // SAFETY: between fork and exec; async-signal-safe calls: a session of its own, with that
-    // terminal.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            Ok(())
-        })
-    };
+    controlling(&mut command);
     let mut apex = Running(command.spawn().unwrap());
     apex.read_until("waiting");
     for typed in 1..=3 {

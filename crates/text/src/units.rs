@@ -4,6 +4,7 @@
 //! says what it accepts when it is given something else.
 
 use std::ops::Range;
+use std::time::Duration;
 
 /// `1.23 ms` from nanoseconds.
 pub fn time(ns: f64) -> String {
@@ -143,6 +144,14 @@ pub fn parse_window(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
+/// Parses a length of time such as `5s` or `500ms`; without a unit it is in seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let length = nanoseconds(text).filter(|&length| length > 0);
+    length
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("`{text}` is no length of time; write it as 5s or 500ms"))
+}
+
 fn nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text);
     let scale = match unit {
@@ -210,6 +219,15 @@ mod tests {
             assert!(parse_window(text).is_err(), "{text}");
         }
         assert!(parse_window("2..1").unwrap_err().contains("the earlier time first"));
+    }
+
+    #[test]
+    fn lengths_of_time() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        for text in ["0s", "-1s", "", "5m", "1e30"] {
+            assert!(parse_duration(text).unwrap_err().contains("500ms"), "{text}");
+        }
     }
 
     #[test]

@@ -1,9 +1,19 @@
-//! Text that fits: tables whose widest column gives way, wrapped paragraphs, bars, and colours
-//! where they are wanted.
+//! Text as every view of a session in a terminal writes it.
 //!
-//! A string's width is counted in characters: names of kernels, units and bars are all
-//! single-width. Whatever goes through here is made printable: names of kernels, paths and commands
-//! are foreign text.
+//! * Here: tables whose widest column gives way, wrapped paragraphs, bars, and colours where they
+//!   are wanted.
+//! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
+//!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what a
+//!   finding would save.
+//!
+//! Invariants: a string's width is counted in characters, because names of kernels, units and bars
+//! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
+//! names of kernels, paths and commands are foreign text.
+
+pub mod figures;
+pub mod kernels;
+pub mod savings;
+pub mod units;
 
 use apex_untrusted::printable;
 use std::fmt;

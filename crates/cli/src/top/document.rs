@@ -1,0 +1,68 @@
+//! The document of `apex top --json`.
+
+use super::watch::Looked;
+use apex_advice::Advice;
+use apex_profile::{Figure, Profile};
+use apex_top::Look;
+use apex_trace::meta::Meta;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+#[derive(Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    /// Length of the windows, but of sessions that are shorter.
+    last_ns: u64,
+    sessions: Vec<Session<'a>>,
+}
+
+#[derive(Serialize)]
+struct Session<'a> {
+    session: String,
+    /// Why there is no look; the members below are `null` then.
+    problem: Option<&'a str>,
+    /// Identifiers of the processes that run; none of a session that has ended.
+    running: Option<&'a [u32]>,
+    run: Option<&'a Meta>,
+    window_ns: Option<Window>,
+    launches_per_s: Option<Figure>,
+    profile: Option<&'a Profile>,
+    advice: Option<&'a Advice>,
+}
+
+/// A span of a session's time, nanoseconds after its start.
+#[derive(Serialize)]
+struct Window {
+    from: u64,
+    to: u64,
+}
+
+/// The document of one look.
+pub fn of(last: Duration, looked: &[Looked]) -> Document<'_> {
+    let sessions = looked.iter().map(|(folder, look)| Session::of(folder, look.as_ref()));
+    Document {
+        schema: "apex.top/1",
+        apex_version: env!("CARGO_PKG_VERSION"),
+        last_ns: u64::try_from(last.as_nanos()).unwrap_or(u64::MAX),
+        sessions: sessions.collect(),
+    }
+}
+
+impl<'a> Session<'a> {
+    fn of(folder: &Path, look: Result<&'a Look, &'a String>) -> Self {
+        let problem = look.err().map(String::as_str);
+        let look = look.ok();
+        Self {
+            session: folder.to_string_lossy().into_owned(),
+            problem,
+            running: look.map(|look| &*look.running),
+            run: look.and_then(|look| look.run.as_ref()),
+            window_ns: look.map(|look| Window { from: look.window.start, to: look.window.end }),
+            launches_per_s: look.and_then(Look::launches_per_s).map(Figure::measured),
+            profile: look.map(|look| &look.profile),
+            advice: look.map(|look| &look.advice),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Figures with the mark of their provenance.
+
+use crate::units;
+use apex_profile::{Figure, Provenance};
+
+/// A share with its interval, if it is predicted, and the mark of its provenance.
+pub fn share(figure: &Figure) -> String {
+    let shown = match figure.interval() {
+        Some((low, high)) => units::percent_between(figure.value, low, high),
+        None => units::percent(figure.value),
+    };
+    format!("{shown}{}", mark(figure.provenance()))
+}
+
+/// The mark that the legend explains.
+pub fn mark(provenance: Provenance) -> char {
+    match provenance {
+        Provenance::Measured => 'ᵐ',
+        Provenance::Computed => 'ᶜ',
+        Provenance::Predicted => 'ᵖ',
+    }
+}
+
+/// A time with its interval, if it is predicted, and the mark of its provenance.
+pub fn time(time: &Figure) -> String {
+    let shown = match time.interval() {
+        Some((low, high)) => units::time_between(time.value, low, high),
+        None => units::time(time.value),
+    };
+    format!("{shown}{}", mark(time.provenance()))
+}
