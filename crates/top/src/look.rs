@@ -36,6 +36,11 @@ impl Look {
         self.running.is_empty() && (ended || !self.profile.processes.is_empty())
     }
 
+    /// Whether a process has made a CUDA call: before that, there is no time to speak of.
+    pub fn has_calls(&self) -> bool {
+        !self.profile.processes.is_empty()
+    }
+
     /// Length of the window.
     pub fn seconds(&self) -> f64 {
         self.window.end.saturating_sub(self.window.start) as f64 / 1e9

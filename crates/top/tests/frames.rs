@@ -153,6 +153,12 @@ fn what_there_is_not_is_said() {
     let shown = frame(&top, 80, 24);
     assert!(shown.contains("ended by signal 9") && !shown.contains("failed"), "{shown}");
 
+    let mut without_calls = look_at(|_| {});
+    without_calls.profile = Default::default();
+    without_calls.window = 0..0;
+    let shown = frame(&top_of(without_calls), 80, 24);
+    assert!(shown.contains("no CUDA call yet") && !shown.contains("last 0"), "{shown}");
+
     let idle = look_at(|recording| recording.synchronise(LEGACY, 1_000));
     assert!(frame(&top_of(idle), 80, 24).contains("No kernel was launched in the last "));
 }

@@ -18,9 +18,13 @@ pub fn title(top: &Top, width: usize, theme: Theme) -> Line<'static> {
     let Some(session) = top.session() else { return bar("apex top".into(), String::new(), width, theme) };
     let count = top.sessions.len();
     let which = if count > 1 { format!(" {}/{count}", top.chosen + 1) } else { String::new() };
-    let state = session.look.as_ref().map_or("no look yet".to_owned(), |look| {
-        format!("{}, {} · last {}", look.state(), units::time(look.window.end as f64), last(look))
-    });
+    let state = match session.look.as_ref() {
+        None => "no look yet".to_owned(),
+        Some(look) if !look.has_calls() => look.state(),
+        Some(look) => {
+            format!("{}, {} · last {}", look.state(), units::time(look.window.end as f64), last(look))
+        }
+    };
     let name = apex_untrusted::shown(session.folder.file_name().map_or(&*session.folder, Path::new));
     bar(format!("apex top{which}  {name}"), state, width, theme)
 }
@@ -84,6 +88,10 @@ fn devices(profile: &Profile) -> String {
 
 /// How busy, how many launches, what recording costs and lost.
 fn health(look: &Look) -> String {
+    if !look.has_calls() {
+        let yet = if look.running.is_empty() { "" } else { " yet" };
+        return format!("no CUDA call{yet}");
+    }
     let verdict = &look.advice.verdict;
     let busy = match look.gpu_busy() {
         Some(busy) => Some(format!("GPU busy {}", share(&busy))),

@@ -50,6 +50,9 @@ pub fn lines(top: &Top, look: &Look, width: usize, height: usize, theme: Theme) 
 /// `5 of 12 kernels, by GPU time · filter: gemm`
 fn heading(top: &Top, look: &Look, shown: usize, sort: Sort) -> String {
     let launched = look.profile.kernels.iter().filter(|kernel| kernel.launches.any()).count() as u64;
+    if !look.has_calls() {
+        return "No kernel was launched.".to_owned();
+    }
     if launched == 0 {
         return format!("No kernel was launched in the last {}.", head::last(look));
     }
