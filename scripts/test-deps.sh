@@ -14,6 +14,8 @@
 # for the tests of the page (crates/page/web, crates/cli/tests/e2e/html.rs), where there is npm:
 #   node_modules      Vite, Svelte and TypeScript make the page again, to compare; playwright-core and axe-core open it
 #   chromium          Debian's, for root alone; without it the page is not opened in a browser
+# for the tests of metrics (crates/metrics/tests):
+#   promtool          of Debian's package prometheus, for root alone; without it the exported text and the rules are not checked
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -25,7 +27,17 @@ page() {
   if [ -n "$(command -v chromium)" ] || [ "$(id -u)" != 0 ] || [ -z "$(command -v apt-get)" ]; then return; fi
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
 }
-page &
+metrics() {
+  if [ -n "$(command -v promtool)" ] || [ "$(id -u)" != 0 ] || [ -z "$(command -v apt-get)" ]; then return; fi
+  # The program alone: no server is started.
+  local unpacked
+  unpacked=$(mktemp -d)
+  apt-get update -qq
+  (cd "$unpacked" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && install -m 755 usr/bin/promtool /usr/local/bin/promtool)
+  rm -rf "$unpacked"
+}
+# One after the other: apt-get takes a lock.
+{ page; metrics; } &
 page=$!
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
@@ -57,4 +69,4 @@ if [ "$(cat "$deps/onnxruntime/.packages" 2>/dev/null)" != "$onnxruntime" ]; the
     --target "$deps/onnxruntime" "$onnxruntime"
   echo "$onnxruntime" >"$deps/onnxruntime/.packages"
 fi
-wait "$page" || echo "test-deps.sh: the page's tests lack something and say so" >&2
+wait "$page" || echo "test-deps.sh: the page's or the metrics' tests lack something and say so" >&2

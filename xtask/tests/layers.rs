@@ -35,7 +35,7 @@ const LAYERS: [&[&str]; 10] = [
     &["apex-predict", "apex-live"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
-    &["apex-training", "apex-page", "apex-top"],
+    &["apex-training", "apex-page", "apex-top", "apex-metrics"],
     &["apex-cli", "xtask"],
 ];
 

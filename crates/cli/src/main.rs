@@ -16,6 +16,7 @@ mod filters;
 mod interrupt;
 mod loaded;
 mod manual;
+mod metrics;
 mod output;
 #[cfg(test)]
 mod pages;
@@ -69,6 +70,7 @@ enum Command {
     Export(export::Args),
     Diff(diff::Args),
     Top(top::Args),
+    Metrics(metrics::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
         Command::Top(args) => top::execute(&args, color),
+        Command::Metrics(args) => metrics::execute(&args),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),

@@ -97,7 +97,7 @@ impl Program {
 
     fn define(&self) {
         let launch = |id| Config { id, function: id, context: 1, launch: LaunchConfig::new(264, 256) };
-        let function = |id| Function { id, name: format!("_Z9kernel_{id:03}PKfPfi"), attributes: None };
+        let function = |id| Function { id, name: format!("_Z10kernel_{id:03}PKfPfi"), attributes: None };
         let stream = Stream { id: 1, handle: 1, context: 1, kind: StreamKind::NonBlocking };
         let definitions = [
             Definition::Name { id: 1, text: "cuLaunchKernel".into() },

@@ -74,11 +74,28 @@ impl Follower {
     /// If there is no session any more, or one that can't be understood at all.
     pub fn look(&mut self) -> Result<Snapshot, Error> {
         let span = u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX);
+        self.look_at(Duration::ZERO, |end| end.saturating_sub(span))
+    }
+
+    /// Looks at what began since a moment, nanoseconds since the session's start, in place of the
+    /// last `span`. While the session runs the window ends `settles` before the present.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub fn look_since(&mut self, start: u64, settles: Duration) -> Result<Snapshot, Error> {
+        self.look_at(settles, |end| start.min(end))
+    }
+
+    fn look_at(&mut self, settles: Duration, start: impl FnOnce(u64) -> u64) -> Result<Snapshot, Error> {
+        let settles = u64::try_from(settles.as_nanos()).unwrap_or(u64::MAX);
         let (mut running_now, mut window) = (Vec::new(), 0..0);
         let session = self.watcher.look(|session| {
             running_now = running(session);
-            let end = if running_now.is_empty() { last_ns(session) } else { elapsed_ns(session) };
-            window = end.saturating_sub(span)..end;
+            let end = match running_now.is_empty() {
+                true => last_ns(session),
+                false => elapsed_ns(session).saturating_sub(settles),
+            };
+            window = start(end)..end;
             if window.start == 0 { 0 } else { origin_ns(session).saturating_add(window.start) }
         })?;
         let selection = Selection { window: Some(window.clone()), processes: None };

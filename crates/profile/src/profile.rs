@@ -46,7 +46,7 @@ use crate::figure::Figure;
 use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 
-pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
+pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
 pub use code::{
     Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
 };

@@ -21,6 +21,7 @@ mod html;
 mod limits;
 mod memory;
 mod messages;
+mod metrics;
 mod pages;
 mod places;
 mod predictions;

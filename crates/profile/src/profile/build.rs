@@ -403,7 +403,7 @@ impl From<&apex_trace::definition::Device> for Device {
     fn from(device: &apex_trace::definition::Device) -> Self {
         Self {
             name: device.name.clone(),
-            uuid: uuid(&device.uuid),
+            uuid: device_uuid(&device.uuid),
             compute_capability: compute_capability(&device.attributes),
             sms: DeviceAttributes::UNKNOWN.with_pairs(&device.attributes).multiprocessors,
             memory_bytes: device.memory_bytes,
@@ -448,8 +448,8 @@ fn copies(
     }
 }
 
-/// As `nvidia-smi` prints it.
-fn uuid(bytes: &[u8; 16]) -> String {
+/// The UUID of a device as `nvidia-smi` prints it: `GPU-…`.
+pub fn device_uuid(bytes: &[u8; 16]) -> String {
     let hex =
         |range: std::ops::Range<usize>| bytes[range].iter().map(|b| format!("{b:02x}")).collect::<String>();
     format!("GPU-{}-{}-{}-{}-{}", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))

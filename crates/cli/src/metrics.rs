@@ -1,0 +1,175 @@
+//! `apex metrics`: sessions as metrics for Prometheus.
+
+use crate::interrupt::stop_on_signals;
+use crate::{output, session};
+use anyhow::Context;
+use apex_http::{Limits, Options, Response, Server, StatusCode, Token};
+use apex_live::{Follower, recorded_now};
+use apex_metrics::Exporter;
+use apex_trace::{Session, is_session};
+use apex_untrusted::{replace, shown};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Media type of Prometheus' text format.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Between two looks at whether to stop.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Exports sessions as metrics for Prometheus
+///
+/// Answers http://ADDRESS/metrics, each time with the counts of that moment. Launches, copies,
+/// allocations and losses are counted since each session began. What the device was busy with, and
+/// why it was idle, is summed up while this command follows the session. contrib/metrics has a
+/// dashboard for Grafana and rules for alerts.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex metrics                          answer http://127.0.0.1:9401/metrics, for what is recorded at the moment
+  apex metrics --once training          print the metrics of a session
+  apex metrics --textfile apex.prom     write them every 15 seconds")]
+pub struct Args {
+    /// Folders of sessions [default: those that are recorded on this machine at the moment]
+    #[arg(value_name = "SESSION")]
+    sessions: Vec<PathBuf>,
+    /// Where to listen; beyond loopback, a token is needed
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9401",
+        env = "APEX_METRICS_LISTEN",
+        conflicts_with_all = ["once", "textfile"]
+    )]
+    listen: SocketAddr,
+    /// What who scrapes has to show as bearer token; at least 16 characters
+    #[arg(long, value_name = "TOKEN", env = "APEX_METRICS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Print the metrics once, and listen nowhere
+    #[arg(long, env = "APEX_METRICS_ONCE", conflicts_with = "textfile")]
+    once: bool,
+    /// Write the metrics into a file every so often, as node-exporter's textfile collector wants
+    /// them (NAME.prom); listen nowhere
+    #[arg(long, value_name = "FILE", env = "APEX_METRICS_TEXTFILE")]
+    textfile: Option<PathBuf>,
+    /// Seconds between two writes of the file
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 15,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        env = "APEX_METRICS_INTERVAL"
+    )]
+    interval: u64,
+    /// Kernels of each session that get a series of their own; the others share one
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(0..=10_000),
+        env = "APEX_METRICS_TOP"
+    )]
+    top: u32,
+}
+
+/// The sessions that are exported, and what they add up to.
+struct Exported {
+    named: Vec<PathBuf>,
+    followers: BTreeMap<PathBuf, Follower>,
+    exporter: Exporter,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a session that was named cannot be read at the start, it cannot listen, or the file cannot be
+/// written.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    for path in &args.sessions {
+        session::must_exist(path)?;
+        if !is_session(path) {
+            // Says what is wrong with it, or that it is a session without its control page.
+            Session::open(path)?;
+        }
+    }
+    let mut exported = Exported {
+        named: args.sessions.clone(),
+        followers: BTreeMap::new(),
+        exporter: Exporter::new(args.top as usize),
+    };
+    if args.once {
+        let text = exported.whole_text();
+        return output::page(|out| out.write_all(text.as_bytes()));
+    }
+    match &args.textfile {
+        Some(file) => write_until_stopped(&mut exported, file, Duration::from_secs(args.interval))?,
+        None => serve(exported, args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Exported {
+    /// The metrics at this moment. A session that has ended is looked at once more, and keeps what it
+    /// had; so does one that cannot be read any more.
+    fn text(&mut self) -> String {
+        let wanted = if self.named.is_empty() { recorded_now() } else { self.named.clone() };
+        for path in &wanted {
+            let new = || Follower::new(path, Duration::ZERO);
+            self.followers.entry(path.clone()).or_insert_with(new);
+        }
+        self.followers.retain(|path, follower| {
+            let name = path.to_string_lossy();
+            self.exporter.look(&name, follower).is_ok() && wanted.contains(path)
+        });
+        self.exporter.text(env!("CARGO_PKG_VERSION"))
+    }
+
+    /// The metrics when all is read that was recorded.
+    fn whole_text(&mut self) -> String {
+        loop {
+            let text = self.text();
+            if self.exporter.unread_bytes() == 0 {
+                return text;
+            }
+        }
+    }
+}
+
+/// Writes the file anew every so often, whole each time, until a signal comes.
+fn write_until_stopped(exported: &mut Exported, file: &Path, interval: Duration) -> anyhow::Result<()> {
+    let stop = stop_on_signals();
+    loop {
+        let text = exported.text();
+        let written = replace::file(file, |mut out| out.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write {}", shown(file)))?;
+        let begun = Instant::now();
+        while begun.elapsed() < interval {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// Answers until a signal comes.
+fn serve(exported: Exported, args: &Args) -> anyhow::Result<()> {
+    let token = args.token.as_deref().map(Token::new).transpose()?;
+    let server = Server::bind(Options { address: args.listen, token, limits: Limits::default() })?;
+    output::remark(format!("metrics are at http://{}/metrics", server.address()));
+    let exported = Mutex::new(exported);
+    server.run(move |request| match request.segments()[..] {
+        ["metrics"] => {
+            // What a panic left is sound: sums are taken one after the other.
+            let text = exported.lock().unwrap_or_else(PoisonError::into_inner).text();
+            Response::new(StatusCode::OK, MEDIA_TYPE, text)
+        }
+        [""] => Response::text(StatusCode::OK, "the metrics are at /metrics"),
+        _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here: the metrics are at /metrics"),
+    })?;
+    Ok(())
+}

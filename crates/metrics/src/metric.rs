@@ -1,0 +1,81 @@
+//! The metrics that there are.
+
+/// Whether a value only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows, until the exporter starts anew.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+impl MetricKind {
+    /// As the text format has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// A metric: what all its series have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it only grows.
+    pub kind: MetricKind,
+    /// What it means: one sentence, which says whether it is measured or predicted.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident, $name:literal, $kind:ident, $help:literal;)*) => {
+        $(pub(crate) const $constant: Metric =
+            Metric { name: $name, kind: MetricKind::$kind, help: $help };)*
+        /// All metrics, in the order in which they are written.
+        pub const METRICS: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    BUILD_INFO, "apex_build_info", Gauge,
+        "1; the label names the version of APEX that exports.";
+    RUNNING, "apex_processes_running", Gauge,
+        "Processes of the session that run and record.";
+    LAUNCHES, "apex_kernel_launches_total", Counter,
+        "Kernel launch calls that succeeded since the session began, by kernel (the label other holds the rest): measured.";
+    GRAPH_LAUNCHES, "apex_graph_launches_total", Counter,
+        "CUDA graph launches that succeeded since the session began: measured.";
+    FAILED, "apex_launch_failures_total", Counter,
+        "Launches of kernels and graphs that the driver refused since the session began: measured.";
+    LAUNCH_SECONDS, "apex_launch_call_seconds_total", Counter,
+        "CPU time in launch calls of kernels and graphs since the session began: measured.";
+    SYNCHRONIZE_SECONDS, "apex_synchronize_seconds_total", Counter,
+        "Time that threads spent in synchronisation calls since the session began: measured.";
+    COPIES, "apex_copies_total", Counter,
+        "Copy calls that succeeded since the session began, by direction: measured.";
+    COPIED_BYTES, "apex_copied_bytes_total", Counter,
+        "Bytes of these copies: measured.";
+    ALLOCATIONS, "apex_allocations_total", Counter,
+        "Allocations that succeeded since the session began, by kind of memory: measured.";
+    ALLOCATED_BYTES, "apex_allocated_bytes_total", Counter,
+        "Bytes of these allocations: measured.";
+    GPU_BUSY, "apex_gpu_busy_seconds_total", Counter,
+        "Time in which the device worked for a process, by work, summed over processes, since the exporter follows the session: predicted from timed launches.";
+    GPU_IDLE, "apex_gpu_idle_seconds_total", Counter,
+        "Time in which the device was idle for a process, by what the process did meanwhile, summed over processes, since the exporter follows the session: predicted from timed launches.";
+    GPU_UNKNOWN, "apex_gpu_unknown_seconds_total", Counter,
+        "Time of which it is not known whether the device worked: before the first and after the last call of an interval, and where no launch was timed.";
+    RECORDS, "apex_records_total", Counter,
+        "Records that were read since the session began: measured.";
+    DROPPED, "apex_records_dropped_total", Counter,
+        "Records lost since the session began: for want of space, or because newer ones took their place under the size limit: measured.";
+    TIMING_SECONDS, "apex_timing_overhead_seconds_total", Counter,
+        "Time that the recorder spent on timing launches since the session began: measured.";
+    UNREAD, "apex_unread_bytes", Gauge,
+        "Bytes of records that the counters above do not hold yet.";
+    DISK, "apex_session_disk_bytes", Gauge,
+        "Disk space of the session's process files.";
+}
