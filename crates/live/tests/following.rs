@@ -53,6 +53,9 @@ fn a_window_needs_no_more_than_the_recent_past() {
     assert_eq!(recent.memory, whole.memory, "what was allocated long ago is freed in the window");
     let accounts = |profile: &Profile| profile.activities[0].accounts.clone();
     assert_eq!(accounts(recent), accounts(&whole));
+    // (Timings and definitions are records too, and calls alone are counted since the start.)
+    let cost = |profile: &Profile| profile.recorder.overhead_share.as_ref().unwrap().value;
+    assert!(cost(recent) > 0.6 * cost(&whole), "{} of {}", cost(recent), cost(&whole));
     let of = |profile: &Profile, name: &str| {
         let kernel = profile.kernels.iter().find(|kernel| kernel.short_name == name).unwrap();
         (kernel.launches, kernel.gpu.as_ref().map(|gpu| gpu.each.mean_ns))

@@ -61,6 +61,13 @@ impl Totals {
         self.by_graph.get(graph as usize).copied().unwrap_or(0)
     }
 
+    /// Calls that are counted here. Those that were captured are not, and of those that failed only
+    /// launches.
+    pub fn counted_calls(&self) -> u64 {
+        let others: u64 = self.calls.values().map(|calls| calls.count).sum();
+        self.launches + self.graph_launches + self.failed + others
+    }
+
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
             Event::Launch(launch) => self.launch(launch),
