@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Makes docs/pictures/page*.png from a session of an H200 in data/corpus-h200, with the apex of target/debug or of $APEX.
+# Makes docs/pictures/page*.png and dashboard*.png from sessions of an H200 in data/corpus-h200, with the apex of target/debug or of $APEX.
 # Needs Chromium, Node.js, and `npm ci` in crates/page/web.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 apex=$(realpath "${APEX:-target/debug/apex}")
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"; kill "$server" 2>/dev/null || true' EXIT
+server=
 for session in torch-eager_training torch-llama_eager; do
   mkdir "$folder/$session"
   tar -xJf "data/corpus-h200/$session.tar.xz" -C "$folder/$session"
@@ -13,4 +14,7 @@ for session in torch-eager_training torch-llama_eager; do
   sed -i 's|"/[^"]*/bin/python3"|"python3"|' "$folder/$session/session.json"
   (cd "$folder" && "$apex" report --html "$session.html" "$session")
 done
-node crates/page/web/tests/pictures.mjs "$folder" docs/pictures
+(cd "$folder" && exec "$apex" dashboard --no-open torch-eager_training torch-llama_eager) > "$folder/address" &
+server=$!
+until [ -s "$folder/address" ]; do sleep 0.1; done
+node crates/page/web/tests/pictures.mjs "$folder" "$(head -n 1 "$folder/address")" docs/pictures

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &[
         "apex-untrusted",
         "apex-http",
@@ -36,6 +36,7 @@ const LAYERS: [&[&str]; 10] = [
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
     &["apex-training", "apex-page", "apex-top", "apex-metrics"],
+    &["apex-dashboard"],
     &["apex-cli", "xtask"],
 ];
 

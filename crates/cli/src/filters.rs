@@ -13,6 +13,7 @@ use apex_profile::{
     Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile, Selection, origin_ns, ranks,
 };
 use apex_trace::Session;
+use clap::ValueEnum;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -84,6 +85,8 @@ pub struct Shown<'a> {
     pub job: Cow<'a, Profile>,
     /// Which phase; `None` for all of it.
     pub phase: Option<PhaseKind>,
+    /// The phase that was asked for, where the run has none.
+    lacking: Option<PhaseKind>,
     /// The kernels that are meant; `None` for all of them.
     pub kernels: Option<BTreeSet<usize>>,
     /// The job, without launches of other kernels.
@@ -92,6 +95,37 @@ pub struct Shown<'a> {
 }
 
 impl Filters {
+    /// Filters that are given in words, as options would have them.
+    ///
+    /// # Errors
+    /// Says which word makes no sense.
+    pub fn of_words(
+        phase: Option<&str>,
+        kernels: &[String],
+        window: Option<&str>,
+        ranks: Option<&str>,
+    ) -> Result<Self, String> {
+        let phase = phase.map(|phase| {
+            let known =
+                <Phase as ValueEnum>::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
+            <Phase as ValueEnum>::from_str(phase, false)
+                .map_err(|_| format!("phase: use {}", known.join(", ")))
+        });
+        let kernels = kernels.iter().map(|kernel| kernel.parse().map_err(|error| format!("kernel: {error}")));
+        let window =
+            window.map(|window| units::parse_window(window).map_err(|error| format!("window: {error}")));
+        let ranks = ranks.into_iter().flat_map(|ranks| ranks.split(','));
+        let ranks =
+            ranks.map(|rank| rank.parse().map_err(|_| "rank: use numbers with commas between".to_owned()));
+        Ok(Self {
+            phase: phase.transpose()?,
+            kernels: kernels.collect::<Result<_, _>>()?,
+            window: window.transpose()?,
+            ranks: ranks.collect::<Result<_, _>>()?,
+        })
+    }
+
     /// What of a session is to be read.
     ///
     /// # Errors
@@ -152,6 +186,16 @@ impl Filters {
     /// # Errors
     /// If no kernel of any of them is meant.
     pub fn shown_alike<'a>(&'a self, loaded: &[&'a Loaded]) -> anyhow::Result<Vec<Shown<'a>>> {
+        let shown = self.parts(loaded)?;
+        shown.iter().filter_map(Shown::lacks).for_each(output::remark);
+        Ok(shown)
+    }
+
+    /// As [`Self::shown_alike`], and nothing is said on stderr.
+    ///
+    /// # Errors
+    /// If no kernel of any of them is meant.
+    pub fn parts<'a>(&'a self, loaded: &[&'a Loaded]) -> anyhow::Result<Vec<Shown<'a>>> {
         let steady = |loaded: &&Loaded| {
             // Times of the CPU device say nothing about a GPU, and its counts are of all launches.
             loaded.profile.has_phase(PhaseKind::Steady) && !loaded.profile.on_cpu_device()
@@ -179,17 +223,12 @@ impl Filters {
     /// The profile of a phase; of the whole run if `None`, or where it has no such phase.
     fn of_phase<'a>(&'a self, whole: &'a Profile, phase: Option<PhaseKind>) -> Shown<'a> {
         let in_phase = phase.and_then(|kind| whole.in_phase(kind));
-        if let Some(kind) = phase.filter(|_| in_phase.is_none()) {
-            output::remark(format!(
-                "this run has no {}; all of it is shown: --phase finds phases from launches that repeat",
-                kind.name()
-            ));
-        }
+        let lacking = phase.filter(|_| in_phase.is_none());
         let (phase, job) = match in_phase {
             Some(profile) => (phase, Cow::Owned(profile)),
             None => (None, Cow::Borrowed(whole)),
         };
-        Shown { whole, job, phase, kernels: None, of_kernels: None, filters: self }
+        Shown { whole, job, phase, lacking, kernels: None, of_kernels: None, filters: self }
     }
 
     /// Why no kernel is left, and what there is.
@@ -264,6 +303,14 @@ impl<'a> Shown<'a> {
             output::remark(format!("--suppress {name}: there is no such rule"));
         }
         advice
+    }
+
+    /// Which phase is missing, in words; `None` where none is.
+    pub fn lacks(&self) -> Option<String> {
+        let phase = self.lacking?.name();
+        Some(format!(
+            "this run has no {phase}; all of it is shown: --phase finds phases from launches that repeat"
+        ))
     }
 
     /// Whether a window of the run is shown.

@@ -7,6 +7,7 @@
 mod advise;
 mod collect;
 mod ctl;
+mod dashboard;
 mod demo;
 mod diff;
 mod doctor;
@@ -71,6 +72,7 @@ enum Command {
     Diff(diff::Args),
     Top(top::Args),
     Metrics(metrics::Args),
+    Dashboard(dashboard::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::execute(&args, color),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),
+        Command::Dashboard(args) => dashboard::execute(&args),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),

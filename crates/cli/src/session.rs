@@ -58,6 +58,11 @@ pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(chosen)
 }
 
+/// The newest session in the current folder, if there is one.
+pub fn newest_here() -> Option<PathBuf> {
+    newest_of(&sessions_here().ok()?).ok()
+}
+
 /// The current folder if it is a session, else the sessions in it.
 fn sessions_here() -> anyhow::Result<Vec<PathBuf>> {
     let here = Path::new(".");

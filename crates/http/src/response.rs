@@ -6,8 +6,10 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
+/// What a response may do that says nothing about it.
+const NOTHING: &str = "default-src 'none'; base-uri 'none'; form-action 'none'";
 /// What no response may do, whatever its own policy allows.
-const NEVER: &str = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const NEVER: &str = "frame-ancestors 'none'";
 
 /// Headers of every response.
 const ALWAYS: [(HeaderName, &str); 6] = [
@@ -68,10 +70,10 @@ impl Response {
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         let response = Self { status, headers, content };
-        response.with_policy("default-src 'none'")
+        response.with_policy(NOTHING)
     }
 
-    /// With a content security policy of its own; nothing allows frames, forms and another base.
+    /// With a content security policy of its own; none allows to be shown in a frame.
     ///
     /// # Panics
     /// If the policy is no visible ASCII.

@@ -4,6 +4,7 @@
 //!   which docs/json.md describes. Its size is bounded, however long the session is ([`Limits`]):
 //!   long lists are cut, and what was cut is counted.
 //! * [`html`] is the document in the file that shows it: one page that needs nothing else.
+//! * [`served`] is the same page without a document: it asks its server for [`json`].
 //!
 //! The page is written in TypeScript, in `web/`. What Vite makes of it is checked in
 //! (`built/page.html`), so that a build needs no Node; a test makes it again and compares.
@@ -13,7 +14,8 @@
 //! 1. Nothing here judges: figures are the profile's, findings are the advice's.
 //! 2. No text of the session is markup. It is JSON in the file, without `<`, and text nodes on the
 //!    page; what a reader could not see is escaped ([`apex_untrusted::printable`]).
-//! 3. The page asks no host for anything: its content security policy says so.
+//! 3. The page asks no host for anything, or only the server that it came from: its content security
+//!    policy says so.
 
 mod document;
 
@@ -28,24 +30,41 @@ const PAGE: &str = include_str!("../built/page.html");
 /// Where the document goes.
 const PLACE: &str = "<script id=\"apex-document\" type=\"application/json\"></script>";
 
-/// The page of a session: its document in the file that shows it. Lists are shortened until it has
-/// at most [`MOST_BYTES`].
+/// The page of a session: its document in the file that shows it, of at most [`MOST_BYTES`].
 pub fn html(source: &Source<'_>) -> String {
+    bounded(source, |json| {
+        // `<` stands in strings alone, where JSON has an escape for it: nothing can end the element.
+        let json = json.replace('<', "\\u003c");
+        let (before, after) = PAGE.split_once(PLACE).expect("the built page has a place for the document");
+        let (open, close) = PLACE.split_at(PLACE.len() - "</script>".len());
+        [before, open, &json, close, after].concat()
+    })
+}
+
+/// The document of a session as JSON, of at most [`MOST_BYTES`].
+pub fn json(source: &Source<'_>) -> String {
+    bounded(source, |json| json)
+}
+
+/// The page without a document, and its content security policy: it asks the server that it came
+/// from for documents (docs/api.md), and nobody else.
+pub fn served() -> (String, String) {
+    const MARK: &str = "http-equiv=\"Content-Security-Policy\" content=\"";
+    let (before, rest) = PAGE.split_once(MARK).expect("the built page has a policy");
+    let (policy, after) = rest.split_once('"').expect("an attribute ends");
+    let policy = format!("{policy}; connect-src 'self'");
+    ([before, MARK, &policy, "\"", after].concat(), policy)
+}
+
+/// What is written of a document; lists are shortened until it has at most [`MOST_BYTES`].
+fn bounded(source: &Source<'_>, written: impl Fn(String) -> String) -> String {
     let mut limits = Limits::default();
     loop {
-        let page = with(&Document::of(source, &limits));
-        if page.len() <= MOST_BYTES || limits.is_least() {
-            return page;
+        let json = serde_json::to_string(&Document::of(source, &limits)).expect("a document is plain data");
+        let written = written(json);
+        if written.len() <= MOST_BYTES || limits.is_least() {
+            return written;
         }
         limits = limits.halved();
     }
-}
-
-/// The page with this document in it.
-fn with(document: &Document<'_>) -> String {
-    // `<` stands in strings alone, where JSON has an escape for it: nothing can end the element.
-    let json = serde_json::to_string(document).expect("a document is plain data").replace('<', "\\u003c");
-    let (before, after) = PAGE.split_once(PLACE).expect("the built page has a place for the document");
-    let (open, close) = PLACE.split_at(PLACE.len() - "</script>".len());
-    [before, open, &json, close, after].concat()
 }

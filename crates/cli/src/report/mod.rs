@@ -5,7 +5,7 @@ mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
-mod page;
+pub mod page;
 mod places;
 mod predictions;
 mod ranges;

@@ -16,8 +16,31 @@ use std::path::Path;
 /// If the file is one of the session's, or cannot be written.
 pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<()> {
     session::refuse_output(&loaded.session.dir, path)?;
-    let page = apex_page::html(&Source {
-        session: &loaded.session.dir.to_string_lossy(),
+    let name = loaded.session.dir.to_string_lossy();
+    let page = made_of(&name, loaded, shown, advice, &[], apex_page::html);
+    let file = apex_untrusted::shown(path);
+    apex_untrusted::replace::file(path, |mut file| file.write_all(page.as_bytes()))
+        .with_context(|| format!("cannot write {file}"))?;
+    output::remark(format!(
+        "wrote {file}, {}: open it in a browser, or send it; it needs nothing else",
+        units::bytes(page.len() as u64)
+    ));
+    Ok(())
+}
+
+/// What is made of the document of a session that has this name on the page, with these notes
+/// before the report's.
+pub fn made_of(
+    name: &str,
+    loaded: &Loaded,
+    shown: &Shown<'_>,
+    advice: &Advice,
+    notes: &[String],
+    make: impl FnOnce(&Source<'_>) -> String,
+) -> String {
+    let notes = notes.iter().cloned().chain(shown.described()).chain(head::notes(shown, advice));
+    make(&Source {
+        session: name,
         meta: loaded.session.meta.as_ref(),
         whole: shown.whole,
         job: &shown.job,
@@ -27,17 +50,9 @@ pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -
         iterations: shown.iterations(),
         advice,
         verdict: &sentences(head::verdict(shown, advice, usize::MAX)),
-        notes: &shown.described().into_iter().chain(head::notes(shown, advice)).collect::<Vec<_>>(),
+        notes: &notes.collect::<Vec<_>>(),
         fast: &fast::sentences(shown.profile()),
-    });
-    let file = apex_untrusted::shown(path);
-    apex_untrusted::replace::file(path, |mut file| file.write_all(page.as_bytes()))
-        .with_context(|| format!("cannot write {file}"))?;
-    output::remark(format!(
-        "wrote {file}, {}: open it in a browser, or send it; it needs nothing else",
-        units::bytes(page.len() as u64)
-    ));
-    Ok(())
+    })
 }
 
 /// The sentences of the verdict: lines that continue one are indented.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A kernel whose name ends the element of the document and begins others.
-const HOSTILE: &str =
+pub const HOSTILE: &str =
     "</script><img src=x onerror=globalThis.pwned=1><svg onload=globalThis.pwned=2>&lt;b\u{202e}";
 
 /// Sources of the page, with its tests.
@@ -40,9 +40,9 @@ fn a_page_is_one_file() {
     assert!(text(&nowhere.stderr).contains("cannot write no/folder.html"), "{}", text(&nowhere.stderr));
 }
 
-/// The script that opens pages in a browser; without what it needs, `None`, and a line that says
+/// A script that opens pages in a browser; without what it needs, `None`, and a line that says
 /// that the test is skipped.
-fn browser(test: &str) -> Option<Command> {
+pub fn browser(test: &str, script: &str) -> Option<Command> {
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !has("node") || !has("chromium") {
         test_skip::impossible_here(format!("{test} needs Node.js and Chromium"));
@@ -54,13 +54,13 @@ fn browser(test: &str) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("node");
-    command.arg(web().join("tests/check.mjs"));
+    command.arg(web().join("tests").join(script));
     Some(command)
 }
 
 #[test]
 fn every_panel_shows_the_reports_numbers() {
-    let Some(mut check) = browser("every_panel_shows_the_reports_numbers") else { return };
+    let Some(mut check) = browser("every_panel_shows_the_reports_numbers", "check.mjs") else { return };
     let sandbox = Sandbox::new();
     output(&mut sandbox.apex(&["demo", "-o", "cpu"]), 0);
     h200_session(&sandbox.path("hostile"), &[(HOSTILE, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);

@@ -9,6 +9,7 @@ mod collections;
 mod common;
 mod control;
 mod damage;
+mod dashboard;
 mod defects;
 mod diffs;
 mod documents;

@@ -14,9 +14,18 @@ export interface View {
   by: '' | 'launches';
   /** Path of places from the root of the flame graph. */
   zoom: string;
+  /** Of `apex dashboard`: the session, and the part of it that the server is asked for. */
+  session: string;
+  last: string;
+  phase: string;
+  only: string;
+  window: string;
+  rank: string;
 }
 
-const NOTHING: View = { at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '' };
+const NOTHING: View = {
+  at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '', session: '', last: '', phase: '', only: '', window: '', rank: '',
+};
 
 function read(): View {
   const found = new URLSearchParams(location.hash.slice(1));

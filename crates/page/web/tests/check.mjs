@@ -1,16 +1,13 @@
 // Opens pages in Chromium and compares what each panel shows with the report's JSON of the same session.
 //
-//   node check.mjs PAGE.html REPORT.json [PAGE.html REPORT.json …]
+//   node check.mjs PAGE REPORT.json [PAGE REPORT.json …]
 //
-// Both are of all phases (`--phase all`), so that the figures are of the same time. Says what is wrong and exits with
+// A page is a file, or an address of `apex dashboard`. Both are of all phases (`--phase all`), so that the figures are of the same time. Says what is wrong and exits with
 // status 1. The numbers are formatted here a second time, by rules of their own.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { launch } from './browser.mjs';
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+import { launch, opened, usable } from './browser.mjs';
 
 /** Three significant digits and a unit. */
 function time(ns) {
@@ -132,6 +129,7 @@ async function kernels(page, { profile }) {
   await page.keyboard.press('Enter');
   assert.equal(await name.getAttribute('aria-expanded'), 'true');
   await page.reload();
+  await page.locator('#kernels [data-kernel]').first().waitFor();
   assert.equal(await page.locator('#kernels [aria-expanded=true]').count(), 1);
 }
 
@@ -172,34 +170,9 @@ async function machine(page, { profile }) {
   });
 }
 
-/** Keyboard, themes, narrow windows, and what axe finds in each. */
-async function usable(page, what) {
-  await page.evaluate(AXE);
-  for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [400, 'light'], [320, 'dark']]) {
-    await page.setViewportSize({ width, height: 900 });
-    await page.emulateMedia({ colorScheme: scheme });
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= width, `${what}: ${wide} pixels wide in a window of ${width}`);
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
-    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`);
-    assert.deepEqual(found, [], `${what} at ${width}, ${scheme}`);
-  }
-  await page.setViewportSize({ width: 1280, height: 900 });
-  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const before = await background();
-  await page.locator('.theme').focus();
-  await page.keyboard.press('Enter');
-  assert.notEqual(await background(), before, 'the switch changes the colours');
-  assert.match(page.url(), /theme=light/);
-}
-
 async function check(browser, file, report) {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-  const wrong = [];
-  page.on('console', (message) => wrong.push(`console: ${message.text()}`));
-  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
-  page.on('request', (request) => request.url().startsWith(pathToFileURL(file).href) || wrong.push(`request: ${request.url()}`));
-  await page.goto(pathToFileURL(file).href);
+  const address = file.startsWith('http://') ? file : pathToFileURL(file).href;
+  const { page, wrong } = await opened(browser, address);
   const shifts = () => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true }));
   const shifted = await page.evaluate(`Promise.race([(${shifts})(), new Promise((done) => setTimeout(done, 100, 0))])`);
   assert.ok(shifted < 0.01, `the layout shifts by ${shifted}`);

@@ -1,0 +1,87 @@
+//! `apex dashboard`: sessions in a browser, while they are recorded and afterwards.
+
+mod reports;
+
+use crate::{output, session};
+use apex_dashboard::Dashboard;
+use apex_http::{Limits, Options, Server, Token};
+use clap::builder::FalseyValueParser;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Shows sessions in a browser: live while they are recorded, and afterwards.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex dashboard                         what is recorded now, and the newest session here
+  apex dashboard before after            these sessions
+  apex dashboard --address 127.0.0.1:8000
+                                         at a fixed address, as for ssh -L 8000:127.0.0.1:8000
+
+The server listens on this machine alone. Other users of it reach it too: a token keeps them out.
+Any other address needs one. Give it in APEX_TOKEN: others can read the command line.
+  APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --address 0.0.0.0:8000")]
+pub struct Args {
+    /// Session folders [default: those that are recorded now, and the newest one here]
+    sessions: Vec<PathBuf>,
+    /// Address and port to listen on; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", env = "APEX_ADDRESS")]
+    address: SocketAddr,
+    /// Secret that whoever connects has to know; addresses beyond this machine need one
+    #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Print the address, and open no browser
+    #[arg(long, env = "APEX_NO_OPEN", value_parser = FalseyValueParser::new())]
+    no_open: bool,
+}
+
+/// Runs `apex dashboard`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    for named in &args.sessions {
+        session::must_exist(named)?;
+        session::refuse_stdout(named)?;
+    }
+    let token = args.token.as_deref().map(Token::new).transpose()?;
+    let limits = Limits { answers: 8, ..Limits::default() };
+    let server = Server::bind(Options { address: args.address, token, limits })?;
+    let named = args.sessions.clone();
+    let find = move || if named.is_empty() { found() } else { named.clone() };
+    if find().is_empty() {
+        output::remark(
+            "no session is recorded now, and none is here: the page shows those that `apex run` begins",
+        );
+    }
+    let url = server.url();
+    output::page(|out| writeln!(out, "{url}"))?;
+    output::remark("Ctrl-C ends it");
+    if !args.no_open {
+        open(&url);
+    }
+    let dashboard = Dashboard::new(find, Box::new(reports::OfSessions));
+    server.run(move |request| dashboard.answer(request))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sessions to show unless the user names some.
+fn found() -> Vec<PathBuf> {
+    let mut all = apex_live::recorded_now();
+    all.extend(session::newest_here());
+    all
+}
+
+/// Opens the browser, where there is a display to open it on.
+fn open(url: &str) {
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .into_iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    if !has_display {
+        return;
+    }
+    let mut command = Command::new("xdg-open");
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        // It ends when the browser has it.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => output::remark(format!("cannot open a browser with xdg-open: {error}")),
+    }
+}

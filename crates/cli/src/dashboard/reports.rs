@@ -1,0 +1,86 @@
+//! Documents of sessions, as `apex report --html` makes them, again and again.
+
+use crate::filters::Filters;
+use crate::loaded::Loaded;
+use crate::report::page;
+use crate::units;
+use apex_dashboard::{Problem, Reader, Reading, Reports, Wanted};
+use apex_live::Follower;
+use apex_predict::{Models, recorded};
+use apex_profile::{Profile, Selection};
+use apex_trace::Session;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Makes documents of sessions.
+pub struct OfSessions;
+
+/// Makes documents of a part of a session.
+struct OfPart {
+    dir: PathBuf,
+    /// Follows the session, where its last seconds are wanted.
+    follower: Option<Follower>,
+    filters: Filters,
+}
+
+impl Reports for OfSessions {
+    fn check(&self, wanted: &Wanted) -> Result<(), String> {
+        filters(wanted).map(drop)
+    }
+
+    fn open(&self, dir: &Path, wanted: &Wanted) -> Box<dyn Reader> {
+        let follower = wanted.last.map(|seconds| Follower::new(dir, Duration::from_secs(seconds)));
+        let filters = filters(wanted).unwrap_or_default();
+        Box::new(OfPart { dir: dir.to_owned(), follower, filters })
+    }
+}
+
+fn filters(wanted: &Wanted) -> Result<Filters, String> {
+    let Wanted { last: _, phase, kernels, window, ranks } = wanted;
+    Filters::of_words(phase.as_deref(), kernels, window.as_deref(), ranks.as_deref())
+}
+
+impl Reader for OfPart {
+    fn read(&mut self) -> Result<Reading, Problem> {
+        let (mut loaded, window) = self.load()?;
+        let running = apex_live::running(&loaded.session);
+        if !loaded.profile.kernels.is_empty() {
+            recorded::predict(&mut loaded.profile, &Models::shipped());
+        }
+        let empty = |error: anyhow::Error| Problem::Empty(error.to_string());
+        let shown = self.filters.parts(&[&loaded]).map_err(empty)?.remove(0);
+        let last = window.map(|Range { start, end }| {
+            let [from, to] = [start, end].map(|at| units::time(at as f64));
+            format!("The last seconds: from {from} to {to} after the session’s start.")
+        });
+        let notes: Vec<String> = last.into_iter().chain(shown.lacks()).collect();
+        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
+        let document = page::made_of(&name, &loaded, &shown, &shown.advise(&[]), &notes, apex_page::json);
+        Ok(Reading { document, running })
+    }
+}
+
+impl OfPart {
+    /// The session with the profile of the part; and the window, where it is the last seconds.
+    fn load(&mut self) -> Result<(Loaded, Option<Range<u64>>), Problem> {
+        let unreadable = |error: apex_trace::Error| Problem::Unreadable(error.to_string());
+        let empty = |error: anyhow::Error| Problem::Empty(error.to_string());
+        let Some(follower) = &mut self.follower else {
+            let session = Session::open(&self.dir).map_err(unreadable)?;
+            let profile = Profile::of_selection(&session, &self.filters.selection(&session).map_err(empty)?);
+            self.filters.check_window(&session, &profile).map_err(empty)?;
+            return Ok((Loaded { session, profile }, None));
+        };
+        let now = follower.look().map_err(unreadable)?;
+        let processes = self.filters.selection(&now.session).map_err(empty)?.processes;
+        let profile = match processes {
+            None => now.profile,
+            Some(_) => Profile::of_selection(
+                &now.session,
+                &Selection { window: Some(now.window.clone()), processes },
+            ),
+        };
+        Ok((Loaded { session: now.session, profile }, Some(now.window)))
+    }
+}

@@ -1,0 +1,114 @@
+//! `apex dashboard`: what it serves, to whom, and what a browser shows of it.
+
+use crate::common::{Running, Sandbox, h200_session, output, send, text};
+use crate::html::{HOSTILE, browser};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A dashboard that runs, and its address without `http://` and the last `/`.
+fn dashboard(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
+    let mut running = Running::start(&mut sandbox.apex(&[&["dashboard", "--no-open"], arguments].concat()));
+    let url = running.read_until("http://");
+    (running, url["http://".len()..].trim_end_matches('/').to_owned())
+}
+
+/// Head and body of an answer.
+fn get(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn json(address: &str, path: &str) -> Value {
+    let (head, body) = get(address, path);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}\n{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// The identifier of a session. (Other tests record sessions of the same name at the same time.)
+fn id(sandbox: &Sandbox, address: &str, session: &str) -> String {
+    let list = json(address, "/api/v1/sessions");
+    let folder = sandbox.path(session).canonicalize().unwrap();
+    let mut sessions = list["sessions"].as_array().unwrap().iter();
+    let found = sessions.find(|listed| listed["folder"] == *folder.to_string_lossy());
+    found.unwrap_or_else(|| panic!("no {session} in {list}"))["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_document_is_that_of_the_page_as_a_file() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "100"]);
+    // Without a name, the newest session here is shown, and the server ends by a signal, successfully.
+    let (mut running, address) = dashboard(&sandbox, &[]);
+    output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
+    let file: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let path = format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s"));
+    assert_eq!(json(&address, &path), file);
+    assert_eq!(json(&address, &format!("{path}?kernel=*"))["key"]["launches"], 100);
+    assert_eq!(json(&address, &format!("{path}?last=3600"))["key"]["launches"], 100);
+    for (query, status, why) in [
+        ("?phase=soon", 400, "phase: use startup, warmup, steady, all"),
+        ("?window=1", 400, "is no window"),
+        ("?rank=one", 400, "use numbers"),
+        ("?kernel=regex:(", 400, "no regular expression"),
+        ("?kernel=absent", 404, "no kernel matches `absent`"),
+        ("?rank=7", 404, "the session has one rank"),
+        ("?window=1000s..", 404, "no call began in it"),
+    ] {
+        let (head, body) = get(&address, &format!("{path}{query}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{query}: {head}\n{body}");
+        assert!(body.contains(why), "{query}: {body}");
+    }
+    send(running.0.id(), libc::SIGTERM);
+    assert!(running.0.wait().unwrap().success());
+}
+
+#[test]
+fn it_does_not_start_where_others_would_read_or_there_is_nothing() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("s")).unwrap();
+    let refused = |arguments: &[&str], why: &str| {
+        let said = output(&mut sandbox.apex(&[&["dashboard", "--no-open"], arguments].concat()), 125);
+        assert!(text(&said.stderr).contains(why), "{arguments:?}: {}", text(&said.stderr));
+    };
+    refused(&["--address", "0.0.0.0:0", "s"], "needs a token");
+    refused(&["--token", "short", "s"], "at least 16 characters");
+    refused(&["none"], "there is no session none");
+    // A folder that is no session is shown as what it is.
+    let (_running, address) = dashboard(&sandbox, &["s"]);
+    let (head, body) = get(&address, &format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s")));
+    assert!(head.starts_with("HTTP/1.1 422 ") && body.contains("is not an APEX session"), "{head}\n{body}");
+}
+
+#[test]
+fn a_browser_shows_the_reports_numbers_and_follows_a_program() {
+    let test = "a_browser_shows_the_reports_numbers_and_follows_a_program";
+    let (Some(mut check), Some(mut live)) = (browser(test, "check.mjs"), browser(test, "live.mjs")) else {
+        return;
+    };
+    let sandbox = Sandbox::new();
+    output(&mut sandbox.apex(&["demo", "-o", "cpu"]), 0);
+    h200_session(&sandbox.path("hostile"), &[(HOSTILE, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);
+    let (_running, address) = dashboard(&sandbox, &["cpu", "hostile"]);
+    for session in ["cpu", "hostile"] {
+        let printed = output(&mut sandbox.apex(&["report", "--phase", "all", "--json", session]), 0);
+        let report = sandbox.path(&format!("{session}.json"));
+        std::fs::write(&report, printed.stdout).unwrap();
+        check
+            .arg(format!("http://{address}/#session={}&phase=all", id(&sandbox, &address, session)))
+            .arg(report);
+    }
+    output(&mut check, 0);
+    let words = ["launch", "100", "await", "more", "launch", "50", "await", "end"];
+    let mut program = Running::start(&mut sandbox.record(&["--quiet"], &words));
+    program.read_until("waiting");
+    let (_running, address) = dashboard(&sandbox, &["s"]);
+    output(live.arg(format!("http://{address}/")).arg(sandbox.path("")), 0);
+    assert!(program.0.wait().unwrap().success());
+}

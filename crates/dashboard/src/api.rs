@@ -1,0 +1,195 @@
+//! The interface: docs/api.md describes it, `openapi.json` for programs.
+
+use crate::sessions::{Known, Sessions, State};
+use crate::views::{Looked, Problem, Reports, Views};
+use crate::wanted::Wanted;
+use apex_http::{Event, Next, Request, Response, StatusCode};
+use apex_trace::META_FILE;
+use apex_trace::meta::Meta;
+use apex_untrusted::read;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at what a page shows.
+const EACH: Duration = Duration::from_secs(1);
+
+/// Characters of a command in the list.
+const LONGEST_COMMAND: usize = 500;
+
+const JSON: &str = "application/json";
+/// The interface, as OpenAPI describes it.
+const OPENAPI: &str = include_str!("../openapi.json");
+
+/// Sessions over HTTP.
+pub struct Dashboard {
+    sessions: Sessions,
+    views: Arc<Views>,
+    page: String,
+    policy: String,
+}
+
+/// The list of sessions.
+#[derive(Debug, Serialize)]
+struct List {
+    schema: &'static str,
+    apex_version: &'static str,
+    sessions: Vec<Listed>,
+}
+
+/// A session in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    id: String,
+    name: String,
+    folder: String,
+    command: Option<String>,
+    /// Nanoseconds since 1970.
+    started_ns: Option<u64>,
+    /// Nanoseconds since 1970; `null` while the program runs.
+    ended_ns: Option<u64>,
+}
+
+/// How a session is, as an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Condition {
+    state: Option<State>,
+    running: Vec<u32>,
+    /// What is wrong.
+    message: Option<String>,
+}
+
+impl Dashboard {
+    /// Shows the sessions that `find` finds, which is asked again and again.
+    pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static, reports: Box<dyn Reports>) -> Self {
+        let (page, policy) = apex_page::served();
+        Self { sessions: Sessions::new(find), views: Arc::new(Views::new(reports)), page, policy }
+    }
+
+    /// Answers a request.
+    pub fn answer(&self, request: &Request) -> Response {
+        match request.segments()[..] {
+            [""] => Response::new(StatusCode::OK, "text/html; charset=utf-8", self.page.clone())
+                .with_policy(&self.policy),
+            // Browsers ask for it by themselves.
+            ["favicon.ico"] => Response::new(StatusCode::NO_CONTENT, "image/x-icon", ""),
+            ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
+            ["api", "v1", "sessions"] => self.list(),
+            ["api", "v1", "sessions", id, what @ ("document" | "events")] => self.session(request, id, what),
+            _ => Response::text(
+                StatusCode::NOT_FOUND,
+                "there is nothing here: /api/v1/openapi.json says what there is",
+            ),
+        }
+    }
+
+    fn list(&self) -> Response {
+        let sessions = self.sessions.list().iter().map(Listed::of).collect();
+        json(&List { schema: "apex.sessions/1", apex_version: env!("CARGO_PKG_VERSION"), sessions })
+    }
+
+    fn session(&self, request: &Request, id: &str, what: &str) -> Response {
+        let Some(known) = self.sessions.of(id) else {
+            return Response::text(
+                StatusCode::NOT_FOUND,
+                "there is no such session: /api/v1/sessions lists them",
+            );
+        };
+        let wanted = Wanted::of(request).and_then(|wanted| self.views.check(&wanted).map(|()| wanted));
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
+        };
+        if what == "events" {
+            return self.events(known, wanted);
+        }
+        match self.views.look(&known, &wanted) {
+            Ok(looked) => Response::new(StatusCode::OK, JSON, looked.document.to_string()),
+            Err(problem) => problem.response(),
+        }
+    }
+
+    /// Tells how the session is, and its document, whenever they change.
+    fn events(&self, known: Known, wanted: Wanted) -> Response {
+        let views = Arc::clone(&self.views);
+        let mut told_condition: Option<Condition> = None;
+        let mut told_document: Option<Arc<str>> = None;
+        Response::events(EACH, move || {
+            let looked = views.look(&known, &wanted);
+            let mut events = Vec::new();
+            let condition = Condition::of(&looked);
+            if told_condition.as_ref() != Some(&condition) {
+                let data = serde_json::to_string(&condition).expect("plain data");
+                events.push(Event { name: "condition", data });
+                told_condition = Some(condition);
+            }
+            let document = looked.ok().map(|looked| looked.document);
+            if let Some(document) = document.filter(|document| told_document.as_ref() != Some(document)) {
+                events.push(Event { name: "document", data: document.to_string() });
+                told_document = Some(document);
+            }
+            Next::Events(events)
+        })
+    }
+}
+
+fn json(of: &impl Serialize) -> Response {
+    Response::new(StatusCode::OK, JSON, serde_json::to_string(of).expect("plain data"))
+}
+
+impl Listed {
+    fn of(known: &Known) -> Self {
+        let meta = meta(&known.dir);
+        let command = |meta: &Meta| {
+            let command: String = meta.command.join(" ").chars().take(LONGEST_COMMAND).collect();
+            apex_untrusted::printable(&command).into_owned()
+        };
+        Self {
+            id: known.id.clone(),
+            name: known.name(),
+            folder: apex_untrusted::shown(&known.dir),
+            command: meta.as_ref().map(command),
+            started_ns: meta.as_ref().map(|meta| meta.started_real_ns),
+            ended_ns: meta.and_then(|meta| meta.ended_real_ns),
+        }
+    }
+}
+
+/// What was run. What is wrong with a session is said when it is looked at.
+fn meta(dir: &Path) -> Option<Meta> {
+    let json = read::read(&dir.join(META_FILE), read::SESSION_JSON).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+impl Condition {
+    fn of(looked: &Result<Looked, Problem>) -> Self {
+        match looked {
+            Ok(looked) => Self { state: Some(looked.state), running: looked.running.clone(), message: None },
+            Err(problem) => {
+                let state = match problem {
+                    Problem::Unreadable(_) => Some(State::Unreadable),
+                    Problem::Deleted(_) => Some(State::Deleted),
+                    Problem::Empty(_) => None,
+                };
+                Self { state, running: Vec::new(), message: Some(problem.message().to_owned()) }
+            }
+        }
+    }
+}
+
+impl Problem {
+    fn message(&self) -> &str {
+        let (Self::Empty(message) | Self::Unreadable(message) | Self::Deleted(message)) = self;
+        message
+    }
+
+    fn response(&self) -> Response {
+        let status = match self {
+            Self::Empty(_) => StatusCode::NOT_FOUND,
+            Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Deleted(_) => StatusCode::GONE,
+        };
+        Response::text(status, self.message())
+    }
+}

@@ -1,0 +1,364 @@
+//! The interface over HTTP: answers, errors, events, and that `openapi.json` says the same.
+
+use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Wanted};
+use apex_http::{Options, Server, Stop};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a test waits for at most: a server that hangs fails it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reports of a test.
+#[derive(Clone, Default)]
+struct Script(Arc<Mutex<Looks>>);
+
+/// What each look gives, and what was asked for.
+#[derive(Default)]
+struct Looks {
+    result: Option<Result<Reading, Problem>>,
+    asked: Vec<Wanted>,
+}
+
+impl Script {
+    /// From now on each look gives this.
+    fn set(&self, document: &str, running: &[u32]) {
+        let reading = Reading { document: document.to_owned(), running: running.to_vec() };
+        self.0.lock().unwrap().result = Some(Ok(reading));
+    }
+
+    fn fail(&self, problem: Problem) {
+        self.0.lock().unwrap().result = Some(Err(problem));
+    }
+
+    fn asked(&self) -> Vec<Wanted> {
+        self.0.lock().unwrap().asked.clone()
+    }
+}
+
+struct Scripted(Script, Wanted);
+
+impl Reports for Script {
+    fn check(&self, wanted: &Wanted) -> Result<(), String> {
+        match wanted.phase.as_deref() {
+            Some("never") => Err("phase: use another".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, _dir: &Path, wanted: &Wanted) -> Box<dyn Reader> {
+        Box::new(Scripted(self.clone(), wanted.clone()))
+    }
+}
+
+impl Reader for Scripted {
+    fn read(&mut self) -> Result<Reading, Problem> {
+        let mut script = self.0.0.lock().unwrap();
+        script.asked.push(self.1.clone());
+        script.result.clone().unwrap()
+    }
+}
+
+/// A server of sessions with these names, in a folder that is removed with it.
+struct Serving {
+    folder: tempfile::TempDir,
+    script: Script,
+    address: String,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    fn new(names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dirs: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
+        for dir in &dirs {
+            std::fs::create_dir(dir).unwrap();
+        }
+        let script = Script::default();
+        script.set(r#"{"schema":"apex.page/1"}"#, &[]);
+        let dashboard = Dashboard::new(move || dirs.clone(), Box::new(script.clone()));
+        let server = Server::bind(Options::default()).unwrap();
+        let (address, stop) = (server.address().to_string(), Stop::default());
+        let stopper = stop.clone();
+        let thread = std::thread::spawn(move || {
+            server.run_until(&stopper, move |request| dashboard.answer(request)).unwrap();
+        });
+        Self { folder, script, address, stop, thread: Some(thread) }
+    }
+
+    fn request(&self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    }
+
+    /// Status, head, and body of an answer.
+    fn get(&self, path: &str) -> (u16, String, String) {
+        let mut answer = String::new();
+        self.request(path).read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), head.to_owned(), body.to_owned())
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let (status, head, body) = self.get(path);
+        assert_eq!(status, 200, "{path}: {body}");
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// Identifiers of the sessions.
+    fn ids(&self) -> Vec<String> {
+        let list = self.json("/api/v1/sessions");
+        let sessions = list["sessions"].as_array().unwrap();
+        sessions.iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn events(&self, id: &str, query: &str) -> Events {
+        let mut lines = BufReader::new(self.request(&format!("/api/v1/sessions/{id}/events{query}")));
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "the head has no end");
+        }
+        Events(lines)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A stream of events, in chunks.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// The next event: its name and data.
+    fn next(&mut self) -> (String, Value) {
+        let (mut name, mut line) = (String::new(), String::new());
+        loop {
+            line.clear();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended");
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = event.trim_end().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return (name, serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_and_its_policy_are_served() {
+    let serving = Serving::new(&[]);
+    let (status, head, body) = serving.get("/");
+    assert_eq!(status, 200);
+    assert!(body.starts_with("<!doctype html>"));
+    let policy = head.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(
+        policy.contains("; connect-src 'self'; ") && policy.ends_with("; frame-ancestors 'none'"),
+        "{policy}"
+    );
+    assert_eq!(serving.get("/favicon.ico").0, 204);
+    assert_eq!(serving.json("/api/v1/sessions")["sessions"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn sessions_have_names_and_requests_reach_nothing_else() {
+    let serving = Serving::new(&["one", "<b>two\u{1b}[2J"]);
+    std::fs::write(serving.folder.path().join("secret"), "secret").unwrap();
+    let list = serving.json("/api/v1/sessions");
+    assert_eq!(list["schema"], "apex.sessions/1");
+    let sessions = list["sessions"].as_array().unwrap();
+    let names: Vec<&str> = sessions.iter().map(|session| session["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["one", "<b>two\\x1b[2J"]);
+    for id in ["one", "..%2fsecret", "../one", "%2fetc", "0000000000000000", "", "%00"] {
+        let (status, _, body) = serving.get(&format!("/api/v1/sessions/{id}/document"));
+        assert_eq!(status, 404, "{id}: {body}");
+    }
+    for path in
+        ["/api/v1/", "/api/v1/sessions/", "/api/v2/sessions", "//", "/index.html", "/..%2f..%2fetc%2fpasswd"]
+    {
+        assert_eq!(serving.get(path).0, 404, "{path}");
+    }
+}
+
+#[test]
+fn parameters_reach_the_report_and_nonsense_does_not() {
+    let serving = Serving::new(&["s"]);
+    let id = serving.ids().remove(0);
+    let get = |query: &str| serving.get(&format!("/api/v1/sessions/{id}/document{query}"));
+    assert_eq!(get("?phase=all&kernel=gemm*&kernel=a+b&window=1s..2s&rank=0,2").0, 200);
+    assert_eq!(get("?last=5").0, 200);
+    let first = Wanted {
+        last: None,
+        phase: Some("all".into()),
+        kernels: vec!["gemm*".into(), "a b".into()],
+        window: Some("1s..2s".into()),
+        ranks: Some("0,2".into()),
+    };
+    assert_eq!(serving.script.asked(), [first, Wanted { last: Some(5), ..Wanted::default() }]);
+    for (query, why) in [
+        ("?last=0", "whole seconds from 1 to 3600"),
+        ("?last=3601", "whole seconds"),
+        ("?last=x", "whole seconds"),
+        ("?last=5&last=6", "given twice"),
+        ("?last=5&window=1s..", "exclude each other"),
+        ("?phase=never", "use another"),
+        ("?%1b[2J=1", "there is no parameter \\x1b[2J"),
+    ] {
+        for what in ["document", "events"] {
+            let (status, head, body) = serving.get(&format!("/api/v1/sessions/{id}/{what}{query}"));
+            assert_eq!(status, 400, "{query}");
+            assert!(body.contains(why) && head.contains("text/plain"), "{query}: {body}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_change_is_read_once() {
+    let serving = Serving::new(&["s"]);
+    let id = serving.ids().remove(0);
+    for _ in 0..3 {
+        assert_eq!(serving.json(&format!("/api/v1/sessions/{id}/document"))["schema"], "apex.page/1");
+    }
+    assert_eq!(serving.script.asked().len(), 1);
+    serving.script.set(r#"{"schema":"new"}"#, &[]);
+    std::fs::write(serving.folder.path().join("s/1.rec"), "more").unwrap();
+    let mut events = serving.events(&id, "");
+    while events.next() != ("document".to_owned(), serde_json::json!({"schema": "new"})) {}
+}
+
+#[test]
+fn events_tell_how_a_session_is_and_what_is_new() {
+    let serving = Serving::new(&["s"]);
+    let id = serving.ids().remove(0);
+    let condition = |state: Value, running: &[u32], message: Option<&str>| {
+        let data = serde_json::json!({"state": state, "running": running, "message": message});
+        ("condition".to_owned(), data)
+    };
+    let document = |number: u32| ("document".to_owned(), serde_json::json!({"number": number}));
+    let file = |name: &str| std::fs::write(serving.folder.path().join("s").join(name), "more").unwrap();
+    serving.script.fail(Problem::Empty("no launch yet".to_owned()));
+    let mut events = serving.events(&id, "?last=5");
+    assert_eq!(events.next(), condition(Value::Null, &[], Some("no launch yet")));
+    serving.script.set(r#"{"number":1}"#, &[42]);
+    assert_eq!(events.next(), condition("running".into(), &[42], None));
+    assert_eq!(events.next(), document(1));
+    serving.script.set(r#"{"number":2}"#, &[42]);
+    assert_eq!(events.next(), document(2));
+    // It ends, and its last files come with that: it is not taken for one that others record.
+    file("session.json");
+    serving.script.set(r#"{"number":3}"#, &[]);
+    assert_eq!(events.next(), condition("ended".into(), &[], None));
+    assert_eq!(events.next(), document(3));
+    serving.script.set(r#"{"number":4}"#, &[]);
+    file("2.rec");
+    assert_eq!(events.next(), condition("growing".into(), &[], None));
+    assert_eq!(events.next(), document(4));
+    // Nothing more comes: it has ended after all.
+    assert_eq!(events.next(), condition("ended".into(), &[], None));
+    serving.script.fail(Problem::Unreadable("it is damaged".to_owned()));
+    file("3.rec");
+    assert_eq!(events.next(), condition("unreadable".into(), &[], Some("it is damaged")));
+    let unreadable = serving.get(&format!("/api/v1/sessions/{id}/document?last=5"));
+    assert_eq!((unreadable.0, unreadable.2.as_str()), (422, "it is damaged\n"));
+    std::fs::remove_dir_all(serving.folder.path().join("s")).unwrap();
+    assert_eq!(events.next(), condition("deleted".into(), &[], Some("the folder of the session s is gone")));
+    assert_eq!(serving.get(&format!("/api/v1/sessions/{id}/document")).0, 410);
+    assert_eq!(serving.ids(), [id], "it stays in the list");
+}
+
+#[test]
+fn the_description_is_true() {
+    let serving = Serving::new(&["s"]);
+    let description = serving.json("/api/v1/openapi.json");
+    let id = serving.ids().remove(0);
+    let paths = description["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 4);
+    for (path, methods) in paths {
+        let operation = &methods["get"];
+        assert_eq!(methods.as_object().unwrap().len(), 1, "{path}");
+        let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+        let names = parameters.iter().map(|parameter| parameter["$ref"].as_str().unwrap());
+        let names: Vec<&str> = names.map(|name| name.rsplit('/').next().unwrap()).collect();
+        let takes =
+            if path.contains("{id}") { [&["id"], &Wanted::PARAMETERS[..]].concat() } else { Vec::new() };
+        assert_eq!(names, takes, "{path}");
+        for status in ["401", "403", "421", "503"] {
+            assert!(operation["responses"][status].is_object(), "{path}: {status}");
+        }
+        let path = path.replace("{id}", &id);
+        if path.ends_with("/events") {
+            let (name, condition) = serving.events(&id, "").next();
+            assert_eq!(name, "condition");
+            conforms(&description, &description["components"]["schemas"]["Condition"], &condition, &path);
+        } else {
+            let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+            conforms(&description, schema, &serving.json(&path), &path);
+        }
+    }
+}
+
+#[test]
+fn the_samples_of_the_page_are_what_the_description_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let description: Value = serde_json::from_str(&read("openapi.json")).unwrap();
+    let page = read("../../docs/api.md");
+    let (_, rest) = page.split_once("```json\n").unwrap();
+    let sessions = serde_json::from_str(rest.split_once("```").unwrap().0).unwrap();
+    let condition = page.lines().find_map(|line| line.strip_prefix("data: {\"state\"")).unwrap();
+    let condition = serde_json::from_str(&format!("{{\"state\"{condition}")).unwrap();
+    for (name, sample) in [("Sessions", sessions), ("Condition", condition)] {
+        conforms(&description, &description["components"]["schemas"][name], &sample, name);
+    }
+    for parameter in Wanted::PARAMETERS {
+        assert!(page.contains(&format!("| `{parameter}=")), "{parameter} is not in the page");
+    }
+}
+
+/// Checks a value against the words of JSON Schema that the description uses.
+fn conforms(description: &Value, schema: &Value, value: &Value, at: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return conforms(description, description.pointer(&reference[1..]).unwrap(), value, at);
+    }
+    if let Some(constant) = schema.get("const") {
+        assert_eq!(constant, value, "{at}");
+        return;
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds =
+        schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |kinds| kinds.iter().collect());
+    assert!(kinds.iter().any(|allowed| *allowed == kind), "{at}: {value} is none of {kinds:?}");
+    for item in value.as_array().into_iter().flatten() {
+        conforms(description, &schema["items"], item, &format!("{at}[]"));
+    }
+    if let (Some(members), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
+        let required = schema["required"].as_array().unwrap();
+        assert!(required.iter().all(|name| members.contains_key(name.as_str().unwrap())), "{at}: {value}");
+        for (name, member) in members {
+            let property = properties.get(name).unwrap_or_else(|| panic!("{at}.{name} is not described"));
+            conforms(description, property, member, &format!("{at}.{name}"));
+        }
+    }
+}

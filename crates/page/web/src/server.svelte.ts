@@ -1,0 +1,74 @@
+// What the server of `apex dashboard` tells: docs/api.md.
+import type { Document } from './document';
+
+export interface Session {
+  id: string;
+  name: string;
+  folder: string;
+  command: string | null;
+  started_ns: number | null;
+  ended_ns: number | null;
+}
+
+export type State = 'running' | 'growing' | 'ended' | 'unreadable' | 'deleted';
+
+export interface Condition {
+  state: State | null;
+  running: number[];
+  message: string | null;
+}
+
+const SESSIONS = '/api/v1/sessions';
+
+/** The sessions that are shown; an error says what is wrong. */
+export async function sessions(): Promise<Session[]> {
+  const response = await fetch(SESSIONS);
+  if (!response.ok) throw new Error(await response.text());
+  return ((await response.json()) as { sessions: Session[] }).sessions;
+}
+
+/** What is known of a part of a session. */
+export class Followed {
+  doc: Document | null = $state.raw(null);
+  condition: Condition | null = $state.raw(null);
+  /** What is wrong with the request or the connection. */
+  trouble: string | null = $state(null);
+  /** While it is held, documents that come are not shown. */
+  held = $state(false);
+  #latest: Document | null = null;
+
+  /** Follows the part that a query means; returns what ends that. */
+  follow(id: string, query: string): () => void {
+    const address = `${SESSIONS}/${encodeURIComponent(id)}/events${query}`;
+    const events = new EventSource(address);
+    events.addEventListener('condition', (event) => {
+      this.condition = JSON.parse(event.data) as Condition;
+      this.trouble = null;
+    });
+    events.addEventListener('document', (event) => {
+      this.#latest = JSON.parse(event.data) as Document;
+      if (!this.held) this.doc = this.#latest;
+    });
+    events.onerror = () => {
+      if (events.readyState !== EventSource.CLOSED) {
+        this.trouble = 'The connection to apex dashboard is lost. It is tried again; if the program has ended, start it again.';
+        return;
+      }
+      // A refusal has its reason in its text, which event streams do not show.
+      const refused = fetch(address).then((response) => response.text());
+      refused.catch(() => 'apex dashboard does not answer.').then((text) => (this.trouble = text));
+    };
+    return () => events.close();
+  }
+
+  hold(held: boolean) {
+    this.held = held;
+    if (!held && this.#latest) this.doc = this.#latest;
+  }
+
+  /** Forgets what is shown: something else will be. */
+  clear() {
+    this.doc = this.#latest = this.condition = this.trouble = null;
+    this.held = false;
+  }
+}

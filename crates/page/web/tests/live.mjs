@@ -1,0 +1,61 @@
+// Opens the page of `apex dashboard` in Chromium while a program is recorded.
+//
+//   node live.mjs ADDRESS FOLDER [PICTURE.png]
+//
+// The program has launched 100 kernels. It launches 50 more when FOLDER/more is made, and ends when FOLDER/end is. Its session
+// is FOLDER/s. Says what is wrong and exits with status 1.
+import assert from 'node:assert/strict';
+import { rmSync, writeFileSync } from 'node:fs';
+import { launch, opened, usable } from './browser.mjs';
+
+const [address, folder, picture] = process.argv.slice(2);
+
+const browser = await launch();
+try {
+  const { page, wrong } = await opened(browser, address);
+  const launches = (count) => page.locator('dl.figures div', { hasText: 'Launches' }).getByText(String(count), { exact: false }).first().waitFor();
+  const is = (state) => page.locator(`[data-state=${state}]`).waitFor();
+  const press = (name) => page.getByRole('button', { name, exact: true }).click();
+  await is('running');
+  await launches('100');
+  await usable(page, 'a session that runs');
+  // Its last seconds, in the address too; and back.
+  await press('Last 5 min');
+  await page.getByText('The last seconds: from', { exact: false }).waitFor();
+  assert.match(page.url(), /last=300/);
+  await launches('100');
+  if (picture) await page.screenshot({ path: picture });
+  // Who reads holds the page: what is new comes afterwards.
+  await press('Hold');
+  writeFileSync(`${folder}/more`, '');
+  await press('Hold');
+  await launches('150');
+  await press('Whole run');
+  assert.doesNotMatch(page.url(), /last=/);
+  await launches('150');
+  // Filters: what they leave empty is said, and what was shown stays.
+  await page.getByText('Filters', { exact: true }).click();
+  await page.getByLabel('Kernel', { exact: true }).fill('none*');
+  await press('Apply');
+  await page.getByRole('status').getByText('no kernel matches').waitFor();
+  assert.match(page.url(), /only=none/);
+  await page.getByLabel('Window').fill('nonsense');
+  await press('Apply');
+  await page.getByRole('status').getByText('`nonsense` is no window').waitFor();
+  assert.deepEqual(wrong.splice(0).filter((what) => !what.includes('400 (Bad Request)')), [], 'a refusal is all that the console tells');
+  await page.getByLabel('Window').fill('');
+  await page.getByLabel('Kernel', { exact: true }).fill('');
+  await press('Apply');
+  writeFileSync(`${folder}/end`, '');
+  await is('ended');
+  await launches('150');
+  await usable(page, 'a session that has ended');
+  rmSync(`${folder}/s`, { recursive: true });
+  await is('deleted');
+  await page.getByRole('status').getByText('the folder of the session s is gone').waitFor();
+  await launches('150');
+  await usable(page, 'a session that is gone');
+  assert.deepEqual(wrong, []);
+} finally {
+  await browser.close();
+}
