@@ -8,6 +8,7 @@ use apex_live::{Follower, recorded_now};
 use apex_metrics::Exporter;
 use apex_trace::{Session, is_session};
 use apex_untrusted::{replace, shown};
+use clap::builder::FalseyValueParser;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -42,19 +43,19 @@ pub struct Args {
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9401",
-        env = "APEX_METRICS_LISTEN",
+        env = "APEX_LISTEN",
         conflicts_with_all = ["once", "textfile"]
     )]
     listen: SocketAddr,
     /// What who scrapes has to show as bearer token; at least 16 characters
-    #[arg(long, value_name = "TOKEN", env = "APEX_METRICS_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the metrics once, and listen nowhere
-    #[arg(long, env = "APEX_METRICS_ONCE", conflicts_with = "textfile")]
+    #[arg(long, env = "APEX_ONCE", value_parser = FalseyValueParser::new(), conflicts_with = "textfile")]
     once: bool,
     /// Write the metrics into a file every so often, as node-exporter's textfile collector wants
     /// them (NAME.prom); listen nowhere
-    #[arg(long, value_name = "FILE", env = "APEX_METRICS_TEXTFILE")]
+    #[arg(long, value_name = "FILE", env = "APEX_TEXTFILE")]
     textfile: Option<PathBuf>,
     /// Seconds between two writes of the file
     #[arg(
@@ -62,7 +63,7 @@ pub struct Args {
         value_name = "SECONDS",
         default_value_t = 15,
         value_parser = clap::value_parser!(u64).range(1..=86_400),
-        env = "APEX_METRICS_INTERVAL"
+        env = "APEX_INTERVAL"
     )]
     interval: u64,
     /// Kernels of each session that get a series of their own; the others share one
@@ -71,7 +72,7 @@ pub struct Args {
         value_name = "NUMBER",
         default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(0..=10_000),
-        env = "APEX_METRICS_TOP"
+        env = "APEX_TOP"
     )]
     top: u32,
 }

@@ -15,18 +15,18 @@ use std::process::{Command, ExitCode, Stdio};
 #[command(after_long_help = "Examples:
   apex dashboard                         what is recorded now, and the newest session here
   apex dashboard before after            these sessions
-  apex dashboard --address 127.0.0.1:8000
+  apex dashboard --listen 127.0.0.1:8000
                                          at a fixed address, as for ssh -L 8000:127.0.0.1:8000
 
 The server listens on this machine alone. Other users of it reach it too: a token keeps them out.
 Any other address needs one. Give it in APEX_TOKEN: others can read the command line.
-  APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --address 0.0.0.0:8000")]
+  APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --listen 0.0.0.0:8000")]
 pub struct Args {
     /// Session folders [default: those that are recorded now, and the newest one here]
     sessions: Vec<PathBuf>,
-    /// Address and port to listen on; port 0 is any free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", env = "APEX_ADDRESS")]
-    address: SocketAddr,
+    /// Where to listen, as ADDRESS:PORT; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", env = "APEX_LISTEN")]
+    listen: SocketAddr,
     /// Secret that whoever connects has to know; addresses beyond this machine need one
     #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -43,7 +43,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let token = args.token.as_deref().map(Token::new).transpose()?;
     let limits = Limits { answers: 8, ..Limits::default() };
-    let server = Server::bind(Options { address: args.address, token, limits })?;
+    let server = Server::bind(Options { address: args.listen, token, limits })?;
     let named = args.sessions.clone();
     let find = move || if named.is_empty() { found() } else { named.clone() };
     if find().is_empty() {

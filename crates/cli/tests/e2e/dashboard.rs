@@ -77,7 +77,7 @@ fn it_does_not_start_where_others_would_read_or_there_is_nothing() {
         let said = output(&mut sandbox.apex(&[&["dashboard", "--no-open"], arguments].concat()), 125);
         assert!(text(&said.stderr).contains(why), "{arguments:?}: {}", text(&said.stderr));
     };
-    refused(&["--address", "0.0.0.0:0", "s"], "needs a token");
+    refused(&["--listen", "0.0.0.0:0", "s"], "needs a token");
     refused(&["--token", "short", "s"], "at least 16 characters");
     refused(&["none"], "there is no session none");
     // A folder that is no session is shown as what it is.
