@@ -38,7 +38,7 @@ pub struct Args {
     /// Folders of sessions [default: those that are recorded on this machine at the moment]
     #[arg(value_name = "SESSION")]
     sessions: Vec<PathBuf>,
-    /// Where to listen; beyond loopback, a token is needed
+    /// Address and port to listen on; beyond loopback, a token is needed
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -47,7 +47,7 @@ pub struct Args {
         conflicts_with_all = ["once", "textfile"]
     )]
     listen: SocketAddr,
-    /// What who scrapes has to show as bearer token; at least 16 characters
+    /// Secret that whoever connects has to show; at least 16 characters
     #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the metrics once, and listen nowhere
@@ -72,7 +72,7 @@ pub struct Args {
         value_name = "NUMBER",
         default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(0..=10_000),
-        env = "APEX_TOP"
+        env = "APEX_METRICS_TOP"
     )]
     top: u32,
 }

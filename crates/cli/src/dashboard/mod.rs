@@ -24,10 +24,10 @@ Any other address needs one. Give it in APEX_TOKEN: others can read the command 
 pub struct Args {
     /// Session folders [default: those that are recorded now, and the newest one here]
     sessions: Vec<PathBuf>,
-    /// Where to listen, as ADDRESS:PORT; port 0 is any free one
+    /// Address and port to listen on; beyond loopback, a token is needed
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", env = "APEX_LISTEN")]
     listen: SocketAddr,
-    /// Secret that whoever connects has to know; addresses beyond this machine need one
+    /// Secret that whoever connects has to show; at least 16 characters
     #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the address, and open no browser
