@@ -114,8 +114,8 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Exported {
-    /// The metrics at this moment. A session that has ended is looked at once more, and keeps what it
-    /// had; so does one that cannot be read any more.
+    /// The metrics at this moment. A session that has ended is looked at once more, and keeps what
+    /// it had; so does one that cannot be read any more.
     fn text(&mut self) -> String {
         let wanted = if self.named.is_empty() { recorded_now() } else { self.named.clone() };
         for path in &wanted {

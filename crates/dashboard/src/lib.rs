@@ -1,8 +1,8 @@
 //! Sessions over HTTP: the page that shows them, and the interface that the page uses.
 //!
 //! [`Dashboard::answer`] answers the requests of docs/api.md: the list of sessions, the document of
-//! one, and its changes as server-sent events. What a document says is the affair of the [`Reports`]
-//! that the caller brings.
+//! one, and its changes as server-sent events. What a document says is the affair of the
+//! [`Reports`] that the caller brings.
 //!
 //! Invariants:
 //!
@@ -11,8 +11,8 @@
 //! 2. A session is read once, however many look at it: views of the same part of the same session
 //!    share what was read ([`views`]). At most [`MOST_VIEWS`] are kept, each of at most
 //!    [`apex_page::MOST_BYTES`] beside what its reader keeps.
-//! 3. A session that runs is read once a second, and reading takes at most a tenth of the time, or a
-//!    quarter where only its last seconds are wanted.
+//! 3. A session that runs is read once a second, and reading takes at most a tenth of the time, or
+//!    a quarter where only its last seconds are wanted.
 //! 4. A session that cannot be read, or is gone, gives a message, and may come back.
 
 mod api;

@@ -107,7 +107,8 @@ impl Views {
         self.reports.check(wanted)
     }
 
-    /// The view of this part of a session; the one that nobody has looked at for longest makes room.
+    /// The view of this part of a session; the one that nobody has looked at for longest makes
+    /// room.
     fn of(&self, known: &Known, wanted: &Wanted) -> Arc<View> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = kept.iter().position(|view| view.id == known.id && view.wanted == *wanted);

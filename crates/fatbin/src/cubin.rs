@@ -3,9 +3,9 @@
 //! A cubin is an ELF file. A kernel is a symbol with the mark of an entry, in a section of code of
 //! its own; the sections that belong to it name that section in their header. `.nv.info` holds
 //! attributes by symbol (registers, stack), `.nv.info.<kernel>` those of one kernel (parameters,
-//! threads), `.nv.shared.<kernel>` is as large as its static shared memory. NVIDIA documents none of
-//! it; attributes have the numbers and the names that `cuobjdump -elf` prints (`EIATTR_…`). For all
-//! 109 kernels of `data/launches-h200`, compiled by the ptxas of the recorded driver's toolkit,
+//! threads), `.nv.shared.<kernel>` is as large as its static shared memory. NVIDIA documents none
+//! of it; attributes have the numbers and the names that `cuobjdump -elf` prints (`EIATTR_…`). For
+//! all 109 kernels of `data/launches-h200`, compiled by the ptxas of the recorded driver's toolkit,
 //! registers, shared and local memory here are those that the driver of that H200 gave.
 //!
 //! The bytes come from a program and are not trusted: every length is checked, names are compared
@@ -82,8 +82,8 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// The first section of which this holds. Files have one of each kind that is asked for; of more,
-    /// the others are left alone, so that each byte is looked at once.
+    /// The first section of which this holds. Files have one of each kind that is asked for; of
+    /// more, the others are left alone, so that each byte is looked at once.
     fn first(&self, is: impl Fn(&Section) -> bool) -> Result<Option<Section>, ImageError> {
         let found = |section: &Result<Section, _>| section.as_ref().map_or(true, &is);
         self.tables.sections(self.bytes).find(found).transpose()
@@ -93,8 +93,8 @@ impl<'a> File<'a> {
         self.tables.section(self.bytes, index)
     }
 
-    /// The kernel of this name in the table of symbols. A symbol: name u32 at 0, kind u8 at 4, marks
-    /// u8 at 5, section u16 at 6.
+    /// The kernel of this name in the table of symbols. A symbol: name u32 at 0, kind u8 at 4,
+    /// marks u8 at 5, section u16 at 6.
     fn entry(&self, name: &[u8]) -> Result<Option<Entry>, ImageError> {
         const SYMBOL_BYTES: usize = 24;
         const FUNCTION: u8 = 2;
@@ -245,8 +245,8 @@ impl Found {
         Ok(())
     }
 
-    /// The parameters in their order, if each of them is there once, none overlaps another, and they
-    /// end where all of them together do.
+    /// The parameters in their order, if each of them is there once, none overlaps another, and
+    /// they end where all of them together do.
     fn parameters(mut self) -> Option<Vec<Parameter>> {
         self.parameters.sort_by_key(|&(ordinal, _)| ordinal);
         let mut end = 0;

@@ -275,8 +275,8 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if looks_like_ptx(text) { Ok(Image::Ptx(Cow::Borrowed(text))) } else { Err(ImageError::Unrecognised) }
 }
 
-/// The machine code in an image whose length is known: of a cubin, itself; of a fatbin, that for each
-/// architecture, without what does not decompress.
+/// The machine code in an image whose length is known: of a cubin, itself; of a fatbin, that for
+/// each architecture, without what does not decompress.
 ///
 /// # Errors
 /// A fatbin that is truncated.

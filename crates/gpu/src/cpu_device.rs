@@ -2,8 +2,8 @@
 //!
 //! Cargo builds it beside the program, as this crate's feature `cpu-device` asks: as
 //! `libapex_cpu_device.so` where APEX's sources lie in a folder, with a hash behind the name where
-//! they come from a git repository. Programs that were copied elsewhere find it beside themselves or
-//! in an installation of APEX.
+//! they come from a git repository. Programs that were copied elsewhere find it beside themselves
+//! or in an installation of APEX.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
@@ -77,8 +77,8 @@ fn folders() -> Vec<PathBuf> {
     near.into_iter().chain(std::env::split_paths(&libraries)).chain(installed).collect()
 }
 
-/// The library `stem` in the first folder that has it: the newest, with or without a hash behind its
-/// name.
+/// The library `stem` in the first folder that has it: the newest, with or without a hash behind
+/// its name.
 fn find(folders: &[PathBuf], stem: &str) -> Option<PathBuf> {
     let is_wanted = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());

@@ -189,8 +189,8 @@ fn kind_of_loaded() -> Kind {
     }
 }
 
-/// What the driver's error log says since the process began, if the driver keeps one (CUDA 12.9) and
-/// says anything.
+/// What the driver's error log says since the process began, if the driver keeps one (CUDA 12.9)
+/// and says anything.
 pub(crate) fn logged() -> Option<String> {
     type Dump = unsafe extern "C" fn(*mut c_uint, *mut c_char, *mut usize, c_uint) -> sys::CUresult;
     // SAFETY: valid names; the driver is loaded, and stays.
@@ -206,8 +206,8 @@ pub(crate) fn logged() -> Option<String> {
     }
     let mut text = vec![0u8; 25_600];
     let mut size = text.len();
-    // SAFETY: the function of that name has this signature. Without an iterator it copies what there
-    // is, at most `size` bytes, and says how many.
+    // SAFETY: the function of that name has this signature. Without an iterator it copies what
+    // there is, at most `size` bytes, and says how many.
     let dumped = unsafe {
         let dump = std::mem::transmute::<*mut c_void, Dump>(dump);
         dump(std::ptr::null_mut(), text.as_mut_ptr().cast(), &mut size, 0)

@@ -96,8 +96,8 @@ pub enum Error {
         /// What was tried: sizes, names; may be empty.
         context: Context,
     },
-    /// A kernel went wrong while it ran, or a copy did. The device cannot be used by this process any
-    /// more, and every later call says the same.
+    /// A kernel went wrong while it ran, or a copy did. The device cannot be used by this process
+    /// any more, and every later call says the same.
     #[error("{call} on {device} reports what went wrong before: {code} ({text})\n{finding}")]
     Fault {
         /// Name of the driver function that told.
@@ -178,7 +178,8 @@ pub enum Error {
         /// Bytes of the argument.
         found: usize,
     },
-    /// An argument of a launch is a fraction where the kernel's parameter is an integer, or the like.
+    /// An argument of a launch is a fraction where the kernel's parameter is an integer, or the
+    /// like.
     #[error("argument {index} of kernel `{kernel}` is {given}, but the parameter is {expected}")]
     ArgumentType {
         /// The kernel.

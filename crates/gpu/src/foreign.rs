@@ -1,8 +1,9 @@
-//! Streams and memory of others, such as those of a framework in the same process: what a module for
-//! Python needs to compute on tensors that it is given, without a copy and in their owner's order.
+//! Streams and memory of others, such as those of a framework in the same process: what a module
+//! for Python needs to compute on tensors that it is given, without a copy and in their owner's
+//! order.
 //!
-//! Nothing is destroyed or freed here. Work is ordered as if the owner were a user of this crate who
-//! works on one stream.
+//! Nothing is destroyed or freed here. Work is ordered as if the owner were a user of this crate
+//! who works on one stream.
 
 use std::ffi::c_void;
 
@@ -14,11 +15,11 @@ use crate::error::Result;
 use crate::stream::Stream;
 
 impl Device {
-    /// A stream that somebody else has made: a `CUstream`, or a `cudaStream_t`, which is the same. Null
-    /// is the legacy default stream, which PyTorch uses if nothing else is said.
+    /// A stream that somebody else has made: a `CUstream`, or a `cudaStream_t`, which is the same.
+    /// Null is the legacy default stream, which PyTorch uses if nothing else is said.
     ///
-    /// Borrow a stream once and keep it: two that were borrowed from the same one count as two, which
-    /// wait for each other's work by events.
+    /// Borrow a stream once and keep it: two that were borrowed from the same one count as two,
+    /// which wait for each other's work by events.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -32,9 +33,9 @@ impl Device {
     /// ```
     ///
     /// # Safety
-    /// `stream` is a stream of the device's primary context, or null. It lives as long as the result
-    /// and all buffers that were allocated or used on it, which keep it; workspaces of other crates are
-    /// such buffers. While somebody else captures it, it is given no work here.
+    /// `stream` is a stream of the device's primary context, or null. It lives as long as the
+    /// result and all buffers that were allocated or used on it, which keep it; workspaces of other
+    /// crates are such buffers. While somebody else captures it, it is given no work here.
     pub unsafe fn borrow_stream(&self, stream: *mut c_void) -> Stream {
         // SAFETY: the caller says so.
         unsafe { Stream::borrow(self.core(), stream.cast()) }
@@ -68,10 +69,11 @@ impl Device {
     /// If the address is not a multiple of the elements' alignment.
     ///
     /// # Safety
-    /// At `address`, `len` elements of this device's memory are valid for reads, and for writes if the
-    /// buffer is written to, until the buffer and all graphs that captured a use of it are dropped and
-    /// `stream` has done what it was given by then. Until the buffer is dropped, nobody else writes to
-    /// them, nor reads them if they are written to here, but in the order of `stream`.
+    /// At `address`, `len` elements of this device's memory are valid for reads, and for writes if
+    /// the buffer is written to, until the buffer and all graphs that captured a use of it are
+    /// dropped and `stream` has done what it was given by then. Until the buffer is dropped, nobody
+    /// else writes to them, nor reads them if they are written to here, but in the order of
+    /// `stream`.
     pub unsafe fn borrow_buffer<T: Pod>(
         &self,
         address: u64,

@@ -2,7 +2,8 @@
 //!
 //! While a stream is captured, what it is given runs not at all but becomes nodes of a graph. A
 //! [`Recording`] notes what the nodes use, and the graph keeps it: memory, loaded code, and copies
-//! of what was uploaded. Each launch then waits for other streams as a plain use of that memory does.
+//! of what was uploaded. Each launch then waits for other streams as a plain use of that memory
+//! does.
 //!
 //! Invariants: a captured stream waits for no other stream and is waited for by none (the driver
 //! refuses both); nothing that a graph uses is freed before its last launch is done.
@@ -93,8 +94,8 @@ pub struct Graph {
     stream: Stream,
     exec: Exec,
     nodes: usize,
-    /// Reached when the last launch is done. Locked while the driver uses `exec`, of which it allows
-    /// one call at a time.
+    /// Reached when the last launch is done. Locked while the driver uses `exec`, of which it
+    /// allows one call at a time.
     done: Mutex<Option<CudaEvent>>,
     kept: Recording,
 }
@@ -132,13 +133,13 @@ impl Drop for Exec {
 }
 
 impl Stream {
-    /// Captures the work that `work` gives to this stream: nothing of it runs, and all of it becomes
-    /// a graph. Returns what `work` returns too.
+    /// Captures the work that `work` gives to this stream: nothing of it runs, and all of it
+    /// becomes a graph. Returns what `work` returns too.
     ///
-    /// Tensors compute on the device's own stream, `device.stream()`: that one is to be captured for
-    /// them. Memory that is allocated meanwhile stays allocated while the graph or the program has
-    /// it, and holds values once the graph has been launched. What other threads give to this stream
-    /// meanwhile is captured too.
+    /// Tensors compute on the device's own stream, `device.stream()`: that one is to be captured
+    /// for them. Memory that is allocated meanwhile stays allocated while the graph or the program
+    /// has it, and holds values once the graph has been launched. What other threads give to this
+    /// stream meanwhile is captured too.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -158,7 +159,8 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The error of `work`; [`crate::Error::NotInCapture`] for what no graph can hold; what the driver says.
+    /// The error of `work`; [`crate::Error::NotInCapture`] for what no graph can hold; what the
+    /// driver says.
     pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(Graph, R)> {
         let (template, kept, value) = record(self, work)?;
         let exec = instantiate(self, &template)?;
@@ -287,8 +289,8 @@ impl Graph {
         for (memory, access) in &self.kept.memory {
             memory.order(stream, *access)?;
         }
-        // SAFETY: graph and stream live, and the lock keeps other calls away from the graph. What it
-        // uses is kept.
+        // SAFETY: graph and stream live, and the lock keeps other calls away from the graph. What
+        // it uses is kept.
         let launched = unsafe { sys::cuGraphLaunch(self.exec.0, stream.raw()) }.result();
         launched.map_err(device.failed("cuGraphLaunch"))?;
         *done = Some(stream.cuda().record_event(None).map_err(device.failed("cuEventRecord"))?);

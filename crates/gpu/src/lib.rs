@@ -43,8 +43,8 @@
 //! # What is safe
 //!
 //! Everything but launching a kernel: what a kernel does with its arguments is known to its author
-//! only. The number, sizes and types of arguments, block, grid, shared memory and devices are checked
-//! before.
+//! only. The number, sizes and types of arguments, block, grid, shared memory and devices are
+//! checked before.
 //!
 //! A buffer that is used on several streams makes each of them wait for the work it must not
 //! overtake, and is freed when the last use is done. That costs nothing while one stream uses it,

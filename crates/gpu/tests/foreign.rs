@@ -104,7 +104,8 @@ fn what_the_owner_does_afterwards_waits_for_uses_on_other_streams() {
     device.cuda().bind_to_thread().unwrap();
     let (owner, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let address = theirs(&device, &[0.0; 4096]);
-    // SAFETY: the owner's stream outlives what is borrowed, and its copy below is given to it later.
+    // SAFETY: the owner's stream outlives what is borrowed, and its copy below is given to it
+    // later.
     let mut buffer = unsafe {
         let stream = device.borrow_stream(owner.cuda().cu_stream().cast());
         device.borrow_buffer::<f32>(address, 4096, &stream).unwrap()

@@ -51,8 +51,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new connection: a free one, else that of the one that is idle longest, which is
-    /// closed. `None` if all of them work.
+    /// A place for a new connection: a free one, else that of the one that is idle longest, which
+    /// is closed. `None` if all of them work.
     pub fn admit(&self, most: usize) -> Option<Arc<Entry>> {
         let mut table = self.table();
         if table.open.len() >= most {

@@ -6,10 +6,11 @@
 //!
 //! Invariants:
 //!
-//! 1. **Nobody reaches it by accident.** It listens on loopback, or it demands a token ([`Options`]).
-//! 2. **No page of another origin reads it.** On loopback the `Host` must name loopback, which a name
-//!    that an attacker rebinds does not; an `Origin` must be the server's own; what a browser fetches
-//!    for another site is refused.
+//! 1. **Nobody reaches it by accident.** It listens on loopback, or it demands a token
+//!    ([`Options`]).
+//! 2. **No page of another origin reads it.** On loopback the `Host` must name loopback, which a
+//!    name that an attacker rebinds does not; an `Origin` must be the server's own; what a browser
+//!    fetches for another site is refused.
 //! 3. **It only answers.** Methods are GET and HEAD, and no request has a body.
 //! 4. **Everything has a bound** ([`Limits`]): bytes of a request's head, its time, connections,
 //!    answers that are computed at once, event streams. Idle connections make room for new ones.

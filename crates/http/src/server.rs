@@ -173,7 +173,8 @@ fn stop_on_signals(stop: Stop) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whichever of two is ready first: the first one, as `Ok`, if both are. The other is not polled on.
+/// Whichever of two is ready first: the first one, as `Ok`, if both are. The other is not polled
+/// on.
 async fn first<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> Result<A, B> {
     let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|context| match a.as_mut().poll(context) {

@@ -5,12 +5,12 @@
 //! turn. Prints nanoseconds per launch: the mean of all; the median over blocks of a hundred
 //! launches, which leaves out the page faults of the session file; median and 99th percentile of
 //! single launches by the time-stamp counter, less its own cost (some machines' counters move in
-//! steps of ten nanoseconds). What counts is the difference to the bare row; between the rows with a
-//! busy driver, which leaves as little of the processor's caches as a real one; and between the
+//! steps of ten nanoseconds). What counts is the difference to the bare row; between the rows with
+//! a busy driver, which leaves as little of the processor's caches as a real one; and between the
 //! rows with a cold program, which walks through memory from one launch to the next, so that no
-//! line and no page of the recorder is left in the nearest caches. Of a cold program's launches only
-//! the calls themselves are timed. What `--code` adds is the difference of the two rows with sampled
-//! timing, whose kernels have parameters.
+//! line and no page of the recorder is left in the nearest caches. Of a cold program's launches
+//! only the calls themselves are timed. What `--code` adds is the difference of the two rows with
+//! sampled timing, whose kernels have parameters.
 
 mod client;
 

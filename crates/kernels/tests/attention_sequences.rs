@@ -60,8 +60,8 @@ fn check<T: Number>(heads: &Shape, lengths: &[(usize, usize)], options: &Options
     }
 }
 
-/// Up to three sequences, some of which are empty, on one side or both; self-attention in half of the
-/// cases.
+/// Up to three sequences, some of which are empty, on one side or both; self-attention in half of
+/// the cases.
 fn lengths() -> impl Strategy<Value = Vec<(usize, usize)>> {
     let length = || prop_oneof![1 => Just(0usize), 1 => Just(1), 4 => 2..36usize];
     let one = prop_oneof![length().prop_map(|n| (n, n)), (length(), length())];

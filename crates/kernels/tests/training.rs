@@ -132,8 +132,8 @@ fn adamw_refuses_what_makes_no_sense() {
     assert_eq!((parameter.steps(), parameter.master().to_vec().unwrap()), (0, vec![1.0, 2.0]));
 }
 
-/// Runs a graph on random inputs, compares it with the reference, and returns its kernels. Inputs of
-/// integers are `integers`.
+/// Runs a graph on random inputs, compares it with the reference, and returns its kernels. Inputs
+/// of integers are `integers`.
 fn compare(device: &Device, graph: &Graph, integers: &[u32], tolerance: f64) -> usize {
     let mut tensors: Vec<Tensor> = vec![];
     for (seed, (element, shape)) in graph.inputs().enumerate() {

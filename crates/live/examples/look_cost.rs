@@ -1,11 +1,11 @@
-//! What a look at a session costs that is recorded at this moment, in CPU time of one core: a median
-//! over looks, for sessions of different lengths and rates, in a table.
+//! What a look at a session costs that is recorded at this moment, in CPU time of one core: a
+//! median over looks, for sessions of different lengths and rates, in a table.
 //!
 //!     cargo run --release -p apex-live --example look_cost -- [DIR [MOST_RECORDS]]
 //!
 //! Sessions of up to 100 million records are written below DIR (3.3 GB there; by default the
-//! system's temporary folder), one after the other, and removed. Their times are made up: they begin
-//! in the past, at an even rate, and go on up to the moment of each look.
+//! system's temporary folder), one after the other, and removed. Their times are made up: they
+//! begin in the past, at an even rate, and go on up to the moment of each look.
 
 use apex_live::Follower;
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};

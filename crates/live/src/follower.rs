@@ -20,8 +20,9 @@ pub struct Follower {
 /// A session at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What was recorded up to now, but for its records: of these, it has those of the window, those
-    /// of the recent past, and the older ones that they refer to ([`Watcher`] has the bounds).
+    /// What was recorded up to now, but for its records: of these, it has those of the window,
+    /// those of the recent past, and the older ones that they refer to ([`Watcher`] has the
+    /// bounds).
     pub session: Session,
     /// Identifiers of its processes that run, in ascending order; none of a session that has ended.
     pub running: Vec<u32>,
@@ -29,10 +30,10 @@ pub struct Snapshot {
     pub window: Range<u64>,
     /// The last seconds.
     ///
-    /// Steps, what a kernel takes where a launch was not timed itself, and NVTX ranges come from the
-    /// records that the session has: not from the whole run, as those of
-    /// [`apex_profile::Selection`] do, but from the window and the recent past. The images of kernels
-    /// are not read.
+    /// Steps, what a kernel takes where a launch was not timed itself, and NVTX ranges come from
+    /// the records that the session has: not from the whole run, as those of
+    /// [`apex_profile::Selection`] do, but from the window and the recent past. The images of
+    /// kernels are not read.
     pub profile: Profile,
     /// What was counted since the session's start.
     pub since_start: SinceStart,

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Sessions that have series. Of more, those that have ended lose theirs first.
 pub const MOST_SESSIONS: usize = 64;
 
-/// While a session runs, accounts end so long before the present: a call is recorded when it returns.
+/// While a session runs, accounts end so long before the present: a call is recorded when it
+/// returns.
 const SETTLES: Duration = Duration::from_secs(2);
 
 /// Adds up what snapshots say.

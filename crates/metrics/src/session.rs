@@ -148,8 +148,8 @@ impl SessionSums {
         })
     }
 
-    /// Gives the kernels with the most launches a series, as long as there is room; it is theirs from
-    /// then on.
+    /// Gives the kernels with the most launches a series, as long as there is room; it is theirs
+    /// from then on.
     fn admit(&mut self, top: usize) {
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
         for ((_, name), launches) in self.processes.values().flat_map(|sums| &sums.launches) {

@@ -14,8 +14,8 @@
 //! 1. Nothing here judges: figures are the profile's, findings are the advice's.
 //! 2. No text of the session is markup. It is JSON in the file, without `<`, and text nodes on the
 //!    page; what a reader could not see is escaped ([`apex_untrusted::printable`]).
-//! 3. The page asks no host for anything, or only the server that it came from: its content security
-//!    policy says so.
+//! 3. The page asks no host for anything, or only the server that it came from: its content
+//!    security policy says so.
 
 mod document;
 
@@ -33,7 +33,8 @@ const PLACE: &str = "<script id=\"apex-document\" type=\"application/json\"></sc
 /// The page of a session: its document in the file that shows it, of at most [`MOST_BYTES`].
 pub fn html(source: &Source<'_>) -> String {
     bounded(source, |json| {
-        // `<` stands in strings alone, where JSON has an escape for it: nothing can end the element.
+        // `<` stands in strings alone, where JSON has an escape for it: nothing can end the
+        // element.
         let json = json.replace('<', "\\u003c");
         let (before, after) = PAGE.split_once(PLACE).expect("the built page has a place for the document");
         let (open, close) = PLACE.split_at(PLACE.len() - "</script>".len());

@@ -83,8 +83,8 @@ impl Recorded {
     }
 }
 
-/// A kernel's attributes: what the driver said, and the barriers, which it does not tell; without it,
-/// what the tables say, if they say the registers.
+/// A kernel's attributes: what the driver said, and the barriers, which it does not tell; without
+/// it, what the tables say, if they say the registers.
 fn with_tables(driver: Option<FunctionAttributes>, tables: &cubin::Kernel) -> Option<FunctionAttributes> {
     let from_tables = || {
         Some(FunctionAttributes {
@@ -175,8 +175,8 @@ fn arguments(parameters: &[Variable], given: &KernelArguments) -> Option<Vec<Arg
     parameters.iter().zip(&given.parameters).map(|(parameter, given)| argument(parameter, given)).collect()
 }
 
-/// A pointer becomes an address of its allocation's own, so that it is as well aligned as it was, and
-/// points where others of its allocation do.
+/// A pointer becomes an address of its allocation's own, so that it is as well aligned as it was,
+/// and points where others of its allocation do.
 fn argument(parameter: &Variable, given: &Parameter) -> Option<Argument> {
     let digits = given.bytes.as_bytes().chunks(2);
     let mut bytes: Vec<u8> = digits

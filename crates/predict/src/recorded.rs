@@ -121,8 +121,8 @@ pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + EMPTY_KERNEL_NS, samples, error))
 }
 
-/// The shares of the time that each basis, or whatever else divides kernels, accounts for, of kernels
-/// each with its basis and its time.
+/// The shares of the time that each basis, or whatever else divides kernels, accounts for, of
+/// kernels each with its basis and its time.
 pub fn basis_shares<'a>(kernels: impl Iterator<Item = (&'a str, f64)>) -> BTreeMap<String, f64> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (basis, time) in kernels {
@@ -194,6 +194,7 @@ fn predicted(
 ) -> Option<apex_profile::Prediction> {
     let device = devices.get(kernel.device?)?.as_ref().ok()?;
     let case = recorded.case(kernel.launch, kernel.attributes);
-    // The driver refuses a launch that cannot run: it is counted as failed, and nothing is predicted.
+    // The driver refuses a launch that cannot run: it is counted as failed, and nothing is
+    // predicted.
     prediction(models, device, &case, measured_duration_ns(kernel)).ok()
 }

@@ -1,5 +1,6 @@
-//! What bounds a kernel, where the answer is known from what it does: on an H200, whose memory moves
-//! 4.8 TB/s and whose multiprocessors start two double-precision instructions of a warp in a cycle.
+//! What bounds a kernel, where the answer is known from what it does: on an H200, whose memory
+//! moves 4.8 TB/s and whose multiprocessors start two double-precision instructions of a warp in a
+//! cycle.
 
 use apex_predict::code::{Code, Typed};
 use apex_predict::{Case, Device, Models, recorded};

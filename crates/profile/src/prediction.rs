@@ -64,8 +64,8 @@ pub struct Bound {
     pub by: BoundBy,
     /// The part of the device that takes longest for the work: `memory`, `double`, `issue`, ….
     pub part: String,
-    /// How long that part takes for it at full rate, nanoseconds. Computed from the work; the work is
-    /// predicted where [`Bound::assumed`] says so.
+    /// How long that part takes for it at full rate, nanoseconds. Computed from the work; the work
+    /// is predicted where [`Bound::assumed`] says so.
     pub part_ns: Figure,
     /// Share of the kernel's duration that this is; 1 at most.
     pub share: f64,

@@ -97,8 +97,8 @@ pub struct Profile {
     /// Of each device for which nothing is predicted, why not.
     #[serde(default)]
     pub unpredicted: Vec<String>,
-    /// What the predictions of its kernels rest on: the share of the GPU time of predicted kernels, by
-    /// [`Prediction::basis`].
+    /// What the predictions of its kernels rest on: the share of the GPU time of predicted kernels,
+    /// by [`Prediction::basis`].
     #[serde(default)]
     pub prediction_basis: BTreeMap<String, f64>,
     /// What was kept of the programs' code; `None` where that was not asked for.

@@ -15,8 +15,9 @@ use crate::profile::{Kernel, Profile};
 /// A *window* counts what began in it: launches, calls, copies, allocations, steps. Accounts cover
 /// what of the window lies between a device's first and last work, and add up to that. Steps, and
 /// what a kernel takes where a launch was not timed itself, are found from the whole run. What the
-/// recorder cost, NVTX ranges and what the CPU device counted stay those of the whole run. Where the
-/// session itself gives recent records alone ([`apex_trace::Watcher`]), the run is what these show.
+/// recorder cost, NVTX ranges and what the CPU device counted stay those of the whole run. Where
+/// the session itself gives recent records alone ([`apex_trace::Watcher`]), the run is what these
+/// show.
 ///
 /// Without some of its *processes* a profile is as if these had not been recorded, except that the
 /// others still wait for them in collectives.

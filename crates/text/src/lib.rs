@@ -3,8 +3,8 @@
 //! * Here: tables whose widest column gives way, wrapped paragraphs, bars, and colours where they
 //!   are wanted.
 //! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
-//!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what a
-//!   finding would save.
+//!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what
+//!   a finding would save.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Nothing here knows a terminal, a clock or a file: the same looks and keys give the same frame.
+//! 1. Nothing here knows a terminal, a clock or a file: the same looks and keys give the same
+//!    frame.
 //! 2. A frame fits every area. What does not fit is left out, the least important first.
 //! 3. Foreign text (names of kernels, commands, paths) is printable before it gets into a frame.
 //! 4. Memory is bounded by a fixed number of sessions, each with one look and a fixed history.

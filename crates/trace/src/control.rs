@@ -47,7 +47,8 @@ pub struct Settings {
     pub budget_ppm: u32,
     /// Most bytes that the files of the session's processes may take together; 0 for no limit.
     pub max_bytes: u64,
-    /// Most bytes that the images that programs load may take; 0 to keep neither them nor arguments.
+    /// Most bytes that the images that programs load may take; 0 to keep neither them nor
+    /// arguments.
     pub code_max_bytes: u64,
 }
 

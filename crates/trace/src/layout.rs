@@ -437,8 +437,8 @@ pub mod flags {
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack or arguments: taken because the thread had not launched the configuration (or made
-    /// such a call) before, not as a sample of its launches.
+    /// Call stack or arguments: taken because the thread had not launched the configuration (or
+    /// made such a call) before, not as a sample of its launches.
     pub const FIRST_SEEN: u16 = 64;
     /// Range change: a range has begun.
     pub const RANGE_BEGUN: u16 = 128;

@@ -5,8 +5,8 @@ use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 
-/// What a kernel of this program is given: a pointer into an allocation, a number, a structure with a
-/// pointer into the same allocation, a byte.
+/// What a kernel of this program is given: a pointer into an allocation, a number, a structure with
+/// a pointer into the same allocation, a byte.
 struct Arguments {
     out: CUdeviceptr,
     n: u32,

@@ -119,8 +119,8 @@ fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
     (!is_all_ptx).then(|| format!("Known of the code: {}.", words.join("; ")))
 }
 
-/// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely to
-/// be loaded: libraries bring machine code alone.
+/// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely
+/// to be loaded: libraries bring machine code alone.
 fn code_would_help(profile: &Profile) -> bool {
     let time = |own: bool| -> f64 {
         let kernels = profile.kernels.iter().filter(|kernel| kernel.prediction.is_some());

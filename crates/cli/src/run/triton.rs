@@ -1,6 +1,6 @@
-//! PTX of Triton's kernels (`apex run --code`): Triton loads machine code, and leaves the PTX that it
-//! was made from beside it in its cache. After the program has ended, each cubin that the session
-//! keeps is looked for there by its bytes, and its PTX kept with it: caches are emptied.
+//! PTX of Triton's kernels (`apex run --code`): Triton loads machine code, and leaves the PTX that
+//! it was made from beside it in its cache. After the program has ended, each cubin that the
+//! session keeps is looked for there by its bytes, and its PTX kept with it: caches are emptied.
 //!
 //! A cache holds a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. What lies there is
 //! trusted as little as any file: regular files within stated sizes are read, so many folders are
@@ -31,8 +31,8 @@ const MOST_PTX_BYTES: u64 = 16 << 20;
 /// Cubins of a session without PTX: the image by length and digest of the bytes.
 type Wanted = HashMap<(u64, u64), u128>;
 
-/// Keeps the PTX of those of a session's cubins that lie in one of Triton's caches. Without a cache,
-/// or where something cannot be read, the session stays as it is.
+/// Keeps the PTX of those of a session's cubins that lie in one of Triton's caches. Without a
+/// cache, or where something cannot be read, the session stays as it is.
 pub fn keep(session: &Folder, control: &Control) {
     keep_from(session, control, caches);
 }

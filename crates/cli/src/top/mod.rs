@@ -19,10 +19,12 @@ use watch::{Judgement, Looked, Watcher};
 
 /// Columns of a frame that goes into a pipe or a file.
 const WIDTH: usize = 120;
-/// Rows of a frame that is printed: all that is worth its place. Blank ones at the end are left out.
+/// Rows of a frame that is printed: all that is worth its place. Blank ones at the end are left
+/// out.
 const HEIGHT: u16 = 44;
 
-/// Shows what programs do while they are recorded: how busy the GPU is, where its time goes, kernels, advice.
+/// Shows what programs do while they are recorded: how busy the GPU is, where its time goes,
+/// kernels, advice.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex top                          all sessions that are recorded on this machine now, and new ones

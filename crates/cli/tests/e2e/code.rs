@@ -1,4 +1,5 @@
-//! `--code`: what a session keeps of a program's code and arguments, and what predictions make of it.
+//! `--code`: what a session keeps of a program's code and arguments, and what predictions make of
+//! it.
 
 use crate::common::{Sandbox, output, text};
 use serde_json::Value;

@@ -42,7 +42,8 @@ fn id(sandbox: &Sandbox, address: &str, session: &str) -> String {
 fn a_document_is_that_of_the_page_as_a_file() {
     let sandbox = Sandbox::new();
     sandbox.recorded(&[], &["launch", "100"]);
-    // Without a name, the newest session here is shown, and the server ends by a signal, successfully.
+    // Without a name, the newest session here is shown, and the server ends by a signal,
+    // successfully.
     let (mut running, address) = dashboard(&sandbox, &[]);
     output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
     let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();

@@ -99,7 +99,8 @@ fn the_variable_of_a_session_names_no_export() {
     assert!(sandbox.path("out.csv").exists());
 }
 
-/// What is wrong is said in the user's words, with what to do, and not by the system's error number.
+/// What is wrong is said in the user's words, with what to do, and not by the system's error
+/// number.
 #[test]
 fn wrong_names_are_answered_with_what_to_do() {
     let sandbox = Sandbox::new();

@@ -1,9 +1,9 @@
 //! Kernels and their launches.
 //!
 //! A launch is checked before it is made: as many arguments as the kernel has parameters, each of
-//! its size, and of its type as far as PTX tells; memory and stream of the kernel's device; block, grid and shared memory within what
-//! the kernel and the device allow. What no host can check is what the kernel does with its
-//! arguments, so launching is unsafe.
+//! its size, and of its type as far as PTX tells; memory and stream of the kernel's device; block,
+//! grid and shared memory within what the kernel and the device allow. What no host can check is
+//! what the kernel does with its arguments, so launching is unsafe.
 
 mod elements;
 mod kernel;
@@ -281,7 +281,8 @@ impl<'a> Launch<'a> {
     ///
     /// # Errors
     /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::ArgumentType`],
-    /// [`Error::LaunchShape`], [`Error::WrongDevice`]; what the driver says otherwise. Then nothing was launched.
+    /// [`Error::LaunchShape`], [`Error::WrongDevice`]; what the driver says otherwise. Then nothing
+    /// was launched.
     pub unsafe fn launch(mut self) -> Result<()> {
         self.check()?;
         let device = self.kernel.device.core();

@@ -66,8 +66,8 @@ hooks! {
         notes.object(Module, library as u64);
     }
 
-    /// Not recorded, as the others of the linker: what is linked is of interest where the session keeps
-    /// code.
+    /// Not recorded, as the others of the linker: what is linked is of interest where the session
+    /// keeps code.
     fn add_to_linker(
         linker: CUlinkState,
         kind: CUjitInputType,

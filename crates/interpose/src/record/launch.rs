@@ -180,8 +180,8 @@ impl Thread {
     #[cold]
     pub fn sample_arguments_of(&mut self, launch: &Launch, config: u32, done: Done, flags: u16) {
         if done.result == CUDA_SUCCESS {
-            // SAFETY: the contract of every hook, which made `launch` of the program's arguments: the
-            // driver has read them, and the program's call has not returned.
+            // SAFETY: the contract of every hook, which made `launch` of the program's arguments:
+            // the driver has read them, and the program's call has not returned.
             unsafe { self.sample_arguments(config, launch.function, launch.passed, done.start, flags) };
         }
     }

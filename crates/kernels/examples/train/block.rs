@@ -1,5 +1,5 @@
-//! One block of the transformer: attention, then a feed-forward layer of one expert or several. Each
-//! reads a norm of the residual stream and returns what is to be added to the stream.
+//! One block of the transformer: attention, then a feed-forward layer of one expert or several.
+//! Each reads a norm of the residual stream and returns what is to be added to the stream.
 
 use apex_gpu::{Buffer, Tensor};
 use apex_kernels::Result;
@@ -45,7 +45,8 @@ pub struct Saved {
 }
 
 impl Block<Parameter<bf16>> {
-    /// Takes the residual stream and a change that is still to be added to it, and returns both anew.
+    /// Takes the residual stream and a change that is still to be added to it, and returns both
+    /// anew.
     pub fn forward(
         &self,
         layers: &Layers,
@@ -72,8 +73,9 @@ impl Block<Parameter<bf16>> {
         Ok(((y, change), saved))
     }
 
-    /// Takes the gradient of the stream and the change that [`Block::forward`] returned, which is one,
-    /// since they are added; returns that of those which it took, and the gradients of the parameters.
+    /// Takes the gradient of the stream and the change that [`Block::forward`] returned, which is
+    /// one, since they are added; returns that of those which it took, and the gradients of the
+    /// parameters.
     pub fn backward(
         &self,
         layers: &Layers,
@@ -112,7 +114,8 @@ impl Block<Parameter<bf16>> {
         Ok((of_x, gradients))
     }
 
-    /// The router's logits, in f32: which experts are chosen should not depend on how they are rounded.
+    /// The router's logits, in f32: which experts are chosen should not depend on how they are
+    /// rounded.
     fn route(&self, config: &Config, input: &Half) -> Result<Tensor<f32>> {
         if config.experts == 1 {
             return Ok(Tensor::zeros(input.device(), (config.tokens(), 1))?);
@@ -121,8 +124,8 @@ impl Block<Parameter<bf16>> {
         Ok(input.cast::<f32>()?.matmul(&weights.transpose(0, 1)?)?)
     }
 
-    /// Adds what leads through the router to the gradient of the experts' input; returns that of the
-    /// router's weights too.
+    /// Adds what leads through the router to the gradient of the experts' input; returns that of
+    /// the router's weights too.
     fn route_gradient(
         &self,
         config: &Config,

@@ -102,8 +102,8 @@ impl Layers {
         Ok(gradient)
     }
 
-    /// `x + change`, which is the residual stream from here on, and its RMSNorm, which the next layer
-    /// reads: one kernel for both.
+    /// `x + change`, which is the residual stream from here on, and its RMSNorm, which the next
+    /// layer reads: one kernel for both.
     pub fn add_and_norm(&self, x: &Half, change: &Half, weight: &Half) -> Result<(Half, Half)> {
         let [sum, normal] = run(&self.norm, &[x, change, weight])?;
         Ok((self.activations(sum)?, self.activations(normal)?))

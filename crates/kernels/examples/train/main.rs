@@ -4,9 +4,9 @@
 //!     cargo run -p apex-kernels --example train -- --device cpu --steps 5
 //!     cargo run -p apex-kernels --example train -- --device cpu --steps 5 --experts 4 --top-k 2
 //!
-//! A decoder-only transformer over bytes: embedding, RMSNorm, rotary positions, causal attention with
-//! shared key heads, SwiGLU in a dense layer or a mixture of experts, cross-entropy, AdamW. Read
-//! [`model`] first, then [`block`], then [`layers`].
+//! A decoder-only transformer over bytes: embedding, RMSNorm, rotary positions, causal attention
+//! with shared key heads, SwiGLU in a dense layer or a mixture of experts, cross-entropy, AdamW.
+//! Read [`model`] first, then [`block`], then [`layers`].
 
 mod block;
 mod layers;

@@ -165,8 +165,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that knows nothing: matrices are normal with a variance of one over their inputs, and
-    /// norms are 1.
+    /// A model that knows nothing: matrices are normal with a variance of one over their inputs,
+    /// and norms are 1.
     pub fn new(device: &Device, config: Config, seed: u64) -> Result<Model> {
         let mut random = Random::new(seed);
         let weights = Weights::build(&config, |shape| {

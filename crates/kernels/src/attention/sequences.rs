@@ -60,8 +60,8 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Sequences with these numbers of queries and keys, and the heads and head dimension of `heads`,
-    /// whose other sizes are not looked at. Any number may be zero.
+    /// Sequences with these numbers of queries and keys, and the heads and head dimension of
+    /// `heads`, whose other sizes are not looked at. Any number may be zero.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) as for one sequence that is as long as all of them;
@@ -99,8 +99,8 @@ impl Sequences {
 }
 
 impl Attention {
-    /// As [`Attention::forward`], for sequences of different lengths. The flash form computes it; no
-    /// other has sequences yet.
+    /// As [`Attention::forward`], for sequences of different lengths. The flash form computes it;
+    /// no other has sequences yet.
     ///
     /// # Errors
     /// As [`Attention::forward_sequences_into`].
@@ -154,7 +154,8 @@ impl Attention {
         let grid = sequences.grid(all.heads, portable::FLASH_ROWS, |length| length.0);
         let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(q).arg(k).arg(v).arg(output);
         let launch = launch.arg(log_sum_exp).arg(&sequences.starts).arg(sequences.lengths.len() as i32);
-        // SAFETY: the buffers have the sizes that the problem says, which are those of all sequences.
+        // SAFETY: the buffers have the sizes that the problem says, which are those of all
+        // sequences.
         unsafe { launch.arg(problem).arg(call.mask_number()).launch()? };
         Ok(form)
     }

@@ -57,9 +57,9 @@ pub fn residual_rms_norm(element: ElementType, rows: usize, length: usize) -> Re
     Ok(graph)
 }
 
-/// The gradients of [`rms_norm`]: of `x`, with the `residual` gradient that reaches it past the norm
-/// added, and the terms of the weight's in f32, which is the sum of their rows. `y_gradient` is that
-/// of the output.
+/// The gradients of [`rms_norm`]: of `x`, with the `residual` gradient that reaches it past the
+/// norm added, and the terms of the weight's in f32, which is the sum of their rows. `y_gradient`
+/// is that of the output.
 pub fn rms_norm_gradient(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
     let mut graph = Graph::new();
     let x = graph.input("x", element, &[rows, length])?;

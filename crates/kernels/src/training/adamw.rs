@@ -67,7 +67,8 @@ impl<T: Element + Number> Parameter<T> {
 pub struct Rates {
     /// The learning rate, positive.
     pub learning: f64,
-    /// How much of the mean of gradients, and of that of their squares, a step keeps: from 0 to below 1.
+    /// How much of the mean of gradients, and of that of their squares, a step keeps: from 0 to
+    /// below 1.
     pub betas: [f64; 2],
     /// Added to the root of the mean of squares.
     pub epsilon: f64,
@@ -165,7 +166,8 @@ impl AdamW {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the gradient has another number of elements, or a
-    /// rate makes no sense; [`Error::Gpu`](crate::Error::Gpu), also if a clone of the weights lives.
+    /// rate makes no sense; [`Error::Gpu`](crate::Error::Gpu), also if a clone of the weights
+    /// lives.
     pub fn step<T: Element + Number>(
         &self,
         parameter: &mut Parameter<T>,

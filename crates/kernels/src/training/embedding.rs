@@ -43,8 +43,8 @@ impl Embedding {
         Embedding(Kernels::new(device))
     }
 
-    /// Writes row `ids[i]` of `table`, which has rows of `dim` elements, to row `i` of `output`; zeros
-    /// if the table has no such row. Returns before the work is done.
+    /// Writes row `ids[i]` of `table`, which has rows of `dim` elements, to row `i` of `output`;
+    /// zeros if the table has no such row. Returns before the work is done.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the table has a part of a row, `output` is not
@@ -71,8 +71,8 @@ impl Embedding {
     }
 
     /// Writes the table's gradient: each row is the sum, in f32 and in the order of tokens, of the
-    /// rows of `output_gradient`, `[ids, dim]`, whose tokens looked it up; zeros if none did. It may
-    /// hold anything before. Returns before the work is done.
+    /// rows of `output_gradient`, `[ids, dim]`, whose tokens looked it up; zeros if none did. It
+    /// may hold anything before. Returns before the work is done.
     ///
     /// # Errors
     /// As [`Embedding::forward_into`].

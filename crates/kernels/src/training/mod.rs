@@ -6,8 +6,8 @@
 //! products of matrices are [`Tensor::matmul`]. The example `train` puts all of them together.
 //!
 //! Kernels run on any GPU from compute capability 8.0 on and on the CPU device;
-//! [`reference`](mod@reference) defines them in f64 on the host. Each output has one writer and sums
-//! have one order, so results are the same in each run.
+//! [`reference`](mod@reference) defines them in f64 on the host. Each output has one writer and
+//! sums have one order, so results are the same in each run.
 //!
 //! [`Tensor::matmul`]: apex_gpu::Tensor::matmul
 

@@ -3,8 +3,8 @@
 
 use super::Rates;
 
-/// Row `ids[i]` of `table`, which has rows of `dim` elements, for each `i`; zeros where the table has
-/// no such row.
+/// Row `ids[i]` of `table`, which has rows of `dim` elements, for each `i`; zeros where the table
+/// has no such row.
 ///
 /// ```
 /// let table = [1.0, 2.0, 3.0, 4.0];

@@ -1,6 +1,6 @@
 //! The model of the example `train` in f64 on the host: its loss, and the gradients of all
-//! parameters. Attention, experts and the embedding are those of the crate's references; the rest is
-//! written down here once more.
+//! parameters. Attention, experts and the embedding are those of the crate's references; the rest
+//! is written down here once more.
 
 use apex_kernels::moe::{self, Inputs, reference as experts};
 use apex_kernels::training::reference as training;

@@ -186,7 +186,8 @@ impl Builder {
     /// Adds what of a process began in a window, nanoseconds after its start.
     fn add_process_in(&mut self, process: &apex_trace::Process, window: Range<u64>) {
         let mut part = Reading::new(self, Self::of_header(process), process, window).read();
-        // Of a process that is followed, not all records are given; its cost is that since its start.
+        // Of a process that is followed, not all records are given; its cost is that since its
+        // start.
         let records = part.recorder.records.max(process.totals.counted_calls());
         part.cost = RecordingCost::of(process, records);
         self.merge(part);

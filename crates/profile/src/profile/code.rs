@@ -29,8 +29,8 @@ pub struct SessionCode {
     pub left_out: u64,
     /// Bytes of these, as far as they are known.
     pub left_out_bytes: u64,
-    /// What is known of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or `none`.
-    /// Empty before kernels are predicted, and where none was timed.
+    /// What is known of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or
+    /// `none`. Empty before kernels are predicted, and where none was timed.
     #[serde(default)]
     pub known: BTreeMap<String, f64>,
 }

@@ -2,12 +2,12 @@
 //!
 //! A look reads the header page, the heads of chunks that may have changed, and what these hold
 //! beyond what was read before. Committed bytes of a chunk never change until the chunk is reused,
-//! which its sequence number tells, so nothing is read twice. A chunk that is full changes only where
-//! the size limit makes a thread reuse it; the header counts that first, and full chunks are looked
-//! at again only then.
+//! which its sequence number tells, so nothing is read twice. A chunk that is full changes only
+//! where the size limit makes a thread reuse it; the header counts that first, and full chunks are
+//! looked at again only then.
 //!
-//! Memory: the definitions; some 40 bytes for each chunk that was opened; 64 bytes for each run of a
-//! thread in a chunk, where the file is watched only for runs of the recent past; and what
+//! Memory: the definitions; some 40 bytes for each chunk that was opened; 64 bytes for each run of
+//! a thread in a chunk, where the file is watched only for runs of the recent past; and what
 //! [`Past`] bounds.
 
 use crate::error::{Error, Problem};
@@ -287,7 +287,8 @@ impl FileState {
                 self.unfinished.insert(index);
                 continue;
             }
-            // A hole holds no chunk, however long somebody has made it, but it may come to hold one.
+            // A hole holds no chunk, however long somebody has made it, but it may come to hold
+            // one.
             let data = first_chunk(file.next_data(chunk_offset(index))).clamp(self.next, chunks);
             let room = MOST_HOLES.saturating_sub(self.unfinished.len());
             let holes = (index..data).take_while(|&hole| u64::from(hole) < announced).take(room);

@@ -1,9 +1,9 @@
 //! What of the records before the ones that are given is still needed to understand those.
 //!
 //! A session that is watched gives its recent records only. Some of these refer to older ones: a
-//! free to its allocation, the end of a process-wide range to its beginning; and what a kernel takes
-//! is known from timings, which are rare. These older records are kept, within stated bounds, and
-//! come before the recent ones.
+//! free to its allocation, the end of a process-wide range to its beginning; and what a kernel
+//! takes is known from timings, which are rare. These older records are kept, within stated bounds,
+//! and come before the recent ones.
 
 use crate::layout::{Call, CallClass, flags};
 use crate::reader::records::{Event, Record};

@@ -18,13 +18,13 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The first looks at a long session read its newest records first and go on with older ones: until
 /// then, [`crate::Totals::unread_bytes`] says what is missing from the counts.
 ///
-/// Of its records, a session that is watched gives those from a stated moment on, those of the
-/// 60 s before it (or before the process's last record, if that is earlier; at most 1 MiB of each
-/// process), and of older ones those that the others refer to: allocations that are not freed, ranges
-/// of the process that are open, and the last 16 timings of each kernel.
+/// Of its records, a session that is watched gives those from a stated moment on, those of the 60 s
+/// before it (or before the process's last record, if that is earlier; at most 1 MiB of each
+/// process), and of older ones those that the others refer to: allocations that are not freed,
+/// ranges of the process that are open, and the last 16 timings of each kernel.
 ///
-/// Memory for each process: its definitions, some 40 bytes for each 256 KiB of its file, and at most
-/// 50 MB for its recent and past records.
+/// Memory for each process: its definitions, some 40 bytes for each 256 KiB of its file, and at
+/// most 50 MB for its recent and past records.
 #[derive(Debug)]
 pub struct Watcher {
     dir: PathBuf,
@@ -50,8 +50,8 @@ impl Watcher {
     }
 
     /// The session as it is now. `from_ns` says from when on records are wanted, on the machine's
-    /// monotonic clock; it is asked when all is known but the records. What was left out once is not
-    /// given by later looks either.
+    /// monotonic clock; it is asked when all is known but the records. What was left out once is
+    /// not given by later looks either.
     ///
     /// # Errors
     /// If there is no session any more, or one that can't be understood at all.
