@@ -178,8 +178,8 @@ pub enum Error {
         /// Bytes of the argument.
         found: usize,
     },
-    /// An argument of a launch is a fraction where the kernel's parameter is an integer, or the
-    /// like.
+    /// An argument of a launch is a floating-point number where the kernel's parameter is an
+    /// integer, or the like.
     #[error("argument {index} of kernel `{kernel}` is {given}, but the parameter is {expected}")]
     ArgumentType {
         /// The kernel.
@@ -216,7 +216,10 @@ pub enum Error {
         known: String,
     },
     /// A variable of a module was asked for as a type that it does not hold.
-    #[error("the variable `{name}` of the module is {expected}, which is no number of {given}")]
+    #[error(
+        "the variable `{name}` of the module is {expected}, and {given} is no type for it; ask for a type \
+         of the same kind whose size divides its own"
+    )]
     GlobalType {
         /// The variable.
         name: String,

@@ -4,7 +4,6 @@
 //! the order of its home stream, after the last use on any stream. Memory of others is borrowed: it
 //! is not freed, but what its owner does on the home stream afterwards waits for the last use too.
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, DevicePtr, sys};
@@ -17,15 +16,13 @@ use crate::uses::{Access, Uses};
 
 /// Memory that is freed when nobody has it any more, after its last use.
 pub(crate) struct Memory {
-    /// Taken when this is dropped, by nobody else.
-    owned: ManuallyDrop<CudaSlice<u8>>,
+    /// What frees it; none where somebody else does.
+    owned: Option<CudaSlice<u8>>,
     address: sys::CUdeviceptr,
     device: Device,
     /// Where it was made, and where it is freed.
     home: Stream,
     uses: Uses,
-    /// Whether somebody else frees it.
-    borrowed: bool,
 }
 
 impl Memory {
@@ -49,35 +46,19 @@ impl Memory {
         let (address, _) = memory.device_ptr(home.cuda());
         Ok(Arc::new(Memory {
             address,
-            owned: ManuallyDrop::new(memory),
+            owned: Some(memory),
             device: device.clone(),
             uses: Uses::made_on(&home),
             home,
-            borrowed: false,
         }))
     }
 
-    /// Memory of somebody else, who uses it in the order of `home`.
-    ///
-    /// # Safety
-    /// As [`Device::borrow_buffer`].
-    pub(crate) unsafe fn borrow(
-        device: &Device,
-        address: sys::CUdeviceptr,
-        bytes: usize,
-        home: &Stream,
-    ) -> Result<Arc<Memory>> {
+    /// Memory of somebody else, who uses it in the order of `home`. Nothing is accessed here: who
+    /// makes a buffer of it promises what [`Device::borrow_buffer`] asks for.
+    pub(crate) fn borrow(device: &Device, address: sys::CUdeviceptr, home: &Stream) -> Result<Arc<Memory>> {
         check_stream(device.core(), home)?;
-        // SAFETY: the caller says that so many bytes are there. They are not freed, see `drop`.
-        let memory = unsafe { home.cuda().upgrade_device_ptr::<u8>(address, bytes) };
-        Ok(Arc::new(Memory {
-            address,
-            owned: ManuallyDrop::new(memory),
-            device: device.clone(),
-            uses: Uses::made_on(home),
-            home: home.clone(),
-            borrowed: true,
-        }))
+        let (device, home) = (device.clone(), home.clone());
+        Ok(Arc::new(Memory { owned: None, address, device, uses: Uses::made_on(&home), home }))
     }
 
     pub(crate) fn address(&self) -> sys::CUdeviceptr {
@@ -94,10 +75,11 @@ impl Memory {
     pub(crate) fn order(self: &Arc<Self>, stream: &Stream, access: Access) -> Result<()> {
         match stream.is_captured() {
             false => self.uses.order(stream, access),
-            true => {
-                stream.recording(|recording| recording.uses(self, access));
-                Ok(())
-            }
+            true => match stream.recording(|recording| recording.uses(self, access)) {
+                Some(()) => Ok(()),
+                // The capture ended meanwhile.
+                None => self.uses.order(stream, access),
+            },
         }
     }
 }
@@ -107,21 +89,21 @@ impl Drop for Memory {
         // Should any of this fail, the context is broken, and nothing runs any more that could use
         // the memory.
         let _ = self.device.core().bind();
-        // SAFETY: nobody uses it after this.
-        let mut owned = Some(unsafe { ManuallyDrop::take(&mut self.owned) });
         let captured = self.home.is_captured();
-        if captured && !self.borrowed {
-            // Freed now, it would be freed by the graph.
-            self.home.recording(|recording| recording.frees_afterwards(owned.take()));
-        }
-        // A capture that has not used borrowed memory has nothing to do with it.
-        if owned.is_some() && !(captured && self.borrowed) {
-            // What is dropped next is freed in the order of its home stream; the owner of what was
-            // borrowed goes on in that order.
+        if let Some(owned) = self.owned.take() {
+            let mut owned = Some(owned);
+            if captured {
+                // Freed now, it would be freed by the graph.
+                self.home.recording(|recording| recording.frees_afterwards(owned.take()));
+            }
+            if owned.is_some() {
+                // What is dropped next is freed in the order of its home stream.
+                let _ = self.uses.order(&self.home, Access::Write);
+            }
+        } else if !captured {
+            // The owner of what was borrowed goes on in the order of the home stream. A capture
+            // that has not used it has nothing to do with it.
             let _ = self.uses.order(&self.home, Access::Write);
-        }
-        if self.borrowed {
-            owned.map(CudaSlice::leak);
         }
     }
 }

@@ -242,7 +242,8 @@ impl Module {
     /// let error = module.global::<i32>("table").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "the variable `table` of the module is 16 bytes of a fraction (`.f32` in PTX), which is no number of i32"
+    ///     "the variable `table` of the module is 16 bytes of a floating-point number (`.f32` in PTX), \
+    ///      and i32 is no type for it; ask for a type of the same kind whose size divides its own"
     /// );
     /// let error = module.global::<f32>("tabel").unwrap_err();
     /// assert_eq!(error.to_string(), "the module has no variable `tabel`; it has `counter`, `table`");

@@ -1,7 +1,8 @@
 //! What PTX says of a module's kernels and variables: types, where the driver knows sizes only.
 //!
-//! PTX tells integers from fractions and both from structures, which are arrays of bytes. It does
-//! not tell signed integers from unsigned ones, and pointers from 64-bit integers only sometimes.
+//! PTX tells integers from floating-point numbers and both from structures, which are arrays of
+//! bytes. It does not tell signed integers from unsigned ones, and pointers from 64-bit integers
+//! only sometimes.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use ptx::ScalarType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Integer,
-    Fraction,
+    Float,
     Pointer,
     /// A structure, or a number that PTX has no type for.
     Other,
@@ -22,15 +23,13 @@ pub(crate) enum Class {
 impl Class {
     pub(crate) fn of<T: 'static>() -> Class {
         let is_one_of = |types: &[TypeId]| types.contains(&TypeId::of::<T>());
-        let fractions = [TypeId::of::<f32>(), TypeId::of::<f64>()];
-        let unsigned = [
+        let floats = [TypeId::of::<f32>(), TypeId::of::<f64>()];
+        let integers = [
             TypeId::of::<u8>(),
             TypeId::of::<u16>(),
             TypeId::of::<u32>(),
             TypeId::of::<u64>(),
             TypeId::of::<usize>(),
-        ];
-        let signed = [
             TypeId::of::<i8>(),
             TypeId::of::<i16>(),
             TypeId::of::<i32>(),
@@ -38,8 +37,8 @@ impl Class {
             TypeId::of::<isize>(),
         ];
         match () {
-            () if is_one_of(&fractions) => Class::Fraction,
-            () if is_one_of(&unsigned) || is_one_of(&signed) => Class::Integer,
+            () if is_one_of(&floats) => Class::Float,
+            () if is_one_of(&integers) => Class::Integer,
             () => Class::Other,
         }
     }
@@ -66,9 +65,8 @@ impl Declared {
         let any = self.array || self.element.is_bits();
         match class {
             Class::Other => true,
-            Class::Pointer => any || !self.element.is_float(),
-            Class::Integer => any || !self.element.is_float(),
-            Class::Fraction => any || self.element.is_float(),
+            Class::Pointer | Class::Integer => any || !self.element.is_float(),
+            Class::Float => any || self.element.is_float(),
         }
     }
 
@@ -82,7 +80,7 @@ impl fmt::Display for Declared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match () {
             () if self.pointer => "a pointer",
-            () if self.element.is_float() => "a fraction",
+            () if self.element.is_float() => "a floating-point number",
             () if self.element.is_bits() => "bits",
             () => "an integer",
         };
@@ -138,7 +136,7 @@ mod tests {
         .param .f64 d, .param .u64 .ptr .global .align 4 q) { ret; }\n";
 
     #[test]
-    fn integers_and_fractions_are_told_apart_where_ptx_tells() {
+    fn integers_and_floats_are_told_apart_where_ptx_tells() {
         let signatures = Signatures::of(PTX);
         let accepted = |class: Class| {
             let types = signatures.parameters("k").iter();
@@ -150,7 +148,7 @@ mod tests {
         assert_eq!(accepted(Class::of::<[f32; 2]>()), "yyyyyyy");
         let shown: Vec<String> = signatures.parameters("k").iter().map(Declared::to_string).collect();
         assert_eq!(shown[0], "an integer (`.u32` in PTX)");
-        assert_eq!(shown[1], "a fraction (`.f32` in PTX)");
+        assert_eq!(shown[1], "a floating-point number (`.f32` in PTX)");
         assert_eq!(shown[6], "a pointer (`.u64` in PTX)");
     }
 
@@ -159,8 +157,8 @@ mod tests {
         let signatures = Signatures::of(PTX);
         assert_eq!(signatures.variables().collect::<Vec<_>>(), ["state", "table"]);
         let table = signatures.variable("table").unwrap();
-        assert!(table.holds(Class::Fraction) && !table.holds(Class::Integer) && table.holds(Class::Other));
-        assert!(signatures.variable("state").unwrap().holds(Class::Fraction));
+        assert!(table.holds(Class::Float) && !table.holds(Class::Integer) && table.holds(Class::Other));
+        assert!(signatures.variable("state").unwrap().holds(Class::Float));
     }
 
     #[test]

@@ -125,7 +125,8 @@ fn a_sequence_gives_bit_by_bit_what_it_gives_alone() {
         log_sum_exp: &together.log_sum_exp,
     };
     let (of_all, _) = attention.backward_sequences(&saved, &upload(&q), &sequences, &options).unwrap();
-    let (mut output, mut sums, mut of_keys) = (vec![], vec![], vec![]);
+    let (mut output, mut sums) = (vec![], vec![]);
+    let (mut of_queries, mut of_keys, mut of_values) = (vec![], vec![], vec![]);
     let (mut query, mut key) = (0, 0);
     for shape in sequences.shapes() {
         let its_q = upload(&q[query..][..shape.query_elements()]);
@@ -136,13 +137,17 @@ fn a_sequence_gives_bit_by_bit_what_it_gives_alone() {
         let (of, _) = attention.backward(&saved, &its_q, &shape, &options).unwrap();
         output.extend(alone.output.to_vec().unwrap());
         sums.extend(alone.log_sum_exp.to_vec().unwrap());
+        of_queries.extend(of.q.to_vec().unwrap());
         of_keys.extend(of.k.to_vec().unwrap());
+        of_values.extend(of.v.to_vec().unwrap());
         query += shape.query_elements();
         key += shape.key_elements();
     }
     assert_eq!(together.output.to_vec().unwrap(), output);
     assert_eq!(together.log_sum_exp.to_vec().unwrap(), sums);
+    assert_eq!(of_all.q.to_vec().unwrap(), of_queries);
     assert_eq!(of_all.k.to_vec().unwrap(), of_keys);
+    assert_eq!(of_all.v.to_vec().unwrap(), of_values);
 }
 
 #[test]

@@ -14,7 +14,6 @@ mod model;
 #[path = "train/reference.rs"]
 mod reference;
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use apex_gpu::{Device, Kind};
@@ -175,8 +174,10 @@ fn a_bias_moves_towards_experts_with_small_loads() {
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let test = std::env::current_exe().unwrap();
     let mut folders = test.ancestors().skip(1).take(2);
-    let program: PathBuf =
-        folders.find_map(|folder| Some(folder.join("examples/train")).filter(|file| file.is_file())).unwrap();
+    let program =
+        folders.find_map(|folder| Some(folder.join("examples/train")).filter(|file| file.is_file()));
+    let program = program
+        .expect("cargo builds the example beside the tests; run `cargo build -p apex-kernels --examples`");
     let output = Command::new(program).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -229,6 +230,7 @@ fn the_program_says_what_is_wrong() {
     refused(&["--steps"], 2, "--steps needs a value");
     refused(&["--steps", "0"], 2, "--steps 0: expected a number from 1 on");
     refused(&["--text", "/no/such/text"], 1, "/no/such/text: ");
+    refused(&["--curve", "/no/such/curve"], 1, "/no/such/curve: ");
     refused(&["--heads", "3", "--key-heads", "2"], 1, "attention: 3 heads of queries cannot share 2");
     refused(&["--experts", "2", "--top-k", "3"], 1, "mixture of experts: a token of 2 experts can choose");
 }

@@ -30,7 +30,7 @@ fn embedding<T: Number>(device: &Device, ids: &[u32], vocabulary: usize, dim: us
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn embeddings_of_any_size(

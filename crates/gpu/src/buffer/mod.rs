@@ -76,8 +76,7 @@ impl<T: Pod> Buffer<T> {
         len: usize,
         stream: &Stream,
     ) -> Result<Buffer<T>> {
-        // SAFETY: the caller says so.
-        let memory = unsafe { Memory::borrow(device, address, len * size_of::<T>(), stream)? };
+        let memory = Memory::borrow(device, address, stream)?;
         Ok(Buffer { address, memory, len, element: PhantomData })
     }
 

@@ -35,7 +35,11 @@ pub(crate) unsafe fn copy_from_host(
     };
     match stream.is_captured() {
         false => copy(bytes),
-        true => stream.recording(|recording| copy(recording.keeps_bytes(bytes))).unwrap_or(Ok(())),
+        // Without a recording, the capture ended meanwhile.
+        true => {
+            let recorded = stream.recording(|recording| copy(recording.keeps_bytes(bytes)));
+            recorded.unwrap_or_else(|| copy(bytes))
+        }
     }
 }
 

@@ -275,9 +275,9 @@ impl<'a> Launch<'a> {
     /// # Safety
     /// For these arguments the kernel accesses no memory outside the buffers that it is given,
     /// writes to none that it is given to read, and interprets the bytes of its parameters as what
-    /// they are. (Their number and sizes are checked, and that integers and fractions are not
-    /// confused, where PTX tells.) While the stream is captured, this holds for every launch of the
-    /// graph.
+    /// they are. (Their number and sizes are checked, and that integers and floating-point numbers
+    /// are not confused, where PTX tells.) While the stream is captured, this holds for every
+    /// launch of the graph.
     ///
     /// # Errors
     /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::ArgumentType`],

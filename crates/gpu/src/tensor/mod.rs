@@ -36,6 +36,8 @@ use crate::error::{Error, Result};
 use kernels::{Kernels, Routine};
 use shape::Shape;
 
+const SHARED: &str = "the elements are shared with another tensor; drop its clones and views first";
+
 pub use matmul::Backend;
 pub use shape::Extents;
 
@@ -278,8 +280,14 @@ impl<T: Number> Tensor<T> {
         }
         let other = other.contiguous()?;
         let (offset, len) = (self.shape.offset(), self.len());
-        let Some(buffer) = Arc::get_mut(&mut self.buffer).filter(|_| self.shape.is_contiguous()) else {
-            return refused("the elements are shared with another tensor".to_owned());
+        if !self.shape.is_contiguous() {
+            let strides = self.strides();
+            return refused(format!(
+                "strides {strides:?} are not those of elements in order; call contiguous() first"
+            ));
+        }
+        let Some(buffer) = Arc::get_mut(&mut self.buffer) else {
+            return refused(SHARED.to_owned());
         };
         buffer.slice_mut(offset..offset + len).copy_from(other.elements())
     }
@@ -430,10 +438,8 @@ impl<T: Number> Tensor<T> {
     /// As [`Tensor::as_buffer`]; [`Error::Shape`] if clones or views share the elements.
     pub fn as_buffer_mut(&mut self) -> Result<&mut Buffer<T>> {
         self.check_whole("as_buffer_mut")?;
-        Arc::get_mut(&mut self.buffer).ok_or_else(|| Error::Shape {
-            operation: "as_buffer_mut",
-            why: "the elements are shared with another tensor".to_owned(),
-        })
+        Arc::get_mut(&mut self.buffer)
+            .ok_or_else(|| Error::Shape { operation: "as_buffer_mut", why: SHARED.to_owned() })
     }
 
     fn check_whole(&self, operation: &'static str) -> Result<()> {
@@ -441,7 +447,7 @@ impl<T: Number> Tensor<T> {
             return Ok(());
         }
         let why = format!(
-            "a tensor of shape {:?} and strides {:?} is not a buffer of {} elements in order",
+            "a tensor of shape {:?} and strides {:?} is not a buffer of {} elements in order; call contiguous() first",
             self.shape(),
             self.strides(),
             self.buffer.len()

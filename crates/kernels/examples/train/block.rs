@@ -7,7 +7,7 @@ use apex_kernels::moe::{self, Auxiliary, Forward, Inputs, Router, Routing};
 use apex_kernels::training::Parameter;
 use half::bf16;
 
-use crate::layers::{Attended, Half, Layers, linear, linear_gradient, tensor};
+use crate::layers::{Attended, Bf16, Layers, linear, linear_gradient, tensor};
 use crate::model::{Balancing, Config};
 
 /// One thing for each tensor of a block: the parameters, or their gradients.
@@ -34,10 +34,10 @@ pub struct Block<P> {
 /// What a forward pass leaves for the backward pass.
 pub struct Saved {
     /// The residual stream before attention, and before the experts.
-    before: [Half; 2],
+    before: [Bf16; 2],
     /// What attention read, and what the experts read.
-    attention_input: Half,
-    expert_input: Half,
+    attention_input: Bf16,
+    expert_input: Bf16,
     attended: Attended,
     logits: Tensor<f32>,
     pub routing: Routing,
@@ -52,8 +52,8 @@ impl Block<Parameter<bf16>> {
         layers: &Layers,
         config: &Config,
         bias: &Buffer<f32>,
-        (x, change): (Half, Half),
-    ) -> Result<((Half, Half), Saved)> {
+        (x, change): (Bf16, Bf16),
+    ) -> Result<((Bf16, Bf16), Saved)> {
         let (x, attention_input) = layers.add_and_norm(&x, &change, self.attention_norm.weights())?;
         let project = |weights: &Parameter<bf16>| linear(&attention_input, weights.weights());
         let (queries, keys) = (project(&self.query)?, project(&self.key)?);
@@ -82,8 +82,8 @@ impl Block<Parameter<bf16>> {
         config: &Config,
         bias: &Buffer<f32>,
         saved: &Saved,
-        given: &Half,
-    ) -> Result<(Half, Block<Half>)> {
+        given: &Bf16,
+    ) -> Result<(Bf16, Block<Bf16>)> {
         let [x, y] = &saved.before;
         let inputs = self.expert_inputs(config, &saved.expert_input, &saved.logits, bias)?;
         let forward = Forward { inputs: &inputs, routing: &saved.routing, saved: &saved.experts };
@@ -116,7 +116,7 @@ impl Block<Parameter<bf16>> {
 
     /// The router's logits, in f32: which experts are chosen should not depend on how they are
     /// rounded.
-    fn route(&self, config: &Config, input: &Half) -> Result<Tensor<f32>> {
+    fn route(&self, config: &Config, input: &Bf16) -> Result<Tensor<f32>> {
         if config.experts == 1 {
             return Ok(Tensor::zeros(input.device(), (config.tokens(), 1))?);
         }
@@ -131,11 +131,11 @@ impl Block<Parameter<bf16>> {
         config: &Config,
         saved: &Saved,
         of_logits: Buffer<f32>,
-        of_input: Half,
-    ) -> Result<(Half, Half)> {
+        of_input: Bf16,
+    ) -> Result<(Bf16, Bf16)> {
         let weights = self.router.weights();
         if config.experts == 1 {
-            return Ok((of_input, Half::zeros(weights.device(), weights.shape())?));
+            return Ok((of_input, Bf16::zeros(weights.device(), weights.shape())?));
         }
         let of_logits = Tensor::from_buffer(of_logits, (config.tokens(), config.experts))?;
         let through = of_logits.matmul(&weights.cast()?)?.cast::<bf16>()?;
@@ -160,7 +160,7 @@ impl Block<Parameter<bf16>> {
     fn expert_inputs<'a>(
         &'a self,
         config: &Config,
-        input: &'a Half,
+        input: &'a Bf16,
         logits: &'a Tensor<f32>,
         bias: &'a Buffer<f32>,
     ) -> Result<Inputs<'a, Buffer<bf16>>> {

@@ -12,14 +12,14 @@ use half::bf16;
 use crate::model::{Config, HEAD_DIM, VOCABULARY};
 
 /// Activations, weights, and the gradients of both.
-pub type Half = Tensor<bf16>;
+pub type Bf16 = Tensor<bf16>;
 
 /// What attention leaves for its gradient.
 pub struct Attended {
-    pub queries: Half,
-    pub keys: Half,
-    pub values: Half,
-    pub output: Half,
+    pub queries: Bf16,
+    pub keys: Bf16,
+    pub values: Bf16,
+    pub output: Bf16,
     pub log_sum_exp: Buffer<f32>,
 }
 
@@ -83,8 +83,8 @@ impl Layers {
     }
 
     /// The rows of tokens in a table.
-    pub fn embed(&self, table: &Half, ids: &Buffer<u32>) -> Result<Half> {
-        let mut rows = Half::zeros(&self.device, (self.tokens, self.dim))?;
+    pub fn embed(&self, table: &Bf16, ids: &Buffer<u32>) -> Result<Bf16> {
+        let mut rows = Bf16::zeros(&self.device, (self.tokens, self.dim))?;
         self.embedding.forward_into(
             table.as_buffer()?,
             ids,
@@ -95,8 +95,8 @@ impl Layers {
         Ok(rows)
     }
 
-    pub fn embed_gradient(&self, ids: &Buffer<u32>, given: &Half) -> Result<Half> {
-        let mut gradient = Half::zeros(&self.device, (VOCABULARY, self.dim))?;
+    pub fn embed_gradient(&self, ids: &Buffer<u32>, given: &Bf16) -> Result<Bf16> {
+        let mut gradient = Bf16::zeros(&self.device, (VOCABULARY, self.dim))?;
         let to = gradient.as_buffer_mut()?;
         self.embedding.gradient_into(ids, given.as_buffer()?, to, self.dim, self.stream())?;
         Ok(gradient)
@@ -104,7 +104,7 @@ impl Layers {
 
     /// `x + change`, which is the residual stream from here on, and its RMSNorm, which the next
     /// layer reads: one kernel for both.
-    pub fn add_and_norm(&self, x: &Half, change: &Half, weight: &Half) -> Result<(Half, Half)> {
+    pub fn add_and_norm(&self, x: &Bf16, change: &Bf16, weight: &Bf16) -> Result<(Bf16, Bf16)> {
         let [sum, normal] = run(&self.norm, &[x, change, weight])?;
         Ok((self.activations(sum)?, self.activations(normal)?))
     }
@@ -113,18 +113,18 @@ impl Layers {
     /// `change` alike. `past` is what reaches the sum past the norm, along the residual stream.
     pub fn add_and_norm_gradient(
         &self,
-        sum: &Half,
-        weight: &Half,
-        given: &Half,
-        past: &Half,
-    ) -> Result<(Half, Half)> {
+        sum: &Bf16,
+        weight: &Bf16,
+        given: &Bf16,
+        past: &Bf16,
+    ) -> Result<(Bf16, Bf16)> {
         let [of_sum, terms] = run(&self.norm_gradient, &[sum, weight, given, past])?;
         let terms = Tensor::<f32>::from_buffer(terms.try_into()?, (self.tokens, self.dim))?;
         Ok((self.activations(of_sum)?, terms.sum(0)?.cast()?))
     }
 
     /// Causal attention with rotary positions, each key head shared by a group of heads.
-    pub fn attend(&self, queries: &Half, keys: &Half, values: Half) -> Result<Attended> {
+    pub fn attend(&self, queries: &Bf16, keys: &Bf16, values: Bf16) -> Result<Attended> {
         let queries = self.rotate(&self.rotate_queries, queries, &self.sin)?;
         let keys = self.rotate(&self.rotate_keys, keys, &self.sin)?;
         let (q, k, v) = (queries.as_buffer()?, keys.as_buffer()?, values.as_buffer()?);
@@ -134,7 +134,7 @@ impl Layers {
     }
 
     /// The gradients of queries, keys and values.
-    pub fn attend_gradient(&self, attended: &Attended, given: &Half) -> Result<[Half; 3]> {
+    pub fn attend_gradient(&self, attended: &Attended, given: &Bf16) -> Result<[Bf16; 3]> {
         let saved = Saved {
             q: attended.queries.as_buffer()?,
             k: attended.keys.as_buffer()?,
@@ -152,36 +152,36 @@ impl Layers {
         Ok([q, self.rotate(&self.rotate_keys, &k, &self.back)?, v])
     }
 
-    fn rotate(&self, rotary: &Fused, x: &Half, sin: &Buffer<bf16>) -> Result<Half> {
+    fn rotate(&self, rotary: &Fused, x: &Bf16, sin: &Buffer<bf16>) -> Result<Bf16> {
         let rotated = rotary.run(&[x.elements().into(), (&self.cos).into(), sin.into()])?;
         let [rotated] = all_outputs(rotated);
         Ok(Tensor::from_buffer(rotated.try_into()?, x.shape())?)
     }
 
     /// The cross-entropy of each token, and the gradient of their mean in the logits.
-    pub fn loss(&self, logits: &Half, targets: &Buffer<u32>) -> Result<(Tensor<f32>, Half)> {
+    pub fn loss(&self, logits: &Bf16, targets: &Buffer<u32>) -> Result<(Tensor<f32>, Bf16)> {
         let [losses, gradient] = all_outputs(self.loss.run(&[logits.elements().into(), targets.into()])?);
         let losses = Tensor::from_buffer(losses.try_into()?, self.tokens)?;
         Ok((losses, Tensor::from_buffer(gradient.try_into()?, logits.shape())?))
     }
 
-    fn activations(&self, tensor: fusion::Tensor) -> Result<Half> {
+    fn activations(&self, tensor: fusion::Tensor) -> Result<Bf16> {
         Ok(Tensor::from_buffer(tensor.try_into()?, (self.tokens, self.dim))?)
     }
 }
 
 /// `x Wᵀ`: each row of the weights gives one output.
-pub fn linear(x: &Half, weights: &Half) -> Result<Half> {
+pub fn linear(x: &Bf16, weights: &Bf16) -> Result<Bf16> {
     Ok(x.matmul(&weights.transpose(0, 1)?)?)
 }
 
 /// The gradients of `x` and of the weights.
-pub fn linear_gradient(x: &Half, weights: &Half, given: &Half) -> Result<(Half, Half)> {
+pub fn linear_gradient(x: &Bf16, weights: &Bf16, given: &Bf16) -> Result<(Bf16, Bf16)> {
     Ok((given.matmul(weights)?, given.transpose(0, 1)?.matmul(x)?))
 }
 
 /// A buffer of activations as a tensor.
-pub fn tensor(buffer: Buffer<bf16>, shape: impl Into<Extents>) -> Result<Half> {
+pub fn tensor(buffer: Buffer<bf16>, shape: impl Into<Extents>) -> Result<Bf16> {
     Ok(Tensor::from_buffer(buffer, shape)?)
 }
 
@@ -190,7 +190,7 @@ fn options() -> Options {
     Options { mask: Mask::Causal, layout: Layout::RowsFirst, ..Options::default() }
 }
 
-fn run<const N: usize>(fused: &Fused, inputs: &[&Half]) -> Result<[fusion::Tensor; N]> {
+fn run<const N: usize>(fused: &Fused, inputs: &[&Bf16]) -> Result<[fusion::Tensor; N]> {
     let views: Vec<View<'_>> = inputs.iter().map(|input| input.elements().into()).collect();
     Ok(all_outputs(fused.run(&views)?))
 }

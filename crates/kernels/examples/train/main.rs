@@ -16,6 +16,7 @@ mod text;
 
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -55,12 +56,13 @@ fn train(options: &Options) -> Result<()> {
     let text = text::read(&options.text)?;
     if text.len() <= config.length {
         let (path, found) = (options.text.display(), text.len());
-        return Err(format!("{path}: {found} bytes are no text for sequences of {}", config.length).into());
+        let needed = config.length + 1;
+        return Err(format!("{path}: {found} bytes are too short a text: a sequence takes {needed}; give a longer text or a smaller --length").into());
     }
     let mut model = Model::new(&device, config, options.seed)?;
     introduce(&model, &text);
 
-    let mut curve = options.curve.as_ref().map(File::create).transpose()?;
+    let mut curve = options.curve.as_deref().map(create).transpose()?;
     if let Some(curve) = &mut curve {
         writeln!(curve, "step,loss,seconds")?;
     }
@@ -97,6 +99,10 @@ fn train(options: &Options) -> Result<()> {
         println!("{speed:.0} tokens per second, measured after the first step");
     }
     Ok(())
+}
+
+fn create(path: &Path) -> Result<File> {
+    Ok(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn introduce(model: &Model, text: &[u8]) {

@@ -9,7 +9,7 @@ use apex_random::Random;
 use half::bf16;
 
 use crate::block::{Block, Saved};
-use crate::layers::{Half, Layers, linear, linear_gradient};
+use crate::layers::{Bf16, Layers, linear, linear_gradient};
 
 /// Elements of a head: the least for which `apex_kernels::Attention` has kernels.
 pub const HEAD_DIM: usize = 64;
@@ -132,9 +132,9 @@ pub struct Batch {
 /// A forward pass: the loss of each token, and what the backward pass needs.
 pub struct Forward {
     losses: Tensor<f32>,
-    of_logits: Half,
-    stream: Half,
-    normal: Half,
+    of_logits: Bf16,
+    residual: Bf16,
+    normal: Bf16,
     blocks: Vec<Saved>,
 }
 
@@ -191,7 +191,7 @@ impl Model {
     pub fn forward(&self, batch: &Batch) -> Result<Forward> {
         let Model { config, layers, weights, biases } = self;
         let embedded = layers.embed(weights.embedding.weights(), &batch.inputs)?;
-        let nothing = Half::zeros(&layers.device, embedded.shape())?;
+        let nothing = Bf16::zeros(&layers.device, embedded.shape())?;
         let mut state = (embedded, nothing);
         let mut blocks = vec![];
         for (block, bias) in weights.blocks.iter().zip(biases) {
@@ -199,19 +199,19 @@ impl Model {
             state = next;
             blocks.push(saved);
         }
-        let (stream, normal) = layers.add_and_norm(&state.0, &state.1, weights.norm.weights())?;
+        let (residual, normal) = layers.add_and_norm(&state.0, &state.1, weights.norm.weights())?;
         let logits = linear(&normal, weights.head.weights())?;
         let (losses, of_logits) = layers.loss(&logits, &batch.targets)?;
-        Ok(Forward { losses, of_logits, stream, normal, blocks })
+        Ok(Forward { losses, of_logits, residual, normal, blocks })
     }
 
     /// The gradients of the mean loss, and of the losses that balance experts, in all parameters.
-    pub fn backward(&self, batch: &Batch, forward: &Forward) -> Result<Weights<Half>> {
+    pub fn backward(&self, batch: &Batch, forward: &Forward) -> Result<Weights<Bf16>> {
         let Model { config, layers, weights, biases } = self;
         let (of_normal, head) = linear_gradient(&forward.normal, weights.head.weights(), &forward.of_logits)?;
-        let nothing = Half::zeros(&layers.device, of_normal.shape())?;
+        let nothing = Bf16::zeros(&layers.device, of_normal.shape())?;
         let (mut given, norm) =
-            layers.add_and_norm_gradient(&forward.stream, weights.norm.weights(), &of_normal, &nothing)?;
+            layers.add_and_norm_gradient(&forward.residual, weights.norm.weights(), &of_normal, &nothing)?;
         let mut blocks = vec![];
         for ((block, bias), saved) in weights.blocks.iter().zip(biases).zip(&forward.blocks).rev() {
             let (before, gradients) = block.backward(layers, config, bias, saved, &given)?;
@@ -223,7 +223,7 @@ impl Model {
     }
 
     /// Lets all parameters learn. Norms do not decay.
-    pub fn step(&mut self, forward: &Forward, gradients: &Weights<Half>, rates: &Rates) -> Result<()> {
+    pub fn step(&mut self, forward: &Forward, gradients: &Weights<Bf16>, rates: &Rates) -> Result<()> {
         let Layers { adamw, moe, device, .. } = &self.layers;
         for (parameter, (_, gradient)) in self.weights.all_mut().into_iter().zip(gradients.all()) {
             let decay = if parameter.weights().shape().len() == 1 { 0.0 } else { rates.decay };

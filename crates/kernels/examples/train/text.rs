@@ -10,15 +10,19 @@ use crate::model::{Batch, Config};
 
 /// The bytes of a file, or of all Markdown files in a folder, in the order of their names.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    let named = |error: Error| Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let of = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: Error| Error::new(error.kind(), format!("{path}: {error}"))
+    };
     if !path.is_dir() {
-        return std::fs::read(path).map_err(named);
+        return std::fs::read(path).map_err(of(path));
     }
-    let entries = std::fs::read_dir(path).map_err(named)?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let entries = std::fs::read_dir(path).map_err(of(path))?;
+    let files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>();
+    let mut files = files.map_err(of(path))?;
     files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
     files.sort();
-    let texts = files.iter().map(std::fs::read).collect::<Result<Vec<_>>>()?;
+    let texts = files.iter().map(|file| std::fs::read(file).map_err(of(file))).collect::<Result<Vec<_>>>()?;
     Ok(texts.concat())
 }
 

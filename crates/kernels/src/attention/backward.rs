@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use apex_gpu::{Buffer, Stream};
+use apex_gpu::{Buffer, Device, Stream};
 
 use crate::attention::hopper;
 use crate::attention::problem::Problem;
@@ -40,6 +40,17 @@ pub struct Gradients<T> {
     pub k: Buffer<T>,
     /// Of the values.
     pub v: Buffer<T>,
+}
+
+impl<T: Element> Gradients<T> {
+    /// Zeros, for a problem of this shape.
+    pub(super) fn zeros(device: &Device, shape: &Shape) -> Result<Self> {
+        Ok(Self {
+            q: device.zeros(shape.query_elements())?,
+            k: device.zeros(shape.key_elements())?,
+            v: device.zeros(shape.key_elements())?,
+        })
+    }
 }
 
 /// As `attention::Chosen` in `cuda/attention_backward_hopper.cu`.
@@ -139,11 +150,7 @@ impl Attention {
     ) -> Result<(Gradients<T>, Form)> {
         shape.check()?;
         let device = &self.device;
-        let mut gradients = Gradients {
-            q: device.zeros(shape.query_elements())?,
-            k: device.zeros(shape.key_elements())?,
-            v: device.zeros(shape.key_elements())?,
-        };
+        let mut gradients = Gradients::zeros(device, shape)?;
         let form =
             self.backward_into(saved, output_gradient, &mut gradients, shape, options, device.stream())?;
         Ok((gradients, form))

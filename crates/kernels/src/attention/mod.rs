@@ -245,7 +245,8 @@ struct Tensors<'a, T> {
     log_sum_exp: &'a mut Buffer<f32>,
 }
 
-/// One call: its problem is consistent, has rows and keys, and fits its buffers.
+/// One call: its problem is consistent and fits its buffers; whoever launches sees to it that there
+/// are rows.
 struct Call<'a> {
     attention: &'a Attention,
     problem: Problem,

@@ -1,7 +1,8 @@
-//! Batches of sequences of different lengths: `cuda/attention_sequences.cuh`.
+//! Packed batches of sequences of different lengths (what others call varlen, by `cu_seqlens`):
+//! `cuda/attention_sequences.cuh`.
 //!
 //! Invariant: what is computed for a sequence is what a call with this sequence alone computes, bit
-//! by bit: kernels are compiled from the flash form's source, and look elsewhere.
+//! by bit: the kernels are compiled from the flash form's source, and only look elsewhere for rows.
 
 use std::sync::PoisonError;
 
@@ -27,9 +28,9 @@ const MOST_BLOCKS: usize = 1 << 20;
 /// Blocks along y, of which a grid can have 65535; kernels loop over what is more.
 const MOST_SEQUENCES: usize = 65535;
 
-/// A batch of sequences that differ in length. They lie one after another without gaps in Q, K, V
-/// and O, each as [`Options::layout`] says: with [`Layout::RowsFirst`], Q is `[all queries, heads,
-/// dim]`. Log-sum-exps lie one sequence after another too, each `[heads, queries]`.
+/// A packed batch of sequences of different lengths: they lie one after another without gaps in Q,
+/// K, V and O, each as [`Options::layout`] says: with [`Layout::RowsFirst`], Q is `[all queries,
+/// heads, dim]`. Log-sum-exps lie one sequence after another too, each `[heads, queries]`.
 ///
 /// [`Layout::RowsFirst`]: crate::Layout::RowsFirst
 ///
@@ -155,7 +156,7 @@ impl Attention {
         let launch = kernel.launch(grid, [128, 1, 1]).on(stream).arg(q).arg(k).arg(v).arg(output);
         let launch = launch.arg(log_sum_exp).arg(&sequences.starts).arg(sequences.lengths.len() as i32);
         // SAFETY: the buffers have the sizes that the problem says, which are those of all
-        // sequences.
+        // sequences; `starts` has one entry more than there are sequences, each within these sizes.
         unsafe { launch.arg(problem).arg(call.mask_number()).launch()? };
         Ok(form)
     }
@@ -172,11 +173,7 @@ impl Attention {
         options: &Options,
     ) -> Result<(Gradients<T>, Form)> {
         let (all, device) = (&sequences.all, &self.device);
-        let mut gradients = Gradients {
-            q: device.zeros(all.query_elements())?,
-            k: device.zeros(all.key_elements())?,
-            v: device.zeros(all.key_elements())?,
-        };
+        let mut gradients = Gradients::zeros(device, all)?;
         let stream = device.stream();
         let form =
             self.backward_sequences_into(saved, output_gradient, &mut gradients, sequences, options, stream)?;
@@ -219,7 +216,7 @@ impl Attention {
             let launch = launch.arg(saved.log_sum_exp).arg(&mut *deltas).arg(&mut gradients.q);
             let launch = launch.arg(&sequences.starts).arg(count).arg(problem).arg(call.mask_number());
             // SAFETY: the buffers have the sizes that the problem says, which are those of all
-            // sequences, and there is a delta for each row.
+            // sequences, there is a delta for each row, and `starts` is as in the forward pass.
             unsafe { launch.launch()? };
         }
         if all.key_elements() > 0 {
