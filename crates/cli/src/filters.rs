@@ -12,6 +12,7 @@ use apex_predict::Models;
 use apex_profile::{
     Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile, Selection, origin_ns, ranks,
 };
+use apex_text::verdict::{Chosen, Part};
 use apex_trace::Session;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -345,6 +346,27 @@ impl<'a> Shown<'a> {
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("Shown: {}.", parts.join(" · ")))
+    }
+
+    /// What a verdict is about.
+    pub fn part(&self) -> Part<'_> {
+        let name = match self.phase {
+            Some(PhaseKind::Steady) => "each step".into(),
+            Some(phase) => format!("the {}", phase.name()),
+            None if self.is_window() => "the window".into(),
+            None => "the time".into(),
+        };
+        let has_no_phase = self.whole.activities.iter().all(|activity| activity.iterations.is_none());
+        let chosen = |kernels| Chosen { kernels, profile: self.profile() };
+        Part {
+            job: &self.job,
+            name,
+            iterations: self.iterations(),
+            steps: self.steps(),
+            is_window: self.is_window(),
+            is_without_steps: has_no_phase && !self.is_window(),
+            kernels: self.kernels.as_ref().map(chosen),
+        }
     }
 
     /// Where the time of the devices went.

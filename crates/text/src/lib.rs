@@ -4,7 +4,7 @@
 //!   are wanted.
 //! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
 //!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what
-//!   a finding would save.
+//!   a finding would save. [`verdict`]: what the time went into and what to change, in sentences.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
@@ -14,6 +14,7 @@ pub mod figures;
 pub mod kernels;
 pub mod savings;
 pub mod units;
+pub mod verdict;
 
 use apex_untrusted::printable;
 use std::fmt;

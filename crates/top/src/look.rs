@@ -1,8 +1,10 @@
 //! A session at one moment.
 
 use apex_advice::{Advice, Options, advise};
-use apex_live::Snapshot;
+use apex_live::{SinceStart, Snapshot};
 use apex_profile::{Figure, Profile};
+use apex_text::units;
+use apex_text::verdict::{self, Part};
 use apex_trace::meta::{Exit, Meta};
 use std::ops::Range;
 
@@ -19,14 +21,16 @@ pub struct Look {
     pub profile: Profile,
     /// What the rules say of them.
     pub advice: Advice,
+    /// What was counted since the session's start.
+    pub since_start: SinceStart,
 }
 
 impl Look {
     /// What a snapshot says, judged with these options.
     pub fn of(snapshot: Snapshot, options: &Options) -> Self {
-        let Snapshot { session, running, window, profile, .. } = snapshot;
+        let Snapshot { session, running, window, profile, since_start } = snapshot;
         let advice = advise(&profile, options);
-        Self { run: session.meta, running, window, profile, advice }
+        Self { run: session.meta, running, window, profile, advice, since_start }
     }
 
     /// Whether nothing more will happen: processes were recorded, or the program ended, and none
@@ -56,6 +60,21 @@ impl Look {
     /// device, whose times say nothing about a GPU.
     pub fn gpu_busy(&self) -> Option<Figure> {
         self.profile.totals.gpu_busy.filter(|_| !self.profile.on_cpu_device())
+    }
+
+    /// What the last seconds went into, in a sentence; `None` before the first launch.
+    pub fn verdict(&self) -> Option<String> {
+        let is_begun = self.profile.kernels.iter().any(|kernel| kernel.launches.any());
+        let part = Part {
+            job: &self.profile,
+            name: format!("the last {}", units::time(self.seconds() * 1e9)),
+            iterations: None,
+            steps: None,
+            is_window: true,
+            is_without_steps: false,
+            kernels: None,
+        };
+        is_begun.then(|| verdict::sentence(&part, &self.advice))
     }
 
     /// What was run, as typed.

@@ -1,6 +1,5 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::what_is_missing;
 use crate::text::figures::{mark, share};
 use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
@@ -9,6 +8,7 @@ use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, WhatIf,
 };
 use apex_profile::{PhaseKind, Profile};
+use apex_text::verdict::what_is_missing;
 use std::io::{self, Write};
 
 /// Kernels listed for each finding; the rest is counted.

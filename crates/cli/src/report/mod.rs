@@ -17,6 +17,7 @@ use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::Advice;
 use apex_profile::{Profile, SiteTotals};
+use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -251,18 +252,6 @@ fn lines_of(parts: &[String], width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// What there is none of in a session without launches, and why: `No …`.
-fn what_is_missing(profile: &Profile) -> String {
-    let recorder = &profile.recorder;
-    let is_unreadable =
-        profile.processes.is_empty() && recorder.problems.iter().any(|problem| problem.contains(".rec: "));
-    match recorder.lost() {
-        0 if is_unreadable => "launch is known: what was recorded cannot be read".to_owned(),
-        0 => "kernel was launched".to_owned(),
-        lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
-    }
 }
 
 /// What was run, where, and how it ended.

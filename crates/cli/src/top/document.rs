@@ -28,8 +28,26 @@ struct Session<'a> {
     run: Option<&'a Meta>,
     window_ns: Option<Window>,
     launches_per_s: Option<Figure>,
+    since_start: Option<SinceStart>,
+    /// What the window went into, in a sentence; `null` before the first launch.
+    verdict: Option<String>,
     profile: Option<&'a Profile>,
     advice: Option<&'a Advice>,
+}
+
+/// Counts since the session's start.
+#[derive(Serialize)]
+struct SinceStart {
+    launches: u64,
+    graph_launches: u64,
+    lost_records: u64,
+}
+
+impl SinceStart {
+    fn of(counts: &apex_live::SinceStart) -> Self {
+        let apex_live::SinceStart { launches, graph_launches, lost_records, .. } = *counts;
+        Self { launches, graph_launches, lost_records }
+    }
 }
 
 /// A span of a session's time, nanoseconds after its start.
@@ -61,6 +79,8 @@ impl<'a> Session<'a> {
             run: look.and_then(|look| look.run.as_ref()),
             window_ns: look.map(|look| Window { from: look.window.start, to: look.window.end }),
             launches_per_s: look.and_then(Look::launches_per_s).map(Figure::measured),
+            since_start: look.map(|look| SinceStart::of(&look.since_start)),
+            verdict: look.and_then(Look::verdict),
             profile: look.map(|look| &look.profile),
             advice: look.map(|look| &look.advice),
         }

@@ -45,7 +45,10 @@ pub fn last(look: &Look) -> String {
 /// Problem, command and health.
 pub fn lines(top: &Top, look: &Look, width: usize, theme: Theme) -> Lines {
     let mut lines = vec![identity(look, width, theme)];
-    lines.extend(wrap(&health(look), width, "  ").into_iter().map(Line::from));
+    if let Some(verdict) = look.verdict() {
+        lines.extend(wrap(&verdict, width, "  ").into_iter().map(|line| Line::styled(line, theme.bold())));
+    }
+    lines.extend(wrap(&health(look, width), width, "  ").into_iter().map(Line::from));
     if let Some(problem) = top.session().and_then(|session| session.problem.as_ref()) {
         let text = format!("The last look failed, this is the one before it: {problem}");
         lines.extend(wrap(&text, width, "  ").into_iter().map(|line| Line::styled(line, theme.warning())));
@@ -86,8 +89,9 @@ fn devices(profile: &Profile) -> String {
     counts.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// How busy, how many launches, what recording costs and lost.
-fn health(look: &Look) -> String {
+/// How busy, how many launches, what recording costs and lost. Where there is room, launches since
+/// the start, too.
+fn health(look: &Look, width: usize) -> String {
     if !look.has_calls() {
         let yet = if look.running.is_empty() { "" } else { " yet" };
         return format!("no CUDA call{yet}");
@@ -99,13 +103,18 @@ fn health(look: &Look) -> String {
         None => Some("GPU busy: not known".to_owned()),
     };
     let launches = look.launches_per_s().map(|rate| format!("{}ᵐ", rate_in_words(rate)));
+    let in_all = format!("{} in all", units::count(look.since_start.launches));
     let recorder = verdict.overhead_share.map(|cost| format!("recorder {}", share(&cost)));
-    let lost = match verdict.lost_records {
+    let lost = match look.since_start.lost_records {
         0 => "0 dropped".to_owned(),
         lost => format!("{} RECORDS DROPPED", units::count(lost)),
     };
-    let parts = [busy, launches, recorder, Some(lost)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    let in_words = |launches| {
+        let parts = [busy.clone(), launches, recorder.clone(), Some(lost.clone())];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    };
+    let full = in_words(launches.as_ref().map(|rate| format!("{rate}, {in_all}")));
+    if full.chars().count() <= width { full } else { in_words(launches) }
 }
 
 /// `12,345 launches/s`; below ten with what follows the point.

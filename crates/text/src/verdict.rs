@@ -1,0 +1,288 @@
+//! The verdict: what the time of a session, or of a part of it, went into, what to change, and what
+//! that saves.
+
+use std::collections::BTreeSet;
+
+use apex_advice::{Advice, Finding, Scope};
+use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
+
+use crate::units;
+
+/// A GPU that is idle for less is busy.
+const IDLE: f64 = 0.25;
+/// What takes less is not worth a word.
+pub const LEAST: f64 = 0.02;
+/// Unknown time above this share leaves nothing to say.
+const UNKNOWN: f64 = 0.5;
+
+/// What a verdict is about.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// The part of the run.
+    pub job: &'a Profile,
+    /// As a sentence names it: `each step`, `the start-up`, `the last 5 s`.
+    pub name: String,
+    /// The iterations of the device with the most of them, where the part consists of iterations.
+    pub iterations: Option<&'a Iterations>,
+    /// Steps of all devices, where the part consists of them.
+    pub steps: Option<f64>,
+    /// Whether the part is a window of the run.
+    pub is_window: bool,
+    /// Whether the whole run was searched for steps and has none.
+    pub is_without_steps: bool,
+    /// The kernels that alone are meant; `None` for all of them.
+    pub kernels: Option<Chosen<'a>>,
+}
+
+/// Kernels of a part.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'a> {
+    /// Their places in the profile.
+    pub kernels: &'a BTreeSet<usize>,
+    /// The part without launches of other kernels.
+    pub profile: &'a Profile,
+}
+
+/// The verdict: what the time went into, how long it took, and what to change; a sentence each, of
+/// which the last two may be missing.
+pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
+    let first = if part.job.on_cpu_device() { counted_first(advice) } else { worth(advice) };
+    let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
+    let remedy = first.map(|first| remedy(part, first));
+    [Some(sentence(part, advice)), lasted, remedy].into_iter().flatten().collect()
+}
+
+/// The first sentence of the verdict.
+pub fn sentence(part: &Part<'_>, advice: &Advice) -> String {
+    match &part.kernels {
+        Some(kernels) => of_kernels(part, kernels),
+        None if part.job.on_cpu_device() => on_cpu(part, counted_first(advice)),
+        None => time_went(part, advice),
+    }
+}
+
+/// What of the launches and of the GPU time is the kernels' that were asked for.
+fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
+    let (all, Chosen { kernels, profile }) = (part.job, *chosen);
+    let launched = all.kernels.iter().filter(|kernel| kernel.launches.any()).count();
+    let ran: u64 = profile.kernels.iter().map(|kernel| kernel.launches.ran()).saturating_sum();
+    let launches = format!("{} of {} launches", units::count(ran), units::count(all.totals.kernels_run()));
+    let who = match kernels.iter().next().filter(|_| kernels.len() == 1) {
+        Some(&one) => format!("`{}`", all.kernels[one].short_name),
+        None => format!("{} of {launched} kernels", kernels.len()),
+    };
+    let whole = all.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let own = total(profile.kernels.iter().filter_map(apex_profile::Kernel::gpu_total_ns));
+    if all.on_cpu_device() || whole <= 0.0 {
+        return format!("{who}: {launches}.");
+    }
+    format!(
+        "{who}: {} of the kernels' time ({}ᵐ), in {launches}.",
+        units::share(own / whole),
+        units::time(own)
+    )
+}
+
+/// The first finding that the CPU device's counts show; the first of all where they show none.
+fn counted_first(advice: &Advice) -> Option<&Finding> {
+    let counted = advice.findings.iter().find(|finding| finding.rule.starts_with("APEX-C"));
+    counted.or(advice.findings.first())
+}
+
+/// Without a GPU the first finding is the verdict: how long things took says nothing about a GPU.
+fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
+    match first {
+        Some(first) => match first.kernels.first() {
+            Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
+            None => format!("{}: {}.", first.title, first.summary),
+        },
+        None if part.job.kernels.is_empty() => format!("No {}.", what_is_missing(part.job)),
+        None => format!(
+            "{} on the CPU device: no rule found a fault; its times say nothing about a GPU.",
+            units::counted(part.job.totals.kernels_run(), "launch", "launches")
+        ),
+    }
+}
+
+/// What the time went into.
+fn time_went(part: &Part<'_>, advice: &Advice) -> String {
+    let accounts = part.job.accounts();
+    let (span, of_what) = (accounts.span_ns.max(1.0), &part.name);
+    let of_span = |time: Figure| time.value / span;
+    if part.job.activities.is_empty() {
+        return format!("No {}.", what_is_missing(part.job));
+    }
+    if accounts.unknown_share() > UNKNOWN {
+        return format!(
+            "What the GPU does in {} of {of_what} is not known: too few launches were timed (--timing sampled or all).",
+            units::share(accounts.unknown_share())
+        );
+    }
+    if let Some((process, waits)) = waiting(part.job).filter(|(_, waits)| *waits > IDLE / 2.0) {
+        let pid = process.pid;
+        let who =
+            process.rank.map_or(format!("Process {pid}"), |rank| format!("Rank {rank} (process {pid})"));
+        return format!("{who} waits {} of {of_what} in collectives for a slower rank.", units::share(waits));
+    }
+    let idle = accounts.idle_ns();
+    if of_span(idle) >= IDLE {
+        return format!(
+            "The GPU is idle {} of {of_what}: {}.",
+            share_of(idle, span),
+            why_idle(part, &accounts, advice)
+        );
+    }
+    let busy = |what: &str, time: Figure| format!("{what} take {} of {of_what}", share_of(time, span));
+    if of_span(accounts.collectives) > IDLE {
+        return format!("{}, while nothing is computed.", busy("Collectives", accounts.collectives));
+    }
+    if of_span(accounts.copies) > IDLE {
+        return format!("{}, while no kernel runs.", busy("Copies", accounts.copies));
+    }
+    let top = part
+        .job
+        .kernels
+        .iter()
+        .max_by(|a, b| a.gpu_total_ns().unwrap_or(0.0).total_cmp(&b.gpu_total_ns().unwrap_or(0.0)));
+    let whole = part.job.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let top = top.filter(|_| whole > 0.0).map_or(String::new(), |kernel| {
+        let share = kernel.gpu_total_ns().unwrap_or(0.0) / whole;
+        format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
+    });
+    format!(
+        "The GPU is busy {} of {of_what}{top}.",
+        units::share(of_span(accounts.kernels) + of_span(accounts.copies))
+    )
+}
+
+/// The process that waits for others for the largest share of its time.
+fn waiting(profile: &Profile) -> Option<(&Process, f64)> {
+    let waits = profile.activities.iter().filter(|activity| activity.span_ns > 0.0).filter_map(|activity| {
+        let process = profile.processes.get(activity.process)?;
+        Some((process, activity.accounts.waiting.value / activity.span_ns))
+    });
+    waits.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Why the device is idle: a pause where one takes most of it, else what the host does for most of
+/// it.
+fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
+    let idle = accounts.idle_ns().value;
+    let paused = total(part.job.activities.iter().map(|activity| activity.long_gaps_ns));
+    let gaps = part.job.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
+    let longest = gaps.max_by(|a, b| a.1.duration_ns.value.total_cmp(&b.1.duration_ns.value));
+    if let Some((activity, gap)) = longest.filter(|_| paused > idle / 2.0) {
+        let name = |kernel: Option<usize>| Some(&part.job.kernels.get(kernel?)?.short_name);
+        let between = match (name(gap.before), name(gap.after)) {
+            (Some(before), Some(after)) => format!(", between `{before}` and `{after}`"),
+            _ => String::new(),
+        };
+        let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(cause, _)| while_in(*cause));
+        return format!(
+            "{} at a stretch, {} after its first launch{between}, {most}",
+            units::time(gap.duration_ns.value),
+            units::time((gap.start_ns - activity.start_ns).max(0.0))
+        );
+    }
+    let causes = advice
+        .findings
+        .iter()
+        .filter(|finding| finding.saving.of_job.is_some_and(|share| share.value >= LEAST));
+    for cause in causes {
+        match cause.slug.as_str() {
+            "launch-bound" | "tiny-launches" => return "the host launches kernels too slowly".into(),
+            "frequent-synchronisation" => return "the host waits for it in every iteration".into(),
+            "host-bound" => return "it waits for the program's own code".into(),
+            _ => {}
+        }
+    }
+    let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+    most.map_or("", |(cause, _)| while_in(*cause)).into()
+}
+
+/// What the host does meanwhile.
+fn while_in(cause: IdleCause) -> &'static str {
+    match cause {
+        IdleCause::Launching => "while the host is in launch calls",
+        IdleCause::Allocating => "while the host allocates and frees memory",
+        IdleCause::Transferring => "while the host waits for copies",
+        IdleCause::Synchronising => "while the host returns from synchronising",
+        IdleCause::Loading => "while the host loads code",
+        IdleCause::Capturing => "while the host captures graphs",
+        IdleCause::OtherCalls => "while the host is in other driver calls",
+        IdleCause::HostCode => "while the host runs the program's own code",
+    }
+}
+
+/// How long a step takes, or the whole.
+fn lasted(part: &Part<'_>) -> Option<String> {
+    let accounts = part.job.accounts();
+    let kernels = |by: f64| units::time((accounts.kernels.value + accounts.collectives.value) / by);
+    if let (Some(iterations), Some(steps)) = (part.iterations, part.steps) {
+        let d = &iterations.duration;
+        return Some(format!(
+            "A step takes {}ᵐ (median of {}; eight of ten take {} to {}); its kernels take {}ᵖ.",
+            units::time(d.median_ns),
+            units::count(iterations.count),
+            units::time(d.p10_ns),
+            units::time(d.p90_ns),
+            kernels(steps)
+        ));
+    }
+    (accounts.span_ns > 0.0).then(|| {
+        let none =
+            if part.is_without_steps { " No sequence of launches repeats: there are no steps." } else { "" };
+        let of = if part.is_window { "Of the window, from" } else { "From" };
+        format!(
+            "{of} its first to its last work {} pass; kernels take {}.{none}",
+            units::time(accounts.span_ns),
+            kernels(1.0)
+        )
+    })
+}
+
+/// The first finding whose saving is worth a word.
+fn worth(advice: &Advice) -> Option<&Finding> {
+    advice
+        .findings
+        .iter()
+        .find(|finding| finding.saving.of_job.is_some_and(|share| share.bounds().1 >= LEAST))
+}
+
+/// What to change, and what that saves.
+fn remedy(part: &Part<'_>, finding: &Finding) -> String {
+    let change = finding.change.split("; ").next().unwrap_or_default().trim_end_matches('.');
+    let saving = finding.saving.time_ns.filter(|_| !part.job.on_cpu_device());
+    let Some(saving) = saving else { return format!("→ {change}.") };
+    let (saving, each) = match part.steps {
+        Some(steps) => (saving.scaled(1.0 / steps), " a step"),
+        _ => (saving, ""),
+    };
+    let (low, high) = saving.bounds();
+    let kind = if finding.scope == Scope::Host { " of idle time" } else { "" };
+    let amount = if low > LEAST * high {
+        format!("{} to {}", units::time(low), units::time(high))
+    } else {
+        format!("up to {}", units::time(high))
+    };
+    format!("→ {change}: saves {amount}{each}{kind}.")
+}
+
+/// What there is none of in a session without launches, and why: `No …`.
+pub fn what_is_missing(profile: &Profile) -> String {
+    let recorder = &profile.recorder;
+    let is_unreadable =
+        profile.processes.is_empty() && recorder.problems.iter().any(|problem| problem.contains(".rec: "));
+    match recorder.lost() {
+        0 if is_unreadable => "launch is known: what was recorded cannot be read".to_owned(),
+        0 => "kernel was launched".to_owned(),
+        lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
+    }
+}
+
+/// A share with its interval, where that says anything.
+fn share_of(time: Figure, span: f64) -> String {
+    let (low, high) = time.bounds();
+    let [value, low, high] = [time.value, low, high].map(|end| end / span);
+    if high - low < 0.02 { units::share(value) } else { units::share_between(value, low, high.min(1.0)) }
+}
