@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at what a page shows.
-const EACH: Duration = Duration::from_secs(1);
+/// Between two looks at whether what a page shows is to be read again.
+const EACH: Duration = Duration::from_millis(250);
 
 /// Characters of a command in the list.
 const LONGEST_COMMAND: usize = 500;

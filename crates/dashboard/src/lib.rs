@@ -11,8 +11,8 @@
 //! 2. A session is read once, however many look at it: views of the same part of the same session
 //!    share what was read ([`views`]). At most [`MOST_VIEWS`] are kept, each of at most
 //!    [`apex_page::MOST_BYTES`] beside what its reader keeps.
-//! 3. A session that runs is read once a second, and reading takes at most a tenth of the time, or
-//!    a quarter where only its last seconds are wanted.
+//! 3. A session that runs is read about once a second, its last seconds twice, and reading takes at
+//!    most a tenth of the time, or a quarter where only its last seconds are wanted.
 //! 4. A session that cannot be read, or is gone, gives a message, and may come back.
 
 mod api;

@@ -9,14 +9,20 @@ use std::time::{Duration, Instant};
 /// Views that are kept: parts of sessions that somebody looks at, or has looked at.
 pub const MOST_VIEWS: usize = 12;
 
-/// A running session is read again when what was read of it is so old: the page shows it before it
-/// is a second old.
-const FRESH: Duration = Duration::from_millis(800);
-/// A whole session that runs is read again after so many times of what reading it took: it gets
-/// longer and longer.
-const REST: u32 = 9;
-/// So are its last seconds: the program needs the machine more than who looks at it.
-const REST_OF_LAST: u32 = 3;
+/// When what was read of a session that runs is read again.
+struct Pace {
+    /// Once it is so old.
+    fresh: Duration,
+    /// And after so many times of what reading it took: the program needs the machine more than who
+    /// looks at it.
+    rest: u32,
+}
+
+/// A whole session gets longer and longer.
+const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9 };
+/// Reading the last seconds takes the same each time. Where it takes up to 200 ms, what is shown is
+/// replaced before it is a second old.
+const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
 
 /// Makes documents of sessions.
 pub trait Reports: Send + Sync {
@@ -161,8 +167,8 @@ impl Last {
         if has_ended && self.fingerprint == fingerprint {
             return true;
         }
-        let rest = if wanted.last.is_some() { REST_OF_LAST } else { REST };
-        age < FRESH || age < self.took * rest
+        let Pace { fresh, rest } = if wanted.last.is_some() { LAST } else { WHOLE };
+        age < fresh || age < self.took * rest
     }
 }
 

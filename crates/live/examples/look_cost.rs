@@ -32,7 +32,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("| records | records a second | first looks, ms | look, ms | resident, MB |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
     let most: u64 = std::env::args().nth(2).map_or(Ok(u64::MAX), |most| most.parse())?;
-    let sessions = [(1_000_000, 10_000), (10_000_000, 10_000), (100_000_000, 10_000), (100_000_000, 50_000)];
+    let sessions = [
+        (1_000_000, 10_000),
+        (10_000_000, 10_000),
+        (100_000_000, 10_000),
+        (10_000_000, 50_000),
+        (10_000_000, 150_000),
+        (10_000_000, 300_000),
+        (100_000_000, 300_000),
+    ];
     for (records, rate) in sessions.into_iter().filter(|&(records, _)| records <= most) {
         let session = dir.join(format!("apex-look-cost-{}", std::process::id()));
         std::fs::create_dir(&session)?;

@@ -4,8 +4,8 @@
 //! * A [`Follower`] looks at one session again and again: each [`Snapshot`] is the session as it is
 //!   and the profile of its last seconds. A session that has ended is followed too: its last
 //!   seconds are those before its last record. A look reads what is new, and the records of its
-//!   window. It takes about 1 µs of CPU time for each of these and of the up to 32768 before them,
-//!   95 ms at 10,000 launches a second, for a session of 100 million records as for one of a
+//!   window. It takes about 0.4 µs of CPU time for each of these and of the up to 32768 before
+//!   them, 40 ms at 10,000 launches a second, for a session of 100 million records as for one of a
 //!   million (measured, `docs/results/live.txt`).
 //! * [`running`] tells which processes of a session run.
 //!

@@ -6,7 +6,7 @@
 //! it waiting (the main thread loads a module, then its worker launches); calls that only wait do
 //! not (a watchdog waits for events all the time). The rest is the program's own code.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::IdleCause;
 
@@ -18,19 +18,65 @@ struct Call {
     cause: IdleCause,
 }
 
+/// A stretch of time, nanoseconds after the process's start.
+type Stretch = (u64, u64);
+
 /// Calls that may lie in idle time that is still to be explained.
 #[derive(Clone, Default)]
 pub(crate) struct Host {
-    /// By thread; those of a thread follow each other.
-    threads: BTreeMap<u32, VecDeque<Call>>,
+    /// In the order of the threads' identifiers.
+    threads: Vec<ThreadCalls>,
+    /// The thread that called last, among them.
+    last: usize,
     calls: usize,
+    /// What is left to be charged while one stretch is explained, and what of it a thread leaves.
+    rest: Vec<Stretch>,
+    left: Vec<Stretch>,
+    charged: Vec<(u64, u64, IdleCause)>,
+}
+
+/// Calls of one thread, which follow each other.
+#[derive(Clone, Default)]
+struct ThreadCalls {
+    thread: u32,
+    calls: VecDeque<Call>,
+    /// Calls before it end before what was explained last: idle time is explained in order, nearly.
+    passed: usize,
+}
+
+impl ThreadCalls {
+    /// The first call that ends after a moment.
+    fn first_after(&mut self, moment: u64) -> usize {
+        let ends_by = |call: &Call| call.end <= moment;
+        if self.passed.checked_sub(1).and_then(|last| self.calls.get(last)).is_some_and(|call| !ends_by(call))
+        {
+            self.passed = self.calls.partition_point(ends_by);
+        }
+        while self.calls.get(self.passed).is_some_and(ends_by) {
+            self.passed += 1;
+        }
+        self.passed
+    }
 }
 
 impl Host {
     /// A call. Calls come in the order of their starts.
     pub fn called(&mut self, thread: u32, start: u64, end: u64, cause: IdleCause) {
-        self.threads.entry(thread).or_default().push_back(Call { start, end, cause });
+        if self.threads.get(self.last).is_none_or(|last| last.thread != thread) {
+            self.last = match self.place(thread) {
+                Ok(known) => known,
+                Err(new) => {
+                    self.threads.insert(new, ThreadCalls { thread, ..ThreadCalls::default() });
+                    new
+                }
+            };
+        }
+        self.threads[self.last].calls.push_back(Call { start, end, cause });
         self.calls += 1;
+    }
+
+    fn place(&self, thread: u32) -> Result<usize, usize> {
+        self.threads.binary_search_by_key(&thread, |known| known.thread)
     }
 
     /// Calls held.
@@ -40,43 +86,54 @@ impl Host {
 
     /// Forgets calls that ended by then.
     pub fn forget(&mut self, until: u64) {
-        for calls in self.threads.values_mut() {
-            while calls.front().is_some_and(|call| call.end <= until) {
-                calls.pop_front();
+        for of in &mut self.threads {
+            while of.calls.front().is_some_and(|call| call.end <= until) {
+                of.calls.pop_front();
+                of.passed = of.passed.saturating_sub(1);
                 self.calls -= 1;
             }
         }
     }
 
     /// Charges the idle time from `from` to `to`, which ended because `thread` launched something.
-    pub fn explain(&self, from: u64, to: u64, thread: u32, mut charge: impl FnMut(u64, u64, IdleCause)) {
-        let mut rest = vec![(from, to)];
-        let mut charged = Vec::new();
-        let own = self.threads.get(&thread).map(|calls| (calls, true));
-        let others = self.threads.iter().filter(|(other, _)| **other != thread);
-        for (calls, own) in own.into_iter().chain(others.map(|(_, calls)| (calls, false))) {
-            if !rest.is_empty() {
-                rest = paint(&rest, calls, own, &mut charged);
+    pub fn explain(&mut self, from: u64, to: u64, thread: u32, mut charge: impl FnMut(u64, u64, IdleCause)) {
+        self.rest.clear();
+        self.rest.push((from, to));
+        self.charged.clear();
+        let own = self.place(thread).ok();
+        let others = (0..self.threads.len()).filter(|&other| Some(other) != own);
+        for place in own.into_iter().chain(others) {
+            if self.rest.is_empty() {
+                break;
             }
+            self.left.clear();
+            paint(
+                &self.rest,
+                &mut self.threads[place],
+                Some(place) == own,
+                &mut self.charged,
+                &mut self.left,
+            );
+            std::mem::swap(&mut self.rest, &mut self.left);
         }
-        charged.extend(rest.into_iter().map(|(from, to)| (from, to, IdleCause::HostCode)));
-        charged.sort_unstable_by_key(|&(from, ..)| from);
-        charged.into_iter().for_each(|(from, to, cause)| charge(from, to, cause));
+        self.charged.extend(self.rest.iter().map(|&(from, to)| (from, to, IdleCause::HostCode)));
+        self.charged.sort_unstable_by_key(|&(from, ..)| from);
+        self.charged.iter().for_each(|&(from, to, cause)| charge(from, to, cause));
     }
 }
 
-/// Charges what of `rest` the calls cover. Returns what they leave.
+/// Charges what of `rest` the calls cover, and adds what they leave to `left`.
 fn paint(
-    rest: &[(u64, u64)],
-    calls: &VecDeque<Call>,
+    rest: &[Stretch],
+    of: &mut ThreadCalls,
     own: bool,
     charged: &mut Vec<(u64, u64, IdleCause)>,
-) -> Vec<(u64, u64)> {
-    let mut left = Vec::new();
+    left: &mut Vec<Stretch>,
+) {
     for &(from, to) in rest {
         let mut at = from;
-        let first = calls.partition_point(|call| call.end <= from);
-        for call in calls.range(first..).take_while(|call| call.start < to) {
+        let first = of.first_after(from);
+        for call in of.calls.range(first..).take_while(|call| call.start < to) {
             let waits = matches!(call.cause, IdleCause::Synchronising | IdleCause::OtherCalls);
             let (start, end) = (call.start.max(at), call.end.min(to));
             if start >= end || waits && !own {
@@ -92,14 +149,13 @@ fn paint(
             left.push((at, to));
         }
     }
-    left
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn explained(host: &Host, from: u64, to: u64, thread: u32) -> Vec<(u64, u64, IdleCause)> {
+    fn explained(host: &mut Host, from: u64, to: u64, thread: u32) -> Vec<(u64, u64, IdleCause)> {
         let mut all = Vec::new();
         host.explain(from, to, thread, |from, to, cause| all.push((from, to, cause)));
         all
@@ -119,17 +175,17 @@ mod tests {
             (50, 60, HostCode),
             (60, 70, Launching),
         ];
-        assert_eq!(explained(&host, 5, 70, 1), expected);
+        assert_eq!(explained(&mut host, 5, 70, 1), expected);
         host.forget(20);
         assert_eq!(host.len(), 2);
-        assert_eq!(explained(&host, 20, 30, 1), [(20, 30, Loading)]);
+        assert_eq!(explained(&mut host, 20, 30, 1), [(20, 30, Loading)]);
     }
 
     #[test]
     fn a_thread_that_only_waits_explains_nothing_of_anothers_time() {
         let mut host = Host::default();
         host.called(7, 0, 1000, IdleCause::Synchronising);
-        assert_eq!(explained(&host, 0, 100, 1), [(0, 100, IdleCause::HostCode)]);
-        assert_eq!(explained(&host, 0, 100, 7), [(0, 100, IdleCause::Synchronising)]);
+        assert_eq!(explained(&mut host, 0, 100, 1), [(0, 100, IdleCause::HostCode)]);
+        assert_eq!(explained(&mut host, 0, 100, 7), [(0, 100, IdleCause::Synchronising)]);
     }
 }

@@ -1,6 +1,5 @@
 //! Sums of a device's time by account and phase, in whole nanoseconds: what is added up is exact.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Accounts, IdleCause, OverTime, PhaseKind};
@@ -47,9 +46,18 @@ pub(crate) struct Ledger {
     boundaries: Boundaries,
     /// The phase of the last addition, among `boundaries`.
     at: usize,
-    sums: BTreeMap<PhaseKind, [u64; SLOTS]>,
+    /// In the order of [`PhaseKind::ALL`]; `None` of a phase that holds no time.
+    sums: [Option<[u64; SLOTS]>; PhaseKind::ALL.len()],
     /// The sums of equal parts of the span.
     parts: Vec<[u64; SLOTS]>,
+    /// The part of the last addition, and where it ends.
+    part: (usize, u64),
+}
+
+/// Where a part of a span begins.
+fn edge((from, to): (u64, u64), part: usize) -> u64 {
+    let length = u128::from(to - from);
+    from + (length * part as u128 / OverTime::PARTS as u128) as u64
 }
 
 // The busy shares are made of whole parts.
@@ -57,7 +65,8 @@ const _: () = assert!(OverTime::PARTS.is_multiple_of(Activity::CHUNKS));
 
 impl Ledger {
     pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
-        Self { span, boundaries, at: 0, sums: BTreeMap::new(), parts: vec![[0; SLOTS]; OverTime::PARTS] }
+        let parts = vec![[0; SLOTS]; OverTime::PARTS];
+        Self { span, boundaries, at: 0, sums: Default::default(), parts, part: (0, edge(span, 1)) }
     }
 
     /// Adds a stretch of time, which begins no earlier than the stretch that was added before.
@@ -69,7 +78,7 @@ impl Ledger {
         while from < to {
             let phase = self.phase_at(from);
             let until = self.boundaries.get(self.at + 1).map_or(to, |&(begins, _)| begins.min(to));
-            self.sums.entry(phase).or_insert([0; SLOTS])[what.slot()] += until - from;
+            self.sums[phase as usize].get_or_insert([0; SLOTS])[what.slot()] += until - from;
             from = until;
         }
     }
@@ -83,25 +92,24 @@ impl Ledger {
     }
 
     fn add_to_parts(&mut self, from: u64, to: u64, slot: usize) {
-        let parts = self.parts.len() as u64;
-        let edge = |part: u64| {
-            let length = u128::from(self.span.1 - self.span.0);
-            self.span.0 + (length * u128::from(part) / u128::from(parts)) as u64
-        };
-        let length = (self.span.1 - self.span.0).max(1);
-        let mut part = (u128::from(from - self.span.0) * u128::from(parts) / u128::from(length)) as u64;
+        let (mut part, mut ends) = self.part;
         let mut begin = from;
-        while begin < to && part < parts {
-            let end = edge(part + 1).min(to);
-            self.parts[part as usize][slot] += end.saturating_sub(begin);
+        while begin < to && part < self.parts.len() {
+            let end = ends.min(to);
+            self.parts[part][slot] += end.saturating_sub(begin);
             begin = begin.max(end);
-            part += 1;
+            if ends <= begin {
+                part += 1;
+                ends = edge(self.span, part + 1);
+            }
         }
+        self.part = (part, ends);
     }
 
     /// Phases that hold time.
     pub fn phases(&self) -> impl Iterator<Item = PhaseKind> {
-        self.sums.keys().copied()
+        let used = PhaseKind::ALL.into_iter().zip(&self.sums);
+        used.filter_map(|(kind, sums)| sums.is_some().then_some(kind))
     }
 
     /// Share of each of [`Activity::CHUNKS`] equal parts of the span in which the device was busy.
@@ -154,8 +162,8 @@ impl Ledger {
 
     fn sums_of(&self, phase: Option<PhaseKind>) -> [u64; SLOTS] {
         let mut sums = [0; SLOTS];
-        let of = self.sums.iter().filter(|(kind, _)| phase.is_none_or(|phase| phase == **kind));
-        for (_, phase) in of {
+        let of = PhaseKind::ALL.into_iter().zip(&self.sums).filter_map(|(kind, of)| Some((kind, (*of)?)));
+        for (_, phase) in of.filter(|&(kind, _)| phase.is_none_or(|phase| phase == kind)) {
             sums.iter_mut().zip(phase).for_each(|(sum, time)| *sum += time);
         }
         sums

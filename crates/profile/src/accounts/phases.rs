@@ -10,10 +10,11 @@
 //! Only the first [`KEPT`] launches of a process are looked at; what comes after them belongs to
 //! the last phase.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{Boundaries, Iterations, PhaseKind};
+use crate::profile::places::ById;
 use crate::sketch::Sketch;
 
 /// Launches of a process that are looked at.
@@ -81,29 +82,12 @@ impl Launched {
     pub fn find_loop(&self, end: u64) -> Option<Loop> {
         let first = *self.starts.first()?;
         let span = end.saturating_sub(first).max(1);
-        let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut places: ById<Vec<u32>> = ById::default();
         for (place, &function) in self.functions.iter().enumerate() {
-            places.entry(function).or_default().push(place as u32);
+            places.entry(function, Vec::new).push(place as u32);
         }
-        let mut sum = 0u64;
-        let sums: Vec<u64> = self
-            .functions
-            .iter()
-            .map(|&function| {
-                let before = sum;
-                sum = sum.wrapping_add(mixed(function));
-                before
-            })
-            .collect();
-        let mut tried: Vec<Tried> = Vec::new();
-        for places in places.values() {
-            for marks in 1..=MOST_MARKS.min(places.len() / LEAST) {
-                tried.extend(self.try_mark(places, marks, &sums, span));
-            }
-        }
-        let best = tried.iter().map(|tried| tried.score).fold(0.0, f64::max);
-        let good = tried.into_iter().filter(|tried| tried.score >= AS_GOOD * best);
-        let mark = good.max_by_key(|tried| (tried.places.len(), std::cmp::Reverse(tried.places[0])))?;
+        let sums = self.sums();
+        let mark = self.best_mark(&places, &sums, span)?;
         let iterations: Vec<Range<u64>> =
             mark.places.chunks_exact(2).map(|ends| self.starts[ends[0]]..self.starts[ends[1]]).collect();
         let covered: u64 = iterations.iter().map(|one| one.end - one.start).sum();
@@ -116,6 +100,52 @@ impl Launched {
             launches: mark.launches,
             goes_on: self.functions.len() == KEPT,
         })
+    }
+
+    /// Of each launch, the sum of [`mixed`] functions before it.
+    fn sums(&self) -> Vec<u64> {
+        let sums = self.functions.iter().scan(0u64, |sum, &function| {
+            let before = *sum;
+            *sum = sum.wrapping_add(mixed(function));
+            Some(before)
+        });
+        sums.collect()
+    }
+
+    /// The best mark.
+    ///
+    /// A score cannot exceed what the first to the last launch of a function covers. A mark that
+    /// comes close enough to that is as good as any, so that those which can only have fewer
+    /// iterations need not be tried.
+    fn best_mark(&self, places: &ById<Vec<u32>>, sums: &[u64], span: u64) -> Option<Tried> {
+        let covered = |places: &Vec<u32>| {
+            let (first, last) = (*places.first()? as usize, *places.last()? as usize);
+            let time = (self.starts[last] - self.starts[first]) as f64 / span as f64;
+            Some(((last - first) as f64 / self.functions.len() as f64 * time).sqrt())
+        };
+        let most = places.values().filter_map(covered).fold(0.0, f64::max);
+        // (The rest is room for rounding.)
+        let enough = AS_GOOD * most * (1.0 + 1e-9);
+        let (mut tried, mut left_out, mut most_ends) = (Vec::<Tried>::new(), Vec::new(), 0);
+        for marks in 1..=MOST_MARKS {
+            for places in places.values().filter(|places| marks <= places.len() / LEAST) {
+                if 2 * (places.len() - marks).div_ceil(marks) < most_ends {
+                    left_out.push((places, marks));
+                    continue;
+                }
+                let mark = self.try_mark(places, marks, sums, span);
+                if let Some(mark) = mark.as_ref().filter(|mark| mark.score >= enough) {
+                    most_ends = most_ends.max(mark.places.len());
+                }
+                tried.extend(mark);
+            }
+        }
+        if best(&tried).is_none_or(|mark| tried[mark].score < enough) {
+            tried.extend(
+                left_out.into_iter().filter_map(|(places, marks)| self.try_mark(places, marks, sums, span)),
+            );
+        }
+        best(&tried).map(|mark| tried.swap_remove(mark))
     }
 
     /// Iterations between every `marks`-th of these places, and how good they are.
@@ -158,6 +188,13 @@ impl Launched {
         tried.score = (launches / self.functions.len() as f64 * time / span as f64).sqrt();
         Some(tried)
     }
+}
+
+/// Of marks that are about as good as any, the one with the most iterations.
+fn best(tried: &[Tried]) -> Option<usize> {
+    let best = tried.iter().map(|tried| tried.score).fold(0.0, f64::max);
+    let good = (0..tried.len()).filter(|&mark| tried[mark].score >= AS_GOOD * best);
+    good.max_by_key(|&mark| (tried[mark].places.len(), std::cmp::Reverse(tried[mark].places[0])))
 }
 
 /// Iterations at the beginning that are slower than the later half.
@@ -215,5 +252,42 @@ impl Loop {
             warmup: self.warmup as u64,
             start_ns: steady.first().map_or(0.0, |first| first.start as f64),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn marks_that_are_not_tried_are_not_the_best(
+            startup in prop::collection::vec(0u32..4, 0..30),
+            body in prop::collection::vec((0u32..4, 1u64..50), 1..12),
+            steps in 10usize..60,
+            noise in prop::collection::vec((0usize..400, 0u32..5), 0..6),
+        ) {
+            let mut launched = Launched::default();
+            let mut now = 0;
+            let steady = (0..steps).flat_map(|_| &body).copied();
+            for (at, (function, gap)) in startup.into_iter().map(|function| (function, 1000)).chain(steady).enumerate() {
+                now += gap;
+                launched.launch(noise.iter().find(|(place, _)| *place == at).map_or(function, |one| one.1), now);
+            }
+            let mut places: ById<Vec<u32>> = ById::default();
+            for (&function, place) in launched.functions.iter().zip(0..) {
+                places.entry(function, Vec::new).push(place);
+            }
+            let sums = launched.sums();
+            let mut all = Vec::new();
+            for marks in 1..=MOST_MARKS {
+                let often = places.values().filter(|places| marks <= places.len() / LEAST);
+                all.extend(often.filter_map(|places| launched.try_mark(places, marks, &sums, now)));
+            }
+            let found = launched.best_mark(&places, &sums, now).map(|mark| mark.places);
+            prop_assert_eq!(found, best(&all).map(|mark| all[mark].places.clone()));
+        }
     }
 }

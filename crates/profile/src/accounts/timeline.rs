@@ -14,6 +14,7 @@ use super::host::Host;
 use super::ledger::{Ledger, Use};
 use super::{Boundaries, IdleCause, PhaseKind};
 use crate::figure::{Figure, NINETY_PERCENT};
+use crate::profile::places::ById;
 use crate::profile::{Activity, Gap};
 
 /// Work and calls that are open before the oldest are settled.
@@ -73,17 +74,21 @@ pub(crate) struct NewWork {
 struct Item {
     start: u64,
     end: u64,
-    what: Work,
-    stream: u32,
-    kernel: Option<usize>,
-    thread: u32,
-    range: Option<usize>,
     /// Its end may be off by so much to either side.
     off_ns: f64,
+    stream: u32,
+    thread: u32,
+    kernel: Option<u32>,
+    range: Option<u32>,
+    what: Work,
 }
 
-#[derive(Clone, Debug, Default)]
+/// When work begins or ends, and its place among the items.
+type Edge = (u64, u32);
+
+#[derive(Clone, Debug)]
 struct Stream {
+    id: u32,
     kind: Option<StreamKind>,
     free_at: u64,
     /// Nothing begins before: an event of another stream.
@@ -98,10 +103,13 @@ struct OpenGap {
     start: u64,
     end: u64,
     phase: PhaseKind,
-    before: Option<usize>,
+    before: Option<u32>,
     off_ns: f64,
-    by: BTreeMap<IdleCause, f64>,
+    by: ByCause,
 }
+
+/// Nanoseconds, in the order of [`IdleCause::ALL`].
+type ByCause = [f64; IdleCause::ALL.len()];
 
 /// Gaps of a device.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +123,7 @@ pub(crate) struct Gaps {
     /// Idle time since the last work.
     idle_ns: u64,
     /// Idle time until work of a range began.
-    by_range: BTreeMap<usize, u64>,
+    by_range: BTreeMap<u32, u64>,
 }
 
 /// One device, as one process uses it. Times are nanoseconds after the process's start.
@@ -124,13 +132,15 @@ pub(crate) struct Timeline {
     span: (u64, u64),
     /// All before is in the ledger.
     settled: u64,
-    streams: BTreeMap<u32, Stream>,
+    streams: ById<Stream>,
     items: VecDeque<Item>,
+    /// What begins and ends while items are settled.
+    edges: [Vec<Edge>; 2],
     host: Host,
     /// Open work and calls at which the oldest are settled.
     most_open: usize,
     last_thread: u32,
-    last_kernel: Option<usize>,
+    last_kernel: Option<u32>,
     last_off_ns: f64,
     error_ns: f64,
     variance: f64,
@@ -147,8 +157,9 @@ impl Timeline {
         Self {
             span,
             settled: span.0,
-            streams: BTreeMap::new(),
+            streams: ById::default(),
             items: VecDeque::new(),
+            edges: Default::default(),
             host: Host::default(),
             most_open: OPEN,
             last_thread: 0,
@@ -176,7 +187,7 @@ impl Timeline {
         let end = start.saturating_add(work.taken);
         self.error_ns += work.uncertainty.0;
         self.variance += work.uncertainty.1.powi(2);
-        let stream = self.streams.entry(work.stream).or_default();
+        let stream = self.stream(work.stream);
         (stream.kind, stream.free_at, stream.open) = (work.kind, end, true);
         self.last_thread = work.thread;
         self.items.push_back(Item {
@@ -184,18 +195,22 @@ impl Timeline {
             end,
             what: work.what,
             stream: work.stream,
-            kernel: work.kernel,
+            kernel: work.kernel.map(|kernel| kernel as u32),
             thread: work.thread,
-            range: work.range,
+            range: work.range.map(|range| range as u32),
             off_ns: NINETY_PERCENT * (self.error_ns + self.variance.sqrt()),
         });
+    }
+
+    fn stream(&mut self, id: u32) -> &mut Stream {
+        self.streams.entry(id, || Stream { id, kind: None, free_at: 0, not_before: 0, open: false })
     }
 
     /// When work on a stream can begin: after the work before it, after that of the legacy default
     /// stream where it is a blocking one, and after that of all blocking streams where it is the
     /// legacy default stream.
     fn free_for(&self, stream: u32, kind: Option<StreamKind>) -> u64 {
-        let own = self.streams.get(&stream).map_or(0, |own| own.free_at.max(own.not_before));
+        let own = self.streams.get(stream).map_or(0, |own| own.free_at.max(own.not_before));
         let blocks = |other: &Stream| match (kind, other.kind) {
             (Some(StreamKind::NonBlocking), _) | (_, Some(StreamKind::NonBlocking)) => false,
             (Some(StreamKind::LegacyDefault), _) | (_, Some(StreamKind::LegacyDefault)) => true,
@@ -207,21 +222,21 @@ impl Timeline {
     /// When the work of a stream is done (of all, if `None`).
     pub fn done_at(&self, stream: Option<u32>) -> u64 {
         match stream {
-            Some(stream) => self.streams.get(&stream).map_or(0, |stream| stream.free_at),
+            Some(stream) => self.streams.get(stream).map_or(0, |stream| stream.free_at),
             None => self.streams.values().map(|stream| stream.free_at).max().unwrap_or(0),
         }
     }
 
     /// A stream waits until then before it goes on.
     pub fn wait_until(&mut self, stream: u32, at: u64) {
-        let stream = self.streams.entry(stream).or_default();
+        let stream = self.stream(stream);
         stream.not_before = stream.not_before.max(at);
     }
 
     /// Whether the stream (any, if `None`) has work that was not seen to be done.
     fn is_open(&self, stream: Option<u32>) -> bool {
         match stream {
-            Some(stream) => self.streams.get(&stream).is_some_and(|stream| stream.open),
+            Some(stream) => self.streams.get(stream).is_some_and(|stream| stream.open),
             None => self.streams.values().any(|stream| stream.open),
         }
     }
@@ -229,7 +244,7 @@ impl Timeline {
     /// A call from `called` to `returned` waited for the work of a stream, or of all if `None`;
     /// `own_ns` of it may have passed for other reasons, such as the copy that it makes.
     pub fn synchronised(&mut self, stream: Option<u32>, called: u64, returned: u64, own_ns: u64) {
-        let whole = stream.is_none_or(|stream| self.streams.keys().all(|&other| other == stream));
+        let whole = stream.is_none_or(|stream| self.streams.values().all(|other| other.id == stream));
         let stream = stream.filter(|_| !whole);
         let seen = returned.saturating_sub(RETURN_NS.saturating_add(own_ns)).max(called);
         let done = self.done_at(stream);
@@ -253,8 +268,8 @@ impl Timeline {
                 item.off_ns = 0.0;
             }
         }
-        let streams = self.streams.iter_mut().filter(|(id, _)| stream.is_none_or(|stream| stream == **id));
-        for (_, stream) in streams {
+        let of = |other: &&mut Stream| stream.is_none_or(|stream| stream == other.id);
+        for stream in self.streams.values_mut().filter(of) {
             stream.free_at = stream.free_at.min(at);
             stream.open = false;
         }
@@ -276,7 +291,7 @@ impl Timeline {
         {
             (last.end, last.off_ns) = (until, 0.0);
             let id = last.stream;
-            self.streams.entry(id).or_default().free_at = until;
+            self.stream(id).free_at = until;
         }
     }
 
@@ -286,49 +301,58 @@ impl Timeline {
         if until <= self.settled {
             return;
         }
-        let mut edges: Vec<(u64, bool, usize)> = Vec::new();
-        for (at, item) in self.items.iter().enumerate() {
+        let [mut begins, mut ends] = std::mem::take(&mut self.edges);
+        for (item, place) in self.items.iter().zip(0..) {
             let (start, end) = (item.start.max(self.settled), item.end.min(until));
             if start < end {
-                edges.extend([(start, true, at), (end, false, at)]);
+                begins.push((start, place));
+                ends.push((end, place));
             }
         }
-        // Where one ends and another begins at once, the device is not idle between: ends come
-        // last.
-        edges.sort_unstable_by_key(|&(time, begins, at)| (time, !begins, at));
-        let (mut running, mut at) = ([0u32; Work::ALL.len()], self.settled);
-        for (time, begins, item) in edges {
-            if at < time {
-                let by = begins.then_some(item);
-                self.stretch(at, time, &running, by);
-                at = time;
+        // (With one stream, they are in order.)
+        begins.sort_unstable();
+        ends.sort_unstable();
+        let mut running = [0u32; Work::ALL.len()];
+        let (mut at, mut begun) = (self.settled, begins.iter().peekable());
+        for &(end, ended) in &ends {
+            // Where one ends and another begins at once, the device is not idle between.
+            while let Some((time, item)) = begun.next_if(|&&(time, _)| time <= end) {
+                at = self.pass(at, *time, &running, Some(*item));
+                running[self.items[*item as usize].what as usize] += 1;
             }
-            let item = &self.items[item];
-            if begins {
-                running[item.what as usize] += 1;
-            } else {
-                running[item.what as usize] -= 1;
-                (self.last_kernel, self.last_off_ns) = (item.kernel, item.off_ns);
-            }
+            at = self.pass(at, end, &running, None);
+            let item = &self.items[ended as usize];
+            running[item.what as usize] -= 1;
+            (self.last_kernel, self.last_off_ns) = (item.kernel, item.off_ns);
         }
         if at < until {
             self.stretch(at, until, &running, None);
         }
-        self.settled = until;
+        begins.clear();
+        ends.clear();
+        (self.settled, self.edges) = (until, [begins, ends]);
         self.items.retain(|item| item.end > until);
         self.host.forget(until);
     }
 
+    /// Moves the time from one edge to the next into the ledger. Returns the later one.
+    fn pass(&mut self, from: u64, to: u64, running: &[u32; 4], next: Option<u32>) -> u64 {
+        if from < to {
+            self.stretch(from, to, running, next);
+        }
+        to
+    }
+
     /// A stretch of time in which the same work runs; `next` is what begins at its end.
-    fn stretch(&mut self, from: u64, to: u64, running: &[u32; 4], next: Option<usize>) {
+    fn stretch(&mut self, from: u64, to: u64, running: &[u32; 4], next: Option<u32>) {
         if let Some(work) = Work::ALL.into_iter().find(|&work| running[work as usize] > 0) {
             self.gaps.close(None);
             self.ledger.add(from, to, work.usage());
             return;
         }
-        let next = next.map(|next| &self.items[next]);
+        let next = next.map(|next| &self.items[next as usize]);
         let thread = next.map_or(self.last_thread, |next| next.thread);
-        let mut by = BTreeMap::new();
+        let mut by = ByCause::default();
         let (before, off_ns) = (self.last_kernel, self.last_off_ns);
         let Self { host, ledger, .. } = self;
         let (start, end) = (from.max(ledger.span.0), to.min(ledger.span.1));
@@ -336,7 +360,7 @@ impl Timeline {
         if start < end {
             let phase = ledger.phase_at(start);
             host.explain(start, end, thread, |from, to, cause| {
-                *by.entry(cause).or_insert(0.0) += (to - from) as f64;
+                by[cause as usize] += (to - from) as f64;
                 ledger.add(from, to, Use::Idle(cause));
             });
             self.gaps.idle(OpenGap { start, end, phase, before, off_ns, by });
@@ -354,8 +378,8 @@ impl Timeline {
     }
 
     /// How long the device was idle until work of each range began.
-    pub fn idle_of_ranges(&self) -> &BTreeMap<usize, u64> {
-        &self.gaps.by_range
+    pub fn idle_of_ranges(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.gaps.by_range.iter().map(|(&range, &idle)| (range as usize, idle))
     }
 
     /// The longest gaps, how many there are of that length, and their time.
@@ -370,21 +394,21 @@ impl Gaps {
         match &mut self.open {
             Some(open) if open.end == more.start => {
                 open.end = more.end;
-                more.by.into_iter().for_each(|(cause, time)| *open.by.entry(cause).or_insert(0.0) += time);
+                open.by.iter_mut().zip(more.by).for_each(|(sum, time)| *sum += time);
             }
             open => *open = Some(more),
         }
     }
 
     /// The open gap ends with work of a range.
-    fn end_with(&mut self, range: Option<usize>) {
+    fn end_with(&mut self, range: Option<u32>) {
         if let Some(range) = range {
             *self.by_range.entry(range).or_default() += self.idle_ns;
         }
     }
 
     /// The open gap has ended, with the launch of `after`.
-    fn close(&mut self, after: Option<usize>) {
+    fn close(&mut self, after: Option<u32>) {
         self.idle_ns = 0;
         // What comes before the first work lies between no two.
         let listed = |gap: &OpenGap| gap.before.is_some() && gap.end - gap.start >= self.least;
@@ -399,6 +423,8 @@ impl Gaps {
             Figure::predicted(length, ((length - off).max(0.0), length + off))
         };
         let OpenGap { start, phase, before, by, .. } = gap;
+        let by = IdleCause::ALL.into_iter().zip(by).filter(|&(_, time)| time > 0.0).collect();
+        let [before, after] = [before, after].map(|kernel| kernel.map(|kernel| kernel as usize));
         self.longest.push(Gap { start_ns: start as f64, duration_ns, phase, before, after, by });
         self.longest.sort_by(|a, b| b.duration_ns.value.total_cmp(&a.duration_ns.value));
         self.longest.truncate(LISTED);

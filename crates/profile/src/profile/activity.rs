@@ -9,12 +9,13 @@ use std::ops::Range;
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
 
-use super::costs::{Cost, Costs, Launched, PerLaunched};
+use super::costs::{Costs, Launched, PerLaunched};
 use super::launches::LaunchCounts;
+use super::places::Places;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
-use super::{Activity, Collective, CopyDirection};
+use super::{Activity, Collective, CopyDirection, sampled};
 use crate::accounts::{
     Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Timeline, Work,
 };
@@ -33,9 +34,16 @@ struct Device {
 /// Launches and calls of a phase.
 #[derive(Default)]
 struct PhaseCounts {
-    launches: BTreeMap<Option<usize>, u64>,
-    kernels: BTreeMap<(Option<usize>, usize), u64>,
+    devices: BTreeMap<Option<usize>, PhaseLaunches>,
     calls: HashMap<CallKey, (u64, u64, u64)>,
+}
+
+/// Launches of a phase on a device.
+#[derive(Default)]
+struct PhaseLaunches {
+    all: u64,
+    /// Launch calls by kernel.
+    kernels: Vec<u64>,
 }
 
 /// Entry point, class, where a copy goes, pageable, asynchronous.
@@ -51,11 +59,14 @@ struct Second<'r, 'b> {
     /// When the work before an event is done, in each of the three models, and its stream.
     events: HashMap<u64, ([u64; 3], u32)>,
     /// Configurations that have been launched.
-    met: HashSet<u32>,
+    met: Places,
+    /// Where among the samples the reading is.
+    samples: sampled::Cursor,
     boundaries: Boundaries,
     /// The phase of the last record, among `boundaries`.
     at: usize,
-    phases: BTreeMap<PhaseKind, PhaseCounts>,
+    /// In the order of [`PhaseKind::ALL`].
+    phases: [PhaseCounts; PhaseKind::ALL.len()],
     ranges: Ranges,
     range_places: RangePlaces,
     open_ranges: OpenRanges,
@@ -115,12 +126,13 @@ impl<'r, 'b> Second<'r, 'b> {
             devices: reading.extents.iter().map(device).collect(),
             event_calls: reading.event_synchronisations(),
             events: HashMap::new(),
-            met: HashSet::new(),
+            met: Places::default(),
+            samples: sampled::Cursor::default(),
             reading,
             costs,
             boundaries,
             at: 0,
-            phases: BTreeMap::new(),
+            phases: Default::default(),
             ranges,
             range_places,
             open_ranges: OpenRanges::default(),
@@ -133,7 +145,7 @@ impl<'r, 'b> Second<'r, 'b> {
         match record.event {
             Event::Launch(launch) => {
                 let (start, end) = self.reading.interval(&launch.head);
-                let loads = self.met.insert(launch.config) && end - start > LOADS_NS;
+                let loads = self.meets(launch.config) && end - start > LOADS_NS;
                 if launch.head.flags & flags::CAPTURED != 0 {
                     return self.called(thread, start, end, IdleCause::Capturing);
                 } else if launch.result != 0 {
@@ -185,12 +197,21 @@ impl<'r, 'b> Second<'r, 'b> {
         }
     }
 
+    /// Whether a configuration is launched for the first time.
+    fn meets(&mut self, config: u32) -> bool {
+        let is_new = self.met.get(config).is_none();
+        if is_new {
+            self.met.insert(config, 0);
+        }
+        is_new
+    }
+
     /// The counts of the phase at a moment; moments come in order.
     fn phase(&mut self, moment: u64) -> &mut PhaseCounts {
         while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
             self.at += 1;
         }
-        self.phases.entry(self.boundaries[self.at].1).or_default()
+        &mut self.phases[self.boundaries[self.at].1 as usize]
     }
 
     fn called(&mut self, thread: u32, start: u64, end: u64, cause: IdleCause) {
@@ -204,14 +225,17 @@ impl<'r, 'b> Second<'r, 'b> {
         self.called(call.thread, call.start, call.end, cause);
         let counts = self.reading.counts_at(call.start as f64);
         if counts {
-            let phase = self.phase(call.start);
-            *phase.launches.entry(call.device).or_default() += 1;
+            let launches = self.phase(call.start).devices.entry(call.device).or_default();
+            launches.all += 1;
             if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
-                *phase.kernels.entry((call.device, kernel)).or_default() += 1;
+                if launches.kernels.len() <= kernel {
+                    launches.kernels.resize(kernel + 1, 0);
+                }
+                launches.kernels[kernel] += 1;
             }
         }
-        let cost = self.costs.known.get(call.what).copied().flatten();
-        let sample = self.reading.sampled.get(&ticks).copied();
+        let cost = self.costs.times.get(call.what).copied().flatten();
+        let sample = self.reading.sampled.at(ticks, &mut self.samples);
         let Some(device) = self.devices.get_mut(&call.device) else { return };
         device.timed += u64::from(counts && cost.is_some_and(|cost| cost.own));
         if let Some(count) = device.counts.get_mut(call.what) {
@@ -228,7 +252,7 @@ impl<'r, 'b> Second<'r, 'b> {
         }
         let taken = match (sample, cost) {
             (Some(sample), _) => [sample.ns; 3],
-            (None, Some(cost)) => cost.taken(),
+            (None, Some(cost)) => cost.taken,
             (None, None) => self.costs.unknown,
         };
         let what = match call.collective {
@@ -236,10 +260,10 @@ impl<'r, 'b> Second<'r, 'b> {
             true => Work::Collective,
             false => Work::Kernel,
         };
-        let uncertainty = cost.filter(|_| sample.is_none()).map_or((0.0, 0.0), Cost::uncertainty);
+        let uncertainty = cost.filter(|_| sample.is_none()).map_or((0.0, 0.0), |cost| cost.uncertainty);
         let work = NewWork {
             stream: call.stream,
-            kind: self.reading.streams.get(&call.stream).and_then(|stream| stream.kind),
+            kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
             ready: call.end,
             taken: 0,
             what,
@@ -299,7 +323,7 @@ impl<'r, 'b> Second<'r, 'b> {
 
     /// Does something to the device of a stream; to all devices where it is not known.
     fn on(&mut self, stream: u32, change: impl FnMut(&mut Timeline)) {
-        let device = self.reading.streams.get(&stream).and_then(|stream| stream.device);
+        let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
         let only = self.devices.len() == 1;
         let of = self.devices.iter_mut().find(|(known, _)| only || **known == device);
         if let Some((_, device)) = of {
@@ -317,7 +341,7 @@ impl<'r, 'b> Second<'r, 'b> {
         }
         let work = NewWork {
             stream: call.stream,
-            kind: self.reading.streams.get(&call.stream).and_then(|stream| stream.kind),
+            kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
             ready: end,
             taken: 0,
             what: Work::Copy,
@@ -360,7 +384,7 @@ impl<'r, 'b> Second<'r, 'b> {
         let Model(mut timelines) = state.model;
         timelines.iter_mut().for_each(Timeline::end);
         for (model, timeline) in timelines.iter().enumerate() {
-            for (&range, &idle) in timeline.idle_of_ranges() {
+            for (range, idle) in timeline.idle_of_ranges() {
                 self.range_times.entry(range).or_default().idle_ns[model] += idle;
             }
         }
@@ -378,9 +402,9 @@ impl<'r, 'b> Second<'r, 'b> {
     }
 
     fn phase_of(&self, device: Option<usize>, kind: PhaseKind, accounts: crate::Accounts) -> Phase {
-        let none = PhaseCounts::default();
-        let counts = self.phases.get(&kind).unwrap_or(&none);
-        let kernels = counts.kernels.iter().filter(|((of, _), _)| *of == device);
+        let counts = &self.phases[kind as usize];
+        let launches = counts.devices.get(&device);
+        let kernels = launches.map_or(&[][..], |launches| &launches.kernels).iter().copied().enumerate();
         let name = |api: u32| self.reading.process.definitions.name(api).unwrap_or("unknown").to_owned();
         let call = |(&(api, class, direction, pageable, asynchronous), &(count, bytes, cpu_ns)): (
             &CallKey,
@@ -405,8 +429,8 @@ impl<'r, 'b> Second<'r, 'b> {
         Phase {
             kind,
             accounts,
-            launches: counts.launches.get(&device).copied().unwrap_or(0),
-            kernels: kernels.map(|(&(_, kernel), &count)| (kernel, count)).collect(),
+            launches: launches.map_or(0, |launches| launches.all),
+            kernels: kernels.filter(|&(_, count)| count > 0).collect(),
             calls,
         }
     }

@@ -69,8 +69,27 @@ impl<T> PerLaunched<T> {
 pub(super) struct Costs {
     /// Where it is known.
     pub known: PerLaunched<Option<Cost>>,
+    /// The same, as the time line of the device needs it for each launch.
+    pub times: PerLaunched<Option<LaunchTimes>>,
     /// Else: on average, at least, at most.
     pub unknown: [u64; 3],
+}
+
+/// What one launch takes, in figures that are worked out once.
+#[derive(Clone, Copy)]
+pub(super) struct LaunchTimes {
+    /// See [`Cost::taken`].
+    pub taken: [u64; 3],
+    /// See [`Cost::uncertainty`].
+    pub uncertainty: (f64, f64),
+    /// See [`Cost::own`].
+    pub own: bool,
+}
+
+impl From<Cost> for LaunchTimes {
+    fn from(cost: Cost) -> Self {
+        Self { taken: cost.taken(), uncertainty: cost.uncertainty(), own: cost.own }
+    }
 }
 
 impl Cost {
@@ -123,13 +142,13 @@ impl Cost {
 
     /// Standard error of the mean, which all launches share, and standard deviation of one. What is
     /// not known of the spread is taken to be as large as the mean.
-    pub fn uncertainty(self) -> (f64, f64) {
+    fn uncertainty(self) -> (f64, f64) {
         (self.variance.map_or(self.mean_ns, f64::sqrt), self.deviation_ns.unwrap_or(self.mean_ns))
     }
 
     /// As long as a launch is on average, and as short and as long as all launches may be on
     /// average.
-    pub fn taken(self) -> [u64; 3] {
+    fn taken(self) -> [u64; 3] {
         let (error, deviation) = self.uncertainty();
         let off = NINETY_PERCENT * (error + deviation / (self.launches.max(1) as f64).sqrt());
         [self.mean_ns, (self.mean_ns - off).max(0.0), self.mean_ns + off].map(|ns| ns.round() as u64)
@@ -160,9 +179,11 @@ impl Reading<'_> {
                 if opaque { None } else { kernels().try_fold(Cost::NONE, |sum, cost| Some(sum.plus(cost?))) }
             })
         };
-        let graphs = self.graphs.iter().map(graph_cost).collect();
+        let graphs: Vec<Option<Cost>> = self.graphs.iter().map(graph_cost).collect();
         let unknown = self.unknown_ns(&configs);
-        Costs { known: PerLaunched { configs, graphs }, unknown }
+        let times = |costs: &[Option<Cost>]| costs.iter().map(|cost| cost.map(LaunchTimes::from)).collect();
+        let times = PerLaunched { configs: times(&configs), graphs: times(&graphs) };
+        Costs { known: PerLaunched { configs, graphs }, times, unknown }
     }
 
     /// Configurations without samples take what the same function takes with the most similar

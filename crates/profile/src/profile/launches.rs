@@ -3,8 +3,6 @@
 //!
 //! Invariant: the parts of a kernel add up to its launch calls in the phases of the activity.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 /// Launch calls of a kernel that ran, by when they began.
@@ -25,21 +23,29 @@ impl LaunchesOverTime {
 pub(super) struct LaunchCounts {
     /// Nanoseconds after the process's start.
     span: (u64, u64),
-    kernels: BTreeMap<usize, [u64; LaunchesOverTime::PARTS]>,
+    /// By kernel.
+    kernels: Vec<[u64; LaunchesOverTime::PARTS]>,
 }
 
 impl LaunchCounts {
     pub fn new(span: (u64, u64)) -> Self {
-        Self { span, kernels: BTreeMap::new() }
+        Self { span, kernels: Vec::new() }
     }
 
     /// A launch call that began then.
     pub fn launched(&mut self, kernel: usize, start: u64) {
         let (from, to) = self.span;
-        let parts = LaunchesOverTime::PARTS as u128;
-        let part = u128::from(start.saturating_sub(from)) * parts / u128::from((to - from).max(1));
-        let counts = self.kernels.entry(kernel).or_insert([0; LaunchesOverTime::PARTS]);
-        counts[part.min(parts - 1) as usize] += 1;
+        let (since, length) = (start.saturating_sub(from), (to - from).max(1));
+        let parts = LaunchesOverTime::PARTS;
+        // 64 bits hold nine years of them.
+        let part = match since.checked_mul(parts as u64) {
+            Some(scaled) => scaled / length,
+            None => (u128::from(since) * parts as u128 / u128::from(length)) as u64,
+        };
+        if self.kernels.len() <= kernel {
+            self.kernels.resize(kernel + 1, [0; LaunchesOverTime::PARTS]);
+        }
+        self.kernels[kernel][part.min(parts as u64 - 1) as usize] += 1;
     }
 
     pub fn finish(self) -> Vec<LaunchesOverTime> {
@@ -47,6 +53,8 @@ impl LaunchCounts {
             kernel,
             parts: parts.to_vec(),
         };
-        self.kernels.into_iter().map(of).collect()
+        let launched =
+            |(_, parts): &(usize, [u64; LaunchesOverTime::PARTS])| parts.iter().any(|&count| count > 0);
+        self.kernels.into_iter().enumerate().filter(launched).map(of).collect()
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Heap {
     /// Calls are not counted, because they lie outside of the window; what is live is followed
     /// always.
     pub is_outside: bool,
+    /// Some kind has allocations that no launch has followed yet.
+    has_unconfirmed: bool,
 }
 
 #[derive(Default)]
@@ -81,6 +83,7 @@ impl Heap {
         kind.memory.peak_bytes = kind.memory.peak_bytes.max(kind.live_bytes);
         kind.memory.repeated += u64::from(is_repeated);
         kind.unconfirmed += u64::from(after_launch);
+        self.has_unconfirmed |= after_launch;
     }
 
     /// A free that succeeded: of the kind that was allocated, whatever call frees it.
@@ -99,6 +102,9 @@ impl Heap {
 
     /// A launch: the allocations up to here were among launches.
     pub fn launch(&mut self) {
+        if !std::mem::take(&mut self.has_unconfirmed) {
+            return;
+        }
         for kind in self.kinds.values_mut() {
             kind.memory.among_launches += std::mem::take(&mut kind.unconfirmed);
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 const DENSE: u32 = 1 << 16;
 
 /// Places by identifier.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Places {
     dense: Vec<Option<u32>>,
     rest: HashMap<u32, u32>,
@@ -29,6 +29,51 @@ impl Places {
             self.dense.resize(id as usize + 1, None);
         }
         self.dense[id as usize] = Some(place as u32);
+    }
+}
+
+/// Something for each identifier, in the order in which they came.
+#[derive(Clone)]
+pub(crate) struct ById<T> {
+    places: Places,
+    list: Vec<T>,
+}
+
+impl<T> Default for ById<T> {
+    fn default() -> Self {
+        Self { places: Places::default(), list: Vec::new() }
+    }
+}
+
+impl<T> ById<T> {
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.places.get(id).map(|place| &self.list[place])
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.places.get(id).map(|place| &mut self.list[place])
+    }
+
+    /// What an identifier has; `new` makes it where it has nothing yet.
+    pub fn entry(&mut self, id: u32, new: impl FnOnce() -> T) -> &mut T {
+        let place = self.places.get(id).unwrap_or_else(|| {
+            self.places.insert(id, self.list.len());
+            self.list.push(new());
+            self.list.len() - 1
+        });
+        &mut self.list[place]
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.list.iter()
+    }
+
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.list.iter_mut()
+    }
+
+    pub fn into_values(self) -> impl Iterator<Item = T> {
+        self.list.into_iter()
     }
 }
 

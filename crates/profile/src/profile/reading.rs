@@ -18,8 +18,9 @@ use apex_trace::{Event, Record};
 
 use super::build::{Builder, CallCounts};
 use super::memory::Heap;
-use super::places::Places;
+use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
+use super::sampled::{Sample, Sampled};
 use super::sequences::Sequences;
 use super::times::{Estimate, STRATA};
 use super::{AfterLaunch, CopyDirection, Stream};
@@ -48,7 +49,7 @@ pub(super) struct Reading<'b> {
     pub graph_places: Places,
     pub graphs: Vec<GraphState>,
     pub calls: HashMap<(u32, u8), CallCounts>,
-    pub streams: HashMap<u32, Stream>,
+    pub streams: ById<Stream>,
     pub range_places: RangePlaces,
     open_ranges: OpenRanges,
     heap: Heap,
@@ -57,24 +58,13 @@ pub(super) struct Reading<'b> {
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.
     pub launched: Launched,
-    /// What was read of timed launches, by the ticks when their calls began.
-    pub sampled: HashMap<u64, Sample>,
+    /// What was read of timed launches.
+    pub sampled: Sampled,
     pub extents: BTreeMap<Option<usize>, Extent>,
 }
 
-/// Timed launches whose readings are kept.
-const SAMPLED: usize = 1 << 19;
 /// Where graphs are among functions: their identifiers are others.
 const GRAPHS: u32 = 1 << 31;
-
-/// What was read of a timed launch.
-#[derive(Clone, Copy)]
-pub(super) struct Sample {
-    /// Its time.
-    pub ns: u64,
-    /// Whether its stream was empty when it was launched.
-    pub idle: bool,
-}
 
 /// What one process did on one device, nanoseconds after the process's start: from when to when,
 /// and what of it is counted.
@@ -84,6 +74,8 @@ pub(super) struct Extent {
     pub end: f64,
     pub launches: u64,
     pub streams: BTreeSet<u32>,
+    /// The stream that was launched into last.
+    last_stream: Option<u32>,
 }
 
 impl Extent {
@@ -123,12 +115,12 @@ impl<'b> Reading<'b> {
             graph_places: Places::default(),
             graphs: Vec::new(),
             calls: HashMap::new(),
-            streams: HashMap::new(),
+            streams: ById::default(),
             heap: Heap::default(),
             stack_places: HashMap::new(),
             sequences: Sequences::default(),
             launched: Launched::default(),
-            sampled: HashMap::new(),
+            sampled: Sampled::default(),
             extents: BTreeMap::new(),
         }
     }
@@ -248,10 +240,8 @@ impl<'b> Reading<'b> {
         let stratum = self.stratum(timing.head.start);
         let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
         let correction = u64::from(timing.head.duration);
-        if self.sampled.len() < SAMPLED {
-            let ns = timing.raw_ns.saturating_sub(correction);
-            self.sampled.insert(timing.head.start, Sample { ns, idle });
-        }
+        let ns = timing.raw_ns.saturating_sub(correction);
+        self.sampled.add(timing.head.start, Sample { ns, idle });
         if timing.head.flags & flags::OF_GRAPH != 0 {
             let at = self.graph(timing.config);
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
@@ -414,7 +404,9 @@ impl<'b> Reading<'b> {
         extent.end = extent.end.max(start + cpu_ns as f64);
         if counts {
             extent.launches += 1;
-            extent.streams.insert(stream);
+            if extent.last_stream.replace(stream) != Some(stream) {
+                extent.streams.insert(stream);
+            }
         }
     }
 
@@ -426,6 +418,7 @@ impl<'b> Reading<'b> {
             let Some(estimate) = estimate else { continue };
             self.part.kernels.counts(config.kernel).add_times(estimate);
         }
+        self.sampled.sort();
         let costs = self.costs(&estimates);
         let (activities, times) = self.activities(&costs);
         self.part.activities.extend(activities);

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::Sequence;
+use super::places::ById;
 
 /// Launches after which a segment is cut.
 const LONGEST: usize = 8192;
@@ -19,7 +20,7 @@ const KEPT: usize = 1 << 20;
 /// Repeated sequences of one process.
 #[derive(Default)]
 pub(crate) struct Sequences {
-    open: HashMap<u32, Segment>,
+    open: ById<Segment>,
     segments: Book,
     units: Book,
 }
@@ -57,7 +58,7 @@ struct Entry {
 impl Sequences {
     /// A launch of a kernel on a stream.
     pub fn launch(&mut self, stream: u32, kernel: usize, start_ns: f64, cpu_ns: f64) {
-        let segment = self.open.entry(stream).or_default();
+        let segment = self.open.entry(stream, Segment::default);
         if segment.kernels.is_empty() {
             segment.start_ns = start_ns;
         }
@@ -81,7 +82,7 @@ impl Sequences {
             }
         };
         match stream {
-            Some(stream) => open.get_mut(&stream).into_iter().for_each(close),
+            Some(stream) => open.get_mut(stream).into_iter().for_each(close),
             None => open.values_mut().for_each(&mut close),
         }
     }

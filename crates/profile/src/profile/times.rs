@@ -66,6 +66,11 @@ impl Samples {
     }
 
     fn stratum(&mut self, number: u64) -> &mut Stratum {
+        // Records come in the order of time, nearly.
+        let last = self.strata.len().wrapping_sub(1);
+        if self.strata.get(last).is_some_and(|stratum| stratum.number == number) {
+            return &mut self.strata[last];
+        }
         let at = match self.strata.binary_search_by_key(&number, |stratum| stratum.number) {
             Ok(at) => at,
             Err(at) => {

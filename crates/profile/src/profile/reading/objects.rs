@@ -81,7 +81,7 @@ impl Reading<'_> {
 
     pub(super) fn stream(&mut self, id: u32) -> &mut Stream {
         let (process, devices) = (self.process, &self.devices);
-        self.streams.entry(id).or_insert_with(|| {
+        self.streams.entry(id, || {
             let definition = process.definitions.stream(id);
             Stream {
                 process: THIS,
