@@ -6,9 +6,11 @@ use crate::{output, session};
 use apex_dashboard::Dashboard;
 use apex_http::{Limits, Options, Server, Token};
 use clap::builder::FalseyValueParser;
+pub use reports::OfSessions;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 /// Shows sessions in a browser: live while they are recorded, and afterwards.
 #[derive(clap::Args, Debug)]
@@ -41,9 +43,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         session::must_exist(named)?;
         session::refuse_stdout(named)?;
     }
-    let token = args.token.as_deref().map(Token::new).transpose()?;
-    let limits = Limits { answers: 8, ..Limits::default() };
-    let server = Server::bind(Options { address: args.listen, token, limits })?;
+    let server = listen(args.listen, args.token.as_deref())?;
     let named = args.sessions.clone();
     let find = move || if named.is_empty() { found() } else { named.clone() };
     if find().is_empty() {
@@ -55,9 +55,9 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     output::page(|out| writeln!(out, "{url}"))?;
     output::remark("Ctrl-C ends it");
     if !args.no_open {
-        open(&url);
+        open(&url, Command::spawn);
     }
-    let dashboard = Dashboard::new(find, Box::new(reports::OfSessions));
+    let dashboard = Dashboard::new(find, Box::new(OfSessions));
     server.run(move |request| dashboard.answer(request))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -69,8 +69,18 @@ fn found() -> Vec<PathBuf> {
     all
 }
 
-/// Opens the browser, where there is a display to open it on.
-fn open(url: &str) {
+/// A server for dashboards that listens.
+///
+/// # Errors
+/// If the token is too short, if the address cannot be had, or needs a token.
+pub fn listen(address: SocketAddr, token: Option<&str>) -> anyhow::Result<Server> {
+    let token = token.map(Token::new).transpose()?;
+    let limits = Limits { answers: 8, ..Limits::default() };
+    Ok(Server::bind(Options { address, token, limits })?)
+}
+
+/// Opens the browser, where there is a display to open it on, with a command that is started so.
+pub fn open(url: &str, start: impl FnOnce(&mut Command) -> io::Result<Child>) {
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY"]
         .into_iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
@@ -79,7 +89,7 @@ fn open(url: &str) {
     }
     let mut command = Command::new("xdg-open");
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.spawn() {
+    match start(&mut command) {
         // It ends when the browser has it.
         Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
         Err(error) => output::remark(format!("cannot open a browser with xdg-open: {error}")),

@@ -6,6 +6,7 @@
 //! started with. It is in APEX's process group, so the terminal's signals (Ctrl-C, Ctrl-\, hang-up)
 //! reach it without us.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -15,6 +16,9 @@ use std::time::Duration;
 /// Signals that are passed on to the program.
 const RELAYED: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Of these, those by which a user ends what runs.
+const INTERRUPTS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// Whether SIGPIPE was ignored when APEX started, before the Rust runtime made it so.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
@@ -48,6 +52,8 @@ pub fn ignore_file_size_signal() {
 /// The signals that APEX takes for the program, blocked; and how they were before.
 pub struct Signals {
     taken: libc::sigset_t,
+    /// One of [`INTERRUPTS`] came while the program ran.
+    interrupted: Cell<bool>,
     mask_before: libc::sigset_t,
     sigchld_before: libc::sigaction,
 }
@@ -55,7 +61,7 @@ pub struct Signals {
 impl Signals {
     /// Blocks them. Called once, while the process has one thread.
     pub fn block() -> Self {
-        // SAFETY: signal sets and actions are plain data, for which zeros are valid; every pointer
+        // SAFETY: signal sets, actions and flags are plain data, for which zeros are valid; every pointer
         // is to such a local; the signal numbers are valid, so no call can fail.
         unsafe {
             let mut this: Self = std::mem::zeroed();
@@ -122,13 +128,26 @@ impl Signals {
         let mut pause = look();
         loop {
             match self.next(pause) {
-                Some(signal) => relay(&signal, child),
+                Some(signal) => {
+                    self.interrupted.set(self.interrupted.get() || INTERRUPTS.contains(&signal.si_signo));
+                    relay(&signal, child);
+                }
                 None => pause = look(),
             }
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
         }
+    }
+
+    /// Whether a signal that ends programs came while one was waited for.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.get()
+    }
+
+    /// Waits for a signal that ends programs.
+    pub fn wait_for_interrupt(&self) {
+        while self.next(None).is_none_or(|signal| !INTERRUPTS.contains(&signal.si_signo)) {}
     }
 
     /// The next signal, or `None` when `pause` has passed (or something else woke us).

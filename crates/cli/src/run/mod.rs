@@ -6,6 +6,7 @@
 //! remarks go to stderr and `--quiet` silences them.
 
 mod child;
+mod dashboard;
 mod embedded;
 pub mod inspect;
 pub mod libraries;
@@ -31,11 +32,13 @@ use child::Signals;
 pub use child::{end_like, ignore_file_size_signal};
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
+use dashboard::{Listening, Showing};
 use libraries::Libraries;
 use place::Place;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -59,6 +62,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
+  apex run --dashboard -- python train.py
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
 
 The program's exit status is returned exactly; `apex help exit-codes` lists APEX's own codes. Inside another
@@ -81,6 +85,18 @@ pub struct Args {
     /// Print the report to stderr at the end
     #[arg(long, env = "APEX_REPORT", value_parser = FalseyValueParser::new())]
     report: bool,
+    /// Show the session in a browser while it is recorded: print the address, and open the browser
+    /// where there is a display. At a terminal the dashboard stays until Ctrl-C, else it ends with
+    /// the program; beyond loopback, APEX_TOKEN has to hold a token
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1:0",
+        env = "APEX_DASHBOARD"
+    )]
+    dashboard: Option<SocketAddr>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -136,6 +152,9 @@ pub struct Recording {
     /// Whether recording is off until it is switched on.
     #[arg(skip)]
     pub paused: bool,
+    /// Where the dashboard of the session listens, if it has one.
+    #[arg(skip)]
+    pub dashboard: Option<SocketAddr>,
 }
 
 /// Which kernels are timed.
@@ -203,6 +222,8 @@ pub struct Recorded {
     pub session: PathBuf,
     /// The processes that were seen while nothing had been captured.
     pub seen: BTreeMap<u32, Seen>,
+    /// Its dashboard, and the signals that end it.
+    shown: Option<(Showing, Signals)>,
 }
 
 /// Why there is nothing recorded.
@@ -227,7 +248,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     {
         return join(&outer, &command, args);
     }
-    let recording = Recording { paused: args.paused, ..args.recording.clone() };
+    let recording = Recording { paused: args.paused, dashboard: args.dashboard, ..args.recording.clone() };
     let name = &args.command[0];
     match record(&command, args.output.as_deref(), name, &recording, args.quiet) {
         Ok(recorded) => conclude(&recorded, args, color),
@@ -257,6 +278,7 @@ pub fn record(
     let existing = std::env::var_os(PRELOAD);
     let existing = if place == Place::Gpu { existing } else { libraries.with_nvrtc(existing) };
     let preload = libraries.preload(existing.as_deref())?;
+    let dashboard = recording.dashboard.map(Listening::new).transpose()?;
     let fresh = Fresh::make(output, name)?;
     let session = fresh.folder.path().to_owned();
     let mut meta = describe(command, &place, recording);
@@ -275,7 +297,7 @@ pub fn record(
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
     // They named this session and its interpreter, and must not name those of a nested run.
-    program.env_remove("APEX_OUTPUT").env_remove(PYTHON);
+    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(PYTHON);
     place.set(&mut program);
     if recording.check {
         program.env(CHECK, "1");
@@ -285,6 +307,7 @@ pub fn record(
         program.env(environment::FAST, fast_ways(&recording.fast));
     }
     let signals = Signals::block();
+    let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
         Err(error) => {
@@ -303,7 +326,7 @@ pub fn record(
         triton::keep(&fresh.folder, &control);
     }
     remember(&meta, &fresh.folder);
-    Ok(Recorded { status, session, seen: watch.into_seen() })
+    Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })
 }
 
 /// The session of the `apex run` that this one runs in. One that has ended is none: a server that
@@ -329,6 +352,9 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
         output::remark(format!(
             "joins the session {session} of the `apex run` around it, with that one's options"
         ));
+    }
+    if args.dashboard.is_some() {
+        output::remark("--dashboard works on the outer run; here, `apex dashboard` shows the session");
     }
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env_remove(PYTHON);
@@ -394,6 +420,9 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
             let style = Style { color: color.on_stderr() };
             // Lost with the terminal, it can be had again with `apex report`.
             let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());
+        }
+        if let Some((dashboard, signals)) = &recorded.shown {
+            dashboard.stay(signals);
         }
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));

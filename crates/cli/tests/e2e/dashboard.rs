@@ -1,10 +1,13 @@
 //! `apex dashboard`: what it serves, to whom, and what a browser shows of it.
 
-use crate::common::{Running, Sandbox, h200_session, output, send, text};
+use crate::common::{Running, Sandbox, controlling, h200_session, output, send, terminal, text};
 use crate::html::{HOSTILE, browser};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 
 /// A dashboard that runs, and its address without `http://` and the last `/`.
 fn dashboard(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
@@ -112,4 +115,64 @@ fn a_browser_shows_the_reports_numbers_and_follows_a_program() {
     let (_running, address) = dashboard(&sandbox, &["s"]);
     output(live.arg(format!("http://{address}/")).arg(sandbox.path("")), 0);
     assert!(program.0.wait().unwrap().success());
+}
+
+/// The next line that names a dashboard's address; the address without `http://` and the last `/`.
+fn address_in(stderr: &mut impl BufRead) -> String {
+    let lines = stderr.lines().map(Result::unwrap);
+    let line = lines.into_iter().find(|line| line.contains("http://")).expect("an address");
+    let (_, address) = line.split_once("http://").unwrap();
+    address.split('/').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_shows_its_own_session_and_ends_as_the_program_does() {
+    let sandbox = Sandbox::new();
+    let words = ["launch", "100", "await", "end", "exit", "5"];
+    let mut command = sandbox.record(&["--dashboard", "--quiet"], &words);
+    command.stderr(Stdio::piped());
+    let mut program = Running::start(&mut command);
+    // The address comes first, whatever the program does.
+    let mut stderr = BufReader::new(program.0.stderr.take().unwrap());
+    let address = address_in(&mut stderr);
+    program.read_until("waiting");
+    let list = json(&address, "/api/v1/sessions");
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 1, "{list}");
+    let path = format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s"));
+    assert_eq!(json(&address, &path)["key"]["launches"], 100);
+    std::fs::write(sandbox.path("end"), "").unwrap();
+    // Nobody sits at a terminal: it ends with the program.
+    assert_eq!(program.0.wait().unwrap().code(), Some(5));
+    assert!(TcpStream::connect(&address).is_err());
+    let refused = output(&mut sandbox.apex(&["run", "--dashboard=0.0.0.0:0", "-o", "t", "--", "true"]), 125);
+    assert!(text(&refused.stderr).contains("needs a token"), "{}", text(&refused.stderr));
+    assert!(!sandbox.path("t").exists());
+}
+
+#[test]
+fn at_a_terminal_the_dashboard_of_a_run_stays_until_control_c() {
+    let at_terminal = |sandbox: &Sandbox, words: &[&str]| {
+        let (keyboard, screen) = terminal();
+        let mut command = sandbox.record(&["--dashboard"], words);
+        command.stdin(screen.try_clone().unwrap()).stdout(Stdio::piped()).stderr(screen);
+        controlling(&mut command);
+        let running = Running(command.spawn().unwrap());
+        let mut screen = BufReader::new(File::try_clone(&keyboard).unwrap());
+        let address = address_in(&mut screen);
+        (running, keyboard, screen, address)
+    };
+    let sandbox = Sandbox::new();
+    let (mut apex, mut keyboard, mut screen, address) = at_terminal(&sandbox, &["launch", "7", "exit", "6"]);
+    let said = screen.by_ref().lines().map(Result::unwrap).find(|line| line.contains("until Ctrl-C"));
+    assert!(said.unwrap().contains("the program has ended"));
+    let path = format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s"));
+    assert_eq!(json(&address, &path)["key"]["launches"], 7);
+    keyboard.write_all(b"\x03").unwrap();
+    assert_eq!(apex.0.wait().unwrap().code(), Some(6));
+    // A program that is interrupted takes the dashboard with it. (SIGINT may be ignored here.)
+    let sandbox = Sandbox::new();
+    let (mut apex, _keyboard, _screen, _) = at_terminal(&sandbox, &["launch", "7", "await", "never"]);
+    apex.read_until("waiting");
+    send(apex.0.id(), libc::SIGTERM);
+    assert_eq!(apex.0.wait().unwrap().signal(), Some(libc::SIGTERM));
 }
