@@ -3,8 +3,9 @@
 use crate::filters::Filters;
 use crate::{output, progress, session, units};
 use anyhow::Context;
+use apex_machine::Machine;
 use apex_predict::{Models, recorded};
-use apex_profile::Profile;
+use apex_profile::{Profile, Selection, origin_ns};
 use apex_trace::Session;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,6 +20,8 @@ pub struct Loaded {
     pub session: Session,
     /// Its profile.
     pub profile: Profile,
+    /// What the machine did meanwhile.
+    pub machine: Machine,
 }
 
 /// Where a command reads from.
@@ -55,18 +58,20 @@ impl Loaded {
         let doing =
             format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
         session::refuse_stdout(path)?;
-        let (session, profile) = progress::show(&doing, |_| {
+        let loaded = progress::show(&doing, |_| {
             session::must_exist(path)?;
             let session = Session::open(path)?;
-            let mut profile = Profile::of_selection(&session, &filters.selection(&session)?);
+            let selection = filters.selection(&session)?;
+            let mut profile = Profile::of_selection(&session, &selection);
             filters.check_window(&session, &profile)?;
             // The models take milliseconds to get ready: a program without kernels needs none.
             if !profile.kernels.is_empty() {
                 recorded::predict(&mut profile, &Models::shipped());
             }
-            anyhow::Ok((session, profile))
+            let machine = machine_of(&session, &selection);
+            profile.recorder.problems.extend(machine.problems.iter().cloned());
+            anyhow::Ok(Self { session, profile, machine })
         })?;
-        let loaded = Self { session, profile };
         let problems = once(&loaded.profile.recorder.problems);
         problems.iter().take(PROBLEMS).for_each(output::remark);
         if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
@@ -104,6 +109,14 @@ fn once(problems: &[String]) -> Vec<String> {
         }
     };
     sorts.into_iter().map(said).collect()
+}
+
+/// What the machine did in the time that is selected.
+pub fn machine_of(session: &Session, selection: &Selection) -> Machine {
+    let machine = Machine::read(&session.dir);
+    let Some(window) = &selection.window else { return machine };
+    let [from, to] = [window.start, window.end].map(|at| origin_ns(session).saturating_add(at));
+    machine.window(from, to)
 }
 
 /// Bytes of the process files.

@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::{Context, bail};
 use apex_trace::control::CONTROL_FILE;
-use apex_trace::{has_process_files, is_part_of_session, is_session};
+use apex_trace::{has_process_files, is_session};
 use apex_untrusted::Folder;
 use apex_untrusted::folder::identity;
 use std::ffi::OsStr;
@@ -229,6 +229,11 @@ pub fn refuse_stdout(session: &Path) -> anyhow::Result<()> {
 pub fn stdout_identity() -> Option<(u64, u64)> {
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
     stdout.is_file().then(|| identity(&stdout))
+}
+
+/// Whether a file of this name in a session's folder is part of the session.
+fn is_part_of_session(name: &OsStr) -> bool {
+    name == apex_machine::FILE || apex_trace::is_part_of_session(name)
 }
 
 /// The file of a session that this is.

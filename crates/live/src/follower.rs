@@ -1,6 +1,7 @@
 //! One session, looked at again and again.
 
 use crate::processes::running;
+use apex_machine::Machine;
 use apex_profile::{Profile, Selection, origin_ns};
 use apex_trace::{Error, Session, Watcher};
 use std::ops::Range;
@@ -14,6 +15,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Follower {
     watcher: Watcher,
+    machine: apex_machine::Watcher,
     span: Duration,
 }
 
@@ -35,6 +37,8 @@ pub struct Snapshot {
     /// [`apex_profile::Selection`] do, but from the window and the recent past. The images of
     /// kernels are not read.
     pub profile: Profile,
+    /// What the machine did in the window, on its monotonic clock.
+    pub machine: Machine,
     /// What was counted since the session's start.
     pub since_start: SinceStart,
 }
@@ -61,7 +65,7 @@ pub struct SinceStart {
 impl Follower {
     /// Will look at the session in `dir`: at its last `span`.
     pub fn new(dir: &Path, span: Duration) -> Self {
-        Self { watcher: Watcher::new(dir), span }
+        Self { watcher: Watcher::new(dir), machine: apex_machine::Watcher::new(dir), span }
     }
 
     /// The session's folder.
@@ -102,7 +106,10 @@ impl Follower {
         let selection = Selection { window: Some(window.clone()), processes: None };
         let profile = Profile::of_selection_without_images(&session, &selection);
         let since_start = SinceStart::of(&session);
-        Ok(Snapshot { session, running: running_now, window, profile, since_start })
+        let [from, to] = [window.start, window.end].map(|at| origin_ns(&session).saturating_add(at));
+        // What was read at the session's very end is of its last calls too.
+        let machine = self.machine.look().window(from, to);
+        Ok(Snapshot { session, running: running_now, window, profile, machine, since_start })
     }
 }
 

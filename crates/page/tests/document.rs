@@ -1,6 +1,7 @@
 //! The document: figures are the profile's, lists are bounded, and nothing foreign is markup.
 
 use apex_advice::{Advice, Options, advise};
+use apex_machine::{DeviceRecord, Machine, Quantity, Readings, Record};
 use apex_page::{MOST_BYTES, Source, html};
 use apex_profile::{
     Activity, CallStack, Device, Frame, Kernel, Launches, OverTime, Process, Profile, Range, StackCount,
@@ -10,6 +11,10 @@ use test_session::{LEGACY, Recording};
 
 /// The page of a profile, and the document in it.
 fn page(profile: &Profile, advice: &Advice, words: &[String]) -> (String, Value) {
+    page_with(profile, advice, words, &Machine::default())
+}
+
+fn page_with(profile: &Profile, advice: &Advice, words: &[String], machine: &Machine) -> (String, Value) {
     let page = html(&Source {
         session: "a session",
         meta: None,
@@ -23,6 +28,8 @@ fn page(profile: &Profile, advice: &Advice, words: &[String]) -> (String, Value)
         verdict: words,
         notes: words,
         fast: words,
+        machine,
+        origin_ns: 5_000_000_000,
     });
     let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
     let (json, _) = rest.split_once("</script>").unwrap();
@@ -67,6 +74,58 @@ fn figures_are_the_profiles() {
     for part in 0..OverTime::PARTS {
         let whole: u64 = lines.iter().map(|line| share(line, part)).sum();
         assert!((9_990..=10_010).contains(&whole), "part {part}: {whole} ten thousandths");
+    }
+}
+
+/// A machine of so many devices in so many seconds, whose power is its second, in watts.
+fn machine(devices: usize, seconds: u64, name: &str) -> Machine {
+    let device = |number: usize| apex_machine::Device {
+        uuid: format!("GPU-{number}"),
+        name: name.to_owned(),
+        ..apex_machine::Device::default()
+    };
+    let record = |second: u64| {
+        let mut readings = Readings::default();
+        for &quantity in Quantity::ALL {
+            readings.set(quantity, (second % 100) as f64 / 100.0);
+        }
+        readings.set(Quantity::Power, second as f64);
+        readings.set(Quantity::ThermalSlowdown, 0.0);
+        let devices = (0..devices).map(|device| DeviceRecord { device, readings: readings.clone() });
+        let [from_ns, to_ns] = [second + 5, second + 6].map(|second| second * 1_000_000_000);
+        Record { from_ns, to_ns, cost_ns: 1_000_000, host: readings.clone(), devices: devices.collect() }
+    };
+    Machine {
+        devices: (0..devices).map(device).collect(),
+        records: (0..seconds).map(record).collect(),
+        problems: Vec::new(),
+    }
+}
+
+#[test]
+fn the_machine_over_time_keeps_extremes_and_has_a_bounded_length() {
+    let profile = profile(|_| {});
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(page(&profile, &advice, &[]).1["machine"]["over_time"], Value::Null);
+    for (devices, seconds) in [(1, 5), (2, 10_000), (64, 10_000)] {
+        let (page, document) = page_with(&profile, &advice, &[], &machine(devices, seconds, &hostile(0)));
+        assert!(page.len() < MOST_BYTES && !page.contains("<img"));
+        let over_time = &document["machine"]["over_time"];
+        let ends = over_time["to_ns"].as_array().unwrap();
+        assert_eq!((over_time["from_ns"].as_f64(), over_time["joined"].as_bool()), (Some(0.0), Some(false)));
+        assert_eq!(ends.last().unwrap().as_f64(), Some(seconds as f64 * 1e9));
+        let shown = over_time["devices"].as_array().unwrap();
+        assert_eq!(shown.len() as u64 + over_time["devices_left_out"].as_u64().unwrap(), devices as u64);
+        let series = shown[0]["series"].as_array().unwrap();
+        assert!(series.iter().all(|series| series["means"].as_array().unwrap().len() == ends.len()));
+        assert!(!series.iter().any(|series| series["quantity"] == "thermal_slowdown"), "it is always 0");
+        let power = series.iter().find(|series| series["quantity"] == "power_w").unwrap();
+        assert_eq!(power["most"], (seconds - 1) as f64);
+        assert_eq!(power["leasts"].is_null(), ends.len() as u64 == seconds);
+        if let Some(mosts) = power["mosts"].as_array() {
+            let most = mosts.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
+            assert_eq!(most, (seconds - 1) as f64);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
 //!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what
 //!   a finding would save. [`verdict`]: what the time went into and what to change, in sentences.
+//!   [`machine`]: what the machine did.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
@@ -12,6 +13,7 @@
 
 pub mod figures;
 pub mod kernels;
+pub mod machine;
 pub mod savings;
 pub mod units;
 pub mod verdict;

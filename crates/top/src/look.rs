@@ -2,6 +2,7 @@
 
 use apex_advice::{Advice, Options, advise};
 use apex_live::{SinceStart, Snapshot};
+use apex_machine::Summary;
 use apex_profile::{Figure, Profile};
 use apex_text::units;
 use apex_text::verdict::{self, Part};
@@ -23,14 +24,18 @@ pub struct Look {
     pub advice: Advice,
     /// What was counted since the session's start.
     pub since_start: SinceStart,
+    /// What the machine did in them; `None` where that is not known.
+    pub machine: Option<Summary>,
 }
 
 impl Look {
     /// What a snapshot says, judged with these options.
     pub fn of(snapshot: Snapshot, options: &Options) -> Self {
-        let Snapshot { session, running, window, profile, since_start } = snapshot;
+        let Snapshot { session, running, window, profile, machine, since_start } = snapshot;
         let advice = advise(&profile, options);
-        Self { run: session.meta, running, window, profile, advice, since_start }
+        let devices = profile.devices.iter().map(|device| device.uuid.as_str());
+        let machine = Summary::of(&machine, devices);
+        Self { run: session.meta, running, window, profile, advice, since_start, machine }
     }
 
     /// Whether nothing more will happen: processes were recorded, or the program ended, and none

@@ -1,7 +1,7 @@
 //! Documents of sessions, as `apex report --html` makes them, again and again.
 
 use crate::filters::Filters;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, machine_of};
 use crate::report::page;
 use crate::units;
 use apex_dashboard::{Problem, Reader, Reading, Reports, Wanted};
@@ -68,9 +68,11 @@ impl OfPart {
         let empty = |error: anyhow::Error| Problem::Empty(error.to_string());
         let Some(follower) = &mut self.follower else {
             let session = Session::open(&self.dir).map_err(unreadable)?;
-            let profile = Profile::of_selection(&session, &self.filters.selection(&session).map_err(empty)?);
+            let selection = self.filters.selection(&session).map_err(empty)?;
+            let profile = Profile::of_selection(&session, &selection);
             self.filters.check_window(&session, &profile).map_err(empty)?;
-            return Ok((Loaded { session, profile }, None));
+            let machine = machine_of(&session, &selection);
+            return Ok((Loaded { session, profile, machine }, None));
         };
         let now = follower.look().map_err(unreadable)?;
         let processes = self.filters.selection(&now.session).map_err(empty)?.processes;
@@ -81,6 +83,6 @@ impl OfPart {
                 &Selection { window: Some(now.window.clone()), processes },
             ),
         };
-        Ok((Loaded { session: now.session, profile }, Some(now.window)))
+        Ok((Loaded { session: now.session, profile, machine: now.machine }, Some(now.window)))
     }
 }

@@ -5,6 +5,7 @@ mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
+mod machine;
 pub mod page;
 mod places;
 mod predictions;
@@ -16,6 +17,7 @@ use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::Advice;
+use apex_machine::Summary;
 use apex_profile::{Profile, SiteTotals};
 use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
@@ -116,6 +118,8 @@ struct Document<'a> {
     /// What is launched from where.
     places: Vec<SiteTotals>,
     profile: &'a Profile,
+    /// What the machine did meanwhile, with everything else that ran on it.
+    machine: Option<Summary>,
     advice: &'a Advice,
 }
 
@@ -144,6 +148,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
         profile: &loaded.profile,
+        machine: machine::summary(&loaded),
         advice: &shown.advise(suppress),
     })
 }
@@ -178,7 +183,7 @@ fn write_shown(
     for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    for sentence in fast::sentences(profile) {
+    for sentence in fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown)) {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;
         }

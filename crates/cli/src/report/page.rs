@@ -52,6 +52,8 @@ pub fn made_of(
         verdict: &sentences(head::verdict(shown, advice, usize::MAX)),
         notes: &notes.collect::<Vec<_>>(),
         fast: &fast::sentences(shown.profile()),
+        machine: &loaded.machine,
+        origin_ns: apex_profile::origin_ns(&loaded.session),
     })
 }
 

@@ -204,5 +204,7 @@ pub fn end_like(status: ExitStatus) -> ! {
         // Still here: as process 1 of a container, whom signals spare.
         std::process::exit(128 + signal);
     }
-    std::process::exit(status.code().unwrap_or(crate::exit::FAILED.into()))
+    // SAFETY: ends the process. Nothing waits in a buffer, and a thread may be in a driver's
+    // library, whose functions for the process's end must then not run.
+    unsafe { libc::_exit(status.code().unwrap_or(crate::exit::FAILED.into())) }
 }

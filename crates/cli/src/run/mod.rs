@@ -10,6 +10,7 @@ mod dashboard;
 mod embedded;
 pub mod inspect;
 pub mod libraries;
+mod machine;
 mod not_started;
 pub mod place;
 mod triton;
@@ -149,6 +150,9 @@ pub struct Recording {
     /// limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
+    /// Do not record what the machine does meanwhile: power, clocks, temperature, memory, CPU use
+    #[arg(long, env = "APEX_NO_MACHINE", value_parser = FalseyValueParser::new())]
+    pub no_machine: bool,
     /// Whether recording is off until it is switched on.
     #[arg(skip)]
     pub paused: bool,
@@ -315,12 +319,19 @@ pub fn record(
             return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
         }
     };
+    // After the program has started, which must not wait for it.
+    let sampler = if recording.no_machine {
+        None
+    } else {
+        machine::start(&fresh.folder, child.id(), &place, recording.max_size)
+    };
     meta.pid = Some(child.id());
     meta.host = Host::here();
     remember(&meta, &fresh.folder);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
+    machine::finish(sampler);
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     if control.keeps_code() {
         triton::keep(&fresh.folder, &control);

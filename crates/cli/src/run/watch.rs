@@ -3,6 +3,7 @@
 //! The looks are rare (a dozen, over some ten seconds) and end as soon as a process has made a CUDA
 //! call; nothing in the program notices them.
 
+use apex_machine::host::descendants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -73,26 +74,6 @@ fn inspect(pid: u32) -> Option<Seen> {
         recorder: named(super::libraries::RECORDER).is_some(),
         other_driver: named("libcuda.so").map(ToString::to_string),
     })
-}
-
-/// `root` and everything below it, from one pass over /proc.
-fn descendants(root: u32) -> Vec<u32> {
-    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let parents: BTreeMap<u32, u32> = pids
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Some((pid, parent(pid)?)))
-        .collect();
-    let below = |&pid: &u32| {
-        let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        chain.take(parents.len() + 1).any(|ancestor| ancestor == root)
-    };
-    parents.keys().copied().filter(below).collect()
-}
-
-/// The fourth field of /proc/PID/stat, counted from behind the name, which may contain anything.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

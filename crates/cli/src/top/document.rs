@@ -2,6 +2,7 @@
 
 use super::watch::Looked;
 use apex_advice::Advice;
+use apex_machine::Summary;
 use apex_profile::{Figure, Profile};
 use apex_top::Look;
 use apex_trace::meta::Meta;
@@ -32,6 +33,8 @@ struct Session<'a> {
     /// What the window went into, in a sentence; `null` before the first launch.
     verdict: Option<String>,
     profile: Option<&'a Profile>,
+    /// What the machine did in the window, with everything else that ran on it.
+    machine: Option<&'a Summary>,
     advice: Option<&'a Advice>,
 }
 
@@ -82,6 +85,7 @@ impl<'a> Session<'a> {
             since_start: look.map(|look| SinceStart::of(&look.since_start)),
             verdict: look.and_then(Look::verdict),
             profile: look.map(|look| &look.profile),
+            machine: look.and_then(|look| look.machine.as_ref()),
             advice: look.map(|look| &look.advice),
         }
     }

@@ -1,11 +1,13 @@
 //! A folder of its own for each test, and the commands in it.
 
+use apex_machine::{Device as MachineDevice, DeviceRecord, Quantity, Readings, Record, Writer};
 use apex_trace::definition::{
     CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream,
 };
 use apex_trace::layout::{GraphLaunch, Launch, RangeChange, Slots, StackSample, Timing, flags};
 use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Lane, ProcessFile, Session};
+use apex_untrusted::Folder;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -185,6 +187,30 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
             head.duration = 3_000;
             assert!(lane.record(&file, &Timing { head, config: id, stream: 1, raw_ns: took + 3_000 }));
         }
+    }
+}
+
+/// Adds to a session of [`h200_session`] what its machine did, whose device has this name: all
+/// quantities that there are, in records that hold all times.
+pub fn machine_file(session: &Path, name: &str) {
+    let device = MachineDevice {
+        uuid: "GPU-00000000-0000-0000-0000-000000000000".to_owned(),
+        name: name.to_owned(),
+        pci: "00000000:1B:00.0".to_owned(),
+        memory_bytes: Some(1 << 37),
+        max_sm_clock_mhz: Some(1980),
+        max_memory_clock_mhz: Some(3201),
+        slowdown_c: Some(92),
+    };
+    let mut writer = Writer::new(Folder::open(session).unwrap(), 1 << 20);
+    writer.device(&device).unwrap();
+    // More than a page shows one by one.
+    for from_ns in 1..=300 {
+        let to_ns = if from_ns == 300 { 1 << 60 } else { from_ns + 1 };
+        let mut readings = Readings::default();
+        Quantity::ALL.iter().for_each(|&quantity| readings.set(quantity, from_ns as f64));
+        let devices = vec![DeviceRecord { device: 0, readings: readings.clone() }];
+        writer.record(Record { from_ns, to_ns, cost_ns: 1, host: readings, devices }).unwrap();
     }
 }
 

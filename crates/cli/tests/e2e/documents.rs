@@ -8,7 +8,7 @@
 //! `BLESS=1` writes new samples: of lists, the entry that says most, with what it lacks taken from
 //! the others. The text around the samples is kept.
 
-use crate::common::{APEX, PTX, Running, Sandbox, h200_session, output, place_session};
+use crate::common::{APEX, PTX, Running, Sandbox, h200_session, machine_file, output, place_session};
 use crate::verdicts::{launch_bound, record};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -112,8 +112,8 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
     ),
     (
         "apex.top/1",
-        &[&["top", "--json", "--last", "600s", "live", "models"]],
-        &["sessions/0/advice", "sessions/0/profile", "sessions/0/run"],
+        &[&["top", "--json", "--last", "600s", "live", "models", "h200"]],
+        &["sessions/0/advice", "sessions/0/machine", "sessions/0/profile", "sessions/0/run"],
     ),
     ("apex.ctl/1", &[&["ctl", "status", "--json", "live"]], &[]),
     ("apex.doctor/1", &[&["doctor", "--json"]], &[]),
@@ -180,6 +180,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
         ];
         h200_session(&sandbox.path(name), &kernels);
     }
+    machine_file(&sandbox.path("h200"), "NVIDIA H200");
     place_session(&sandbox.path("placed"));
     let ragged = [("uneven", 5000, 100, 40_000), (PRODUCT, 500, 128, 90_000)];
     let better = [("uneven", 3907, 128, 36_000), ("product", 500, 128, 20_000)];
@@ -316,7 +317,7 @@ fn sample(mut printed: Value, elsewhere: &[&str]) -> Value {
         printed["run"]["cwd"] = "/home/me".into();
         without_machine(&mut printed["run"]["host"]);
     }
-    if printed["machine"].is_object() {
+    if printed["machine"]["recorder"].is_object() {
         printed["session"]["folder"] = "/home/me".into();
         without_machine(&mut printed["machine"]["host"]);
     }

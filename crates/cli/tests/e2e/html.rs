@@ -1,6 +1,6 @@
 //! `apex report --html`: one file, and what a browser shows of it.
 
-use crate::common::{Sandbox, h200_session, output, text};
+use crate::common::{Sandbox, h200_session, machine_file, output, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,6 +64,7 @@ fn every_panel_shows_the_reports_numbers() {
     let sandbox = Sandbox::new();
     output(&mut sandbox.apex(&["demo", "-o", "cpu"]), 0);
     h200_session(&sandbox.path("hostile"), &[(HOSTILE, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);
+    machine_file(&sandbox.path("hostile"), HOSTILE);
     for recorded in ["torch-llama_eager", "ddp-ddp_slow_rank"] {
         let packed = format!("{}/../../data/corpus-h200/{recorded}.tar.xz", env!("CARGO_MANIFEST_DIR"));
         std::fs::create_dir(sandbox.path(recorded)).unwrap();

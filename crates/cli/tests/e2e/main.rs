@@ -20,6 +20,7 @@ mod formats;
 mod hostile;
 mod html;
 mod limits;
+mod machine;
 mod memory;
 mod messages;
 mod metrics;

@@ -17,6 +17,8 @@ pub struct Limits {
     pub ranges: usize,
     /// Processes, and devices of the machine.
     pub processes: usize,
+    /// Parts of the time in series of the machine.
+    pub moments: usize,
 }
 
 impl Default for Limits {
@@ -30,6 +32,7 @@ impl Default for Limits {
             places: 200,
             ranges: 500,
             processes: 256,
+            moments: 240,
         }
     }
 }
@@ -46,6 +49,7 @@ impl Limits {
             places: self.places / 2,
             ranges: self.ranges / 2,
             processes: self.processes / 2,
+            moments: self.moments / 2,
         }
     }
 

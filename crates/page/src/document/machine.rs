@@ -1,7 +1,9 @@
 //! The machine: devices with their limits, driver, host, processes.
 
+use super::Limits;
 use super::Source;
 use super::figure::{NAME, text};
+use super::machine_over_time::MachineOverTime;
 use serde::Serialize;
 
 /// Where it ran.
@@ -12,6 +14,8 @@ pub struct Machine {
     processes: Vec<Process>,
     processes_left_out: usize,
     recorder: Recorder,
+    /// What it did meanwhile.
+    over_time: Option<MachineOverTime>,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,8 +63,9 @@ struct Recorder {
 }
 
 impl Machine {
-    /// With at most `most` devices and processes.
-    pub fn of(source: &Source<'_>, most: usize) -> Self {
+    /// With lists of at most these lengths.
+    pub fn of(source: &Source<'_>, limits: &Limits) -> Self {
+        let most = limits.processes;
         let profile = source.whole;
         let devices = profile.devices.iter().take(most).map(|device| {
             let limits = device.limits();
@@ -105,6 +110,7 @@ impl Machine {
                 dropped: recorder.dropped,
                 overwritten: recorder.overwritten,
             },
+            over_time: MachineOverTime::of(source, limits.moments),
         }
     }
 }

@@ -9,10 +9,12 @@ mod figure;
 mod kernels;
 mod limits;
 mod machine;
+mod machine_over_time;
 mod memory;
 mod places;
 
 use apex_advice::Advice;
+use apex_machine::Machine;
 use apex_profile::{Iterations, PhaseKind, Profile};
 use apex_trace::meta::Meta;
 use figure::{Figure, text};
@@ -54,6 +56,10 @@ pub struct Source<'a> {
     pub notes: &'a [String],
     /// What `--fast` gained, in words.
     pub fast: &'a [String],
+    /// What the machine did in the time of `whole`.
+    pub machine: &'a Machine,
+    /// When the session's time begins, on the clock of `machine`.
+    pub origin_ns: u64,
 }
 
 /// The document.
@@ -127,7 +133,7 @@ impl<'a> Document<'a> {
             ranges: places::Ranges::of(source.whole, limits.ranges),
             memory: memory::Memory::of(source.shown),
             fast: sentences(source.fast),
-            machine: machine::Machine::of(source, limits.processes),
+            machine: machine::Machine::of(source, limits),
         }
     }
 }

@@ -292,5 +292,37 @@ export interface Document {
       dropped: number;
       overwritten: number;
     };
+    over_time: MachineOverTime | null;
   };
+}
+
+export type MachineUnit = 'watts' | 'joules' | 'megahertz' | 'celsius' | 'bytes' | 'bytes_per_second' | 'share' | 'cpus' | 'count';
+
+export interface MachineSeries {
+  quantity: string;
+  label: string;
+  unit: MachineUnit;
+  least: number;
+  mean: number;
+  most: number;
+  means: (number | null)[];
+  leasts: (number | null)[] | null;
+  mosts: (number | null)[] | null;
+}
+
+export interface MachineOverTime {
+  from_ns: number;
+  to_ns: number[];
+  joined: boolean;
+  cost_share: number;
+  devices: {
+    name: string;
+    uuid: string;
+    energy_j: number | null;
+    max_sm_clock_mhz: number | null;
+    slowdown_c: number | null;
+    series: MachineSeries[];
+  }[];
+  devices_left_out: number;
+  host: MachineSeries[];
 }

@@ -1,5 +1,5 @@
 // Numbers as the text report writes them: three significant digits, SI prefixes for times, binary ones for bytes.
-import type { Dim3, Figure, Kernel, Unit } from './document';
+import type { Dim3, Figure, Kernel, MachineUnit, Unit } from './document';
 
 const MARKS = { measured: 'ᵐ', computed: 'ᶜ', predicted: 'ᵖ' } as const;
 
@@ -79,6 +79,29 @@ export function valueOf(value: number, unit: Unit): string {
       return bytes(Math.max(0, value));
     default:
       return Number.isInteger(value) ? count(value) : value.toFixed(2);
+  }
+}
+
+/** A reading of the machine in its unit. */
+export function quantity(value: number, unit: MachineUnit): string {
+  switch (unit) {
+    case 'watts':
+      return `${value.toFixed(0)}\u00a0W`;
+    case 'joules':
+      return value >= 1e6 ? `${digits(value / 1e6)}\u00a0MJ` : value >= 1e3 ? `${digits(value / 1e3)}\u00a0kJ` : `${value.toFixed(0)}\u00a0J`;
+    case 'megahertz':
+      return `${value.toFixed(0)}\u00a0MHz`;
+    case 'celsius':
+      return `${value.toFixed(0)}\u00a0°C`;
+    case 'bytes':
+      return bytes(value);
+    case 'bytes_per_second':
+      return `${bytes(value)}/s`;
+    case 'share':
+      return share(value);
+    case 'cpus':
+    case 'count':
+      return Number.isInteger(value) ? count(value) : digits(value);
   }
 }
 

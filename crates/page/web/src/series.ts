@@ -31,6 +31,35 @@ export function bars(parts: number[]): string {
   return parts.map((part, at) => (part > 0 ? `M${at} 100V${round(100 - (part / most) * 100)}h1V100z` : '')).join('');
 }
 
+/** A line through the middles of parts: x counts parts, y is percent of `most` from the top; a gap where there is nothing. */
+export function line(parts: (number | null)[], most: number): string {
+  let path = '';
+  parts.forEach((part, at) => {
+    if (part === null) return;
+    const before = at > 0 ? (parts[at - 1] ?? null) : null;
+    const after = parts[at + 1] ?? null;
+    // A part alone is as wide as it is.
+    if (before === null && after === null) path += `M${at} ${height(part, most)}h1`;
+    else path += `${before === null ? 'M' : 'L'}${at + 0.5} ${height(part, most)}`;
+  });
+  return path;
+}
+
+/** The area between least and most of each part, a step for each. */
+export function band(leasts: (number | null)[], mosts: (number | null)[], most: number): string {
+  return leasts
+    .map((least, at) => {
+      const top = mosts[at] ?? null;
+      return least === null || top === null ? '' : `M${at} ${height(top, most)}h1V${height(least, most)}h-1z`;
+    })
+    .join('');
+}
+
+/** With room for the line's own width at both ends. */
+function height(value: number, most: number): number {
+  return round(96 - (most > 0 ? Math.min(1, value / most) : 0) * 92);
+}
+
 function round(value: number): number {
   return Math.round(value * 100) / 100;
 }

@@ -162,7 +162,27 @@ async function memory(page, { profile }) {
   });
 }
 
-async function machine(page, { profile }) {
+async function machine(page, { profile, machine }) {
+  const groups = machine === null ? [] : [...machine.devices, { uuid: 'host', readings: machine.host }];
+  // What is zero all the time has no picture.
+  const told = (readings) => Object.entries(readings).filter(([, { least, most }]) => least !== 0 || most !== 0);
+  for (const { uuid, readings } of groups) {
+    const found = await rows(page, `[data-machine="${uuid}"] [data-quantity]`, '({ id: row.dataset.quantity, mean: Number(row.dataset.mean) })');
+    assert.deepEqual(found.map(({ id }) => id).sort(), told(readings).map(([id]) => id).sort());
+    for (const { id, mean } of found) near(mean, readings[id].mean, `${id} of ${uuid}`, 1e-3 * readings[id].mean);
+  }
+  const moment = page.locator('#machine-moment');
+  assert.equal(await moment.count(), machine === null ? 0 : 1);
+  if (machine?.devices[0]?.readings.power_w) {
+    const watts = page.locator('[data-quantity=power_w] .value').first();
+    const label = page.locator('#machine .moment label');
+    assert.equal(plain(await watts.textContent()), `${machine.devices[0].readings.power_w.mean.toFixed(0)} W`);
+    await moment.focus();
+    await page.keyboard.press('End');
+    assert.match(await label.textContent(), / to /);
+    await page.keyboard.press('Home');
+    assert.match(await label.textContent(), /all the time/);
+  }
   const names = await page.locator('#machine .grid h3').allTextContents();
   profile.devices.forEach((device, at) => {
     assert.ok(names[at].length > 0);

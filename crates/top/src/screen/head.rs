@@ -3,6 +3,7 @@
 use super::{Lines, Theme};
 use crate::Look;
 use crate::top::Top;
+use apex_machine::DeviceSummary;
 use apex_profile::Profile;
 use apex_text::figures::share;
 use apex_text::{shorten, units, wrap};
@@ -10,6 +11,8 @@ use apex_untrusted::printable;
 use ratatui_core::text::{Line, Span};
 use std::path::Path;
 
+/// Devices of the machine that are listed.
+const DEVICES: usize = 8;
 /// Process identifiers that are listed.
 const PIDS: usize = 3;
 
@@ -49,10 +52,25 @@ pub fn lines(top: &Top, look: &Look, width: usize, theme: Theme) -> Lines {
         lines.extend(wrap(&verdict, width, "  ").into_iter().map(|line| Line::styled(line, theme.bold())));
     }
     lines.extend(wrap(&health(look, width), width, "  ").into_iter().map(Line::from));
+    lines.extend(machine(look).iter().map(|line| Line::from(shorten(line, width))));
     if let Some(problem) = top.session().and_then(|session| session.problem.as_ref()) {
         let text = format!("The last look failed, this is the one before it: {problem}");
         lines.extend(wrap(&text, width, "  ").into_iter().map(|line| Line::styled(line, theme.warning())));
     }
+    lines
+}
+
+/// A line for each device, and one for the host.
+fn machine(look: &Look) -> Vec<String> {
+    let Some(machine) = &look.machine else { return Vec::new() };
+    let number = |device: &DeviceSummary| match machine.devices.len() {
+        1 => "GPU".to_owned(),
+        _ => format!("GPU {}", device.index),
+    };
+    let devices = machine.devices.iter().take(DEVICES);
+    let mut lines: Vec<String> =
+        devices.map(|device| format!("{}: {}", number(device), apex_text::machine::line(device))).collect();
+    lines.extend(apex_text::machine::host_line(machine));
     lines
 }
 

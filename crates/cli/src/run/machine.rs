@@ -1,0 +1,40 @@
+//! What the machine does while the program runs: the thread that reads it.
+
+use super::place::Place;
+use crate::output;
+use apex_machine::nvml::Nvml;
+use apex_machine::{Options, Sampler};
+use apex_trace::has_process_files;
+use apex_untrusted::Folder;
+use std::io;
+
+/// The session's file of it takes at most such a part of the session's size limit.
+const PART_OF_LIMIT: u64 = 16;
+
+/// Starts the thread. NVML is loaded once a process has made a CUDA call: a program without one
+/// does not pay for it, and kernels on the CPU device leave GPUs alone.
+pub fn start(session: &Folder, root: u32, place: &Place, max_size: Option<u64>) -> Option<Sampler> {
+    let usual = Options::default();
+    let most_bytes = max_size.map_or(usual.most_bytes, |size| usual.most_bytes.min(size / PART_OF_LIMIT));
+    let dir = session.path().to_owned();
+    let mut is_due = *place == Place::Gpu;
+    let devices = move || {
+        let loads = is_due && has_process_files(&dir);
+        is_due &= !loads;
+        if loads { Nvml::load() } else { None }
+    };
+    let started = Folder::open(session.path())
+        .and_then(|folder| Sampler::start(folder, root, Options { most_bytes, ..usual }, devices));
+    started.map_err(remark).ok()
+}
+
+/// Ends the thread.
+pub fn finish(sampler: Option<Sampler>) {
+    if let Some(Err(error)) = sampler.map(Sampler::finish) {
+        remark(error);
+    }
+}
+
+fn remark(error: io::Error) {
+    output::remark(format!("what the machine did is not recorded to the end: {error}"));
+}
