@@ -13,6 +13,7 @@ const LAYERS: [&[&str]; 11] = [
         "apex-http",
         "apex-random",
         "apex-kernel-names",
+        "apex-push",
         "cuda-launch",
         "test-build",
         "test-manifest",
@@ -44,7 +45,7 @@ const LAYERS: [&[&str]; 11] = [
     &["apex-predict", "apex-live"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
-    &["apex-training", "apex-page", "apex-top", "apex-metrics"],
+    &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts"],
     &["apex-dashboard"],
     &["apex-cli", "xtask"],
 ];

@@ -7,6 +7,7 @@
 mod change;
 mod followed;
 mod kernels;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::advise::Advice;
 use apex_profile::{
-    Account, Accounts, Copies, Distribution, Figure, KernelCounts, Profile, SaturatingSum as _, total,
+    Account, Accounts, Copies, Distribution, Figure, Iterations, KernelCounts, Profile, SaturatingSum as _,
+    total,
 };
 pub use change::Change;
 pub use followed::{Basis, Followed, Kept, State, Together};
 pub use kernels::{KernelChange, KernelCountChanges, Presence};
+pub use steps::Steps;
 
 /// Standard deviations from the tenth to the ninetieth percentile of a normal distribution.
 const FROM_P10_TO_P90: f64 = 2.563;
@@ -136,7 +139,7 @@ impl Side<'_> {
 
     /// Steps that were measured, of all runs.
     fn steps(&self) -> u64 {
-        self.runs.iter().filter_map(|run| step(run.job)).map(|step| step.count).sum()
+        self.runs.iter().filter_map(|run| step(run.job)).map(|step| step.duration.count).sum()
     }
 
     fn counts(&self, of: impl Fn(&Profile) -> u64) -> Vec<f64> {
@@ -162,7 +165,7 @@ pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
     let copies = |profile: &Profile, of: fn(&Copies) -> u64| profile.copies.iter().map(of).saturating_sum();
     let mut compared = Comparison {
         per,
-        step_ns: (per == Per::Step).then(|| whole(|profile| Some(mean_of(step(profile)?)))),
+        step_ns: (per == Per::Step).then(|| whole(|profile| Some(mean_of(step(profile)?.duration)))),
         steps: match per {
             Per::Step => (before.steps(), after.steps()),
             Per::Run => (0, 0),
@@ -200,9 +203,9 @@ fn steps(profile: &Profile) -> Option<f64> {
 }
 
 /// The steps of the device that makes the most of them.
-fn step(profile: &Profile) -> Option<Distribution> {
-    let of = profile.activities.iter().filter_map(|activity| Some(activity.iterations.as_ref()?.duration));
-    of.max_by_key(|steps| steps.count)
+fn step(profile: &Profile) -> Option<&Iterations> {
+    let of = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+    of.max_by_key(|steps| steps.duration.count)
 }
 
 /// The mean of durations, with its error by how far they spread.

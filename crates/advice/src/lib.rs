@@ -23,7 +23,7 @@ pub mod rules;
 pub use advise::{Advice, Options, Unjudged, Verdict, advise};
 pub use compare::{
     AccountChange, Basis, Change, Comparison, CountChanges, Followed, Kept, KernelChange, KernelCountChanges,
-    NewFinding, Per, Presence, Run, State, Together, compare,
+    NewFinding, Per, Presence, Run, State, Steps, Together, compare,
 };
 pub use finding::{
     Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,

@@ -5,6 +5,7 @@
 //! in `export`; here are processes and text.
 
 mod advise;
+mod alerts;
 mod collect;
 mod ctl;
 mod dashboard;
@@ -45,7 +46,8 @@ use std::process::ExitCode;
 
 Every option can also be set as APEX_<OPTION>. Options that mean something else to each command have its name before
 theirs: APEX_OUTPUT and APEX_DEVICE are those of run and demo; others are APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT,
-APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_PREDICT_KERNEL, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED and APEX_TRAIN_SEED.")]
+APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_PREDICT_KERNEL, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED, APEX_TRAIN_SEED
+and APEX_ALERTS_INTERVAL.")]
 struct Arguments {
     /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
     #[arg(
@@ -72,6 +74,7 @@ enum Command {
     Diff(diff::Args),
     Top(top::Args),
     Metrics(metrics::Args),
+    Alerts(alerts::Args),
     Dashboard(dashboard::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::execute(&args, color),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),
+        Command::Alerts(args) => alerts::execute(&args),
         Command::Dashboard(args) => dashboard::execute(&args),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),

@@ -128,8 +128,8 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is no percentage between 0 and 100"))
 }
 
-/// Parses `A..B`, times since the session's start with `ns`, `us`, `ms` or `s` (the default);
-/// either side may be missing. The result is in nanoseconds.
+/// Parses `A..B`, times since the session's start with `ns`, `us`, `ms`, `s` (the default), `min` or
+/// `h`; either side may be missing. The result is in nanoseconds.
 pub fn parse_window(text: &str) -> Result<Range<u64>, String> {
     let explain =
         || format!("`{text}` is no window; write A..B since the start, such as 1.5s..2s, 200ms.. or ..3");
@@ -159,6 +159,8 @@ fn nanoseconds(text: &str) -> Option<u64> {
         "us" | "µs" => 1e3,
         "ms" => 1e6,
         "s" | "" => 1e9,
+        "min" => 60e9,
+        "h" => 3600e9,
         _ => return None,
     };
     let value = number.parse::<f64>().ok()? * scale;
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!(parse_window("200ms..300 ms"), Ok(200_000_000..300_000_000));
         assert_eq!(parse_window("..5us"), Ok(0..5_000));
         assert_eq!(parse_window("7ns.."), Ok(7..u64::MAX));
-        for text in ["", "1", "2..1", "1..1", "a..b", "1h..2h", "-1..2"] {
+        for text in ["", "1", "2..1", "1..1", "a..b", "1d..2d", "-1..2"] {
             assert!(parse_window(text).is_err(), "{text}");
         }
         assert!(parse_window("2..1").unwrap_err().contains("the earlier time first"));
@@ -225,6 +227,7 @@ mod tests {
     fn lengths_of_time() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("90min"), parse_duration("1.5h"));
         for text in ["0s", "-1s", "", "5m", "1e30"] {
             assert!(parse_duration(text).unwrap_err().contains("500ms"), "{text}");
         }

@@ -3,6 +3,7 @@
 //! | words | what happens |
 //! | --- | --- |
 //! | `launch N` | launches an empty kernel N times, waits for it, prints `launched` and the count so far |
+//! | `steps N TIME` | N times: launches three empty kernels and one that writes, waits, sleeps for so many microseconds |
 //! | `run KERNEL` | launches `race`, `wild`, `beyond` or `speculates` (see the PTX) once, waits, prints the code that it ends with |
 //! | `forever` | launches without end, a hundred at a time, printing as above |
 //! | `threads T N` | T threads launch N times each |
@@ -84,6 +85,10 @@ fn run(mut words: &[String]) {
             "launch" => {
                 launch(number(0));
                 1
+            }
+            "steps" => {
+                steps(number(0), Duration::from_micros(number(1)));
+                2
             }
             "run" => {
                 run_kernel(text(0));
@@ -188,43 +193,59 @@ static CUDA: OnceLock<Cuda> = OnceLock::new();
 
 fn run_kernel(name: &str) {
     let cuda = CUDA.get_or_init(Cuda::open);
-    let name = std::ffi::CString::new(name).expect("a name");
-    let (mut kernel, null) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
-    // SAFETY: the kernels take no arguments; the handles are live, the output is a local.
-    let code = unsafe {
-        check("cuCtxSetCurrent", (cuda.set_current)(cuda.context as CUcontext));
-        check("cuModuleGetFunction", (cuda.find)(&raw mut kernel, cuda.module as CUmodule, name.as_ptr()));
-        check(
-            "cuLaunchKernel",
-            (cuda.launch)(kernel, 1, 1, 1, 32, 1, 1, 0, null.cast(), null.cast(), null.cast()),
-        );
-        (cuda.synchronize)()
-    };
-    println!("ended with {code}");
+    // SAFETY: a context of this process.
+    check("cuCtxSetCurrent", unsafe { (cuda.set_current)(cuda.context as CUcontext) });
+    cuda.launch_one(cuda.find(name));
+    // SAFETY: the context is current.
+    println!("ended with {}", unsafe { (cuda.synchronize)() });
+}
+
+fn steps(count: u64, pause: Duration) {
+    let cuda = CUDA.get_or_init(Cuda::open);
+    // SAFETY: a context of this process.
+    check("cuCtxSetCurrent", unsafe { (cuda.set_current)(cuda.context as CUcontext) });
+    let last = cuda.find("race");
+    for _ in 0..count {
+        (0..3).for_each(|_| cuda.launch_one(cuda.kernel as CUfunction));
+        cuda.launch_one(last);
+        // SAFETY: the context is current.
+        check("cuCtxSynchronize", unsafe { (cuda.synchronize)() });
+        std::thread::sleep(pause);
+    }
 }
 
 fn launch(count: u64) {
     static LAUNCHED: AtomicU64 = AtomicU64::new(0);
     let cuda = CUDA.get_or_init(Cuda::open);
-    let null = std::ptr::null_mut::<c_void>();
-    // SAFETY: the kernel takes no arguments; the handles are live.
-    unsafe {
-        check("cuCtxSetCurrent", (cuda.set_current)(cuda.context as CUcontext));
-        for _ in 0..count {
-            let kernel = cuda.kernel as CUfunction;
-            check(
-                "cuLaunchKernel",
-                (cuda.launch)(kernel, 1, 1, 1, 32, 1, 1, 0, null.cast(), null.cast(), null.cast()),
-            );
-        }
-        check("cuCtxSynchronize", (cuda.synchronize)());
-    }
+    // SAFETY: a context of this process.
+    check("cuCtxSetCurrent", unsafe { (cuda.set_current)(cuda.context as CUcontext) });
+    (0..count).for_each(|_| cuda.launch_one(cuda.kernel as CUfunction));
+    // SAFETY: the context is current.
+    check("cuCtxSynchronize", unsafe { (cuda.synchronize)() });
     let launched = LAUNCHED.fetch_add(count, Ordering::Relaxed) + count;
     let mut out = std::io::stdout().lock();
     writeln!(out, "launched {launched}").and_then(|()| out.flush()).expect("somebody listens");
 }
 
 impl Cuda {
+    /// A kernel of the module.
+    fn find(&self, name: &str) -> CUfunction {
+        let (name, mut kernel) = (std::ffi::CString::new(name).expect("a name"), std::ptr::null_mut());
+        // SAFETY: the module is live, the output is a local.
+        let code = unsafe { (self.find)(&raw mut kernel, self.module as CUmodule, name.as_ptr()) };
+        check("cuModuleGetFunction", code);
+        kernel
+    }
+
+    /// Launches a kernel of the module, in a block of 32 threads. The context must be current.
+    fn launch_one(&self, kernel: CUfunction) {
+        let null = std::ptr::null_mut::<c_void>();
+        // SAFETY: the kernels take no arguments; the handle is live.
+        let code =
+            unsafe { (self.launch)(kernel, 1, 1, 1, 32, 1, 1, 0, null.cast(), null.cast(), null.cast()) };
+        check("cuLaunchKernel", code);
+    }
+
     fn open() -> Self {
         macro_rules! function {
             ($library:expr, $symbol:ident) => {{

@@ -3,6 +3,7 @@
 //! Nothing here needs a GPU. The program that is recorded is `testing/cuda-program`; what it
 //! launches is known, so what was recorded can be counted.
 
+mod alerts;
 mod captures;
 mod code;
 mod collections;

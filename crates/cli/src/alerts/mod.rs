@@ -1,0 +1,179 @@
+//! `apex alerts`: watches sessions while they are recorded, and tells when one needs somebody.
+
+mod baseline;
+mod tell;
+
+use crate::interrupt::stop_on_signals;
+use crate::run::real_ns;
+use crate::{output, session, units};
+use apex_alerts::{Alerts, Limits, Moment, Notice, Reference, View};
+use apex_live::{Follower, Snapshot, recorded_now};
+use apex_trace::meta::Meta;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tell::{Destinations, Everybody};
+
+/// Looks whose seconds are judged at a time.
+const WINDOW: u32 = 2;
+/// Between two looks at whether to stop.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Watches what is recorded, and tells when it needs somebody: slower than the last good run, idle
+/// devices, ranks that wait, records that are lost.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex alerts                                   all that is recorded on this machine now, and new sessions
+  apex alerts --baseline good training          compare the steps of training with those of good
+  apex alerts --rule slower=20% --rule idle=off
+  apex alerts --alertmanager http://127.0.0.1:9093
+  apex alerts --exec 'jq \"{text}\" | curl -sf --json @- https://hooks.slack.com/services/…'
+
+Rules, and from where on they count:
+  slower=10%       a step takes that much longer than in the last good run, and it is not chance
+  occupancy=25%    the theoretical occupancy of what runs has fallen by that much
+  straggler=10%    ranks wait that share of their time for another one
+  idle=50%         a device is idle for that share of the time
+  lost-records     records are lost for want of space
+
+An alert fires when it has held at three looks, and is over when it was not so at three. It only reads: the
+programs do not notice it. It contacts nobody but whom you name.")]
+pub struct Args {
+    /// Session folders; it ends when they have [default: all that are recorded on this machine now]
+    sessions: Vec<PathBuf>,
+    /// The good run to compare with [default: the newest earlier session beside it that ran the same
+    /// command and ended well]
+    #[arg(long, value_name = "SESSION", env = "APEX_BASELINE")]
+    baseline: Option<PathBuf>,
+    /// From where on a rule counts, or `off`; may be repeated
+    #[arg(long = "rule", value_name = "NAME=PERCENT", value_delimiter = ',', env = "APEX_RULE")]
+    rules: Vec<String>,
+    /// Time between two looks; each judges the last two of them
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration, env = "APEX_ALERTS_INTERVAL")]
+    interval: Duration,
+    /// Tell again of what still holds, after this time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration, env = "APEX_REPEAT")]
+    repeat: Duration,
+    #[command(flatten)]
+    destinations: Destinations,
+}
+
+/// The sessions that are watched.
+struct Watch<'a> {
+    args: &'a Args,
+    alerts: Alerts,
+    watched: BTreeMap<PathBuf, Watched>,
+    begun: Instant,
+}
+
+/// A session that is watched.
+struct Watched {
+    follower: Follower,
+    /// The good run, once it has been looked for.
+    reference: Option<Option<Reference>>,
+    over: bool,
+}
+
+/// Runs `apex alerts`.
+///
+/// # Errors
+/// If a session or an address that was named is none.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    args.sessions.iter().chain(&args.baseline).try_for_each(|path| session::must_exist(path))?;
+    let mut limits = Limits::default();
+    for rule in &args.rules {
+        limits.set(rule).map_err(anyhow::Error::msg)?;
+    }
+    let mut everybody = Everybody::new(&args.destinations, args.interval)?;
+    let alerts = Alerts::new(limits, args.repeat);
+    let mut watch = Watch { args, alerts, watched: BTreeMap::new(), begun: Instant::now() };
+    let stop = stop_on_signals();
+    if args.sessions.is_empty() && recorded_now().is_empty() {
+        output::remark("nothing is recorded now: waits for what `apex run` begins; Ctrl-C ends it");
+    }
+    while !stop.load(Ordering::Relaxed) {
+        let looked = Instant::now();
+        let notices = watch.look();
+        everybody.tell(&notices, watch.alerts.firing(), watch.now().real_ns);
+        if !args.sessions.is_empty() && watch.watched.values().all(|watched| watched.over) {
+            output::remark("what was to be watched has ended");
+            break;
+        }
+        while looked.elapsed() < args.interval && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK.min(args.interval));
+        }
+    }
+    everybody.close();
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Watch<'_> {
+    fn now(&self) -> Moment {
+        let monotonic_ns = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Moment { monotonic_ns, real_ns: real_ns() }
+    }
+
+    /// Looks at all sessions that have not ended.
+    fn look(&mut self) -> Vec<Notice> {
+        let finds = self.args.sessions.is_empty();
+        let wanted = if finds { recorded_now() } else { self.args.sessions.clone() };
+        for path in &wanted {
+            let new = || Watched {
+                follower: Follower::new(path, self.args.interval * WINDOW),
+                reference: None,
+                over: false,
+            };
+            self.watched.entry(path.clone()).or_insert_with(new);
+        }
+        let mut notices = Vec::new();
+        for (path, mut watched) in std::mem::take(&mut self.watched) {
+            if !watched.over {
+                let last = finds && !wanted.contains(&path);
+                notices.extend(self.look_at(&path, &mut watched, last));
+            }
+            // A process of a session that has ended may go on without it.
+            if !watched.over || wanted.contains(&path) {
+                self.watched.insert(path, watched);
+            }
+        }
+        notices
+    }
+
+    /// Looks at a session, for the last time perhaps.
+    fn look_at(&mut self, path: &Path, watched: &mut Watched, last: bool) -> Vec<Notice> {
+        let name = path.to_string_lossy();
+        let at = self.now();
+        let snapshot = match watched.follower.look() {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                watched.over = last || !path.exists();
+                if watched.over {
+                    output::remark(format!("{} is no longer watched: {error}", session::shown(path)));
+                    return self.alerts.end(&name, at);
+                }
+                return Vec::new();
+            }
+        };
+        watched.over = last || has_ended(&snapshot);
+        if watched.over {
+            return self.alerts.end(&name, at);
+        }
+        let meta = snapshot.session.meta.as_ref();
+        let reference = watched.reference.get_or_insert_with(|| self.args.reference(path, meta));
+        self.alerts.look(&name, meta, &View::from(&snapshot), reference.as_ref(), at)
+    }
+}
+
+impl Args {
+    fn reference(&self, session: &Path, meta: Option<&Meta>) -> Option<Reference> {
+        baseline::find(session, meta, self.baseline.as_deref())
+    }
+}
+
+/// Whether nothing more will be recorded.
+fn has_ended(snapshot: &Snapshot) -> bool {
+    let exited = snapshot.session.meta.as_ref().is_some_and(|meta| meta.exit.is_some());
+    snapshot.running.is_empty() && (exited || !snapshot.session.processes.is_empty())
+}

@@ -1,0 +1,155 @@
+//! Who is told: stderr, and what the user names. Each has a thread of its own, so that one that
+//! hangs holds up nobody.
+
+use crate::output;
+use apex_alerts::{Alert, Notice, State, message};
+use apex_push::{Event, Failure, Outbox, Policy, Target};
+use apex_untrusted::printable;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An attempt takes no longer.
+const LONGEST: Duration = Duration::from_secs(10);
+/// A command takes no longer.
+const LONGEST_COMMAND: Duration = Duration::from_secs(60);
+/// At the end, messages that wait get this long.
+const LAST_CHANCE: Duration = Duration::from_secs(15);
+/// Alertmanager hears so often of what fires …
+const RENEWED: Duration = Duration::from_secs(60);
+/// … and takes it for over if it does not hear of it for this many times as long.
+const RENEWALS: u32 = 4;
+/// Between two looks at a command.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Whom the user named.
+#[derive(clap::Args, Debug)]
+pub struct Destinations {
+    /// Post each alert as JSON to this address (http)
+    #[arg(long, value_name = "URL", env = "APEX_WEBHOOK", hide_env_values = true)]
+    webhook: Vec<String>,
+    /// Prometheus' Alertmanager, such as http://127.0.0.1:9093
+    #[arg(long, value_name = "URL", env = "APEX_ALERTMANAGER", hide_env_values = true)]
+    alertmanager: Vec<String>,
+    /// Run a command of the shell for each alert, with its JSON on stdin: for https, mail, anything
+    #[arg(long, value_name = "COMMAND", env = "APEX_EXEC", hide_env_values = true)]
+    exec: Vec<String>,
+}
+
+/// Everybody who is told.
+pub struct Everybody {
+    /// Webhooks and commands: each notice.
+    notified: Vec<(String, Outbox<Vec<u8>>)>,
+    /// Alertmanagers: all that fires.
+    managers: Vec<(String, Outbox<Vec<u8>>)>,
+    /// When the latter heard of it last.
+    renewed: Option<Instant>,
+    renewal: Duration,
+}
+
+impl Everybody {
+    /// Gets ready to tell whom the user named; a look is taken so often.
+    ///
+    /// # Errors
+    /// If an address is none.
+    pub fn new(named: &Destinations, interval: Duration) -> anyhow::Result<Self> {
+        let mut notified = Vec::new();
+        for webhook in &named.webhook {
+            notified.push(to_address("--webhook", webhook, "")?);
+        }
+        for command in &named.exec {
+            notified.push(to_command(command));
+        }
+        let managers = named.alertmanager.iter();
+        let managers = managers.map(|url| to_address("--alertmanager", url, message::ALERTMANAGER_PATH));
+        let managers = managers.collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Self { notified, managers, renewed: None, renewal: RENEWED.max(interval) })
+    }
+
+    /// Tells of notices, and of what fires.
+    pub fn tell<'a>(&mut self, notices: &'a [Notice], firing: impl Iterator<Item = &'a Alert>, now_ns: u64) {
+        for notice in notices {
+            output::remark(message::line(notice));
+            if matches!(notice.state, State::Fired | State::Repeated) {
+                output::remark(format!("  next: {}", notice.alert.next));
+            }
+            let document = message::document(notice);
+            self.notified.iter().for_each(|(_, outbox)| outbox.put(document.clone()));
+        }
+        let due = self.renewed.is_none_or(|renewed| renewed.elapsed() >= self.renewal);
+        if self.managers.is_empty() || (notices.is_empty() && !due) {
+            return;
+        }
+        if let Some(body) = message::alertmanager(firing, notices, now_ns, self.renewal * RENEWALS) {
+            self.renewed = Some(Instant::now());
+            self.managers.iter().for_each(|(_, outbox)| outbox.put(body.clone()));
+        }
+    }
+
+    /// Waits a little for messages that have not been sent.
+    pub fn close(self) {
+        let begun = Instant::now();
+        for (name, outbox) in self.notified.into_iter().chain(self.managers) {
+            let lost = outbox.close(LAST_CHANCE.saturating_sub(begun.elapsed()));
+            if lost > 0 {
+                let messages = crate::units::counted(lost, "message", "messages");
+                output::remark(format!("{name}: {messages} could not be delivered"));
+            }
+        }
+    }
+}
+
+/// Posts to an address.
+fn to_address(option: &str, url: &str, suffix: &str) -> anyhow::Result<(String, Outbox<Vec<u8>>)> {
+    // What is no address is not quoted: it may hold a token.
+    let target = Target::new(url, suffix).map_err(|why| anyhow::anyhow!("the value of {option} {why}"))?;
+    let name = format!("{option} {}", printable(&target.shown()));
+    let send = move |body: &Vec<u8>| target.post(message::MEDIA_TYPE, body.clone(), LONGEST);
+    Ok((name.clone(), start(name, send)))
+}
+
+/// Runs a command.
+fn to_command(command: &str) -> (String, Outbox<Vec<u8>>) {
+    let command = command.to_owned();
+    ("--exec".to_owned(), start("--exec".to_owned(), move |body: &Vec<u8>| run(&command, body)))
+}
+
+fn start(
+    name: String,
+    send: impl FnMut(&Vec<u8>) -> Result<(), Failure> + Send + 'static,
+) -> Outbox<Vec<u8>> {
+    Outbox::start(Policy::default(), send, move |event| match event {
+        Event::Fails(failure) => output::remark(format!("{name}: {failure}; alerts do not arrive there")),
+        Event::Recovered(lost) => {
+            let messages = crate::units::counted(lost, "message was", "messages were");
+            output::remark(format!("{name}: alerts arrive again; {messages} lost"));
+        }
+    })
+}
+
+/// Runs a command of the shell with a message on its stdin, and waits for it no longer than
+/// [`LONGEST_COMMAND`]. A failure is never transient: it may have told somebody.
+fn run(command: &str, body: &[u8]) -> Result<(), Failure> {
+    let failed = |what: &str, error: std::io::Error| Failure::Failed(format!("the command {what}: {error}"));
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(command).stdin(Stdio::piped());
+    let mut child = shell.spawn().map_err(|error| failed("cannot be started", error))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read it is as good; a message fits into a pipe.
+        let _ = stdin.write_all(body);
+    }
+    let begun = Instant::now();
+    loop {
+        match child.try_wait().map_err(|error| failed("cannot be waited for", error))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(Failure::Failed(format!("the command ended with {status}"))),
+            None if begun.elapsed() < LONGEST_COMMAND => std::thread::sleep(TICK),
+            None => {
+                // It is ended so that no more of them wait than one.
+                let _ = child.kill().and_then(|()| child.wait());
+                let longest = LONGEST_COMMAND.as_secs();
+                return Err(Failure::Failed(format!("the command was ended after {longest} s")));
+            }
+        }
+    }
+}

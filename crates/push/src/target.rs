@@ -1,0 +1,194 @@
+//! An address that the user names, and one message to it.
+
+use crate::body::Whole;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use std::fmt;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+/// An address, `http://HOST[:PORT]/PATH`.
+///
+/// It is shown without path and query, where tokens stand.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    host: String,
+    port: u16,
+    /// Path and query.
+    path: String,
+}
+
+/// Why a text is no address. Says nothing of the text: it may hold a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// It is none.
+    #[error("is no address: write http://HOST:PORT/PATH")]
+    Malformed,
+    /// It asks for TLS.
+    #[error(
+        "asks for https, which APEX does not speak: give the message to curl with --exec, as docs/alerts.md shows"
+    )]
+    Https,
+    /// It has a user's name.
+    #[error("has a user's name or password in front of the host: give the message to curl with --exec")]
+    Credentials,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Nobody answered at the address, or not as HTTP does.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It took too long.
+    #[error("gave no answer within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// It answered, but did not take the message.
+    #[error("answered with status {0}")]
+    Refused(u16),
+    /// It named another address, which the user did not.
+    #[error("answered with status {0}, a redirect, which is not followed: name the address that it leads to")]
+    Redirected(u16),
+    /// Whatever else took the message failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Failure {
+    /// Whether the same message may be taken later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::TimedOut(_) => true,
+            Self::Refused(status) => *status >= 500 || matches!(status, 408 | 425 | 429),
+            Self::Redirected(_) | Self::Failed(_) => false,
+        }
+    }
+}
+
+impl Target {
+    /// The address that a text names, with `suffix` behind its path.
+    ///
+    /// # Errors
+    /// Says why it is none.
+    pub fn new(text: &str, suffix: &str) -> Result<Self, Invalid> {
+        let uri: Uri = text.trim().parse().map_err(|_| Invalid::Malformed)?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(Invalid::Https),
+            _ => return Err(Invalid::Malformed),
+        }
+        let authority = uri.authority().ok_or(Invalid::Malformed)?;
+        if authority.as_str().contains('@') {
+            return Err(Invalid::Credentials);
+        }
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host) {
+            Some("") if !host.is_empty() => 80,
+            Some(port) if !host.is_empty() => {
+                let port = port.strip_prefix(':').and_then(|port| port.parse().ok());
+                port.ok_or(Invalid::Malformed)?
+            }
+            _ => return Err(Invalid::Malformed),
+        };
+        let path = match suffix {
+            "" => uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            suffix => format!("{}{suffix}", uri.path().trim_end_matches('/')),
+        };
+        Ok(Self { host: host.to_owned(), port, path })
+    }
+
+    /// What may be shown of it: `http://HOST:PORT`, and `/…` where more follows.
+    pub fn shown(&self) -> String {
+        let rest = if self.path == "/" { "" } else { "/…" };
+        format!("http://{}:{}{rest}", self.host, self.port)
+    }
+
+    /// Posts a body, and waits for the answer no longer than this.
+    ///
+    /// # Errors
+    /// If nobody takes it; nothing but a status of 200 to 299 means that it was taken.
+    pub fn post(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<(), Failure> {
+        let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| unreachable(&error))?;
+        let sent = runtime.block_on(async {
+            tokio::time::timeout(longest, self.exchange(media_type, body))
+                .await
+                .unwrap_or(Err(Failure::TimedOut(longest)))
+        });
+        // A name that is still being looked up is not waited for.
+        runtime.shutdown_background();
+        match sent? {
+            status if status.is_success() => Ok(()),
+            status if status.is_redirection() => Err(Failure::Redirected(status.as_u16())),
+            status => Err(Failure::Refused(status.as_u16())),
+        }
+    }
+
+    async fn exchange(&self, media_type: &str, body: Vec<u8>) -> Result<StatusCode, Failure> {
+        let connect = |error: std::io::Error| Failure::Unreachable(format!("cannot be reached: {error}"));
+        let broken = |error: hyper::Error| Failure::Unreachable(format!("broke off: {error}"));
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((host, self.port)).await.map_err(connect)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let request = Request::post(&self.path)
+            .header(HOST, format!("{}:{}", self.host, self.port))
+            .header(USER_AGENT, concat!("apex/", env!("CARGO_PKG_VERSION")))
+            .header(CONTENT_TYPE, media_type)
+            .header(CONNECTION, "close")
+            .body(Whole(Some(Bytes::from(body))))
+            .map_err(|_| Failure::Failed("the address has characters that HTTP does not allow".into()))?;
+        // It ends with the runtime at the latest.
+        tokio::spawn(connection);
+        // The head of the answer says all; hyper bounds its size, and its body is not read.
+        Ok(sender.send_request(request).await.map_err(broken)?.status())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_secret() {
+        let target = Target::new("http://hooks.example/services/T0/SECRET?key=SECRET", "").unwrap();
+        assert_eq!(target.shown(), "http://hooks.example:80/…");
+        assert_eq!(format!("{target:?}"), "http://hooks.example:80/…");
+        assert_eq!(target.path, "/services/T0/SECRET?key=SECRET");
+        let target = Target::new("http://[::1]:9093", "/api/v2/alerts").unwrap();
+        assert_eq!(
+            (target.shown().as_str(), target.path.as_str()),
+            ("http://[::1]:9093/…", "/api/v2/alerts")
+        );
+        assert_eq!(Target::new("http://a/b/", "/c").unwrap().path, "/b/c");
+        assert_eq!(Target::new("http://a", "").unwrap().shown(), "http://a:80");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_being_quoted() {
+        for (text, why) in [
+            ("", Invalid::Malformed),
+            ("SECRET", Invalid::Malformed),
+            ("/SECRET", Invalid::Malformed),
+            ("ftp://a/SECRET", Invalid::Malformed),
+            ("http://", Invalid::Malformed),
+            ("http://a:99999/SECRET", Invalid::Malformed),
+            ("http://a:/SECRET", Invalid::Malformed),
+            ("https://a/SECRET", Invalid::Https),
+            ("http://me:SECRET@a/", Invalid::Credentials),
+        ] {
+            assert_eq!(Target::new(text, ""), Err(why), "{text}");
+            assert!(!why.to_string().contains("SECRET"));
+        }
+    }
+}
