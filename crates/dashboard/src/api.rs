@@ -1,5 +1,6 @@
 //! The interface: docs/api.md describes it, `openapi.json` for programs.
 
+use crate::comparisons::{Comparisons, Refusal, Sides};
 use crate::sessions::{Known, Sessions, State};
 use crate::views::{Looked, Problem, Reports, Views};
 use crate::wanted::Wanted;
@@ -26,6 +27,7 @@ const OPENAPI: &str = include_str!("../openapi.json");
 pub struct Dashboard {
     sessions: Sessions,
     views: Arc<Views>,
+    comparisons: Comparisons,
     page: String,
     policy: String,
 }
@@ -64,7 +66,8 @@ impl Dashboard {
     /// Shows the sessions that `find` finds, which is asked again and again.
     pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static, reports: Box<dyn Reports>) -> Self {
         let (page, policy) = apex_page::served();
-        Self { sessions: Sessions::new(find), views: Arc::new(Views::new(reports)), page, policy }
+        let views = Arc::new(Views::new(reports));
+        Self { sessions: Sessions::new(find), views, comparisons: Comparisons::default(), page, policy }
     }
 
     /// Answers a request.
@@ -76,6 +79,7 @@ impl Dashboard {
             ["favicon.ico"] => Response::new(StatusCode::NO_CONTENT, "image/x-icon", ""),
             ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
             ["api", "v1", "sessions"] => self.list(),
+            ["api", "v1", "compare"] => self.compare(request),
             ["api", "v1", "sessions", id, what @ ("document" | "events")] => self.session(request, id, what),
             _ => Response::text(
                 StatusCode::NOT_FOUND,
@@ -90,12 +94,7 @@ impl Dashboard {
     }
 
     fn session(&self, request: &Request, id: &str, what: &str) -> Response {
-        let Some(known) = self.sessions.of(id) else {
-            return Response::text(
-                StatusCode::NOT_FOUND,
-                "there is no such session: /api/v1/sessions lists them",
-            );
-        };
+        let Some(known) = self.sessions.of(id) else { return no_session() };
         let wanted = Wanted::of(request).and_then(|wanted| self.views.check(&wanted).map(|()| wanted));
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -106,6 +105,21 @@ impl Dashboard {
         }
         match self.views.look(&known, &wanted) {
             Ok(looked) => Response::new(StatusCode::OK, JSON, looked.document.to_string()),
+            Err(problem) => problem.response(),
+        }
+    }
+
+    fn compare(&self, request: &Request) -> Response {
+        let sides = match Sides::of(request, &self.sessions) {
+            Ok(sides) => sides,
+            Err(Refusal::Nonsense(why)) => return Response::text(StatusCode::BAD_REQUEST, why),
+            Err(Refusal::NoSession) => return no_session(),
+        };
+        if let Err(why) = self.views.check(sides.wanted()) {
+            return Response::text(StatusCode::BAD_REQUEST, why);
+        }
+        match self.comparisons.of(&sides, self.views.reports()) {
+            Ok(document) => Response::new(StatusCode::OK, JSON, document.to_string()),
             Err(problem) => problem.response(),
         }
     }
@@ -132,6 +146,10 @@ impl Dashboard {
             Next::Events(events)
         })
     }
+}
+
+fn no_session() -> Response {
+    Response::text(StatusCode::NOT_FOUND, "there is no such session: /api/v1/sessions lists them")
 }
 
 fn json(of: &impl Serialize) -> Response {

@@ -1,7 +1,7 @@
 //! Sessions over HTTP: the page that shows them, and the interface that the page uses.
 //!
 //! [`Dashboard::answer`] answers the requests of docs/api.md: the list of sessions, the document of
-//! one, and its changes as server-sent events. What a document says is the affair of the
+//! one, its changes as server-sent events, and what differs between several. What a document says is the affair of the
 //! [`Reports`] that the caller brings.
 //!
 //! Invariants:
@@ -16,11 +16,13 @@
 //! 4. A session that cannot be read, or is gone, gives a message, and may come back.
 
 mod api;
+mod comparisons;
 mod sessions;
 mod views;
 mod wanted;
 
 pub use api::Dashboard;
+pub use comparisons::{MOST_RUNS, Sides};
 pub use sessions::{MOST_SESSIONS, State};
 pub use views::{MOST_VIEWS, Problem, Reader, Reading, Reports};
 pub use wanted::{LONGEST_LAST, Wanted};

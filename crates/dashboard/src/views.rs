@@ -2,7 +2,7 @@
 
 use crate::sessions::{Known, State, fingerprint};
 use crate::wanted::Wanted;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 pub const MOST_VIEWS: usize = 12;
 
 /// When what was read of a session that runs is read again.
-struct Pace {
+pub(crate) struct Pace {
     /// Once it is so old.
-    fresh: Duration,
+    pub fresh: Duration,
     /// And after so many times of what reading it took: the program needs the machine more than who
     /// looks at it.
-    rest: u32,
+    pub rest: u32,
 }
 
 /// A whole session gets longer and longer.
-const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9 };
+pub(crate) const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9 };
 /// Reading the last seconds takes the same each time. Where it takes up to 200 ms, what is shown is
 /// replaced before it is a second old.
 const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
@@ -34,6 +34,13 @@ pub trait Reports: Send + Sync {
 
     /// Will read a part of the session in a folder.
     fn open(&self, dir: &Path, wanted: &Wanted) -> Box<dyn Reader>;
+
+    /// Compares the same part of the sessions in folders: runs before a change and after it. What it
+    /// returns is JSON.
+    ///
+    /// # Errors
+    /// If one cannot be read, or if none has such a part.
+    fn compare(&self, before: &[PathBuf], after: &[PathBuf], wanted: &Wanted) -> Result<String, Problem>;
 }
 
 /// Reads a part of a session, again and again.
@@ -63,6 +70,13 @@ pub enum Problem {
     Unreadable(String),
     /// The session is gone.
     Deleted(String),
+}
+
+impl Problem {
+    /// A session that was listed, and is gone.
+    pub(crate) fn gone(known: &Known) -> Self {
+        Self::Deleted(format!("the folder of the session {} is gone", known.name()))
+    }
 }
 
 /// A document, and how its session is.
@@ -108,6 +122,11 @@ impl Views {
         Self { reports, kept: Mutex::default() }
     }
 
+    /// Makes the documents.
+    pub fn reports(&self) -> &dyn Reports {
+        &*self.reports
+    }
+
     /// As [`Reports::check`].
     pub fn check(&self, wanted: &Wanted) -> Result<(), String> {
         self.reports.check(wanted)
@@ -146,7 +165,7 @@ impl Views {
         let started = Instant::now();
         let read = match now {
             Some(_) => shown.reader.read(),
-            None => Err(Problem::Deleted(format!("the folder of the session {} is gone", known.name()))),
+            None => Err(Problem::gone(known)),
         };
         let result = read.map(|Reading { document, running }| Looked {
             state: state(&running, now, shown.last.as_ref()),

@@ -29,9 +29,17 @@ impl Wanted {
     /// # Errors
     /// Says which parameter of the request is wrong.
     pub fn of(request: &Request) -> Result<Self, String> {
-        if let Some(unknown) = request.parameters().find(|name| !Self::PARAMETERS.contains(name)) {
+        Self::among(request, &Self::PARAMETERS)
+    }
+
+    /// As [`Self::of`], of a request that takes these parameters.
+    ///
+    /// # Errors
+    /// Says which parameter of the request is wrong.
+    pub(crate) fn among(request: &Request, parameters: &[&str]) -> Result<Self, String> {
+        if let Some(unknown) = request.parameters().find(|name| !parameters.contains(name)) {
             let unknown = apex_untrusted::printable(unknown);
-            return Err(format!("there is no parameter {unknown}: use {}", Self::PARAMETERS.join(", ")));
+            return Err(format!("there is no parameter {unknown}: use {}", parameters.join(", ")));
         }
         let last = match single(request, "last")? {
             None => None,
@@ -56,7 +64,7 @@ impl Wanted {
 }
 
 /// The value of a parameter that may be given once.
-fn single(request: &Request, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn single(request: &Request, name: &str) -> Result<Option<String>, String> {
     let mut values = request.all(name);
     match (values.next(), values.next()) {
         (Some(_), Some(_)) => Err(format!("{name} is given twice")),

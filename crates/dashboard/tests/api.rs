@@ -1,6 +1,6 @@
 //! The interface over HTTP: answers, errors, events, and that `openapi.json` says the same.
 
-use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Wanted};
+use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Sides, Wanted};
 use apex_http::{Options, Server, Stop};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -52,6 +52,21 @@ impl Reports for Script {
 
     fn open(&self, _dir: &Path, wanted: &Wanted) -> Box<dyn Reader> {
         Box::new(Scripted(self.clone(), wanted.clone()))
+    }
+
+    fn compare(&self, before: &[PathBuf], after: &[PathBuf], wanted: &Wanted) -> Result<String, Problem> {
+        let mut script = self.0.lock().unwrap();
+        script.asked.push(wanted.clone());
+        if let Some(Err(problem)) = &script.result {
+            return Err(problem.clone());
+        }
+        let names = |side: &[PathBuf]| {
+            let names = side.iter().map(|dir| dir.file_name().unwrap().to_string_lossy().into_owned());
+            names.collect::<Vec<_>>()
+        };
+        let compared =
+            serde_json::json!({"schema": "apex.diff/2", "before": names(before), "after": names(after)});
+        Ok(compared.to_string())
     }
 }
 
@@ -282,25 +297,66 @@ fn events_tell_how_a_session_is_and_what_is_new() {
 }
 
 #[test]
+fn sessions_are_compared_once() {
+    let serving = Serving::new(&["one", "two", "three"]);
+    let ids = serving.ids();
+    let get = |query: &str| serving.get(&format!("/api/v1/compare{query}"));
+    let both = format!("?before={}&after={},{}&phase=all&kernel=gemm*", ids[0], ids[1], ids[2]);
+    for _ in 0..3 {
+        let (status, _, body) = get(&both);
+        assert_eq!(status, 200, "{body}");
+        let compared: Value = serde_json::from_str(&body).unwrap();
+        let expected =
+            serde_json::json!({"schema": "apex.diff/2", "before": ["one"], "after": ["two", "three"]});
+        assert_eq!(compared, expected);
+    }
+    let wanted = Wanted { phase: Some("all".into()), kernels: vec!["gemm*".into()], ..Wanted::default() };
+    assert_eq!(serving.script.asked(), [wanted]);
+    let many = vec![ids[0].as_str(); 17].join(",");
+    for (query, status, why) in [
+        (String::new(), 400, "before: use 1 to 16 identifiers"),
+        (format!("?before={}", ids[0]), 400, "after: use 1 to 16"),
+        (format!("?before={many}&after={}", ids[0]), 400, "before: use 1 to 16"),
+        (format!("?before={0}&before={0}&after={0}", ids[0]), 400, "before is given twice"),
+        (format!("{both}&last=5"), 400, "there is no parameter last"),
+        (format!("?before={0}&after={0}&phase=never", ids[0]), 400, "use another"),
+        (format!("?before={}&after=../one", ids[0]), 404, "there is no such session"),
+    ] {
+        let (found, _, body) = get(&query);
+        assert!(found == status && body.contains(why), "{query}: {found} {body}");
+    }
+    serving.script.fail(Problem::Unreadable("it is damaged".to_owned()));
+    assert_eq!(get(&format!("?before={}&after={}", ids[1], ids[0])).0, 422);
+    std::fs::remove_dir_all(serving.folder.path().join("three")).unwrap();
+    assert_eq!(get(&format!("?before={}&after={}", ids[2], ids[0])).0, 410);
+}
+
+#[test]
 fn the_description_is_true() {
     let serving = Serving::new(&["s"]);
     let description = serving.json("/api/v1/openapi.json");
     let id = serving.ids().remove(0);
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 4);
+    assert_eq!(paths.len(), 5);
     for (path, methods) in paths {
         let operation = &methods["get"];
         assert_eq!(methods.as_object().unwrap().len(), 1, "{path}");
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
         let names = parameters.iter().map(|parameter| parameter["$ref"].as_str().unwrap());
         let names: Vec<&str> = names.map(|name| name.rsplit('/').next().unwrap()).collect();
-        let takes =
-            if path.contains("{id}") { [&["id"], &Wanted::PARAMETERS[..]].concat() } else { Vec::new() };
+        let takes = match path.as_str() {
+            "/api/v1/compare" => Sides::PARAMETERS.to_vec(),
+            path if path.contains("{id}") => [&["id"], &Wanted::PARAMETERS[..]].concat(),
+            _ => Vec::new(),
+        };
         assert_eq!(names, takes, "{path}");
         for status in ["401", "403", "421", "503"] {
             assert!(operation["responses"][status].is_object(), "{path}: {status}");
         }
-        let path = path.replace("{id}", &id);
+        let path = match path.as_str() {
+            "/api/v1/compare" => format!("{path}?before={id}&after={id}"),
+            path => path.replace("{id}", &id),
+        };
         if path.ends_with("/events") {
             let (name, condition) = serving.events(&id, "").next();
             assert_eq!(name, "condition");
@@ -325,7 +381,7 @@ fn the_samples_of_the_page_are_what_the_description_says() {
     for (name, sample) in [("Sessions", sessions), ("Condition", condition)] {
         conforms(&description, &description["components"]["schemas"][name], &sample, name);
     }
-    for parameter in Wanted::PARAMETERS {
+    for parameter in Wanted::PARAMETERS.into_iter().chain(Sides::PARAMETERS) {
         assert!(page.contains(&format!("| `{parameter}=")), "{parameter} is not in the page");
     }
 }

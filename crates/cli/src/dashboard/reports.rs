@@ -1,5 +1,6 @@
 //! Documents of sessions, as `apex report --html` makes them, again and again.
 
+use crate::diff::{Document, compared};
 use crate::filters::Filters;
 use crate::loaded::{Loaded, machine_of};
 use crate::report::page;
@@ -34,6 +35,20 @@ impl Reports for OfSessions {
         let filters = filters(wanted).unwrap_or_default();
         Box::new(OfPart { dir: dir.to_owned(), follower, filters })
     }
+
+    fn compare(&self, before: &[PathBuf], after: &[PathBuf], wanted: &Wanted) -> Result<String, Problem> {
+        let filters = filters(wanted).unwrap_or_default();
+        let read = |dir: &PathBuf| -> Result<Loaded, Problem> {
+            let mut part = OfPart { dir: dir.clone(), follower: None, filters: filters.clone() };
+            Ok(part.load()?.0)
+        };
+        let loaded: Vec<Loaded> = before.iter().chain(after).map(read).collect::<Result<_, Problem>>()?;
+        let shown = filters.parts(&loaded.iter().collect::<Vec<_>>());
+        let shown = shown.map_err(|error| Problem::Empty(error.to_string()))?;
+        let comparison = compared(&shown, before.len());
+        let document = Document::of(&shown, before, after, &comparison);
+        Ok(serde_json::to_string(&document).expect("plain data"))
+    }
 }
 
 fn filters(wanted: &Wanted) -> Result<Filters, String> {
@@ -43,11 +58,8 @@ fn filters(wanted: &Wanted) -> Result<Filters, String> {
 
 impl Reader for OfPart {
     fn read(&mut self) -> Result<Reading, Problem> {
-        let (mut loaded, window) = self.load()?;
+        let (loaded, window) = self.load()?;
         let running = apex_live::running(&loaded.session);
-        if !loaded.profile.kernels.is_empty() {
-            recorded::predict(&mut loaded.profile, &Models::shipped());
-        }
         let empty = |error: anyhow::Error| Problem::Empty(error.to_string());
         let shown = self.filters.parts(&[&loaded]).map_err(empty)?.remove(0);
         let last = window.map(|Range { start, end }| {
@@ -62,8 +74,18 @@ impl Reader for OfPart {
 }
 
 impl OfPart {
-    /// The session with the profile of the part; and the window, where it is the last seconds.
+    /// The session with the profile of the part, and what is predicted of its kernels; and the window,
+    /// where it is the last seconds.
     fn load(&mut self) -> Result<(Loaded, Option<Range<u64>>), Problem> {
+        let (mut loaded, window) = self.measured()?;
+        if !loaded.profile.kernels.is_empty() {
+            recorded::predict(&mut loaded.profile, &Models::shipped());
+        }
+        Ok((loaded, window))
+    }
+
+    /// As [`Self::load`], without predictions.
+    fn measured(&mut self) -> Result<(Loaded, Option<Range<u64>>), Problem> {
         let unreadable = |error: apex_trace::Error| Problem::Unreadable(error.to_string());
         let empty = |error: anyhow::Error| Problem::Empty(error.to_string());
         let Some(follower) = &mut self.follower else {

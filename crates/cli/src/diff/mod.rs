@@ -58,8 +58,9 @@ pub struct Args {
     json: bool,
 }
 
+/// What `--json` prints.
 #[derive(Serialize)]
-struct Document<'a> {
+pub struct Document<'a> {
     schema: &'static str,
     apex_version: &'static str,
     before: Vec<String>,
@@ -76,33 +77,50 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let sessions = before.iter().chain(after).map(|path| Loaded::read_part(path, &args.filters));
     let sessions = sessions.collect::<anyhow::Result<Vec<_>>>()?;
     let shown = args.filters.shown_alike(&sessions.iter().collect::<Vec<_>>())?;
-    let advice: Vec<Advice> = shown.iter().map(|shown| shown.advise(&[])).collect();
-    let runs: Vec<Run<'_>> = shown
-        .iter()
-        .zip(&advice)
-        .map(|(shown, advice)| Run { job: &shown.job, profile: shown.profile(), advice })
-        .collect();
-    let (runs_before, runs_after) = runs.split_at(before.len());
-    let comparison = compare(runs_before, runs_after);
-    let verdict = verdict::verdict(&comparison);
+    let comparison = compared(&shown, before.len());
     if args.json {
-        let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
-        output::json(&Document {
-            schema: "apex.diff/2",
-            apex_version: env!("CARGO_PKG_VERSION"),
-            before: names(before),
-            after: names(after),
-            filters: shown.first().context("no session")?.applied(),
-            verdict,
-            comparison: &comparison,
-        })?;
+        output::json(&Document::of(&shown, before, after, &comparison).context("no session")?)?;
     } else {
+        let verdict = verdict::verdict(&comparison);
         let style = Style { color: color.on_stdout() };
         let filters = shown.first().and_then(Shown::described);
         let page = Page { args, comparison: &comparison, style, width: output::width() };
         output::page(|out| page.write(out, &verdict, filters))?;
     }
     Ok(args.exit_code(&comparison))
+}
+
+/// Compares what is shown of sessions: the first ones with the others.
+pub fn compared(shown: &[Shown<'_>], before: usize) -> Comparison {
+    let advice: Vec<Advice> = shown.iter().map(|shown| shown.advise(&[])).collect();
+    let runs: Vec<Run<'_>> = shown
+        .iter()
+        .zip(&advice)
+        .map(|(shown, advice)| Run { job: &shown.job, profile: shown.profile(), advice })
+        .collect();
+    let (before, after) = runs.split_at(before);
+    compare(before, after)
+}
+
+impl<'a> Document<'a> {
+    /// What of these sessions was compared; `None` where there are none.
+    pub fn of(
+        shown: &'a [Shown<'_>],
+        before: &[PathBuf],
+        after: &[PathBuf],
+        comparison: &'a Comparison,
+    ) -> Option<Self> {
+        let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
+        Some(Self {
+            schema: "apex.diff/2",
+            apex_version: env!("CARGO_PKG_VERSION"),
+            before: names(before),
+            after: names(after),
+            filters: shown.first()?.applied(),
+            verdict: verdict::verdict(comparison),
+            comparison,
+        })
+    }
 }
 
 impl Args {

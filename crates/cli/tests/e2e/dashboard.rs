@@ -1,6 +1,7 @@
 //! `apex dashboard`: what it serves, to whom, and what a browser shows of it.
 
 use crate::common::{Running, Sandbox, controlling, h200_session, output, send, terminal, text};
+use crate::diffs::steps;
 use crate::html::{HOSTILE, browser};
 use serde_json::Value;
 use std::fs::File;
@@ -175,4 +176,48 @@ fn at_a_terminal_the_dashboard_of_a_run_stays_until_control_c() {
     apex.read_until("waiting");
     send(apex.0.id(), libc::SIGTERM);
     assert_eq!(apex.0.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn sessions_are_compared_as_by_apex_diff() {
+    let sandbox = Sandbox::new();
+    for (name, threads, ns) in [("one", 100, 3_000_000), ("two", 128, 2_700_000), ("three", 128, 2_690_000)] {
+        steps(&sandbox, name, threads, ns);
+    }
+    let (_running, address) = dashboard(&sandbox, &["one", "two", "three"]);
+    let [one, two, three] = ["one", "two", "three"].map(|name| id(&sandbox, &address, name));
+    for (options, query) in [
+        (vec!["--before", "one", "--after", "two", "three"], format!("before={one}&after={two},{three}")),
+        (vec!["--phase", "all", "two", "one"], format!("before={two}&after={one}&phase=all")),
+        (vec!["--kernel", "forward*", "one", "one"], format!("before={one}&after={one}&kernel=forward*")),
+    ] {
+        let mut printed = sandbox.json(&[vec!["diff", "--json"], options].concat());
+        let mut served = json(&address, &format!("/api/v1/compare?{query}"));
+        assert_eq!(served["after"].as_array().unwrap().len(), printed["after"].as_array().unwrap().len());
+        for side in ["before", "after"] {
+            // Sessions have the names that were typed, or their folders.
+            printed[side].take();
+            served[side].take();
+        }
+        assert_eq!(served, printed, "{query}");
+    }
+    let (head, body) = get(&address, &format!("/api/v1/compare?before={one}&after={two}&kernel=absent"));
+    assert!(
+        head.starts_with("HTTP/1.1 404 ") && body.contains("no kernel matches `absent`"),
+        "{head}\n{body}"
+    );
+}
+
+#[test]
+fn a_browser_compares_sessions() {
+    let Some(mut compare) = browser("a_browser_compares_sessions", "compare.mjs") else { return };
+    let sandbox = Sandbox::new();
+    steps(&sandbox, "before", 100, 3_000_000);
+    steps(&sandbox, "after", 128, 2_700_000);
+    let (_running, address) = dashboard(&sandbox, &["before", "after"]);
+    let printed = output(&mut sandbox.apex(&["diff", "--json", "before", "after"]), 0);
+    std::fs::write(sandbox.path("diff.json"), printed.stdout).unwrap();
+    let [before, after] = ["before", "after"].map(|name| id(&sandbox, &address, name));
+    compare.arg(format!("http://{address}/")).args([before, after]).arg(sandbox.path("diff.json"));
+    output(&mut compare, 0);
 }

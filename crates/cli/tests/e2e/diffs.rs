@@ -7,7 +7,7 @@ use test_session::{LEGACY, Recording};
 
 /// A session `name`: steps of a kernel whose blocks are of so many threads and that takes so long,
 /// and a pause of 1 ms.
-fn steps(sandbox: &Sandbox, name: &str, threads: u32, kernel_ns: u64) {
+pub fn steps(sandbox: &Sandbox, name: &str, threads: u32, kernel_ns: u64) {
     let dir = tempfile::TempDir::new().unwrap();
     let mut program = Recording::new(dir.path());
     let function = program.function("_Z7forwardPf");

@@ -59,7 +59,7 @@ export function ratio(value: number): string {
   return digits(value);
 }
 
-export function mark(figure: Figure): string {
+export function mark(figure: Pick<Figure, 'provenance'>): string {
   return MARKS[figure.provenance];
 }
 

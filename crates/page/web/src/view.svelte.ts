@@ -21,10 +21,13 @@ export interface View {
   only: string;
   window: string;
   rank: string;
+  /** Sessions that the shown one is compared with, with commas between. */
+  before: string;
 }
 
 const NOTHING: View = {
   at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '', session: '', last: '', phase: '', only: '', window: '', rank: '',
+  before: '',
 };
 
 function read(): View {

@@ -1,0 +1,118 @@
+//! Comparisons of sessions, as `apex diff` makes them.
+//!
+//! One is made at a time, and the last few are kept: whoever asks again for the same gets the same,
+//! unless a session has changed since.
+
+use crate::sessions::{Known, Sessions, fingerprint};
+use crate::views::{Pace, Problem, Reports, WHOLE};
+use crate::wanted::{Wanted, single};
+use apex_http::Request;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sessions of a side at most.
+pub const MOST_RUNS: usize = 16;
+/// Comparisons that are kept.
+const KEPT: usize = 4;
+
+/// What is compared: runs before a change and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sides {
+    before: Vec<Known>,
+    after: Vec<Known>,
+    wanted: Wanted,
+}
+
+/// What was compared last, the oldest first.
+#[derive(Default)]
+pub struct Comparisons(Mutex<Vec<Compared>>);
+
+struct Compared {
+    sides: Sides,
+    fingerprints: Vec<Option<u64>>,
+    at: Instant,
+    took: Duration,
+    result: Result<Arc<str>, Problem>,
+}
+
+/// Why sessions are not compared.
+pub enum Refusal {
+    /// The request makes no sense.
+    Nonsense(String),
+    /// A session is not in the list.
+    NoSession,
+}
+
+impl Sides {
+    /// Parameters of an address that say what is compared.
+    pub const PARAMETERS: [&str; 6] = ["before", "after", "phase", "kernel", "window", "rank"];
+
+    /// # Errors
+    /// Says which parameter is wrong, or that there is no such session.
+    pub fn of(request: &Request, sessions: &Sessions) -> Result<Self, Refusal> {
+        let wanted = Wanted::among(request, &Self::PARAMETERS).map_err(Refusal::Nonsense)?;
+        let side = |name| -> Result<Vec<Known>, Refusal> {
+            let ids = single(request, name).map_err(Refusal::Nonsense)?.unwrap_or_default();
+            let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
+            if ids.is_empty() || ids.len() > MOST_RUNS {
+                let why = format!("{name}: use 1 to {MOST_RUNS} identifiers of sessions with commas between");
+                return Err(Refusal::Nonsense(why));
+            }
+            ids.into_iter().map(|id| sessions.of(id).ok_or(Refusal::NoSession)).collect()
+        };
+        Ok(Self { before: side("before")?, after: side("after")?, wanted })
+    }
+
+    /// The part of the sessions that is compared.
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    fn fingerprints(&self) -> Vec<Option<u64>> {
+        self.before.iter().chain(&self.after).map(|known| fingerprint(&known.dir)).collect()
+    }
+
+    fn compare(&self, reports: &dyn Reports) -> Result<Arc<str>, Problem> {
+        if let Some(gone) =
+            self.before.iter().chain(&self.after).find(|known| fingerprint(&known.dir).is_none())
+        {
+            return Err(Problem::gone(gone));
+        }
+        let folders = |side: &[Known]| side.iter().map(|known| known.dir.clone()).collect::<Vec<PathBuf>>();
+        reports.compare(&folders(&self.before), &folders(&self.after), &self.wanted).map(Arc::from)
+    }
+}
+
+impl Comparisons {
+    /// Compares sessions. Who asks meanwhile waits.
+    ///
+    /// # Errors
+    /// Why there is no comparison.
+    pub fn of(&self, sides: &Sides, reports: &dyn Reports) -> Result<Arc<str>, Problem> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fingerprints = sides.fingerprints();
+        let known = kept.iter().find(|known| known.sides == *sides);
+        if let Some(known) = known.filter(|known| known.is_good(&fingerprints)) {
+            return known.result.clone();
+        }
+        let started = Instant::now();
+        let result = sides.compare(reports);
+        let (at, took) = (Instant::now(), started.elapsed());
+        kept.retain(|known| known.sides != *sides);
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        kept.push(Compared { sides: sides.clone(), fingerprints, at, took, result: result.clone() });
+        result
+    }
+}
+
+impl Compared {
+    /// Whether it needs not be made again.
+    fn is_good(&self, fingerprints: &[Option<u64>]) -> bool {
+        let Pace { fresh, rest } = WHOLE;
+        let age = self.at.elapsed();
+        self.fingerprints == fingerprints || age < fresh || age < self.took * rest
+    }
+}
