@@ -2,6 +2,7 @@
 # Installs what some tests use beyond the Rust toolchain, pinned. Without it those tests say that they were skipped.
 #   pyarrow           reads back exported Parquet files
 #   perfetto          decodes exported traces
+#   opentelemetry-proto decodes what is pushed to collectors
 #   nvidia-cuda-nvcc  assembles PTX: its ptxas judges the table of forms, the verifier and the printer
 #   nvidia-cuda-nvrtc compiles CUDA C++ for the tests and examples of the crate gpu
 #   onnxruntime       runs exported networks, and is the peer of their benchmark; its library alone, in
@@ -39,7 +40,7 @@ metrics() {
 # One after the other: apt-get takes a lock.
 { page; metrics; } &
 page=$!
-"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
+"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1' 'opentelemetry-proto==1.45.2'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
   'nvidia-cuda-nvrtc==13.0.88'
 # The wheel's programs come without their run bits.

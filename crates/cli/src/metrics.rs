@@ -1,11 +1,15 @@
-//! `apex metrics`: sessions as metrics for Prometheus.
+//! `apex metrics`: sessions as metrics for Prometheus and OpenTelemetry.
 
 use crate::interrupt::stop_on_signals;
+use crate::run::real_ns;
 use crate::{output, session};
 use anyhow::Context;
 use apex_http::{Limits, Options, Response, Server, StatusCode, Token};
 use apex_live::{Follower, recorded_now};
 use apex_metrics::Exporter;
+use apex_metrics::otlp::{self, Origin};
+use apex_push::{Event, Outbox, Policy, Target};
+use apex_trace::meta::Host;
 use apex_trace::{Session, is_session};
 use apex_untrusted::{replace, shown};
 use clap::builder::FalseyValueParser;
@@ -14,7 +18,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +26,10 @@ use std::time::{Duration, Instant};
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Between two looks at whether to stop.
 const TICK: Duration = Duration::from_millis(100);
+/// A push takes no longer, and the last one gets this long.
+const LONGEST_PUSH: Duration = Duration::from_secs(10);
 
-/// Exports sessions as metrics for Prometheus
+/// Exports sessions as metrics for Prometheus and OpenTelemetry
 ///
 /// Answers http://ADDRESS/metrics, each time with the counts of that moment. Launches, copies,
 /// allocations and losses are counted since each session began. What the device was busy with, and
@@ -33,7 +39,9 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(after_long_help = "Examples:
   apex metrics                          answer http://127.0.0.1:9401/metrics, for what is recorded at the moment
   apex metrics --once training          print the metrics of a session
-  apex metrics --textfile apex.prom     write them every 15 seconds")]
+  apex metrics --textfile apex.prom     write them every 15 seconds
+  apex metrics --otlp http://127.0.0.1:4318
+                                        push them to an OpenTelemetry collector every 15 seconds")]
 pub struct Args {
     /// Folders of sessions [default: those that are recorded on this machine at the moment]
     #[arg(value_name = "SESSION")]
@@ -44,7 +52,7 @@ pub struct Args {
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9401",
         env = "APEX_LISTEN",
-        conflicts_with_all = ["once", "textfile"]
+        conflicts_with_all = ["once", "textfile", "otlp"]
     )]
     listen: SocketAddr,
     /// Secret that whoever connects has to show; at least 16 characters
@@ -57,7 +65,17 @@ pub struct Args {
     /// them (NAME.prom); listen nowhere
     #[arg(long, value_name = "FILE", env = "APEX_TEXTFILE")]
     textfile: Option<PathBuf>,
-    /// Seconds between two writes of the file
+    /// Push the metrics to an OpenTelemetry collector every so often (OTLP over HTTP, not HTTPS);
+    /// listen nowhere
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "APEX_OTLP",
+        hide_env_values = true,
+        conflicts_with_all = ["once", "textfile"]
+    )]
+    otlp: Option<String>,
+    /// Seconds between two writes of the file, or two pushes
     #[arg(
         long,
         value_name = "SECONDS",
@@ -106,17 +124,19 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         let text = exported.whole_text();
         return output::page(|out| out.write_all(text.as_bytes()));
     }
-    match &args.textfile {
-        Some(file) => write_until_stopped(&mut exported, file, Duration::from_secs(args.interval))?,
-        None => serve(exported, args)?,
+    let interval = Duration::from_secs(args.interval);
+    match (&args.textfile, &args.otlp) {
+        (Some(file), _) => write_until_stopped(&mut exported, file, interval)?,
+        (None, Some(url)) => push_until_stopped(&mut exported, url, interval)?,
+        (None, None) => serve(exported, args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Exported {
-    /// The metrics at this moment. A session that has ended is looked at once more, and keeps what
-    /// it had; so does one that cannot be read any more.
-    fn text(&mut self) -> String {
+    /// Looks at all sessions. One that has ended is looked at once more, and keeps what it had; so
+    /// does one that cannot be read any more.
+    fn look(&mut self) {
         let wanted = if self.named.is_empty() { recorded_now() } else { self.named.clone() };
         for path in &wanted {
             let new = || Follower::new(path, Duration::ZERO);
@@ -126,6 +146,11 @@ impl Exported {
             let name = path.to_string_lossy();
             self.exporter.look(&name, follower).is_ok() && wanted.contains(path)
         });
+    }
+
+    /// The metrics at this moment, for Prometheus.
+    fn text(&mut self) -> String {
+        self.look();
         self.exporter.text(env!("CARGO_PKG_VERSION"))
     }
 
@@ -140,6 +165,42 @@ impl Exported {
     }
 }
 
+/// Waits, until it is time for the next look. Whether there is to be one: a signal may come.
+fn wait(begun: Instant, interval: Duration, stop: &AtomicBool) -> bool {
+    while begun.elapsed() < interval && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK);
+    }
+    !stop.load(Ordering::Relaxed)
+}
+
+/// Pushes the metrics every so often, and once more when a signal comes. Of pushes that wait, the
+/// newest alone is kept: it has all that the others have.
+fn push_until_stopped(exported: &mut Exported, url: &str, interval: Duration) -> anyhow::Result<()> {
+    // What is no address is not quoted: it may hold a token.
+    let target = Target::new(url, otlp::PATH).map_err(|why| anyhow::anyhow!("the value of --otlp {why}"))?;
+    let shown = apex_untrusted::printable(&target.shown()).into_owned();
+    output::remark(format!("pushes metrics to {shown} every {} s; Ctrl-C ends it", interval.as_secs()));
+    let send = move |body: &Vec<u8>| target.post(otlp::MEDIA_TYPE, body.clone(), LONGEST_PUSH);
+    let policy = Policy { attempts: 3, waiting: 1, ..Policy::default() };
+    let outbox = Outbox::start(policy, send, move |event| match event {
+        Event::Fails(failure) => output::remark(format!("{shown}: {failure}; metrics do not arrive there")),
+        Event::Recovered(_) => output::remark(format!("{shown}: metrics arrive again")),
+    });
+    let host = Host::here().name;
+    let began_ns = real_ns();
+    let stop = stop_on_signals();
+    let mut goes_on = true;
+    while goes_on {
+        let begun = Instant::now();
+        goes_on = wait(begun, interval, stop);
+        exported.look();
+        let origin = Origin { version: env!("CARGO_PKG_VERSION"), host: &host, began_ns, now_ns: real_ns() };
+        outbox.put(exported.exporter.otlp(&origin));
+    }
+    outbox.close(LONGEST_PUSH);
+    Ok(())
+}
+
 /// Writes the file anew every so often, whole each time, until a signal comes.
 fn write_until_stopped(exported: &mut Exported, file: &Path, interval: Duration) -> anyhow::Result<()> {
     let stop = stop_on_signals();
@@ -147,12 +208,8 @@ fn write_until_stopped(exported: &mut Exported, file: &Path, interval: Duration)
         let text = exported.text();
         let written = replace::file(file, |mut out| out.write_all(text.as_bytes()));
         written.with_context(|| format!("cannot write {}", shown(file)))?;
-        let begun = Instant::now();
-        while begun.elapsed() < interval {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            std::thread::sleep(TICK);
+        if !wait(Instant::now(), interval, stop) {
+            return Ok(());
         }
     }
 }

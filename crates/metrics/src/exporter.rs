@@ -2,6 +2,7 @@
 
 use crate::format::Series;
 use crate::metric::{BUILD_INFO, METRICS};
+use crate::otlp::Origin;
 use crate::session::SessionSums;
 use apex_live::{Follower, Snapshot};
 use std::collections::BTreeMap;
@@ -69,11 +70,21 @@ impl Exporter {
 
     /// All metrics, in Prometheus' text format.
     pub fn text(&self, version: &str) -> String {
+        self.series(version).text(METRICS)
+    }
+
+    /// All metrics, as a request of OpenTelemetry's protocol.
+    pub fn otlp(&self, origin: &Origin<'_>) -> Vec<u8> {
+        self.series(origin.version).otlp(origin)
+    }
+
+    fn series(&self, version: &str) -> Series {
         let mut series = Series::default();
         series.add(&BUILD_INFO, &[("version", version)], 1.0);
         for (name, session) in &self.sessions {
+            series.of_session(session.sums.began_ns);
             session.sums.write(name, &mut series);
         }
-        series.text(METRICS)
+        series
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions that are followed, as metrics in Prometheus' text format.
+//! Sessions that are followed, as metrics in Prometheus' text format and in OpenTelemetry's protocol.
 //!
 //! An [`Exporter`] takes one [`apex_live::Snapshot`] of each session after the other and writes
 //! what they add up to. Names and labels follow Prometheus' conventions: base units, `_total` for
@@ -18,6 +18,7 @@
 mod exporter;
 mod format;
 mod metric;
+pub mod otlp;
 mod session;
 
 pub use exporter::{Exporter, MOST_SESSIONS};

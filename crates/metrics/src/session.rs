@@ -33,6 +33,8 @@ pub(crate) struct SessionSums {
     used: BTreeSet<(u32, String)>,
     pub running: usize,
     pub unread_bytes: u64,
+    /// When it began, nanoseconds since 1970; 0 where that is not known.
+    pub began_ns: u64,
     disk_bytes: u64,
 }
 
@@ -92,6 +94,7 @@ impl SessionSums {
             self.processes.insert(process.file.clone(), sums);
         }
         self.running = snapshot.running.len();
+        self.began_ns = snapshot.session.meta.as_ref().map_or(0, |meta| meta.started_real_ns);
         self.unread_bytes = snapshot.since_start.unread_bytes;
         self.disk_bytes = snapshot.since_start.disk_bytes;
         self.admit(top);

@@ -30,11 +30,13 @@ pub enum Invalid {
     Malformed,
     /// It asks for TLS.
     #[error(
-        "asks for https, which APEX does not speak: give the message to curl with --exec, as docs/alerts.md shows"
+        "asks for https, which APEX does not speak: let a program on this machine forward it (curl by apex alerts --exec, an OpenTelemetry collector)"
     )]
     Https,
     /// It has a user's name.
-    #[error("has a user's name or password in front of the host: give the message to curl with --exec")]
+    #[error(
+        "has a user's name or password in front of the host, which APEX does not send: let a program on this machine forward it"
+    )]
     Credentials,
 }
 

@@ -1,41 +1,18 @@
 //! `apex alerts`: a program that becomes slow while it runs, and who is told.
 
-use crate::common::{Running, Sandbox, output, send, text, wait_until};
+use crate::common::{Running, Sandbox, listener, output, send, text, wait_until};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 
-/// Takes what is posted, with this answer: the path and the body of each request.
-fn listener(answer: &'static str) -> (String, Receiver<(String, Value)>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let (tell, told) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let (mut path, mut length) = (String::new(), 0);
-            loop {
-                let mut line = String::new();
-                reader.read_line(&mut line).unwrap();
-                if let Some(rest) = line.strip_prefix("POST ") {
-                    path = rest.split(' ').next().unwrap().to_owned();
-                } else if let Some(value) = line.strip_prefix("content-length: ") {
-                    length = value.trim().parse().unwrap();
-                } else if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            reader.into_inner().write_all(answer.as_bytes()).unwrap();
-            if tell.send((path, serde_json::from_slice(&body).unwrap())).is_err() {
-                return;
-            }
-        }
-    });
-    (address, told)
+const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// What was posted next: its path, and its body.
+fn next(posted: &Receiver<(String, Vec<u8>)>) -> (String, Value) {
+    let (path, body) = posted.recv().unwrap();
+    (path, serde_json::from_slice(&body).unwrap())
 }
 
 /// Steps of four milliseconds, then longer ones until somebody ends them.
@@ -47,8 +24,8 @@ fn a_program_that_becomes_slow_is_told_to_everybody_and_who_fails_holds_up_nobod
     let good = sandbox.record(&[], &["steps", "200", "4000"]).status().unwrap();
     assert!(good.success());
     std::fs::rename(sandbox.path("s"), sandbox.path("good")).unwrap();
-    let (webhook, told) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    let (manager, posted) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let (webhook, told) = listener(TAKEN);
+    let (manager, posted) = listener(TAKEN);
     let (broken, _posted) = listener("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n");
     // One that accepts and never answers.
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,12 +38,12 @@ fn a_program_that_becomes_slow_is_told_to_everybody_and_who_fails_holds_up_nobod
     command.args(["--exec", "cat > by-command.json; exit 3"]);
     let alerts = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
 
-    let (path, document) = told.recv().unwrap();
+    let (path, document) = next(&told);
     assert_eq!(path, "/hook?token=SECRET");
     assert_eq!((&document["alert"], &document["state"]), (&"slower".into(), &"firing".into()), "{document}");
     assert_eq!(document["next"], "apex diff good s");
     assert!(document["value"]["value"].as_f64() > document["reference"]["value"].as_f64(), "{document}");
-    let (path, list) = posted.recv().unwrap();
+    let (path, list) = next(&posted);
     assert_eq!((path.as_str(), &list[0]["labels"]["alertname"]), ("/api/v2/alerts", &"ApexSlower".into()));
     wait_until("the command has been run", || sandbox.path("by-command.json").exists());
 
@@ -77,7 +54,7 @@ fn a_program_that_becomes_slow_is_told_to_everybody_and_who_fails_holds_up_nobod
         // SAFETY: a plain system call; the process is the one that this test started.
         unsafe { libc::kill(process.pid.cast_signed(), libc::SIGKILL) };
     });
-    let (_, document) = told.recv().unwrap();
+    let (_, document) = next(&told);
     assert_eq!((&document["state"], &document["reason"]), (&"resolved".into(), &"session_ended".into()));
     let ended = alerts.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", ended.status);

@@ -10,10 +10,13 @@ use apex_trace::{Event, Lane, ProcessFile, Session};
 use apex_untrusted::Folder;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -288,6 +291,37 @@ pub fn controlling(command: &mut Command) {
     };
 }
 
+/// Takes what is posted, with this answer: the path and the body of each request.
+pub fn listener(answer: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let (mut path, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if let Some(rest) = line.strip_prefix("POST ") {
+                    path = rest.split(' ').next().unwrap().to_owned();
+                } else if let Some(value) = line.strip_prefix("content-length: ") {
+                    length = value.trim().parse().unwrap();
+                } else if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader.into_inner().write_all(answer.as_bytes()).unwrap();
+            if tell.send((path, body)).is_err() {
+                return;
+            }
+        }
+    });
+    (address, told)
+}
+
 /// Waits until something is so.
 pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -314,7 +348,6 @@ impl Running {
 
     /// Reads its stdout up to and including a line that starts so.
     pub fn read_until(&mut self, start: &str) -> String {
-        use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();
         let mut line = Vec::new();
         loop {

@@ -1,6 +1,6 @@
 //! `apex metrics`: what is scraped, printed and written is what was recorded.
 
-use crate::common::{Running, Sandbox, output, send, text, wait_until};
+use crate::common::{Running, Sandbox, listener, output, send, text, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
@@ -74,6 +74,24 @@ fn a_file_is_written_whole_until_a_signal_comes() {
     send(writer.id(), libc::SIGINT);
     assert!(writer.wait().unwrap().success());
     assert_eq!(launches(&std::fs::read_to_string(sandbox.path("apex.prom")).unwrap(), "s"), 3);
+}
+
+#[test]
+fn metrics_are_pushed_to_a_collector_until_a_signal_comes() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "7"]);
+    let (address, posted) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let mut command = sandbox.apex(&["metrics", "s", "--interval", "1", "--otlp", &address]);
+    let mut exporter = command.spawn().unwrap();
+    let (path, body) = posted.recv().unwrap();
+    assert_eq!(path, "/v1/metrics");
+    let has = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("apex.kernel_launches") && has("service.name") && has("nothing"), "{}", text(&body));
+    send(exporter.id(), libc::SIGTERM);
+    assert!(exporter.wait().unwrap().success());
+    let refused = output(&mut sandbox.apex(&["metrics", "--otlp", "https://collector/SECRET"]), 125);
+    let said = text(&refused.stderr);
+    assert!(said.contains("--otlp asks for https") && !said.contains("SECRET"), "{said}");
 }
 
 #[test]
