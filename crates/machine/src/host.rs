@@ -120,7 +120,7 @@ fn memory_used(meminfo: &str) -> Option<f64> {
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<f64>().ok()
     };
     let (all, available) = (field("MemTotal")?, field("MemAvailable")?);
-    (all >= available).then(|| (all - available) * 1024.0)
+    (all >= available).then_some((all - available) * 1024.0)
 }
 
 /// All processes that can be seen, but for some.

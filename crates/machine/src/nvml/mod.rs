@@ -253,8 +253,8 @@ impl Asked {
             ("power limit", functions.power_limit, Quantity::PowerLimit),
         ];
         for (what, function, quantity) in milliwatts {
-            // SAFETY: the handle is NVML's, the number is writable.
             let ask = |ask: unsafe extern "C" fn(Handle, *mut c_uint) -> Return| {
+                // SAFETY: the handle is NVML's, the number is writable.
                 self.number(what, |handle, value| unsafe { ask(handle, value) })
             };
             if let Some(found) = function.and_then(ask) {
@@ -274,8 +274,8 @@ impl Asked {
         if let Some((_, used)) = self.memory(functions) {
             readings.set(Quantity::MemoryUsed, used as f64);
         }
-        // SAFETY: the handle is NVML's, the structure is writable.
         let utilization = functions.utilization.and_then(|ask| {
+            // SAFETY: the handle is NVML's, the structure is writable.
             self.number("utilization", |handle, found: *mut Utilization| unsafe { ask(handle, found) })
         });
         if let Some(found) = utilization {
@@ -286,8 +286,8 @@ impl Asked {
     }
 
     fn read_reasons(&mut self, functions: &Functions, readings: &mut Readings) {
-        // SAFETY: the handle is NVML's, the number is writable.
         let found = functions.clock_reasons.or(functions.throttle_reasons).and_then(|ask| {
+            // SAFETY: the handle is NVML's, the number is writable.
             self.number("clock reasons", |handle, found: *mut c_ulonglong| unsafe { ask(handle, found) })
         });
         let Some(found) = found else { return };
@@ -300,8 +300,8 @@ impl Asked {
     }
 
     fn read_energy(&mut self, functions: &Functions, now_ns: u64, readings: &mut Readings) {
-        // SAFETY: the handle is NVML's, the number is writable.
         let found = functions.energy.and_then(|ask| {
+            // SAFETY: the handle is NVML's, the number is writable.
             self.number("energy", |handle, found: *mut c_ulonglong| unsafe { ask(handle, found) })
         });
         let Some(millijoules) = found else { return };
