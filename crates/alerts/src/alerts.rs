@@ -187,6 +187,7 @@ impl Next {
         match self {
             Self::Diff(before) => format!("apex diff {} {session}", quoted(before)),
             Self::Advise => format!("apex advise --window {}s.. {session}", began_ns / 1_000_000_000),
+            Self::Report => format!("apex report {session}"),
             Self::Rank(rank) => format!("apex report --rank {rank} {session}"),
             Self::LimitSize => {
                 "free space there; record the next run with apex run --max-size 512M".to_owned()

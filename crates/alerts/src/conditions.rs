@@ -5,6 +5,7 @@ use crate::rule::{Limits, Rule};
 use crate::tracker::Verdict;
 use apex_advice::Steps;
 use apex_live::Snapshot;
+use apex_machine::{Quantity, Readings, Summary};
 use apex_profile::{Activity, Figure, Profile, device_uuid};
 use apex_text::units;
 use apex_untrusted::printable;
@@ -27,6 +28,8 @@ pub struct View<'a> {
     /// The devices that processes which run have launched work on since its start, by UUID, with
     /// these processes' identifiers.
     pub used: BTreeMap<String, BTreeSet<u32>>,
+    /// What the machine told of these devices in these seconds, by UUID; of none without NVML.
+    pub readings: BTreeMap<String, Readings>,
     /// Records that were lost for want of space since its start.
     pub dropped: u64,
 }
@@ -34,10 +37,15 @@ pub struct View<'a> {
 impl<'a> From<&'a Snapshot> for View<'a> {
     fn from(snapshot: &'a Snapshot) -> Self {
         let dropped = snapshot.session.processes.iter().map(|process| process.dropped);
+        let used = used(snapshot);
+        let summary = Summary::of(&snapshot.machine, used.keys().map(String::as_str));
+        let devices = summary.into_iter().flat_map(|summary| summary.devices);
+        let readings = devices.map(|device| (device.device.uuid, device.readings));
         Self {
             profile: &snapshot.profile,
             window: snapshot.window.clone(),
-            used: used(snapshot),
+            readings: readings.collect(),
+            used,
             dropped: dropped.fold(0, u64::saturating_add),
         }
     }
@@ -122,6 +130,8 @@ pub(crate) enum Next {
     Advise,
     /// Look at a rank.
     Rank(usize),
+    /// Look at what the machine did.
+    Report,
     /// Record the next run with a limit on its size.
     LimitSize,
 }
@@ -160,6 +170,9 @@ pub(crate) fn observe(
     }
     if limits.of(Rule::LostRecords).is_some() {
         observed.extend(lost_records(view, memory));
+    }
+    if let Some(limit) = limits.of(Rule::PowerCapped) {
+        observed.extend(view.used.keys().map(|uuid| power_capped(uuid, view.readings.get(uuid), limit)));
     }
     observed
 }
@@ -384,5 +397,31 @@ fn lost_records(view: &View<'_>, memory: &mut Memory) -> Option<Observed> {
             reference: None,
             next: Next::LimitSize,
         })
+    })
+}
+
+fn power_capped(uuid: &str, readings: Option<&Readings>, limit: f64) -> Observed {
+    let subject = Subject::Device(uuid.to_owned());
+    let mean = |quantity| Some(readings?.get(quantity)?.mean);
+    let Some(share) = mean(Quantity::PowerCapped) else {
+        return Observed::unclear(Rule::PowerCapped, subject);
+    };
+    let verdict = if share > limit {
+        Verdict::Holds
+    } else if share > MARGIN * limit {
+        Verdict::Unclear
+    } else {
+        Verdict::Over
+    };
+    let power = mean(Quantity::Power).zip(mean(Quantity::PowerLimit));
+    let power = power.map_or_else(String::new, |(power, most)| format!("; {power:.0} W of {most:.0} W"));
+    Observed::new(Rule::PowerCapped, subject, verdict, || Finding {
+        what: format!(
+            "{uuid} lowered its clocks for its power limit {} of the time (measured{power})",
+            units::percent(share),
+        ),
+        value: Figure::measured(share),
+        reference: None,
+        next: Next::Report,
     })
 }

@@ -17,12 +17,14 @@ pub enum Rule {
     Idle,
     /// Records are lost for want of space.
     LostRecords,
+    /// A device lowers its clocks because it has reached its power limit.
+    PowerCapped,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Slower, Self::Occupancy, Self::Straggler, Self::Idle, Self::LostRecords];
+    pub const ALL: [Self; 6] =
+        [Self::Slower, Self::Occupancy, Self::Straggler, Self::Idle, Self::LostRecords, Self::PowerCapped];
 
     /// Its name, as options and messages have it.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Rule {
             Self::Straggler => "straggler",
             Self::Idle => "idle",
             Self::LostRecords => "lost-records",
+            Self::PowerCapped => "power-capped",
         }
     }
 
@@ -43,6 +46,7 @@ impl Rule {
             Self::Straggler => "ApexStraggler",
             Self::Idle => "ApexGpuIdle",
             Self::LostRecords => "ApexRecordsLost",
+            Self::PowerCapped => "ApexPowerCapped",
         }
     }
 
@@ -52,7 +56,7 @@ impl Rule {
         match self {
             Self::Slower | Self::Straggler => Some(0.1),
             Self::Occupancy => Some(0.25),
-            Self::Idle => Some(0.5),
+            Self::Idle | Self::PowerCapped => Some(0.5),
             Self::LostRecords => None,
         }
     }
@@ -102,7 +106,7 @@ mod tests {
     #[test]
     fn limits_are_set_by_name() {
         let mut limits = Limits::default();
-        assert_eq!(Rule::ALL.map(|rule| limits.of(rule)), [0.1, 0.25, 0.1, 0.5, 0.0].map(Some));
+        assert_eq!(Rule::ALL.map(|rule| limits.of(rule)), [0.1, 0.25, 0.1, 0.5, 0.0, 0.5].map(Some));
         limits.set("slower=20%").unwrap();
         limits.set("idle=80").unwrap();
         limits.set("lost-records=off").unwrap();

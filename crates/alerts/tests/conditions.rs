@@ -1,6 +1,8 @@
 //! Conditions over made-up looks: what fires, what it says, when it is over.
 
 use apex_alerts::{Alerts, Limits, Moment, Notice, Reference, State, Subject, View, message};
+use apex_live::Follower;
+use apex_machine::{DeviceRecord, Quantity, Readings, Record};
 use apex_profile::{
     Accounts, Activity, Device, Distribution, Figure, IdleCause, Iterations, Process, Profile,
 };
@@ -40,7 +42,7 @@ impl Looks {
     fn view<'a>(&self, profile: &'a Profile) -> View<'a> {
         let used = [(GPU.to_owned(), self.used.clone())];
         let used = used.into_iter().filter(|(_, processes)| !processes.is_empty()).collect();
-        View { profile, window: self.window(), used, dropped: 0 }
+        View { profile, window: self.window(), used, readings: BTreeMap::new(), dropped: 0 }
     }
 
     fn look(&mut self, profile: &Profile, reference: Option<&Reference>, dropped: u64) -> Vec<Notice> {
@@ -227,6 +229,63 @@ fn lost_records_are_told_at_once() {
 }
 
 #[test]
+fn a_device_that_its_power_limit_slows_is_told() {
+    let mut looks = Looks::new(&[]);
+    let busy = on_gpu(vec![used(0, 19e9, 1e9, 0.0)]);
+    let mut look = |capped: Option<f64>| {
+        looks.used = [100].into();
+        let mut readings = Readings::default();
+        if let Some(capped) = capped {
+            readings.set(Quantity::PowerCapped, capped);
+            readings.set(Quantity::Power, 698.4);
+            readings.set(Quantity::PowerLimit, 700.0);
+        }
+        let view = View { readings: [(GPU.to_owned(), readings)].into(), ..looks.view(&busy) };
+        let notices = looks.alerts.look("s", None, &view, None, looks.at());
+        looks.looks += 1;
+        told(&notices)
+    };
+    let mut lines = Vec::new();
+    let capped = [Some(0.9), Some(0.9), None, Some(0.4), Some(0.8), Some(0.8), Some(0.8), None, None, None];
+    capped.into_iter().for_each(|capped| lines.extend(look(capped)));
+    let expected = format!(
+        "alert power-capped: s: {GPU} lowered its clocks for its power limit 80.0% of the time (measured; 698 W of \
+         700 W); for 20.0 s"
+    );
+    assert_eq!(lines, [expected]);
+    let over: Vec<_> = (0..3).flat_map(|_| look(Some(0.1))).collect();
+    assert!(over.len() == 1 && over[0].starts_with("over power-capped: s"), "{over:?}");
+}
+
+#[test]
+fn a_snapshot_tells_which_devices_are_used_and_what_the_machine_read_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recording = test_session::Recording::new(dir.path());
+    let function = recording.function("f");
+    let config = recording.config(function, 1, 32);
+    recording.launch(config, test_session::LEGACY);
+    let mut snapshot = Follower::new(dir.path(), Duration::from_secs(1)).look().unwrap();
+    let reading = |device, share| {
+        let mut readings = Readings::default();
+        readings.set(Quantity::PowerCapped, share);
+        DeviceRecord { device, readings }
+    };
+    let of_machine = |uuid: &str| apex_machine::Device { uuid: uuid.into(), ..Default::default() };
+    let record =
+        Record { to_ns: SECOND, devices: vec![reading(0, 1.0), reading(1, 0.25)], ..Record::default() };
+    snapshot.machine.devices = vec![of_machine("GPU-other"), of_machine(GPU)];
+    snapshot.machine.records = vec![record];
+    let view = View::from(&snapshot);
+    assert_eq!(view.used, BTreeMap::from([(GPU.to_owned(), BTreeSet::from([std::process::id()]))]));
+    let shares =
+        view.readings.iter().map(|(uuid, of)| (uuid.as_str(), of.get(Quantity::PowerCapped).unwrap().mean));
+    assert_eq!(shares.collect::<Vec<_>>(), [(GPU, 0.25)]);
+    recording.exit();
+    let snapshot = Follower::new(dir.path(), Duration::from_secs(1)).look().unwrap();
+    assert!(View::from(&snapshot).used.is_empty(), "nothing runs any more");
+}
+
+#[test]
 fn what_ends_with_its_session_says_so() {
     let mut looks = Looks::new(&[]);
     let good = Reference::of("good".into(), &stepping(800, 24.4));
@@ -280,7 +339,7 @@ fn foreign_text_is_escaped_where_it_is_read() {
     let good = Reference::of("good\x1b[2J".into(), &stepping(800, 24.4));
     let slow = stepping(40, 36.6);
     let window = 0..20 * SECOND;
-    let view = View { profile: &slow, window, used: BTreeMap::new(), dropped: 1 };
+    let view = View { profile: &slow, window, used: BTreeMap::new(), readings: BTreeMap::new(), dropped: 1 };
     let mut notices = Vec::new();
     for monotonic_ns in 0..3 {
         let at = Moment { monotonic_ns, real_ns: 0 };

@@ -22,7 +22,7 @@ const WINDOW: u32 = 2;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Watches what is recorded, and tells when it needs somebody: slower than the last good run, idle
-/// devices, ranks that wait, records that are lost.
+/// devices, ranks that wait, records that are lost, power limits that are reached.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex alerts                                   all that is recorded on this machine now, and new sessions
@@ -37,6 +37,7 @@ Rules, and from where on they count:
   straggler=10%    ranks wait that share of their time for another one
   idle=50%         a device is idle for that share of the time
   lost-records     records are lost for want of space
+  power-capped=50% a device lowers its clocks for its power limit that share of the time
 
 An alert fires when it has held at three looks, and is over when it was not so at three. It only reads: the
 programs do not notice it. It contacts nobody but whom you name.")]
