@@ -42,7 +42,7 @@ const LAYERS: [&[&str]; 11] = [
     ],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
     &["apex-profile", "flushing-library", "careless-library"],
-    &["apex-predict", "apex-live"],
+    &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
     &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts"],

@@ -2,9 +2,11 @@
 
 use crate::comparisons::{Comparisons, Refusal, Sides};
 use crate::sessions::{Known, Sessions, State};
+use crate::timeline;
 use crate::views::{Looked, Problem, Reports, Views};
 use crate::wanted::Wanted;
 use apex_http::{Event, Next, Request, Response, StatusCode};
+use apex_timeline::Timelines;
 use apex_trace::META_FILE;
 use apex_trace::meta::Meta;
 use apex_untrusted::read;
@@ -19,7 +21,7 @@ const EACH: Duration = Duration::from_millis(250);
 /// Characters of a command in the list.
 const LONGEST_COMMAND: usize = 500;
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 /// The interface, as OpenAPI describes it.
 const OPENAPI: &str = include_str!("../openapi.json");
 
@@ -28,6 +30,7 @@ pub struct Dashboard {
     sessions: Sessions,
     views: Arc<Views>,
     comparisons: Comparisons,
+    timelines: Timelines,
     page: String,
     policy: String,
 }
@@ -64,10 +67,14 @@ struct Condition {
 
 impl Dashboard {
     /// Shows the sessions that `find` finds, which is asked again and again.
-    pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static, reports: Box<dyn Reports>) -> Self {
+    pub fn new(
+        find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
+        reports: Box<dyn Reports>,
+        timelines: Timelines,
+    ) -> Self {
         let (page, policy) = apex_page::served();
-        let views = Arc::new(Views::new(reports));
-        Self { sessions: Sessions::new(find), views, comparisons: Comparisons::default(), page, policy }
+        let (sessions, views) = (Sessions::new(find), Arc::new(Views::new(reports)));
+        Self { sessions, views, comparisons: Comparisons::default(), timelines, page, policy }
     }
 
     /// Answers a request.
@@ -80,11 +87,13 @@ impl Dashboard {
             ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
             ["api", "v1", "sessions"] => self.list(),
             ["api", "v1", "compare"] => self.compare(request),
-            ["api", "v1", "sessions", id, what @ ("document" | "events")] => self.session(request, id, what),
-            _ => Response::text(
-                StatusCode::NOT_FOUND,
-                "there is nothing here: /api/v1/openapi.json says what there is",
-            ),
+            ["api", "v1", "sessions", id, what @ ("document" | "events")] => {
+                self.of_session(id, |known| self.session(request, known, what))
+            }
+            ["api", "v1", "sessions", id, "timeline", ref what @ ..] => self.of_session(id, |known| {
+                timeline::answer(&self.timelines, request, &known, what).unwrap_or_else(nothing)
+            }),
+            _ => nothing(),
         }
     }
 
@@ -93,8 +102,11 @@ impl Dashboard {
         json(&List { schema: "apex.sessions/1", apex_version: env!("CARGO_PKG_VERSION"), sessions })
     }
 
-    fn session(&self, request: &Request, id: &str, what: &str) -> Response {
-        let Some(known) = self.sessions.of(id) else { return no_session() };
+    fn of_session(&self, id: &str, answer: impl FnOnce(Known) -> Response) -> Response {
+        self.sessions.of(id).map_or_else(no_session, answer)
+    }
+
+    fn session(&self, request: &Request, known: Known, what: &str) -> Response {
         let wanted = Wanted::of(request).and_then(|wanted| self.views.check(&wanted).map(|()| wanted));
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -150,6 +162,10 @@ impl Dashboard {
 
 fn no_session() -> Response {
     Response::text(StatusCode::NOT_FOUND, "there is no such session: /api/v1/sessions lists them")
+}
+
+fn nothing() -> Response {
+    Response::text(StatusCode::NOT_FOUND, "there is nothing here: /api/v1/openapi.json says what there is")
 }
 
 fn json(of: &impl Serialize) -> Response {

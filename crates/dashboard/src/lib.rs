@@ -1,8 +1,8 @@
 //! Sessions over HTTP: the page that shows them, and the interface that the page uses.
 //!
 //! [`Dashboard::answer`] answers the requests of docs/api.md: the list of sessions, the document of
-//! one, its changes as server-sent events, and what differs between several. What a document says is the affair of the
-//! [`Reports`] that the caller brings.
+//! one, its changes as server-sent events, its timeline, and what differs between several. What a
+//! document says is the affair of the [`Reports`] that the caller brings.
 //!
 //! Invariants:
 //!
@@ -13,16 +13,19 @@
 //!    [`apex_page::MOST_BYTES`] beside what its reader keeps.
 //! 3. A session that runs is read about once a second, its last seconds twice, and reading takes at
 //!    most a tenth of the time, or a quarter where only its last seconds are wanted.
-//! 4. A session that cannot be read, or is gone, gives a message, and may come back.
+//! 4. Timelines are read from their index ([`apex_timeline`]), which is made in the background.
+//! 5. A session that cannot be read, or is gone, gives a message, and may come back.
 
 mod api;
 mod comparisons;
 mod sessions;
+mod timeline;
 mod views;
 mod wanted;
 
 pub use api::Dashboard;
 pub use comparisons::{MOST_RUNS, Sides};
 pub use sessions::{MOST_SESSIONS, State};
+pub use timeline::PARAMETERS as TIMELINE_PARAMETERS;
 pub use views::{MOST_VIEWS, Problem, Reader, Reading, Reports};
 pub use wanted::{LONGEST_LAST, Wanted};

@@ -92,12 +92,14 @@ impl Sessions {
     }
 }
 
-/// Names, sizes and times of a session's files, as one number: a session of the same number holds
-/// the same. `None` if there is no folder.
+/// Names, sizes and times of a session's own files, as one number: a session of the same number
+/// holds the same. `None` if there is no folder.
 pub fn fingerprint(dir: &Path) -> Option<u64> {
     let mut files: Vec<_> = std::fs::read_dir(dir)
         .ok()?
         .flatten()
+        // (An index that the server makes beside them is no change.)
+        .filter(|file| apex_trace::is_part_of_session(&file.file_name()))
         .filter_map(|file| {
             let found = file.metadata().ok()?;
             Some((file.file_name(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
@@ -144,7 +146,10 @@ mod tests {
         assert_ne!(one, empty);
         assert_eq!(fingerprint(folder.path()), Some(one));
         std::fs::write(folder.path().join("1.rec"), "xy").unwrap();
-        assert_ne!(fingerprint(folder.path()), Some(one));
+        let more = fingerprint(folder.path());
+        assert_ne!(more, Some(one));
+        std::fs::write(folder.path().join("timeline.index"), "an index").unwrap();
+        assert_eq!(fingerprint(folder.path()), more);
         assert_eq!(fingerprint(&folder.path().join("none")), None);
     }
 }

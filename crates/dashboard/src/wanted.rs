@@ -37,10 +37,7 @@ impl Wanted {
     /// # Errors
     /// Says which parameter of the request is wrong.
     pub(crate) fn among(request: &Request, parameters: &[&str]) -> Result<Self, String> {
-        if let Some(unknown) = request.parameters().find(|name| !parameters.contains(name)) {
-            let unknown = apex_untrusted::printable(unknown);
-            return Err(format!("there is no parameter {unknown}: use {}", parameters.join(", ")));
-        }
+        all_known(request, parameters)?;
         let last = match single(request, "last")? {
             None => None,
             Some(text) => {
@@ -60,6 +57,18 @@ impl Wanted {
             (Some(_), Some(_)) => Err("last and window exclude each other".to_owned()),
             _ => Ok(wanted),
         }
+    }
+}
+
+/// # Errors
+/// Names a parameter that is none of these.
+pub(crate) fn all_known(request: &Request, known: &[&str]) -> Result<(), String> {
+    match request.parameters().find(|name| !known.contains(name)) {
+        Some(unknown) => {
+            let unknown = apex_untrusted::printable(unknown);
+            Err(format!("there is no parameter {unknown}: use {}", known.join(", ")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The interface over HTTP: answers, errors, events, and that `openapi.json` says the same.
 
-use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Sides, Wanted};
+use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Sides, TIMELINE_PARAMETERS, Wanted};
 use apex_http::{Options, Server, Stop};
+use apex_timeline::Timelines;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -96,7 +97,8 @@ impl Serving {
         }
         let script = Script::default();
         script.set(r#"{"schema":"apex.page/1"}"#, &[]);
-        let dashboard = Dashboard::new(move || dirs.clone(), Box::new(script.clone()));
+        let timelines = Timelines::new(|_| {});
+        let dashboard = Dashboard::new(move || dirs.clone(), Box::new(script.clone()), timelines);
         let server = Server::bind(Options::default()).unwrap();
         let (address, stop) = (server.address().to_string(), Stop::default());
         let stopper = stop.clone();
@@ -133,6 +135,31 @@ impl Serving {
         let list = self.json("/api/v1/sessions");
         let sessions = list["sessions"].as_array().unwrap();
         sessions.iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Records a program in a session.
+    fn record(&self, name: &str) {
+        let dir = self.folder.path().join(name);
+        let mut recording = test_session::Recording::new(&dir);
+        let kernel = recording.function("ncclDevKernel_AllReduce");
+        let kernel = recording.config(kernel, 264, 256);
+        for _ in 0..10 {
+            recording.timed(kernel, test_session::LEGACY, 20_000);
+            recording.synchronise(test_session::LEGACY, 30_000);
+        }
+        recording.exit();
+        test_session::open(dir);
+    }
+
+    /// The timeline, when it is ready.
+    fn timeline(&self, id: &str, query: &str) -> Value {
+        loop {
+            let timeline = self.json(&format!("/api/v1/sessions/{id}/timeline{query}"));
+            if timeline["state"] == "ready" {
+                return timeline;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn events(&self, id: &str, query: &str) -> Events {
@@ -336,18 +363,30 @@ fn the_description_is_true() {
     let serving = Serving::new(&["s"]);
     let description = serving.json("/api/v1/openapi.json");
     let id = serving.ids().remove(0);
+    serving.record("s");
+    let building = serving.json(&format!("/api/v1/sessions/{id}/timeline"));
+    conforms(&description, &description["components"]["schemas"]["Timeline"], &building, "building");
+    let timeline = serving.timeline(&id, "?events=0");
+    let lanes = timeline["lanes"].as_array().unwrap();
+    let stream = lanes.iter().find(|lane| lane["kind"] == "stream").unwrap();
+    let launch = format!("?lane={}&at={}", stream["id"].as_str().unwrap(), stream["start_ns"]);
+    let columns = &description["components"]["schemas"]["Timeline"];
+    conforms(&description, columns, &timeline, "columns");
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 5);
+    assert_eq!(paths.len(), 8);
     for (path, methods) in paths {
         let operation = &methods["get"];
         assert_eq!(methods.as_object().unwrap().len(), 1, "{path}");
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
         let names = parameters.iter().map(|parameter| parameter["$ref"].as_str().unwrap());
         let names: Vec<&str> = names.map(|name| name.rsplit('/').next().unwrap()).collect();
-        let takes = match path.as_str() {
-            "/api/v1/compare" => Sides::PARAMETERS.to_vec(),
-            path if path.contains("{id}") => [&["id"], &Wanted::PARAMETERS[..]].concat(),
-            _ => Vec::new(),
+        let takes = match path.split_once("{id}").map(|(_, what)| what) {
+            None if path == "/api/v1/compare" => Sides::PARAMETERS.to_vec(),
+            None => Vec::new(),
+            Some("/timeline") => [&["id"], TIMELINE_PARAMETERS[0]].concat(),
+            Some("/timeline/span") => [&["id"], TIMELINE_PARAMETERS[1]].concat(),
+            Some("/timeline/launch") => [&["id"], TIMELINE_PARAMETERS[2]].concat(),
+            Some(_) => [&["id"], &Wanted::PARAMETERS[..]].concat(),
         };
         assert_eq!(names, takes, "{path}");
         for status in ["401", "403", "421", "503"] {
@@ -363,9 +402,66 @@ fn the_description_is_true() {
             conforms(&description, &description["components"]["schemas"]["Condition"], &condition, &path);
         } else {
             let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
-            conforms(&description, schema, &serving.json(&path), &path);
+            let query = if path.ends_with("/launch") { &launch } else { "" };
+            let answer = serving.json(&format!("{path}{query}"));
+            assert!(!path.ends_with("/launch") || answer["collective"].is_object(), "{answer}");
+            conforms(&description, schema, &answer, &path);
         }
     }
+}
+
+#[test]
+fn a_timeline_is_asked_for_by_lanes_and_moments() {
+    let serving = Serving::new(&["s", "empty"]);
+    serving.record("s");
+    let ids = serving.ids();
+    let id = &ids[0];
+    let whole = serving.timeline(id, "");
+    let lanes: Vec<&str> =
+        whole["lanes"].as_array().unwrap().iter().map(|lane| lane["id"].as_str().unwrap()).collect();
+    assert_eq!(lanes.iter().map(|id| &id[..1]).collect::<String>(), "dst");
+    assert_eq!(whole["lanes"][1]["events"]["basis"][0], "measured");
+    let part = serving.timeline(id, &format!("?lane={}&columns=16&events=0&series=time&rank=0", lanes[1]));
+    assert!(part["lanes"][0]["columns"].is_null() && part["lanes"][1]["columns"]["count"].is_null());
+    assert!(part["column_count"].as_u64().unwrap() <= 16);
+    let path = format!("/api/v1/sessions/{id}/timeline");
+    for (query, status, why) in [
+        ("?columns=0", 400, "columns: use a whole number from 1 to 4096"),
+        ("?columns=4097", 400, "columns"),
+        ("?from=+1", 400, "from: use a whole number"),
+        ("?from=9007199254740992", 400, "from"),
+        ("?from=5&to=5", 400, "from has to be before to"),
+        ("?from=1&from=2", 400, "given twice"),
+        ("?rank=a", 400, "rank: use numbers"),
+        ("?series=all", 400, "series: use time"),
+        ("?events=2001", 400, "events"),
+        ("?%1b=1", 400, "there is no parameter \\x1b"),
+        ("?lane=s99", 404, "no lane s99"),
+        ("?rank=7", 404, "no rank 7"),
+        ("/span?columns=5", 400, "there is no parameter columns"),
+        ("/launch", 400, "lane is missing"),
+        ("/launch?lane=s1", 400, "at is missing"),
+        ("/launch?lane=s1&at=1&step=up", 400, "step: use next or previous"),
+        ("/launch?lane=s1&at=0", 404, "no"),
+        ("/other", 404, "nothing here"),
+        ("/launch/more", 404, "nothing here"),
+    ] {
+        let (found, _, body) = serving.get(&format!("{path}{query}"));
+        assert!(found == status && body.contains(why), "{query}: {found} {body}");
+    }
+    let many = format!("{path}?{}", "lane=s1&".repeat(65));
+    assert_eq!(serving.get(&many).0, 400);
+    loop {
+        let (status, _, body) = serving.get(&format!("/api/v1/sessions/{}/timeline", ids[1]));
+        if status == 422 {
+            assert!(body.contains("session"), "{body}");
+            break;
+        }
+        assert_eq!(status, 200, "it is being made");
+        std::thread::yield_now();
+    }
+    std::fs::remove_dir_all(serving.folder.path().join("s")).unwrap();
+    assert_eq!(serving.get(&path).0, 410);
 }
 
 #[test]
@@ -378,10 +474,23 @@ fn the_samples_of_the_page_are_what_the_description_says() {
     let sessions = serde_json::from_str(rest.split_once("```").unwrap().0).unwrap();
     let condition = page.lines().find_map(|line| line.strip_prefix("data: {\"state\"")).unwrap();
     let condition = serde_json::from_str(&format!("{{\"state\"{condition}")).unwrap();
-    for (name, sample) in [("Sessions", sessions), ("Condition", condition)] {
+    let after = |heading: &str| {
+        let (_, rest) = page.split_once(heading).unwrap();
+        let (_, sample) = rest.split_once("```json\n").unwrap();
+        serde_json::from_str(sample.split_once("```").unwrap().0).unwrap()
+    };
+    let samples = [
+        ("Sessions", sessions),
+        ("Condition", condition),
+        ("Timeline", after("## Timeline")),
+        ("TimelineSpan", after("### What lies between two moments")),
+        ("TimelineLaunch", after("### One launch")),
+    ];
+    for (name, sample) in samples {
         conforms(&description, &description["components"]["schemas"][name], &sample, name);
     }
-    for parameter in Wanted::PARAMETERS.into_iter().chain(Sides::PARAMETERS) {
+    let timelines = TIMELINE_PARAMETERS.into_iter().flatten();
+    for parameter in Wanted::PARAMETERS.iter().chain(&Sides::PARAMETERS).chain(timelines) {
         assert!(page.contains(&format!("| `{parameter}=")), "{parameter} is not in the page");
     }
 }
@@ -398,6 +507,7 @@ fn conforms(description: &Value, schema: &Value, value: &Value, at: &str) {
     let kind = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",
@@ -405,9 +515,14 @@ fn conforms(description: &Value, schema: &Value, value: &Value, at: &str) {
     };
     let kinds =
         schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |kinds| kinds.iter().collect());
-    assert!(kinds.iter().any(|allowed| *allowed == kind), "{at}: {value} is none of {kinds:?}");
+    let allows = |allowed: &&Value| **allowed == kind || (kind == "integer" && **allowed == "number");
+    assert!(kinds.iter().any(allows), "{at}: {value} is none of {kinds:?}");
     for item in value.as_array().into_iter().flatten() {
         conforms(description, &schema["items"], item, &format!("{at}[]"));
+    }
+    let others = &schema["additionalProperties"];
+    for (name, member) in value.as_object().into_iter().flatten().filter(|_| others.is_object()) {
+        conforms(description, others, member, &format!("{at}.{name}"));
     }
     if let (Some(members), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
         let required = schema["required"].as_array().unwrap();

@@ -21,6 +21,7 @@
 
 mod accounts;
 mod figure;
+mod observer;
 mod prediction;
 mod profile;
 mod selection;
@@ -30,6 +31,7 @@ mod sums;
 pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
+pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
 pub use prediction::{Bound, BoundBy, Estimate, Prediction};
 pub use profile::*;
 pub use selection::{KernelPattern, Selection, origin_ns, ranks};

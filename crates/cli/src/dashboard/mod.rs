@@ -5,8 +5,9 @@ mod reports;
 use crate::{output, session};
 use apex_dashboard::Dashboard;
 use apex_http::{Limits, Options, Server, Token};
+use apex_timeline::Timelines;
 use clap::builder::FalseyValueParser;
-pub use reports::OfSessions;
+use reports::OfSessions;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -57,9 +58,14 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.no_open {
         open(&url, Command::spawn);
     }
-    let dashboard = Dashboard::new(find, Box::new(OfSessions));
+    let dashboard = of(find);
     server.run(move |request| dashboard.answer(request))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The dashboard of the sessions that `find` finds.
+pub fn of(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Dashboard {
+    Dashboard::new(find, Box::new(OfSessions), Timelines::new(reports::predict))
 }
 
 /// Sessions to show unless the user names some.

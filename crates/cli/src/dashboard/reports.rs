@@ -51,6 +51,13 @@ impl Reports for OfSessions {
     }
 }
 
+/// Adds what the shipped models say of a profile's kernels.
+pub fn predict(profile: &mut Profile) {
+    if !profile.kernels.is_empty() {
+        recorded::predict(profile, &Models::shipped());
+    }
+}
+
 fn filters(wanted: &Wanted) -> Result<Filters, String> {
     let Wanted { last: _, phase, kernels, window, ranks } = wanted;
     Filters::of_words(phase.as_deref(), kernels, window.as_deref(), ranks.as_deref())
@@ -78,9 +85,7 @@ impl OfPart {
     /// where it is the last seconds.
     fn load(&mut self) -> Result<(Loaded, Option<Range<u64>>), Problem> {
         let (mut loaded, window) = self.measured()?;
-        if !loaded.profile.kernels.is_empty() {
-            recorded::predict(&mut loaded.profile, &Models::shipped());
-        }
+        predict(&mut loaded.profile);
         Ok((loaded, window))
     }
 

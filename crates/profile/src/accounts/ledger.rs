@@ -15,11 +15,16 @@ const SLOTS: usize = IDLE + IdleCause::ALL.len();
 
 /// What a device does in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
+    /// Kernels, other than those of collectives.
     Kernels,
+    /// Collectives (NCCL), and no other kernel.
     Collectives,
+    /// Copies or sets of memory, and no kernel.
     Copies,
+    /// Kernels that may run or not: nothing is known of their time.
     Unknown,
+    /// Nothing, because the host did this.
     Idle(IdleCause),
 }
 

@@ -31,9 +31,10 @@ use crate::sketch::Distribution;
 use apex_trace::layout::CallClass;
 
 pub(crate) use ledger::Boundaries;
+pub use ledger::Use;
 pub use over_time::OverTime;
 pub(crate) use phases::{Launched, Loop};
-pub(crate) use timeline::{Model, NewWork, Timeline, Work};
+pub(crate) use timeline::{Model, NewWork, Queued, Seen, Timeline, Work};
 
 /// What the host did while the device was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ use super::host::Host;
 use super::ledger::{Ledger, Use};
 use super::{Boundaries, IdleCause, PhaseKind};
 use crate::figure::{Figure, NINETY_PERCENT};
+use crate::observer::{Called, ObservedWork};
 use crate::profile::places::ById;
 use crate::profile::{Activity, Gap};
 
@@ -68,6 +69,25 @@ pub(crate) struct NewWork {
     /// Standard error of `taken`, which all work of the kernel shares, and its own standard
     /// deviation.
     pub uncertainty: (f64, f64),
+    pub queued: Queued,
+}
+
+/// Which call queued work, for who observes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Queued {
+    /// When the call began.
+    pub start: u64,
+    pub called: Called,
+    /// Whether this launch was timed.
+    pub is_timed: bool,
+}
+
+/// What is settled, as an observer is told it.
+#[derive(Clone)]
+pub(crate) enum Seen {
+    Stretch(u64, u64, Use),
+    /// Its device is not known here.
+    Work(ObservedWork),
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +101,9 @@ struct Item {
     kernel: Option<u32>,
     range: Option<u32>,
     what: Work,
+    /// As long as it took when it was queued: what the host sees changes its start and end.
+    taken: u64,
+    queued: Queued,
 }
 
 /// When work begins or ends, and its place among the items.
@@ -146,6 +169,8 @@ pub(crate) struct Timeline {
     variance: f64,
     pub ledger: Ledger,
     gaps: Gaps,
+    /// What was settled since an observer was told; `None` where nobody observes.
+    seen: Option<Vec<Seen>>,
 }
 
 impl Timeline {
@@ -169,6 +194,19 @@ impl Timeline {
             variance: 0.0,
             ledger: Ledger::new(told, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
+            seen: None,
+        }
+    }
+
+    /// From now on [`Self::tell`] has something to tell.
+    pub fn observe(&mut self) {
+        self.seen = Some(Vec::new());
+    }
+
+    /// Tells what was settled since it was asked before.
+    pub fn tell(&mut self, tell: impl FnMut(Seen)) {
+        if let Some(seen) = &mut self.seen {
+            seen.drain(..).for_each(tell);
         }
     }
 
@@ -199,6 +237,8 @@ impl Timeline {
             thread: work.thread,
             range: work.range.map(|range| range as u32),
             off_ns: NINETY_PERCENT * (self.error_ns + self.variance.sqrt()),
+            taken: work.taken,
+            queued: work.queued,
         });
     }
 
@@ -331,7 +371,14 @@ impl Timeline {
         begins.clear();
         ends.clear();
         (self.settled, self.edges) = (until, [begins, ends]);
-        self.items.retain(|item| item.end > until);
+        let Self { items, seen, .. } = self;
+        items.retain(|item| {
+            let stays = item.end > until;
+            if let Some(seen) = seen.as_mut().filter(|_| !stays) {
+                seen.push(Seen::Work(item.observed(item.end)));
+            }
+            stays
+        });
         self.host.forget(until);
     }
 
@@ -348,13 +395,14 @@ impl Timeline {
         if let Some(work) = Work::ALL.into_iter().find(|&work| running[work as usize] > 0) {
             self.gaps.close(None);
             self.ledger.add(from, to, work.usage());
+            saw(&mut self.seen, self.ledger.span, from, to, work.usage());
             return;
         }
         let next = next.map(|next| &self.items[next as usize]);
         let thread = next.map_or(self.last_thread, |next| next.thread);
         let mut by = ByCause::default();
         let (before, off_ns) = (self.last_kernel, self.last_off_ns);
-        let Self { host, ledger, .. } = self;
+        let Self { host, ledger, seen, .. } = self;
         let (start, end) = (from.max(ledger.span.0), to.min(ledger.span.1));
         self.gaps.idle_ns += to - from;
         if start < end {
@@ -362,6 +410,7 @@ impl Timeline {
             host.explain(start, end, thread, |from, to, cause| {
                 by[cause as usize] += (to - from) as f64;
                 ledger.add(from, to, Use::Idle(cause));
+                saw(seen, ledger.span, from, to, Use::Idle(cause));
             });
             self.gaps.idle(OpenGap { start, end, phase, before, off_ns, by });
         }
@@ -375,6 +424,11 @@ impl Timeline {
     pub fn end(&mut self) {
         self.settle(self.span.1);
         self.gaps.close(None);
+        if let Some(seen) = &mut self.seen {
+            // How long unknown work lasts beyond the span is no estimate of anything.
+            let known = |item: &Item| if item.what == Work::Unknown { self.span.1 } else { item.end };
+            seen.extend(self.items.iter().map(|item| Seen::Work(item.observed(known(item)))));
+        }
     }
 
     /// How long the device was idle until work of each range began.
@@ -385,6 +439,32 @@ impl Timeline {
     /// The longest gaps, how many there are of that length, and their time.
     pub fn gaps(self) -> (Vec<Gap>, u64, f64) {
         (self.gaps.longest, self.gaps.count, self.gaps.total as f64)
+    }
+}
+
+/// Keeps a stretch for who observes, as far as it is accounted for.
+fn saw(seen: &mut Option<Vec<Seen>>, span: (u64, u64), from: u64, to: u64, on: Use) {
+    let (from, to) = (from.max(span.0), to.min(span.1));
+    if let Some(seen) = seen.as_mut().filter(|_| from < to) {
+        seen.push(Seen::Stretch(from, to, on));
+    }
+}
+
+impl Item {
+    fn observed(&self, end: u64) -> ObservedWork {
+        let Queued { start: call_start, called, is_timed } = self.queued;
+        ObservedWork {
+            device: None,
+            stream: self.stream,
+            start: self.start,
+            end: end.max(self.start),
+            on: self.what.usage(),
+            called,
+            is_timed: is_timed && self.end - self.start == self.taken,
+            off_ns: self.off_ns,
+            thread: self.thread,
+            call_start,
+        }
     }
 }
 
@@ -438,6 +518,11 @@ impl Model {
     /// See [`Timeline::new`].
     pub fn new(span: (u64, u64), told: (u64, u64), boundaries: &Boundaries) -> Self {
         Self([(); 3].map(|()| Timeline::new(span, told, boundaries.clone())))
+    }
+
+    /// The one with work that takes as long as on average.
+    pub fn usual(&mut self) -> &mut Timeline {
+        &mut self.0[0]
     }
 
     /// Does the same to all three.

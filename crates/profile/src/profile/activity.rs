@@ -17,9 +17,10 @@ use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
 use super::{Activity, Collective, CopyDirection, sampled};
 use crate::accounts::{
-    Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Timeline, Work,
+    Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued, Seen, Timeline, Work,
 };
 use crate::figure::Figure;
+use crate::observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer};
 
 /// A first launch that takes longer has loaded code.
 const LOADS_NS: u64 = 20_000;
@@ -50,7 +51,7 @@ struct PhaseLaunches {
 type CallKey = (u32, u8, Option<CopyDirection>, bool, bool);
 
 /// The second reading.
-struct Second<'r, 'b> {
+struct Second<'r, 'b, 'o> {
     reading: &'r Reading<'b>,
     costs: &'r Costs,
     devices: BTreeMap<Option<usize>, Device>,
@@ -71,6 +72,7 @@ struct Second<'r, 'b> {
     range_places: RangePlaces,
     open_ranges: OpenRanges,
     range_times: BTreeMap<usize, RangeTimes>,
+    observer: Option<&'o mut (dyn Observer + 'o)>,
 }
 
 /// What is launched, on which device and stream, by which call.
@@ -85,17 +87,27 @@ struct LaunchCall {
     end: u64,
     loads: bool,
     collective: bool,
+    called: Called,
 }
 
 impl Reading<'_> {
-    /// Reads the process's work and calls again.
-    pub(super) fn activities(&self, costs: &Costs) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
+    /// Reads the process's work and calls again; an observer is told of them.
+    pub(super) fn activities(
+        &self,
+        costs: &Costs,
+        mut observer: Option<&mut dyn Observer>,
+    ) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
         let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
         let found = self.launched.find_loop(end);
         let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
-        let mut second = Second::new(self, costs, boundaries);
+        if let Some(observer) = &mut observer {
+            let (process, devices) = (self.process, &self.part.devices);
+            observer.process(&ObservedProcess { process, devices, phases: &boundaries });
+        }
+        let mut second = Second::new(self, costs, boundaries, observer);
         for record in self.process.records_by_time() {
             second.record(&record);
+            second.tell();
         }
         second.finish(found.as_ref())
     }
@@ -114,10 +126,16 @@ impl Reading<'_> {
     }
 }
 
-impl<'r, 'b> Second<'r, 'b> {
-    fn new(reading: &'r Reading<'b>, costs: &'r Costs, boundaries: Boundaries) -> Self {
+impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
+    fn new(
+        reading: &'r Reading<'b>,
+        costs: &'r Costs,
+        boundaries: Boundaries,
+        observer: Option<&'o mut (dyn Observer + 'o)>,
+    ) -> Self {
+        let observed = observer.is_some();
         let device = |(&device, extent): (&Option<usize>, &Extent)| {
-            (device, Device::new(extent, &reading.window, costs, &boundaries))
+            (device, Device::new(extent, &reading.window, costs, &boundaries, observed))
         };
         // The same places as those of the first reading: they come from the same definitions.
         let mut ranges = Ranges::default();
@@ -137,6 +155,16 @@ impl<'r, 'b> Second<'r, 'b> {
             range_places,
             open_ranges: OpenRanges::default(),
             range_times: BTreeMap::new(),
+            observer,
+        }
+    }
+
+    /// Tells the observer what was settled.
+    fn tell(&mut self) {
+        let Some(observer) = &mut self.observer else { return };
+        observer.read(1);
+        for (&device, state) in &mut self.devices {
+            tell_of(&mut **observer, device, &mut state.model);
         }
     }
 
@@ -146,10 +174,13 @@ impl<'r, 'b> Second<'r, 'b> {
             Event::Launch(launch) => {
                 let (start, end) = self.reading.interval(&launch.head);
                 let loads = self.meets(launch.config) && end - start > LOADS_NS;
+                let called = Called::Config(launch.config);
+                let call =
+                    |cause| ObservedCall { thread, start, end, cause, called, bytes: 0, range: record.range };
                 if launch.head.flags & flags::CAPTURED != 0 {
-                    return self.called(thread, start, end, IdleCause::Capturing);
+                    return self.called(&call(IdleCause::Capturing));
                 } else if launch.result != 0 {
-                    return self.called(thread, start, end, IdleCause::Launching);
+                    return self.called(&call(IdleCause::Launching));
                 }
                 let place = self.reading.config_places.get(launch.config);
                 let config = place.map(|place| &self.reading.configs[place]);
@@ -165,6 +196,7 @@ impl<'r, 'b> Second<'r, 'b> {
                         start,
                         end,
                         loads,
+                        called,
                     },
                     launch.head.start,
                 );
@@ -185,6 +217,7 @@ impl<'r, 'b> Second<'r, 'b> {
                         start,
                         end,
                         loads: false,
+                        called: Called::Graph(launch.graph),
                     },
                     launch.head.start,
                 );
@@ -192,6 +225,10 @@ impl<'r, 'b> Second<'r, 'b> {
             Event::Call(call) => self.call(thread, record.range, &call),
             Event::RangeChange(change) => {
                 self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
+                if let Some(observer) = &mut self.observer {
+                    let at = self.reading.process.clock.ns_since_start(change.head.start);
+                    observer.range(thread, at, record.range);
+                }
             }
             _ => {}
         }
@@ -214,7 +251,11 @@ impl<'r, 'b> Second<'r, 'b> {
         &mut self.phases[self.boundaries[self.at].1 as usize]
     }
 
-    fn called(&mut self, thread: u32, start: u64, end: u64, cause: IdleCause) {
+    fn called(&mut self, call: &ObservedCall) {
+        if let Some(observer) = &mut self.observer {
+            observer.call(call);
+        }
+        let ObservedCall { thread, start, end, cause, .. } = *call;
         self.devices.values_mut().for_each(|device| {
             device.model.each(|timeline| timeline.called(thread, start, end, cause));
         });
@@ -222,7 +263,15 @@ impl<'r, 'b> Second<'r, 'b> {
 
     fn launch(&mut self, call: LaunchCall, ticks: u64) {
         let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
-        self.called(call.thread, call.start, call.end, cause);
+        self.called(&ObservedCall {
+            thread: call.thread,
+            start: call.start,
+            end: call.end,
+            cause,
+            called: call.called,
+            bytes: 0,
+            range: call.range,
+        });
         let counts = self.reading.counts_at(call.start as f64);
         if counts {
             let launches = self.phase(call.start).devices.entry(call.device).or_default();
@@ -271,6 +320,7 @@ impl<'r, 'b> Second<'r, 'b> {
             thread: call.thread,
             range: self.range_places.of_thread(call.range),
             uncertainty,
+            queued: Queued { start: call.start, called: call.called, is_timed: sample.is_some() },
         };
         device.model.queue(work, taken);
         if what != Work::Unknown {
@@ -285,7 +335,9 @@ impl<'r, 'b> Second<'r, 'b> {
     fn call(&mut self, thread: u32, range: u32, call: &Call) {
         let (start, end) = self.reading.interval(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
-        self.called(thread, start, end, if captured { IdleCause::Capturing } else { cause(call) });
+        let cause = if captured { IdleCause::Capturing } else { cause(call) };
+        let (called, bytes) = (Called::Api(call.api), call.bytes);
+        self.called(&ObservedCall { thread, start, end, cause, called, bytes, range });
         if call.result != 0 || captured {
             return;
         }
@@ -349,6 +401,7 @@ impl<'r, 'b> Second<'r, 'b> {
             thread,
             range: self.range_places.of_thread(range),
             uncertainty: (0.0, 0.0),
+            queued: Queued { start, called: Called::Api(call.api), is_timed: false },
         };
         let mut taken = taken.into_iter();
         self.on(call.stream, |timeline| timeline.queue(NewWork { taken: taken.next().unwrap_or(0), ..work }));
@@ -381,8 +434,12 @@ impl<'r, 'b> Second<'r, 'b> {
             launches_over_time: state.launched.finish(),
             ..Activity::default()
         };
-        let Model(mut timelines) = state.model;
-        timelines.iter_mut().for_each(Timeline::end);
+        let mut model = state.model;
+        model.each(Timeline::end);
+        if let Some(observer) = &mut self.observer {
+            tell_of(&mut **observer, device, &mut model);
+        }
+        let Model(timelines) = model;
         for (model, timeline) in timelines.iter().enumerate() {
             for (range, idle) in timeline.idle_of_ranges() {
                 self.range_times.entry(range).or_default().idle_ns[model] += idle;
@@ -447,18 +504,23 @@ impl<'r, 'b> Second<'r, 'b> {
 }
 
 impl Device {
-    fn new(extent: &Extent, window: &Range<u64>, costs: &Costs, boundaries: &Boundaries) -> Self {
+    fn new(
+        extent: &Extent,
+        window: &Range<u64>,
+        costs: &Costs,
+        boundaries: &Boundaries,
+        observed: bool,
+    ) -> Self {
         let known = &costs.known;
         let counts =
             PerLaunched { configs: vec![0; known.configs.len()], graphs: vec![0; known.graphs.len()] };
         let (start, end) = extent.within(window);
         let (span, told) = ((extent.start as u64, extent.end as u64), (start as u64, end as u64));
-        Self {
-            model: Model::new(span, told, boundaries),
-            timed: 0,
-            counts,
-            launched: LaunchCounts::new(told),
+        let mut model = Model::new(span, told, boundaries);
+        if observed {
+            model.usual().observe();
         }
+        Self { model, timed: 0, counts, launched: LaunchCounts::new(told) }
     }
 
     /// GPU time of all launches whose time is known.
@@ -470,6 +532,14 @@ impl Device {
             Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
         }))
     }
+}
+
+/// Tells an observer what was settled of a device.
+fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model) {
+    model.usual().tell(|seen| match seen {
+        Seen::Stretch(from, to, on) => observer.stretch(device, from, to, on),
+        Seen::Work(work) => observer.work(&ObservedWork { device, ..work }),
+    });
 }
 
 /// What the host does in a call.

@@ -28,6 +28,7 @@ use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
     MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Stream, Totals,
 };
+use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
 use crate::sketch::Sketch;
 
@@ -157,13 +158,26 @@ impl Builder {
         self.add_selection(session, &Selection::default());
     }
 
+    /// Adds everything that a session recorded, of which an observer is told the single events.
+    pub fn add_observed(&mut self, session: &Session, observer: &mut dyn Observer) {
+        self.add(session, &Selection::default(), Some(observer));
+    }
+
     /// Adds a part of what a session recorded.
     pub fn add_selection(&mut self, session: &Session, selection: &Selection) {
+        self.add(session, selection, None);
+    }
+
+    fn add(&mut self, session: &Session, selection: &Selection, mut observer: Option<&mut dyn Observer>) {
         let origin = origin_ns(session);
         let (own, others): (Vec<_>, Vec<_>) =
             session.processes.iter().partition(|process| selection.has(process.pid));
         for process in own {
-            self.add_process_in(process, selection.window_of(process, origin));
+            let window = selection.window_of(process, origin);
+            match &mut observer {
+                Some(observer) => self.add_process_in(process, window, Some(&mut **observer)),
+                None => self.add_process_in(process, window, None),
+            }
         }
         if self.activities.iter().any(|activity| !activity.collectives.is_empty()) {
             others.into_iter().for_each(|process| self.note_collectives(process));
@@ -180,12 +194,17 @@ impl Builder {
 
     /// Adds the records of one process.
     pub fn add_process(&mut self, process: &apex_trace::Process) {
-        self.add_process_in(process, 0..u64::MAX);
+        self.add_process_in(process, 0..u64::MAX, None);
     }
 
     /// Adds what of a process began in a window, nanoseconds after its start.
-    fn add_process_in(&mut self, process: &apex_trace::Process, window: Range<u64>) {
-        let mut part = Reading::new(self, Self::of_header(process), process, window).read();
+    fn add_process_in(
+        &mut self,
+        process: &apex_trace::Process,
+        window: Range<u64>,
+        observer: Option<&mut dyn Observer>,
+    ) {
+        let mut part = Reading::new(self, Self::of_header(process), process, window).read(observer);
         // Of a process that is followed, not all records are given; its cost is that since its
         // start.
         let records = part.recorder.records.max(process.totals.counted_calls());
@@ -197,7 +216,7 @@ impl Builder {
     /// Notes what collectives take in a process that is not part of the profile: its ranks wait
     /// for that one too.
     fn note_collectives(&mut self, process: &apex_trace::Process) {
-        let part = Reading::new(self, Self::of_header(process), process, 0..u64::MAX).read();
+        let part = Reading::new(self, Self::of_header(process), process, 0..u64::MAX).read(None);
         for one in part.activities.iter().flat_map(|activity| &activity.collectives) {
             let (symbol, launch) = part.kernels.symbol_and_launch(one.kernel);
             let key = (symbol.to_owned(), launch.grid, launch.block);

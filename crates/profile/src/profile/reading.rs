@@ -25,6 +25,7 @@ use super::sequences::Sequences;
 use super::times::{Estimate, STRATA};
 use super::{AfterLaunch, CopyDirection, Stream};
 use crate::accounts::Launched;
+use crate::observer::Observer;
 use crate::sums::SaturatingSum as _;
 
 pub(super) use objects::{ConfigState, GraphState};
@@ -125,12 +126,15 @@ impl<'b> Reading<'b> {
         }
     }
 
-    /// What the process tells.
-    pub fn read(mut self) -> Builder {
+    /// What the process tells; an observer is told the events.
+    pub fn read(mut self, mut observer: Option<&mut dyn Observer>) -> Builder {
         for record in self.process.records_by_time() {
             self.record(&record);
+            if let Some(observer) = &mut observer {
+                observer.read(1);
+            }
         }
-        self.finish()
+        self.finish(observer)
     }
 
     fn record(&mut self, record: &Record) {
@@ -411,7 +415,7 @@ impl<'b> Reading<'b> {
     }
 
     /// The second reading happens here.
-    fn finish(mut self) -> Builder {
+    fn finish(mut self, observer: Option<&mut dyn Observer>) -> Builder {
         let estimates: Vec<Option<Estimate>> =
             self.configs.iter().map(|config| config.samples.estimate()).collect();
         for (config, estimate) in self.configs.iter().zip(&estimates) {
@@ -420,7 +424,7 @@ impl<'b> Reading<'b> {
         }
         self.sampled.sort();
         let costs = self.costs(&estimates);
-        let (activities, times) = self.activities(&costs);
+        let (activities, times) = self.activities(&costs, observer);
         self.part.activities.extend(activities);
         times.into_iter().for_each(|(range, times)| self.part.ranges.counts(range).times = times);
         let launches =

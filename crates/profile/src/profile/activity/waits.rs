@@ -18,7 +18,7 @@ enum Waited {
     Unclear,
 }
 
-impl Second<'_, '_> {
+impl Second<'_, '_, '_> {
     pub(super) fn event_recorded(&mut self, call: &Call) {
         if self.events.len() >= EVENTS {
             self.events.clear();

@@ -1,0 +1,134 @@
+//! The timeline over HTTP: what its parameters mean, and what status an answer has.
+
+use std::ops::RangeInclusive;
+
+use apex_http::{Request, Response, StatusCode};
+use apex_timeline::{Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Problem, Step, Timelines, Unanswered};
+
+use crate::api::JSON;
+use crate::sessions::Known;
+use crate::wanted::{all_known, single};
+
+/// Columns where the request does not say how many.
+const COLUMNS: usize = 1000;
+/// Lanes and ranks that a request may name.
+const MOST_NAMED: usize = 64;
+/// Moments: what a number in JavaScript holds exactly.
+const MOMENTS: RangeInclusive<u64> = 0..=(1 << 53) - 1;
+
+/// Parameters of `timeline`, `timeline/span` and `timeline/launch`.
+pub const PARAMETERS: [&[&str]; 3] = [
+    &["from", "to", "columns", "lane", "rank", "series", "events"],
+    &["from", "to", "lane", "rank"],
+    &["lane", "at", "step"],
+];
+
+/// Answers a request for a session's timeline, or a part of it; `None` if there is no such part.
+pub fn answer(timelines: &Timelines, request: &Request, known: &Known, what: &[&str]) -> Option<Response> {
+    let [whole, span, launch] = PARAMETERS;
+    let asked = match *what {
+        [] => asked(request, whole).map(Question::Whole),
+        ["span"] => asked(request, span).map(Question::Span),
+        ["launch"] => asked_launch(request, launch).map(Question::Launch),
+        _ => return None,
+    };
+    Some(match asked {
+        Ok(asked) => of_session(timelines, known, &asked),
+        Err(why) => Response::text(StatusCode::BAD_REQUEST, why),
+    })
+}
+
+/// What is asked for.
+enum Question {
+    Whole(Asked),
+    Span(Asked),
+    Launch(AskedLaunch),
+}
+
+fn of_session(timelines: &Timelines, known: &Known, asked: &Question) -> Response {
+    let look = match timelines.look(&known.dir) {
+        Ok(look) => look,
+        Err(Problem::Unreadable(why)) => return Response::text(StatusCode::UNPROCESSABLE_ENTITY, why),
+        Err(Problem::Deleted) => {
+            let why = format!("the folder of the session {} is gone", known.name());
+            return Response::text(StatusCode::GONE, why);
+        }
+    };
+    let answered = match (asked, &look.timeline) {
+        (Question::Whole(asked), _) => look.answer(asked),
+        (Question::Span(asked), Some(timeline)) => timeline.span(asked),
+        (Question::Launch(asked), Some(timeline)) => timeline.launch(asked),
+        (_, None) => Err(Unanswered::Nothing(
+            "the timeline is being made: ask again when `timeline` says that it is ready".to_owned(),
+        )),
+    };
+    match (answered, &look.timeline) {
+        (Ok(json), _) => Response::new(StatusCode::OK, JSON, json),
+        (Err(Unanswered::Nothing(why)), _) => Response::text(StatusCode::NOT_FOUND, why),
+        (Err(Unanswered::Damaged), timeline) => {
+            timeline.iter().for_each(|damaged| timelines.forget(&known.dir, damaged));
+            Response::text(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "the timeline's index was damaged and is made anew: ask again in a moment",
+            )
+        }
+    }
+}
+
+fn asked(request: &Request, known: &[&str]) -> Result<Asked, String> {
+    all_known(request, known)?;
+    let [from, to] = [number(request, "from", MOMENTS)?, number(request, "to", MOMENTS)?];
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        return Err("from has to be before to".to_owned());
+    }
+    let columns = number(request, "columns", 1..=MOST_COLUMNS as u64)?;
+    let events = number(request, "events", 0..=MOST_EVENTS as u64)?;
+    let lanes: Vec<String> = request.all("lane").map(str::to_owned).collect();
+    let ranks = match single(request, "rank")? {
+        None => Ok(Vec::new()),
+        Some(ranks) => ranks.split(',').map(str::parse).collect(),
+    };
+    let ranks: Vec<u32> = ranks.map_err(|_| "rank: use numbers with commas between".to_owned())?;
+    if lanes.len() > MOST_NAMED || ranks.len() > MOST_NAMED {
+        return Err(format!("name at most {MOST_NAMED} lanes and {MOST_NAMED} ranks"));
+    }
+    let only_time = match single(request, "series")?.as_deref() {
+        None => false,
+        Some("time") => true,
+        Some(_) => return Err("series: use time".to_owned()),
+    };
+    Ok(Asked {
+        from,
+        to,
+        columns: columns.map_or(COLUMNS, |columns| columns as usize),
+        lanes,
+        ranks,
+        only_time,
+        events: events.map_or(MOST_EVENTS, |events| events as usize),
+    })
+}
+
+fn asked_launch(request: &Request, known: &[&str]) -> Result<AskedLaunch, String> {
+    all_known(request, known)?;
+    let lane =
+        single(request, "lane")?.ok_or("lane is missing: use the id of one of the timeline's lanes")?;
+    let at =
+        number(request, "at", MOMENTS)?.ok_or("at is missing: use nanoseconds since the session's start")?;
+    let step = match single(request, "step")?.as_deref() {
+        None => None,
+        Some("next") => Some(Step::Next),
+        Some("previous") => Some(Step::Previous),
+        Some(_) => return Err("step: use next or previous".to_owned()),
+    };
+    Ok(AskedLaunch { lane, at, step })
+}
+
+/// A parameter that is a whole number.
+fn number(request: &Request, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, String> {
+    let Some(text) = single(request, name)? else { return Ok(None) };
+    // (`parse` takes a sign too.)
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|text| text.parse().ok()).filter(|number| allowed.contains(number));
+    let (least, most) = allowed.into_inner();
+    number.map(Some).ok_or_else(|| format!("{name}: use a whole number from {least} to {most}"))
+}
