@@ -51,6 +51,13 @@ fn the_pages_types_hold() {
 }
 
 #[test]
+fn the_timelines_parts_hold() {
+    // (Vite makes TypeScript what Node.js can run.)
+    let Some(_) = tool("the_timelines_parts_hold", "vite/bin/vite.js") else { return };
+    run(Command::new("node").arg("tests/timeline.mjs").current_dir(web()));
+}
+
+#[test]
 fn the_lock_file_names_no_registry() {
     let lock = std::fs::read_to_string(web().join("package-lock.json")).unwrap();
     assert!(!lock.contains("\"resolved\""), "package-lock.json names where packages were fetched from");

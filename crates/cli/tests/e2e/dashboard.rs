@@ -91,6 +91,15 @@ fn it_does_not_start_where_others_would_read_or_there_is_nothing() {
     assert!(head.starts_with("HTTP/1.1 422 ") && body.contains("is not an APEX session"), "{head}\n{body}");
 }
 
+/// Ten million launches that a script makes up: what the dashboard answers about them is not
+/// tested here.
+#[test]
+fn the_timeline_does_what_hands_and_keys_ask_for() {
+    let test = "the_timeline_does_what_hands_and_keys_ask_for";
+    let Some(mut panel) = browser(test, "panel.mjs") else { return };
+    output(&mut panel, 0);
+}
+
 #[test]
 fn a_browser_shows_the_reports_numbers_and_follows_a_program() {
     let test = "a_browser_shows_the_reports_numbers_and_follows_a_program";

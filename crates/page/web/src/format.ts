@@ -112,7 +112,7 @@ function extent(dimensions: Dim3): string {
 }
 
 /** `64,64 × 256`, with cluster and dynamic shared memory where there are any. */
-export function configuration(kernel: Kernel): string {
+export function configuration(kernel: Pick<Kernel, 'grid' | 'block' | 'cluster' | 'dynamic_shared_bytes'>): string {
   const cluster = kernel.cluster.some((side) => side > 1) ? ` c${extent(kernel.cluster)}` : '';
   const shared = kernel.dynamic_shared_bytes > 0 ? ` ${bytes(kernel.dynamic_shared_bytes).replace('\u00a0', '')}` : '';
   return `${extent(kernel.grid)} × ${extent(kernel.block)}${cluster}${shared}`;

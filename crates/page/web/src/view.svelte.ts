@@ -14,6 +14,13 @@ export interface View {
   by: '' | 'launches';
   /** Path of places from the root of the flame graph. */
   zoom: string;
+  /** Of the timeline: the time that is shown, the span that is selected (`FROM-TO` in ns), the groups that are open, the event
+   * that is selected (`LANE@START`), the kernels that are highlighted. */
+  shown: string;
+  span: string;
+  lanes: string;
+  event: string;
+  mark: string;
   /** Of `apex dashboard`: the session, and the part of it that the server is asked for. */
   session: string;
   last: string;
@@ -26,8 +33,8 @@ export interface View {
 }
 
 const NOTHING: View = {
-  at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '', session: '', last: '', phase: '', only: '', window: '', rank: '',
-  before: '',
+  at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
+  session: '', last: '', phase: '', only: '', window: '', rank: '', before: '',
 };
 
 function read(): View {

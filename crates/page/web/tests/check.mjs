@@ -94,6 +94,54 @@ async function overTime(page, { profile }) {
   }
 }
 
+/** Of a page that is served: its figures of all of the session, and of one launch. */
+async function timeline(page, { profile }) {
+  const section = page.locator('#timeline');
+  if (!page.url().startsWith('http')) return assert.equal(await section.count(), 0, 'a file has no timeline');
+  await section.locator('.group').first().waitFor();
+  await section.getByLabel('Table of the lanes shown').check();
+  await section.locator('tr[data-lane]').first().waitFor();
+  const uses = await rows(page, '#timeline tr[data-lane^=d] [data-use]', '[row.dataset.use, Number(row.dataset.ns)]');
+  const found = {};
+  for (const [use, ns] of uses) found[use] = (found[use] ?? 0) + ns;
+  const { collectives = 0, waiting = 0, ...wanted } = accountsOf(profile.activities);
+  for (const [id, ns] of Object.entries({ ...wanted, collectives: collectives + waiting })) near(found[id] ?? 0, ns, `the timeline's ${id}`);
+  // A launch, by keyboard: of the first stream, in the middle or after it.
+  const lanes = await section.locator('[data-lane]:not(tr)').evaluateAll((all) => all.map((one) => one.dataset.lane));
+  const stream = lanes.findIndex((lane) => lane.startsWith('s'));
+  if (stream < 0) return;
+  const stage = section.locator('.stage');
+  await stage.focus();
+  for (let at = 0; at <= stream; at++) await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  const details = section.locator('.details');
+  await details.locator('h3').waitFor();
+  // (Copies may lie before it.)
+  while ((await details.getByText('theoretical occupancy').count()) === 0) {
+    const before = page.url();
+    await stage.focus();
+    await page.keyboard.press('.');
+    await page.waitForURL((url) => url.href !== before);
+    await details.locator(`h3[data-event="${new URLSearchParams(new URL(page.url()).hash.slice(1)).get('event')}"]`).waitFor();
+  }
+  const name = plain(await details.locator('h3').textContent());
+  const kernel = profile.kernels.find((kernel) => plain(kernel.short_name) === name);
+  assert.ok(kernel, `${name} is no kernel of the report`);
+  const text = plain(await details.textContent());
+  if (kernel.geometry) {
+    const { warps_per_sm: warps, max_warps_per_sm: most } = kernel.geometry.occupancy;
+    assert.ok(text.includes(`${((warps / most) * 100).toFixed(warps < most ? 1 : 0)}% (computed`), `${warps} of ${most} warps: ${text}`);
+  }
+  const event = page.url();
+  assert.match(event, new RegExp(`event=${lanes[stream]}%40`));
+  // Its kernel is found in the table, and from there in the timeline.
+  await details.getByRole('link', { name: 'Highlight' }).click();
+  await section.getByText('1 kernel found', { exact: false }).or(section.getByText('kernels found', { exact: false })).waitFor();
+  await section.getByRole('button', { name: 'Clear', exact: true }).click();
+  await stage.focus();
+  await page.keyboard.press('Escape');
+}
+
 async function kernels(page, { profile }) {
   const launched = profile.kernels.filter(({ launches }) => launches.calls + launches.by_graphs + launches.captured + launches.failed > 0);
   if (launched.length === 0) return;
@@ -196,7 +244,7 @@ async function check(browser, file, report) {
   const shifts = () => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true }));
   const shifted = await page.evaluate(`Promise.race([(${shifts})(), new Promise((done) => setTimeout(done, 100, 0))])`);
   assert.ok(shifted < 0.01, `the layout shifts by ${shifted}`);
-  for (const panel of [accounts, advice, overTime, kernels, places, memory, machine]) await panel(page, report);
+  for (const panel of [accounts, advice, overTime, timeline, kernels, places, memory, machine]) await panel(page, report);
   await usable(page, file);
   // What is foreign is text: it makes no element and runs nothing.
   assert.equal(await page.locator('img, iframe, object, embed, main script').count(), 0);

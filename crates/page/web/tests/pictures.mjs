@@ -9,14 +9,39 @@ const PICTURES = [
   { name: 'page-dark', session: 'torch-llama_eager', at: '#at=places', width: 1280, height: 1000, scheme: 'dark' },
   { name: 'page-narrow', session: 'torch-llama_eager', at: '', width: 400, height: 1100, scheme: 'light' },
   { name: 'dashboard', at: '', width: 1280, height: 1000, scheme: 'dark' },
+  { name: 'timeline', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 18 }, width: 1280, height: 1100, scheme: 'light' },
+  { name: 'timeline-dark', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 10, find: 'gemm' }, width: 1280, height: 900, scheme: 'dark' },
+  { name: 'timeline-narrow', at: '#at=timeline&shown=5600000000-6800000000', timeline: { zoom: 1 }, width: 400, height: 1000, scheme: 'light' },
   { name: 'dashboard-narrow', at: '#phase=all', width: 400, height: 1000, scheme: 'light' },
 ];
 
+/** Zooms the timeline in, opens a launch of the first stream, and searches. */
+async function zoomed(page, { zoom, find }) {
+  await page.locator('#timeline .group').first().waitFor();
+  await page.locator('#timeline .stage').focus();
+  for (let press = 0; press < zoom; press++) await page.keyboard.press('w');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.locator('#timeline .details h3').waitFor();
+  if (find) {
+    await page.getByRole('searchbox', { name: 'Highlight kernels by name' }).fill(find);
+    await page.keyboard.press('Enter');
+    await page.getByText('kernels found', { exact: false }).waitFor();
+  }
+  await page.evaluate(() => document.activeElement.blur());
+  // What this zoom lacks is fetched.
+  await page.waitForLoadState('networkidle', { timeout: 3000 }).catch(() => {});
+  await page.waitForTimeout(500);
+  await page.locator('#timeline').evaluate((section) => section.scrollIntoView());
+}
+
 const browser = await launch();
-for (const { name, session, at, width, height, scheme } of PICTURES) {
+for (const { name, session, at, timeline, width, height, scheme } of PICTURES) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme });
   await page.goto((session ? pathToFileURL(`${folder}/${session}.html`).href : address) + at);
   await page.locator('#overview').waitFor();
+  if (timeline) await zoomed(page, timeline);
   await page.screenshot({ path: `${to}/${name}.png` });
   await page.close();
 }

@@ -1,0 +1,303 @@
+// The state of the timeline: what is shown, what is selected, and what changes them. What a link should bring back stands in the
+// address (`view.svelte.ts`): the time that is shown, the selected span and event, the open groups, the search.
+import { tick, untrack } from 'svelte';
+import type { Document } from '../document';
+import { time, words } from '../format';
+import { view as page } from '../view.svelte';
+import { moment, precise } from './axis';
+import type { Outline } from './draw';
+import { gapsOf } from './gaps';
+import type { Command } from './keys';
+import { groupsOf, type Group, type Lane, type Launch } from './model';
+import { pointedAt } from './pointed';
+import { openGroups, openText, rowsOf } from './rows';
+import { matcher, nearest } from './search';
+import { Source } from './source.svelte';
+import { around, length, panned, reaching, spanOf, spanText, within, zoomed, type Span } from './viewport';
+
+/** Rest of the view before it stands in the address, ms: browsers bound how often that changes. */
+const SETTLED = 250;
+
+export const between = (span: Span) => `${moment(span.from, length(span))} to ${moment(span.to, length(span))}`;
+
+export class Panel {
+  readonly source: Source;
+  #doc: () => Document;
+  shown: Span = $state.raw({ from: 0, to: 1 });
+  /** Pixels of the lanes. */
+  width = $state(0);
+  /** Whether the end of a session that grows is kept in view. */
+  following = $state(false);
+  /** Whether a drag selects. */
+  selecting = $state(false);
+  /** The lane that keys go to. */
+  lane: string | null = $state(null);
+  /** The selected event, or why nothing is known of it. */
+  launch: Launch | null = $state.raw(null);
+  missed: string | null = $state(null);
+  /** What a screen reader says. */
+  said = $state('');
+  /** Brings a height of the rows into view. */
+  scroll: (top: number, bottom: number) => void = () => {};
+  #written = '';
+  #settled: ReturnType<typeof setTimeout> | undefined;
+  #gap = -1;
+
+  answer = $derived.by(() => this.source.answer);
+  whole: Span = $derived.by(() => {
+    const from = this.answer?.start_ns ?? 0;
+    return { from, to: Math.max(this.answer?.end_ns ?? 1, from + 1) };
+  });
+  groups: Group[] = $derived.by(() => (this.answer ? groupsOf(this.answer) : []));
+  open = $derived.by(() => openGroups(page.lanes, this.groups));
+  rows = $derived.by(() => rowsOf(this.groups, this.open));
+  /** Lanes of the open groups, and devices of the others. */
+  lanes = $derived.by(() => this.rows.flatMap((row) => (row.lane ? [row.lane] : [])));
+  selected = $derived.by(() => spanOf(page.span));
+  steady = $derived.by(() =>
+    (this.answer?.phases ?? []).flatMap(({ process, kind, start_ns }) => (kind === 'steady' && start_ns > 0 ? [{ process, start: start_ns }] : [])),
+  );
+  gaps = $derived.by(() => gapsOf(this.#doc(), this.answer));
+  #names = $derived.by(() => new Map(this.#doc().devices.list.flatMap((device) => device.accounts.map((entry) => [entry.id, entry.name]))));
+  /** The selected event, and the same collective on other ranks. */
+  outlines: Outline[] = $derived.by(() => {
+    const { launch } = this;
+    if (!launch) return [];
+    const own = { lane: launch.lane, start: launch.start_ns.value, end: launch.start_ns.value + (launch.duration_ns?.value ?? 0) };
+    const others = launch.collective?.ranks.map((one) => ({ lane: one.lane, start: one.start_ns, end: one.start_ns + one.duration_ns })) ?? [];
+    // Of a closed group, the device stands for its streams.
+    return [own, ...others].map((one) => {
+      if (this.lanes.some((lane) => lane.id === one.lane)) return one;
+      return { ...one, lane: this.#groupOf(one.lane)?.lanes.find((lane) => lane.kind === 'device')?.id ?? one.lane };
+    });
+  });
+
+  constructor(session: string, doc: () => Document) {
+    this.source = new Source(session);
+    this.#doc = doc;
+  }
+
+  end() {
+    clearTimeout(this.#settled);
+    this.source.end();
+  }
+
+  /** (What the document calls `idle: launch calls` is, of a thread, the calls themselves.) */
+  nameOf = (use: string) => (this.#names.get(use) ?? words(use)).replace(/^idle: /, '');
+
+  #groupOf(lane: string): Group | undefined {
+    return this.groups.find((group) => group.lanes.some((one) => one.id === lane));
+  }
+
+  laneName = (id: string) => {
+    const group = this.#groupOf(id);
+    const name = group?.lanes.find((lane) => lane.id === id)?.name ?? id;
+    return this.groups.length > 1 ? `${name} of ${group?.name ?? '?'}` : name;
+  };
+
+  say(what: string) {
+    this.said = what;
+  }
+
+  // --- What is shown.
+
+  show(span: Span) {
+    this.shown = within(span, this.whole);
+    clearTimeout(this.#settled);
+    this.#settled = setTimeout(() => {
+      const isWhole = length(this.shown) >= length(this.whole) * 0.9999;
+      this.#written = page.shown = isWhole ? '' : spanText(this.shown);
+      this.say(isWhole ? 'The whole session is shown.' : `Shown: ${between(this.shown)}.`);
+    }, SETTLED);
+  }
+
+  move(by: (view: Span, whole: Span) => Span) {
+    this.following = false;
+    this.show(by(this.shown, this.whole));
+  }
+
+  zoom = (factor: number, at = 0.5) => this.move((view, whole) => zoomed(view, factor, at, whole));
+  pan = (by: number) => this.move((view, whole) => panned(view, by, whole));
+  all = () => this.move((_, whole) => whole);
+
+  #toEnd() {
+    this.shown = within({ from: this.whole.to - length(this.shown), to: this.whole.to }, this.whole);
+  }
+
+  follow() {
+    this.following = !this.following;
+    if (this.following) this.#toEnd();
+  }
+
+  /** Shows what the address says, when that changes, or when the session has grown. */
+  synchronise() {
+    const text = page.shown;
+    const { whole, answer } = this;
+    // (Until the session is known, nothing lies in it.)
+    if (!answer) return;
+    untrack(() => {
+      if (text !== this.#written) {
+        clearTimeout(this.#settled);
+        this.#written = text;
+        this.shown = within(spanOf(text) ?? whole, whole);
+      } else if (this.following) this.#toEnd();
+      else if (!text) this.shown = whole;
+    });
+  }
+
+  // --- The selected event.
+
+  select(lane: string, at: number) {
+    page.event = `${lane}@${Math.max(0, Math.floor(at))}`;
+  }
+
+  /** Looks the event of the address up; returns what ends that. */
+  lookUp(): (() => void) | undefined {
+    const [lane = '', at = ''] = page.event.split('@');
+    const isNone = !/^\d{1,15}$/.test(at);
+    // What is known of another event stays until that of this one comes.
+    if (isNone) this.launch = this.missed = null;
+    if (isNone || !this.answer) return undefined;
+    const request = new AbortController();
+    void this.#ask({ lane, at: Number(at) }, request.signal);
+    return () => request.abort();
+  }
+
+  async #ask(question: Record<string, string | number>, signal?: AbortSignal): Promise<Launch | null> {
+    try {
+      const found = await this.source.client.launch(question, signal);
+      this.launch = found;
+      this.missed = null;
+      this.lane = found.lane;
+      const took = found.duration_ns ? `, ${time(found.duration_ns.value)} ${found.duration_ns.kind}` : '';
+      this.say(`${found.name ?? this.nameOf(found.use)} on ${this.laneName(found.lane)}, at ${precise(found.start_ns.value)}${took}.`);
+      return found;
+    } catch (error) {
+      if (signal?.aborted) return null;
+      const why = error instanceof Error ? error.message : String(error);
+      this.say(why);
+      // Where there is no next event, the selected one stays.
+      if (signal) [this.launch, this.missed] = [null, why];
+      return null;
+    }
+  }
+
+  /** To the event of the same lane before or after the selected one. */
+  async step(isNext: boolean) {
+    const lane = this.launch?.lane ?? this.lane ?? this.lanes[0]?.id;
+    if (!lane) return;
+    const at = Math.floor(this.launch?.start_ns.value ?? (this.shown.from + this.shown.to) / 2);
+    const of = this.lanes.find((one) => one.id === lane);
+    const end = at + (this.launch?.duration_ns?.value ?? 0);
+    if (of && (isNext ? end >= of.end_ns : at <= of.start_ns)) return this.say(`No event of ${this.laneName(lane)} is ${isNext ? 'after' : 'before'} this.`);
+    const next = await this.#ask({ lane, at, step: isNext ? 'next' : 'previous' });
+    if (!next) return;
+    this.select(next.lane, next.start_ns.value);
+    this.reveal(next.lane, next.start_ns.value);
+  }
+
+  /** To the launch found before or after the selected one, or to where there are some. */
+  stepFound(isNext: boolean) {
+    const streams = this.groups.flatMap((group) => group.lanes.flatMap((lane) => (lane.kind === 'stream' ? [lane.id] : [])));
+    const own = this.launch?.start_ns.value;
+    const at = own !== undefined && own >= this.shown.from && own <= this.shown.to ? own : (this.shown.from + this.shown.to) / 2;
+    const hit = nearest(this.source.tiles.all(), at, isNext, new Set(streams));
+    if (!hit) return this.say(`No launch is found ${isNext ? 'after' : 'before'} this among those that are shown: zoom out.`);
+    if (hit.isEvent) this.select(hit.lane, hit.start);
+    this.reveal(hit.lane, hit.start, hit.isEvent ? { from: hit.start, to: hit.end } : null);
+  }
+
+  /** Brings a time of a lane into view; closer to a span than it is shown, where there is one. */
+  reveal(lane: string, at: number, closer: Span | null = null) {
+    const group = this.#groupOf(lane);
+    if (group && !this.lanes.some((one) => one.id === lane)) page.lanes = openText(new Set([...this.open, group.id]));
+    if (closer && length(this.shown) > 41 * length(closer)) this.move((_, whole) => within({ from: closer.from - 20 * length(closer), to: closer.to + 20 * length(closer) }, whole));
+    else this.move((view, whole) => reaching(view, at, whole));
+    void tick().then(() => this.#scrollTo(lane));
+  }
+
+  #scrollTo(lane: string) {
+    const row = this.rows.find((row) => row.lane?.id === lane);
+    if (row) this.scroll(row.top, row.top + row.height);
+  }
+
+  // --- The selected span, gaps, lanes, the search.
+
+  choose(span: Span | null) {
+    page.span = span ? spanText(within(span, this.whole)) : '';
+    if (span) this.say(`Selected: ${time(length(span))}, from ${between(span)}.`);
+  }
+
+  goToGap(index: number) {
+    const gap = this.gaps[index];
+    if (!gap) return;
+    this.#gap = index;
+    this.choose(gap);
+    this.move((_, whole) => around(gap, whole));
+    this.say(`Gap ${index + 1} of ${this.gaps.length}: ${gap.text}.`);
+  }
+
+  fit() {
+    const event = this.outlines[0];
+    const to = this.selected ?? (event ? { from: event.start, to: event.end } : null);
+    if (to) this.move((_, whole) => around(to, whole));
+  }
+
+  toggle(group: Group) {
+    const next = new Set(this.open);
+    if (!next.delete(group.id)) next.add(group.id);
+    page.lanes = openText(next);
+  }
+
+  #toLane(by: number) {
+    const index = this.lanes.findIndex((one) => one.id === this.lane);
+    const next = this.lanes[Math.min(this.lanes.length - 1, Math.max(0, index + by))];
+    if (!next) return;
+    this.lane = next.id;
+    this.#scrollTo(next.id);
+    this.say(this.laneName(next.id));
+  }
+
+  #pickMiddle() {
+    const lane = this.lanes.find((one) => one.id === this.lane) ?? this.lanes[0];
+    if (!lane) return;
+    this.lane = lane.id;
+    const middle = (this.shown.from + this.shown.to) / 2;
+    const near = pointedAt(this.source.tiles, lane, this.shown, this.width, middle, this.width / 2);
+    if (near.event) this.select(lane.id, near.event.start);
+    else void this.pickNear(lane, middle);
+  }
+
+  /** Selects the event of a lane at a time, or the last one before; the first one where there is none. */
+  async pickNear(lane: Lane, time: number) {
+    this.lane = lane.id;
+    const isBefore = time < lane.start_ns;
+    const found = await this.#ask({ lane: lane.id, at: isBefore ? Math.max(0, lane.start_ns - 1) : Math.floor(time) + 1, step: isBefore ? 'next' : 'previous' });
+    if (found) this.select(found.lane, found.start_ns.value);
+  }
+
+  /** Kernels of the document that are searched for. */
+  found() {
+    const isFound = matcher(page.mark);
+    return this.#doc().kernels.list.filter((kernel) => isFound(kernel.short_name));
+  }
+
+  #commands: Record<Command, (by: number) => void> = {
+    pan: (by) => this.pan(by),
+    zoom: (by) => this.zoom(by),
+    whole: () => this.all(),
+    end: () => this.move((view, whole) => within({ from: whole.to - length(view), to: whole.to }, whole)),
+    lane: (by) => this.#toLane(by),
+    step: (by) => void this.step(by > 0),
+    found: (by) => page.mark && this.stepFound(by > 0),
+    gap: () => this.goToGap((this.#gap + 1) % Math.max(1, this.gaps.length)),
+    mark: () => this.choose(this.shown),
+    fit: () => this.fit(),
+    pick: () => this.#pickMiddle(),
+    escape: () => (page.event ? (page.event = '') : this.choose(null)),
+  };
+
+  obey([command, by]: [Command, number]) {
+    this.#commands[command](by);
+  }
+}
