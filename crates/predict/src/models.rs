@@ -1,14 +1,17 @@
 //! The models made ready, and what they say of a launch.
 //!
-//! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes
-//! in addition what another launch of the same kernel took. Fractions are predicted as shares of
-//! what is possible, and durations as multiples of a bound, so that what can be computed is
-//! computed. Warp efficiency is predicted by a formula, which the model card shows to be better
-//! than the networks; these give its interval alone. A feature outside of what was trained on is
-//! taken as the nearest value that was, and is named if it is far outside.
+//! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if*
+//! takes in addition what another launch of the same kernel took. Fractions are predicted as
+//! shares of what is possible, and durations as multiples of a bound, so that what can be computed
+//! is computed. Where it is known what a launch executes, durations are computed
+//! ([`crate::timing`]) and not left to the networks. Warp efficiency is predicted by a formula,
+//! which the model card shows to be better than the networks; these give its interval alone. A
+//! feature outside of what was trained on is taken as the nearest value that was, and is named if
+//! it is far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
+use crate::timing::{Computed, Demand, Margin, Timing};
 use apex_model::file::FileError;
 use apex_model::forecast::{Forecast, Forecaster};
 use apex_model::{Cache, Model, Precision};
@@ -80,6 +83,11 @@ impl Estimate {
         Estimate { value: self.value.max(floor), low: self.low.max(floor), high: self.high * scale }
     }
 
+    /// A computed duration, with its margin.
+    fn of_duration(us: f64, [low, high]: Margin) -> Estimate {
+        Estimate { value: us, low: us * low.min(0.0).exp2(), high: us * high.max(0.0).exp2() }
+    }
+
     /// Of a fraction that is forecast as a share of a bound. The interval is `margin` wider to
     /// either side.
     fn of_share(forecast: &Forecast, bound: f64, margin: f64) -> Estimate {
@@ -139,6 +147,17 @@ pub enum LoadError {
     },
 }
 
+/// The note of the large model that has what predictions of durations rest on where it is known
+/// what a launch executes ([`Timing`]).
+pub const TIMING_NOTE: &str = "timing";
+
+/// The timing of a model's notes.
+fn timing(model: &Model) -> Result<Timing, String> {
+    let note = model.notes().iter().find(|(name, _)| name == TIMING_NOTE);
+    let (_, timing) = note.ok_or("the model does not say which rates durations are computed with")?;
+    timing.parse().map_err(|()| "the model's rates are not those that are used here".to_owned())
+}
+
 /// A model in use.
 #[derive(Debug)]
 struct Ready {
@@ -194,6 +213,7 @@ pub struct Models {
     small: Ready,
     large: Ready,
     what_if: Ready,
+    timing: Timing,
 }
 
 impl Models {
@@ -231,10 +251,18 @@ impl Models {
     /// The file's name in [`Models::FILES`], and what is wrong with it.
     pub fn new(models: [Model; 3]) -> Result<Models, (&'static str, String)> {
         let [small, large, what_if] = models;
+        let timing = timing(&large);
         let ready = |index: usize, model| {
             Ready::new(Set::ALL[index], model).map_err(|why| (Models::FILES[index], why))
         };
-        Ok(Models { small: ready(0, small)?, large: ready(1, large)?, what_if: ready(2, what_if)? })
+        let (small, large, what_if) = (ready(0, small)?, ready(1, large)?, ready(2, what_if)?);
+        let timing = timing.map_err(|why| (Models::FILES[1], why))?;
+        Ok(Models { small, large, what_if, timing })
+    }
+
+    /// The computed duration of a launch, if it is known what it executes.
+    fn computed(&self, placed: &Placed<'_>) -> Option<Computed> {
+        Demand::of(placed).map(|demand| demand.computed(&self.timing.rates))
     }
 
     /// What is noted of the models, for people: small, large, what-if.
@@ -265,11 +293,15 @@ impl Models {
             }
         };
         let (bound, least) = (placed.occupancy_bound(), placed.least_duration_us());
+        let duration_us = match self.computed(&placed) {
+            Some(computed) => Estimate::of_duration(computed.us, self.timing.margins[computed.size()]),
+            None => Estimate::of(&duration, |over| least * over.exp2()),
+        };
         Ok(Prediction {
             achieved_occupancy: Estimate::of_share(&share, bound, RESOLUTION),
             sm_utilisation: Estimate::of_share(&utilisation, 1.0, RESOLUTION),
             warp_efficiency: Estimate::warp_efficiency(&efficiency, &placed),
-            duration_us: Estimate::of(&duration, |over| least * over.exp2()).at_least(placed.floor_us()),
+            duration_us: duration_us.at_least(placed.floor_us()),
             basis: placed.basis(),
             unfamiliar,
         })
@@ -292,6 +324,11 @@ impl Models {
         let full = [from, to].iter().all(|case| case.work.is_some());
         let [from, to] = [from, to].map(|case| if full { case.clone() } else { bare(case) });
         let (from, to) = (Placed::new(device, &from)?, Placed::new(device, &to)?);
+        if let (Some(before), Some(after)) = (self.computed(&from), self.computed(&to)) {
+            let us = after.after(&before, measured_us);
+            let margin = self.timing.changes[after.change(&before)];
+            return Ok(Estimate::of_duration(us, margin).at_least(to.floor_us()));
+        }
         let mut row = Vec::new();
         features::what_if(&from, &Measured { duration_us: measured_us }, &to, &mut row);
         let ([change], _) = self.what_if.forecast(&mut row);

@@ -22,7 +22,7 @@ fn random(seed: u64) -> [Model; 3] {
         let (features, targets) = (like.features().clone(), like.network().targets().to_vec());
         let calibrations = vec![None; targets.len()];
         let network = Network::new(features.features.len(), &[4], Activation::Silu, targets, seed).unwrap();
-        Model::new(features, network, calibrations, Vec::new()).unwrap()
+        Model::new(features, network, calibrations, like.notes().to_vec()).unwrap()
     })
 }
 
@@ -108,7 +108,9 @@ fn a_model_of_other_features_is_refused() {
     let mut features = large_model.features().clone();
     features.version += 1;
     let calibrations = large_model.calibrations().to_vec();
-    let newer = Model::new(features, large_model.network().clone(), calibrations, Vec::new()).unwrap();
+    let newer =
+        Model::new(features, large_model.network().clone(), calibrations, large_model.notes().to_vec())
+            .unwrap();
     newer.save(&large(&files)).unwrap();
     assert!(watched.look().is_none());
     let Some(Event::Refused(why)) = watched.look() else { panic!("it was taken") };

@@ -15,6 +15,7 @@
 pub mod examples;
 pub mod judge;
 pub mod learn;
+mod rates;
 pub mod report;
 mod run;
 mod work;

@@ -112,7 +112,9 @@ What is held out was never trained on: of five parts of the families, each in tu
 models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.
 
 Where a formula or boosted trees do better than the network, the tables say so. For warp efficiency the formula is what is predicted: the
-walked warps' with `work`, else the block's; the network gives the interval, which is extended to the formula. A duration is not predicted from attributes or code: unless it is known what
+walked warps' with `work`, else the block's; the network gives the interval, which is extended to the formula. Durations with `work` are
+*computed* from what the launch executes and from rates of the device: rates and margins with which a family is judged were fitted to the other parts'
+families, those in use to all. What the networks say of these durations is not shown to users. A duration is not predicted from attributes or code: unless it is known what
 a launch executes, the launch alone says as much.
 
 Known limits: one kind of GPU; kernels written for this, most of them small; PTX for compute capability 8.0, so nothing of

@@ -40,7 +40,7 @@ fn random_models(folder: &Path, seed: u64) {
         let (features, targets) = (like.features().clone(), like.network().targets().to_vec());
         let calibrations = vec![None; targets.len()];
         let network = Network::new(features.features.len(), &[4], Activation::Silu, targets, seed).unwrap();
-        let model = Model::new(features, network, calibrations, Vec::new()).unwrap();
+        let model = Model::new(features, network, calibrations, like.notes().to_vec()).unwrap();
         model.save(&folder.join(file)).unwrap();
     }
 }

@@ -154,6 +154,19 @@ impl Request<'_> {
         sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0) as u64
     }
 
+    /// The same of each sector of global memory, added up: turns of L2, which makes the operations
+    /// on one sector at a time, on different addresses together.
+    pub fn turns(&self) -> u64 {
+        if self.uniform {
+            return self.active.count_ones().into();
+        }
+        let mut room = [0; LANES];
+        let sorted = self.sorted(&mut room);
+        let sectors = sorted.chunk_by(|a, b| a / SECTOR == b / SECTOR);
+        let most = |sector: &[u64]| sector.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0);
+        sectors.map(|sector| most(sector) as u64).sum()
+    }
+
     /// Wavefronts of shared memory.
     pub fn wavefronts(&self) -> Wavefronts {
         let together = (LANES as u64 * WORD / self.bytes.next_power_of_two().max(WORD)).max(1) as usize;
@@ -278,5 +291,17 @@ mod tests {
         assert_eq!(few.wavefronts(), Wavefronts { count: 1, excessive: 0 });
         let same = Request { uniform: true, bytes: 4, active: 0, ..few };
         assert_eq!(same.wavefronts(), Wavefronts::default());
+    }
+
+    #[test]
+    fn turns_of_atomic_operations() {
+        // All on one address; each on its own word, or its own sector; four on each of eight words,
+        // which share a sector.
+        for (stride, turns) in [(0, 32), (4, 4), (32, 32)] {
+            assert_eq!(strided(4096, stride, 4, |request| request.turns()), turns, "{stride}");
+        }
+        let addresses = std::array::from_fn(|lane| 4096 + 4 * (lane as u64 % 8));
+        let request = Request { addresses: &addresses, uniform: false, active: u32::MAX, bytes: 4 };
+        assert_eq!(request.turns(), 4);
     }
 }

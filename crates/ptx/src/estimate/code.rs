@@ -76,6 +76,10 @@ pub(super) struct Step {
     /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch
     /// of code without branches the first step has those of all. See [`super::schedule`].
     pub(super) cycles: f64,
+    /// Loads from global memory among these that wait for each other.
+    pub(super) serial_loads: f64,
+    /// Cycles for which its arithmetic keeps the units busy.
+    pub(super) busy: f64,
 }
 
 /// `@p` or `@!p`.

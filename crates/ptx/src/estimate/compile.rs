@@ -239,7 +239,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
     }
 
     fn push(&mut self, guard: Option<Guard>, action: Action, tally: Vec<(Class, u32)>, issue: Issue) {
-        self.steps.push(Step { guard, action, tally, cycles: 0.0 });
+        self.steps.push(Step { guard, action, tally, cycles: 0.0, serial_loads: 0.0, busy: 0.0 });
         self.issues.push(issue);
     }
 

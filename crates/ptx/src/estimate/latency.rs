@@ -24,6 +24,8 @@ pub(super) struct Latency {
     pub(super) issue: f64,
     /// Until the result may be used.
     pub(super) result: f64,
+    /// Issue of arithmetic alone.
+    pub(super) busy: f64,
 }
 
 /// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store
@@ -105,7 +107,18 @@ impl Latency {
             Class::GlobalStore | Class::SharedStore | Class::AsyncCopy => (MEMORY, 0.0),
             Class::Other => (0.0, 0.0),
         };
-        Latency { issue, result }
+        let arithmetic = matches!(
+            class,
+            Class::Single
+                | Class::Half
+                | Class::Compare
+                | Class::Integer
+                | Class::Double
+                | Class::Special
+                | Class::Tensor
+                | Class::Convert
+        );
+        Latency { issue, result, busy: if arithmetic { issue } else { 0.0 } }
     }
 }
 

@@ -33,6 +33,7 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
+mod reuse;
 mod sampling;
 mod schedule;
 mod selection;
@@ -53,6 +54,9 @@ use loops::Loops;
 use sampling::Sampling;
 use value::{LANES, Value, guess, ones};
 use warp::Warp;
+
+/// Cycles of each load from global memory in [`Work::latency_cycles`].
+pub const GLOBAL_LOAD_CYCLES: f64 = latency::GLOBAL_LOAD;
 
 /// Steps that an estimate takes by default, all warps together. One takes some tens of nanoseconds.
 pub const BUDGET: u64 = 100_000;
@@ -84,6 +88,17 @@ pub struct Work {
     pub global_load_sectors: f64,
     /// Bytes that threads ask for.
     pub global_load_bytes: f64,
+    /// Lines of 128 bytes that loads and stores touch, counted for each request on its own.
+    pub global_lines: f64,
+    /// Sectors that the warp which loads them has not loaded before.
+    pub warp_sectors: f64,
+    /// Of these, sectors that no other warp of the block has loaded before, about.
+    pub block_sectors: f64,
+    /// Of these, sectors that no other block has loaded before, about.
+    pub launch_sectors: f64,
+    /// Sectors from the lowest to the highest that loads and stores were seen to touch, in each
+    /// stretch of memory.
+    pub span_sectors: f64,
     /// Stores to global memory, likewise.
     pub global_store_requests: f64,
     /// Sectors that these touch.
@@ -109,6 +124,11 @@ pub struct Work {
     pub atomic_lanes: f64,
     /// Sum over the warps' operations of the most lanes that share an address.
     pub atomic_wavefronts: f64,
+    /// Sum over the sectors of global memory that each of the warps' operations touches of the most
+    /// lanes that share an address there: turns that L2 takes.
+    pub atomic_turns: f64,
+    /// Sum over the warps' operations in shared memory of the most lanes that share an address.
+    pub shared_atomic_turns: f64,
     /// Different sectors of global memory that atomic operations of the whole launch touch, about.
     /// Few of them are fought over.
     pub atomic_sectors: f64,
@@ -117,6 +137,11 @@ pub struct Work {
     /// overlap, and what accesses take that need several wavefronts. No cache is followed: all
     /// loads from global memory take equally long.
     pub latency_cycles: f64,
+    /// Loads from global memory of a warp, on average, that wait for each other: those on its
+    /// critical path.
+    pub serial_loads: f64,
+    /// Cycles for which a warp's arithmetic keeps the units busy, on average.
+    pub issue_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
     pub barriers_per_warp: f64,
     /// Warps of the grid.
@@ -162,7 +187,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 21] {
+    fn each_figure(&mut self) -> [&mut f64; 30] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -180,7 +205,16 @@ impl Work {
             &mut self.atomic_lanes,
             &mut self.atomic_wavefronts,
             &mut self.atomic_sectors,
+            &mut self.atomic_turns,
+            &mut self.shared_atomic_turns,
             &mut self.latency_cycles,
+            &mut self.global_lines,
+            &mut self.warp_sectors,
+            &mut self.block_sectors,
+            &mut self.launch_sectors,
+            &mut self.span_sectors,
+            &mut self.serial_loads,
+            &mut self.issue_cycles,
             &mut self.barriers_per_warp,
             &mut self.warps,
             &mut self.longest_warp,

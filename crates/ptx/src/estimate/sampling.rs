@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::contention::Contention;
+use super::reuse::Reuse;
 use super::selection::{self, Density};
 use super::sum::Sum;
 use super::value::Value;
@@ -62,6 +63,7 @@ impl<'w> Sampling<'w> {
         // What a warp costs is known when one has been executed.
         self.warp(0, 0, budget / 8);
         self.warp.contention = Contention::default();
+        self.warp.reuse = Reuse::new(self.estimator.code.steps.len());
         let density = Density::of(budget / 4 * 3, self.warp.taken, self.shape.blocks, self.shape.warps);
         let picked = selection::blocks(self.shape.blocks, density);
         for (walked, &block) in picked.iter().enumerate() {
@@ -91,6 +93,7 @@ impl<'w> Sampling<'w> {
 
     /// Walks warps of a block that stand for all of it, or all, if they differ and there is time.
     fn block(&mut self, index: u64, density: Density, share: u64) {
+        self.warp.reuse.begin_block();
         let mut counters = Counters::new(self.estimator.code.steps.len());
         let picked = selection::warps(self.shape.warps, density, self.blocks.len() as u64);
         let end = self.left.saturating_sub(share);
@@ -108,6 +111,7 @@ impl<'w> Sampling<'w> {
         if seen.len() as u64 != self.shape.warps && 2 * mean < most && self.shape.warps < time.min(MOST_WARPS)
         {
             counters.clear();
+            self.warp.reuse.begin_block();
             for warp in 0..self.shape.warps {
                 let share = self.left.saturating_sub(end) / (self.shape.warps - warp);
                 self.warp(index, warp, share.max(most));
@@ -168,6 +172,9 @@ impl<'w> Sampling<'w> {
             warps,
             barriers_per_warp: work.barriers_per_warp / warps,
             latency_cycles: (work.latency_cycles / warps).max(0.0),
+            serial_loads: (work.serial_loads / warps).max(0.0),
+            issue_cycles: work.issue_cycles / warps,
+            span_sectors: self.warp.reuse.span(),
             atomic_sectors: self.warp.contention.sectors(work.atomic_sectors),
             assumed: self.warp.assumed || self.estimator.code.incomplete,
             extrapolated: self.warp.extrapolated,

@@ -71,7 +71,22 @@ impl Order {
 
 /// Writes into each step how many cycles it takes; `issues` belong to the steps of the same number.
 pub(super) fn schedule(steps: &mut [Step], issues: &[Issue], registers: usize) {
-    let scoreboard = Scoreboard {
+    let all = cycles(steps, issues, registers, GLOBAL_LOAD);
+    let served = cycles(steps, issues, registers, SERVED);
+    for (((step, issue), all), served) in steps.iter_mut().zip(issues).zip(all).zip(served) {
+        step.cycles = all;
+        step.serial_loads = (all - served) / (GLOBAL_LOAD - SERVED);
+        step.busy = issue.latency.busy;
+    }
+}
+
+/// Cycles of a load that L1 serves, on which the count of loads that wait for each other rests.
+const SERVED: f64 = 40.0;
+
+/// Cycles of each step, if a load from global memory takes `load` of them.
+fn cycles(steps: &[Step], issues: &[Issue], registers: usize, load: f64) -> Vec<f64> {
+    Scoreboard {
+        load,
         clock: 0.0,
         ready: vec![0.0; registers],
         copied: 0.0,
@@ -80,9 +95,8 @@ pub(super) fn schedule(steps: &mut [Step], issues: &[Issue], registers: usize) {
         ends: loops(steps),
         steps,
         issues,
-    };
-    let cycles = scoreboard.all();
-    steps.iter_mut().zip(cycles).for_each(|(step, cycles)| step.cycles = cycles);
+    }
+    .all()
 }
 
 fn ends_stretch(action: &Action) -> bool {
@@ -111,6 +125,8 @@ fn loops(steps: &[Step]) -> Vec<Option<usize>> {
 }
 
 struct Scoreboard<'s> {
+    /// Cycles of a load from global memory.
+    load: f64,
     clock: f64,
     /// When each register is.
     ready: Vec<f64>,
@@ -182,11 +198,12 @@ impl Scoreboard<'_> {
             match issue.order {
                 Order::Load(space) => start = memories(space).fold(start, |start, m| start.max(stored[m])),
                 Order::Store(space) => memories(space).for_each(|m| stored[m] = stored[m].max(start)),
-                Order::Copy => self.copied = self.copied.max(start + GLOBAL_LOAD),
+                Order::Copy => self.copied = self.copied.max(start + self.load),
                 Order::WaitForCopies => start = start.max(self.copied),
                 Order::Free | Order::Barrier => {}
             }
-            let Latency { issue: busy, result } = issue.latency;
+            let Latency { issue: busy, result, .. } = issue.latency;
+            let result = if result == GLOBAL_LOAD { self.load } else { result };
             for &register in &issue.writes {
                 let kept = if issue.guard.is_some() { self.ready[register as usize] } else { 0.0 };
                 self.ready[register as usize] = kept.max(start + result);

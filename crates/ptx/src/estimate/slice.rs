@@ -104,6 +104,8 @@ fn join(code: Code) -> Code {
                 places.push(steps_index(&places));
                 add(&mut last.tally, &step.tally);
                 last.cycles += step.cycles;
+                last.serial_loads += step.serial_loads;
+                last.busy += step.busy;
             }
             None => {
                 places.push(steps.len());

@@ -38,11 +38,17 @@ impl Sum {
                 work.thread_instructions += lanes * f64::from(count);
             }
             work.latency_cycles += visits * step.cycles;
+            work.serial_loads += visits * step.serial_loads;
+            work.issue_cycles += visits * step.busy;
         }
         for (place, figure) in [
             (&mut work.global_load_requests, Figure::LoadRequests),
             (&mut work.global_load_sectors, Figure::LoadSectors),
             (&mut work.global_load_bytes, Figure::LoadBytes),
+            (&mut work.global_lines, Figure::Lines),
+            (&mut work.warp_sectors, Figure::WarpSectors),
+            (&mut work.block_sectors, Figure::BlockSectors),
+            (&mut work.launch_sectors, Figure::LaunchSectors),
             (&mut work.global_store_requests, Figure::StoreRequests),
             (&mut work.global_store_sectors, Figure::StoreSectors),
             (&mut work.global_store_bytes, Figure::StoreBytes),
@@ -55,6 +61,8 @@ impl Sum {
             (&mut work.atomic_lanes, Figure::AtomicLanes),
             (&mut work.atomic_wavefronts, Figure::AtomicWavefronts),
             (&mut work.atomic_sectors, Figure::AtomicSectors),
+            (&mut work.atomic_turns, Figure::AtomicTurns),
+            (&mut work.shared_atomic_turns, Figure::SharedAtomicTurns),
             (&mut work.barriers_per_warp, Figure::Barriers),
             (&mut work.unknown_branches, Figure::UnknownBranches),
         ] {

@@ -7,9 +7,10 @@ use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Spac
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
+use super::reuse::Reuse;
 use super::skip::Skips;
 use super::value::{LANES, Value, compare, compute, guess, ones};
-use crate::analysis::MOST_TOUCHED;
+use crate::analysis::{MOST_TOUCHED, Request};
 use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
 
 /// Where local memory ends.
@@ -21,6 +22,10 @@ pub(super) enum Figure {
     LoadRequests,
     LoadSectors,
     LoadBytes,
+    Lines,
+    WarpSectors,
+    BlockSectors,
+    LaunchSectors,
     StoreRequests,
     StoreSectors,
     StoreBytes,
@@ -34,6 +39,8 @@ pub(super) enum Figure {
     AtomicWavefronts,
     /// Sectors of global memory that these touch, counted for each request on its own.
     AtomicSectors,
+    AtomicTurns,
+    SharedAtomicTurns,
     Barriers,
     UnknownBranches,
 }
@@ -82,6 +89,8 @@ pub(super) struct Warp<'c> {
     pub(super) skips: Skips,
     /// Where atomic operations went, of all warps so far.
     pub(super) contention: Contention,
+    /// What was loaded, by all warps so far.
+    pub(super) reuse: Reuse,
     /// Steps that it may take, and has taken.
     pub(super) share: u64,
     pub(super) taken: u64,
@@ -136,6 +145,7 @@ impl<'c> Warp<'c> {
             counters: Counters::new(code.steps.len()),
             skips: Skips::new(loops.loops.len()),
             contention: Contention::default(),
+            reuse: Reuse::new(code.steps.len()),
             share: 0,
             taken: 0,
             assumed: false,
@@ -151,6 +161,7 @@ impl<'c> Warp<'c> {
         self.counters.clear();
         self.skips.clear();
         self.contention.begin();
+        self.reuse.begin_warp();
         (self.share, self.taken) = (share, 0);
     }
 
@@ -273,11 +284,11 @@ impl<'c> Warp<'c> {
                 self.scratch = scratch;
             }
             Action::Compare(comparison) => self.compare(at, comparison, mask),
-            Action::Access(access) => self.access(access, mask),
+            Action::Access(access) => self.access(at, access, mask),
             Action::Fragment { space, store, rows, element, address, stride } => {
                 let address = self.registers[*address as usize].lane(mask.trailing_zeros() as usize % LANES);
                 let stride = self.registers[*stride as usize].lane(mask.trailing_zeros() as usize % LANES);
-                self.fragment(*space, *store, *rows, *element, address, stride, mask);
+                self.fragment(at, *space, *store, *rows, *element, address, stride, mask);
             }
             Action::Shuffle { mode, to, valid, value, lane, clamp } => {
                 self.shuffle(*mode, [*to, *valid], [*value, *lane, *clamp], mask);
@@ -342,7 +353,7 @@ impl<'c> Warp<'c> {
         self.scratch = scratch;
     }
 
-    fn access(&mut self, access: &Access, mask: u32) {
+    fn access(&mut self, at: usize, access: &Access, mask: u32) {
         let base = &self.registers[access.address as usize];
         let mut addresses = base.clone();
         let live = if addresses.uniform { 1 } else { LANES };
@@ -351,7 +362,7 @@ impl<'c> Warp<'c> {
         }
         let counted = if access.lanes < 32 { mask & ones(access.lanes) as u32 } else { mask };
         if counted != 0 {
-            self.count(access, &addresses, counted);
+            self.count(at, access, &addresses, counted);
         }
         let size = u64::from(access.element.bits() / 8);
         for (index, &to) in (0u64..).zip(&access.to) {
@@ -367,7 +378,7 @@ impl<'c> Warp<'c> {
         }
     }
 
-    fn count(&mut self, access: &Access, addresses: &Value, mask: u32) {
+    fn count(&mut self, at: usize, access: &Access, addresses: &Value, mask: u32) {
         self.assumed |= addresses.guessed;
         let bytes = u64::from(access.bytes);
         let space = match access.space {
@@ -388,6 +399,9 @@ impl<'c> Warp<'c> {
                     let sectors = request.touched(&mut touched);
                     add(Figure::AtomicSectors, sectors as f64);
                     self.contention.touch(&touched[..sectors]);
+                    add(Figure::AtomicTurns, request.turns() as f64);
+                } else {
+                    add(Figure::SharedAtomicTurns, request.sharers() as f64);
                 }
             }
             (_, Space::Shared) => {
@@ -405,19 +419,40 @@ impl<'c> Warp<'c> {
                 add(Figure::LoadRequests, 1.0);
                 add(Figure::LoadSectors, request.sectors() as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
+                let first = addresses.lane(mask.trailing_zeros() as usize);
+                self.reach(request, Some((at, first)));
             }
             (Direction::Store, Space::Global) => {
                 add(Figure::StoreRequests, 1.0);
                 add(Figure::StoreSectors, request.sectors() as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
+                self.reach(request, None);
             }
             (_, Space::Generic) => {}
+        }
+    }
+
+    /// Takes note of the sectors of global memory that a request touches; of a load, its step and
+    /// its first lane's address are named.
+    fn reach(&mut self, request: Request<'_>, load: Option<(usize, u64)>) {
+        let mut touched = [0; MOST_TOUCHED];
+        let count = request.touched(&mut touched);
+        let sectors = &touched[..count];
+        self.reuse.reach(sectors);
+        let figures = &mut self.counters.figures;
+        figures[Figure::Lines as usize] += lines(sectors);
+        if let Some((at, address)) = load {
+            let new = self.reuse.load(at, address, sectors);
+            figures[Figure::WarpSectors as usize] += new.warp;
+            figures[Figure::BlockSectors as usize] += new.block;
+            figures[Figure::LaunchSectors as usize] += new.launch;
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the operands of one instruction")]
     fn fragment(
         &mut self,
+        at: usize,
         space: Space,
         store: bool,
         rows: u32,
@@ -448,8 +483,10 @@ impl<'c> Warp<'c> {
             }
             Space::Global => {
                 add(requests_of, 1.0);
-                add(sectors_of, starts.request(lanes, row).sectors() as f64);
+                let request = starts.request(lanes, row);
+                add(sectors_of, request.sectors() as f64);
                 add(bytes_of, (u64::from(rows) * row) as f64);
+                self.reach(request, (!store).then_some((at, address)));
             }
             _ => {}
         }
@@ -499,6 +536,11 @@ impl<'c> Warp<'c> {
         let value = Value { guessed, ..Value::uniform(result) };
         self.set(to, &value, mask);
     }
+}
+
+/// Lines of 128 bytes of sectors in rising order.
+fn lines(sectors: &[u64]) -> f64 {
+    sectors.chunk_by(|a, b| a / 4 == b / 4).count() as f64
 }
 
 /// The memory that a generic address is of.

@@ -6,6 +6,7 @@
 
 mod judgement;
 mod plain;
+mod timing;
 
 use crate::Error;
 use crate::examples::{Data, Table};
@@ -16,11 +17,12 @@ use apex_model::forecast::FeatureSet;
 use apex_model::network::Target;
 use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use apex_predict::features::Set;
-use apex_predict::{Basis, target};
+use apex_predict::{Basis, TIMING_NOTE, target};
 use apex_random::Random;
 use judgement::{calibrations, order};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use timing::Timed;
 
 /// Number of folds that the families are divided into.
 const FOLDS: usize = 5;
@@ -28,6 +30,8 @@ const FOLDS: usize = 5;
 const COVERAGE: f32 = 0.9;
 /// Boosted trees for each target, in steps of a tenth.
 const TREES: usize = 100;
+/// Most steps in which rates are fitted.
+const STEPS: usize = 15;
 /// Other launches on the same problem that each launch is paired with.
 const PARTNERS: usize = 4;
 
@@ -58,19 +62,27 @@ struct Recipes {
     what_if: Recipe,
     /// Boosted trees for each target; none if 0.
     trees: usize,
+    /// Most steps in which rates are fitted.
+    steps: usize,
 }
 
 impl Recipes {
     fn new(quick: bool) -> Recipes {
         if !quick {
-            return Recipes { small: SMALL, large: LARGE, what_if: WHAT_IF, trees: TREES };
+            return Recipes { small: SMALL, large: LARGE, what_if: WHAT_IF, trees: TREES, steps: STEPS };
         }
         let few = |recipe: Recipe| Recipe {
             members: recipe.members.min(2),
             epochs: recipe.epochs.div_ceil(6),
             ..recipe
         };
-        Recipes { small: few(SMALL), large: few(LARGE), what_if: few(WHAT_IF), trees: 0 }
+        Recipes {
+            small: few(SMALL),
+            large: few(LARGE),
+            what_if: few(WHAT_IF),
+            trees: 0,
+            steps: STEPS.div_ceil(6),
+        }
     }
 
     /// Networks and, for each fold, trees.
@@ -135,8 +147,9 @@ pub fn run(
         pool: WorkerPool { threads: options.threads, done: &progress.done, stop },
     };
     let (small, small_tests) = run.small()?;
-    let (large, large_test, real_test) = run.large(real)?;
-    let (what_if, what_if_test) = run.what_if()?;
+    let timed = run.timing()?;
+    let (large, large_test, real_test) = run.large(real, &timed)?;
+    let (what_if, what_if_test) = run.what_if(&timed)?;
     let mut tests = vec![large_test, what_if_test];
     tests.extend(real_test);
     tests.extend(small_tests);
@@ -265,7 +278,7 @@ impl Run<'_> {
         Ok((made, tests))
     }
 
-    fn large(&self, real: Option<&Data>) -> Result<(Made, Test, Option<Test>), Error> {
+    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(Made, Test, Option<Test>), Error> {
         let bases = [Basis::Kernel, Basis::Code, Basis::Work];
         let table = self.data.examples(Set::Full, &self.all(), &bases)?;
         let families = self.families(&table);
@@ -273,15 +286,17 @@ impl Run<'_> {
         let mut scores = self.scores(NETWORK, &table, &held, &target::all())?;
         scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
         scores.extend(self.formulas()?);
+        scores.extend(timed.duration.clone());
         scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
         let test = Test { held_out: "families".to_owned(), scores };
-        let made =
-            self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &self.notes(&test))?;
+        let mut notes = self.notes(&test);
+        notes.push((TIMING_NOTE, timed.timing.to_string()));
+        let made = self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &notes)?;
         let real = real.map(|real| self.real(real, &made.0)).transpose()?;
         Ok((made, test, real))
     }
 
-    fn what_if(&self) -> Result<(Made, Test), Error> {
+    fn what_if(&self, timed: &Timed) -> Result<(Made, Test), Error> {
         let bases = [Basis::Kernel, Basis::Work];
         let pairs = self.partners();
         if pairs.is_empty() {
@@ -294,6 +309,7 @@ impl Run<'_> {
         let mut scores = self.scores(NETWORK, &table, &held, &target::change())?;
         scores.extend(self.trees(&table, &[Basis::Work], &target::change())?);
         scores.extend(self.unchanged(&table));
+        scores.extend(timed.change.clone());
         let test = Test {
             held_out: "families, one other launch of the kernel on the same problem is known".to_owned(),
             scores,

@@ -1,0 +1,375 @@
+//! How long a launch takes, computed from what it executes and from rates of the device.
+//!
+//! [`Demand`] is what a launch asks of each part of a device: issue slots, arithmetic units, L1,
+//! L2, memory, the time of its longest chain of instructions that wait for each other. [`Rates`]
+//! say how fast each part is. From both follows the time of each part ([`Parts`]). Parts of one
+//! kind (arithmetic; L1; what lies behind it; latency) hide each other almost wholly, kinds only
+//! partly: times are joined as `(a^p + b^p + ...)^(1/p)`, with a larger `p` within a kind.
+//!
+//! Caches: a load that the block's own loads have not brought before goes to L2; if all that the
+//! launch touches does not fit into L2, what no other block has loaded before comes from memory,
+//! and stores go there, which costs more where a sector is not written as a whole. Each of the
+//! loads that wait for each other takes as long as the slowest of the sectors that it waits for.
+
+use crate::case::{Basis, Placed};
+use ptx::Class;
+use ptx::estimate::Work;
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+/// A rate of a device, or how its parts work together. Cycles are those of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Microseconds to start and end a kernel.
+    Start,
+    /// The exponent by which kinds of parts are joined, ...
+    Overlap,
+    /// ... and parts of a kind.
+    OverlapWithin,
+    /// Cycles to start a block, ...
+    Block,
+    /// ... and each of its warps.
+    Warp,
+    /// Cycles until a load has what L1 holds, ...
+    L1Latency,
+    /// ... L2, ...
+    L2Latency,
+    /// ... memory.
+    MemoryLatency,
+    /// How many sectors a load on the critical path waits for, over those it is counted with.
+    Waiting,
+    /// Length of the critical path, of what instructions' latencies come to.
+    Path,
+    /// Cycles that a barrier takes.
+    Barrier,
+    /// Bytes that L2 gives a multiprocessor in a cycle.
+    L2Bytes,
+    /// How many times the bytes of a load a store takes there.
+    StoreBytes,
+    /// Memory's bytes of full rate, over those moved.
+    Memory,
+    /// Part of L2 that data may fill before half of it is lost between launches, ...
+    L2Share,
+    /// ... and how steeply that sets in.
+    L2Edge,
+    /// Sectors that memory moves more for one that is written in part.
+    Partial,
+    /// Cycles of L1 for a request, ...
+    Request,
+    /// ... for each line of it, ...
+    Line,
+    /// ... for each sector.
+    Sector,
+    /// Cycles of a wavefront of shared memory, ...
+    Shared,
+    /// ... of an atomic operation there that others of the warp wait for.
+    SharedAtomic,
+    /// Cycles of a sector of local memory, ...
+    Local,
+    /// ... of one of a register that was spilled.
+    Spill,
+    /// Cycles of an address of constant memory.
+    Constant,
+    /// Turns of atomic operations in a microsecond that a slice of L2 takes.
+    Atomic,
+    /// Sectors side by side that one slice has.
+    SliceSectors,
+    /// Slices of L2.
+    Slices,
+    /// Instructions of the machine for one of PTX: of arithmetic, ...
+    Arithmetic,
+    /// ... of moves and parameters.
+    Moves,
+    /// Cycles of an instruction's units: single precision and half, ...
+    Single,
+    /// ... integers, ...
+    Integer,
+    /// ... double precision, ...
+    Double,
+    /// ... special functions and conversions, ...
+    Special,
+    /// ... matrix products.
+    Tensor,
+    /// Of all arithmetic, over the cycles that issue takes of a quarter of a multiprocessor.
+    Busy,
+}
+
+impl Rate {
+    /// How many there are.
+    pub const COUNT: usize = Rate::Busy as usize + 1;
+}
+
+/// A value for each [`Rate`], in their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates(pub [f64; Rate::COUNT]);
+
+impl Rates {
+    /// What manuals and microbenchmarks say of compute capability 9.0, where they do, and round
+    /// guesses: where a fit begins, and near which it stays.
+    pub const PRIOR: Rates = Rates([
+        2.0, 2.5, 6.0, 130.0, 2.0, 40.0, 270.0, 700.0, 1.0, 1.0, 15.0, 30.0, 2.0, 1.1, 0.8, 4.0, 2.0, 1.0,
+        1.0, 0.5, 1.0, 2.0, 1.6, 1.0, 2.0, 1400.0, 32.0, 60.0, 0.7, 0.3, 0.25, 0.5, 0.5, 2.0, 4.0, 0.2,
+    ]);
+
+    /// The value of one.
+    pub fn of(&self, rate: Rate) -> f64 {
+        self.0[rate as usize]
+    }
+}
+
+/// Microseconds that each part takes.
+pub type Parts = [f64; 18];
+
+/// Kinds of parts, which hide each other almost wholly: arithmetic; L1 and shared memory; L2 and
+/// memory; latency; local and constant memory; atomic operations; starting blocks.
+const KINDS: [Range<usize>; 7] = [0..7, 7..11, 11..13, 13..15, 15..16, 16..17, 17..18];
+
+/// What a launch asks of the parts of a device: numbers of the whole launch.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    work: Work,
+    blocks: f64,
+    sms: f64,
+    /// By how much the busiest multiprocessor has more blocks than the mean.
+    rounding: f64,
+    /// Waves of blocks, begun ones included.
+    turns: f64,
+    cycles_per_us: f64,
+    memory_bytes_per_us: f64,
+    l2_bytes: f64,
+    /// Sectors of local memory for registers that do not fit, if every operand may be one.
+    spilled: f64,
+}
+
+/// Bytes of a sector.
+const SECTOR: f64 = 32.0;
+/// Instructions of a warp that a multiprocessor issues in a cycle.
+const ISSUE: f64 = 4.0;
+
+impl Demand {
+    /// Of a launch; `None` where it is not known what it executes.
+    pub fn of(placed: &Placed<'_>) -> Option<Demand> {
+        let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?.clone();
+        let kernel = placed.case.kernel.unwrap_or_default();
+        let (blocks, sms) = (placed.case.launch.blocks() as f64, placed.sms_used());
+        let per_sm = blocks / sms;
+        // Local memory that the PTX does not use is the assembler's, for registers.
+        let slots = if work.local_sectors > 0.0 { 0.0 } else { f64::from(kernel.local_bytes) / 4.0 };
+        let spilled = 4.0 * work.total() * slots / (slots + f64::from(kernel.registers)).max(1.0);
+        Some(Demand {
+            work,
+            blocks,
+            sms,
+            rounding: per_sm.ceil() / per_sm,
+            turns: placed.waves.waves.ceil().max(1.0),
+            cycles_per_us: placed.device.cycles_per_us(),
+            memory_bytes_per_us: placed.device.memory_bytes_per_us(),
+            l2_bytes: f64::from(placed.device.limits.attributes.l2_cache_bytes),
+            spilled,
+        })
+    }
+
+    /// Bytes that the launch touches, as far as can be told.
+    fn footprint(&self) -> f64 {
+        let Work { launch_sectors, global_store_sectors, span_sectors, .. } = self.work;
+        SECTOR * (launch_sectors + global_store_sectors).min(span_sectors)
+    }
+
+    /// Which part of what the launch touches L2 has not kept from before.
+    fn missed(&self, rates: &Rates) -> f64 {
+        let room = rates.of(Rate::L2Share) * self.l2_bytes;
+        let over = (self.footprint() + 1.0).log2() - room.log2();
+        1.0 / (1.0 + (-rates.of(Rate::L2Edge) * over).exp())
+    }
+
+    /// Microseconds in which one warp comes to its end, on average, if none hinders it.
+    fn warp_us(&self, rates: &Rates, missed: f64) -> f64 {
+        let work = &self.work;
+        let warps = work.warps.max(1.0);
+        let serial = work.serial_loads.max((work.global_load_requests / warps).min(1.0));
+        let waits =
+            |sectors: f64| 1.0 - (-rates.of(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
+        let (l1, l2) = (rates.of(Rate::L1Latency), rates.of(Rate::L2Latency));
+        let beyond = waits(work.block_sectors);
+        let far = beyond * missed * waits(work.launch_sectors);
+        let load = l1 + (l2 - l1) * beyond + (rates.of(Rate::MemoryLatency) - l2) * far;
+        let path = (work.latency_cycles - ptx::estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
+        let cycles =
+            rates.of(Rate::Path) * path + serial * load + rates.of(Rate::Barrier) * work.barriers_per_warp;
+        cycles / self.cycles_per_us
+    }
+
+    /// Microseconds of each part.
+    pub fn parts(&self, rates: &Rates) -> Parts {
+        let work = &self.work;
+        let per_sm = |cycles: f64| cycles * self.rounding / self.sms / self.cycles_per_us;
+        let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
+        let units = |rate: Rate, classes: &[Class]| per_sm(rates.of(rate) * count(classes));
+        let arithmetic = count(&[Class::Single, Class::Half, Class::Double, Class::Integer, Class::Compare]);
+        let moves = count(&[Class::ReadOnly, Class::Other]);
+        let instructions = work.total() - arithmetic - moves
+            + rates.of(Rate::Arithmetic) * arithmetic
+            + rates.of(Rate::Moves) * moves;
+        let (stored, sectors) =
+            (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
+        let missed = self.missed(rates);
+        let partial = 1.0 - (work.global_store_bytes / (SECTOR * stored).max(1.0)).clamp(0.0, 1.0);
+        let moved = work.launch_sectors + stored * (1.0 + rates.of(Rate::Partial) * partial);
+        let warp = self.warp_us(rates, missed);
+        let longest = (work.longest_warp * work.warps / work.total().max(1.0)).max(1.0);
+        let slices =
+            (work.atomic_sectors / rates.of(Rate::SliceSectors)).min(rates.of(Rate::Slices)).max(1.0);
+        let requests = work.global_load_requests + work.global_store_requests;
+        [
+            per_sm(instructions / ISSUE),
+            per_sm(rates.of(Rate::Busy) * work.issue_cycles * work.warps),
+            units(Rate::Single, &[Class::Single, Class::Half]),
+            units(Rate::Integer, &[Class::Integer, Class::Compare]),
+            units(Rate::Double, &[Class::Double]),
+            units(Rate::Special, &[Class::Special, Class::Convert]),
+            units(Rate::Tensor, &[Class::Tensor]),
+            per_sm(rates.of(Rate::Request) * requests),
+            per_sm(rates.of(Rate::Line) * work.global_lines),
+            per_sm(rates.of(Rate::Sector) * sectors),
+            per_sm(
+                rates.of(Rate::Shared) * work.shared_wavefronts
+                    + rates.of(Rate::SharedAtomic) * work.shared_atomic_turns,
+            ),
+            per_sm(
+                SECTOR * (work.block_sectors + rates.of(Rate::StoreBytes) * stored) / rates.of(Rate::L2Bytes),
+            ),
+            rates.of(Rate::Memory) * missed * SECTOR * moved / self.memory_bytes_per_us,
+            self.turns * warp,
+            longest * warp,
+            per_sm(
+                rates.of(Rate::Local) * work.local_sectors
+                    + rates.of(Rate::Spill) * self.spilled
+                    + rates.of(Rate::Constant) * work.constant_wavefronts,
+            ),
+            work.atomic_turns / rates.of(Rate::Atomic) / slices,
+            per_sm(rates.of(Rate::Block) * self.blocks + rates.of(Rate::Warp) * work.warps),
+        ]
+    }
+
+    /// How long the launch takes.
+    pub fn computed(&self, rates: &Rates) -> Computed {
+        let parts = self.parts(rates);
+        let kinds = KINDS.map(|kind| join(rates.of(Rate::OverlapWithin), &parts[kind]));
+        let kind = (0..KINDS.len()).max_by(|&a, &b| kinds[a].total_cmp(&kinds[b])).unwrap_or(0);
+        let us = rates.of(Rate::Start) + join(rates.of(Rate::Overlap), &kinds);
+        Computed { us, kind }
+    }
+}
+
+/// Joins times of parts that hide each other in part.
+fn join(power: f64, parts: &[f64]) -> f64 {
+    match parts {
+        [one] => *one,
+        all => all.iter().map(|us| us.max(1e-6).powf(power)).sum::<f64>().powf(1.0 / power),
+    }
+}
+
+/// A computed duration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Computed {
+    /// Microseconds.
+    pub us: f64,
+    /// The kind of parts that takes longest: its number.
+    pub kind: usize,
+}
+
+/// Microseconds from which on launches belong to the second and the third class of errors: below,
+/// starting and ending the kernel decides.
+const SIZES_US: [f64; 2] = [4.0, 6.0];
+/// Classes of launches whose errors have margins of their own.
+pub const SIZES: usize = SIZES_US.len() + 1;
+/// Classes of changes: between launches that the same kind of parts holds back, and others.
+pub const CHANGES: usize = 2;
+/// How much of the logarithm of a measured launch's error is taken to be another one's too, by the
+/// class of the change.
+const CARRIED: [f64; CHANGES] = [0.9, 0.4];
+
+impl Computed {
+    /// The class of errors by size, below [`SIZES`].
+    pub fn size(&self) -> usize {
+        SIZES_US.iter().filter(|size| self.us >= **size).count()
+    }
+
+    /// The class of the change from another launch, below [`CHANGES`].
+    pub fn change(&self, from: &Computed) -> usize {
+        usize::from(self.kind != from.kind)
+    }
+
+    /// What a launch takes of whose kernel another one, `from`, took `measured_us`.
+    pub fn after(&self, from: &Computed, measured_us: f64) -> f64 {
+        self.us * (measured_us / from.us).powf(CARRIED[self.change(from)])
+    }
+}
+
+/// Where measured durations lie in nine of ten cases: logarithms to base 2 of the least and the
+/// greatest over the predicted one.
+pub type Margin = [f64; 2];
+
+/// What predictions of durations rest on where it is known what launches execute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// The device's rates.
+    pub rates: Rates,
+    /// Margins of computed durations, by [`Computed::size`].
+    pub margins: [Margin; SIZES],
+    /// Margins of durations after a measured one, by [`Computed::change`].
+    pub changes: [Margin; CHANGES],
+}
+
+impl fmt::Display for Timing {
+    /// All of its numbers, in the order in which they are declared.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let margins = self.margins.iter().chain(&self.changes).flatten();
+        let all: Vec<String> = self.rates.0.iter().chain(margins).map(f64::to_string).collect();
+        f.write_str(&all.join(" "))
+    }
+}
+
+impl FromStr for Timing {
+    type Err = ();
+
+    /// Reads what is displayed.
+    fn from_str(text: &str) -> Result<Timing, ()> {
+        let zero = [0.0; 2];
+        let mut timing = Timing { rates: Rates::PRIOR, margins: [zero; SIZES], changes: [zero; CHANGES] };
+        let mut numbers = text.split(' ').map(|number| number.parse::<f64>().map_err(|_| ()));
+        let margins = timing.margins.iter_mut().chain(&mut timing.changes).flatten();
+        for place in timing.rates.0.iter_mut().chain(margins) {
+            *place = numbers.next().ok_or(())??;
+        }
+        let rates = timing.rates.0.iter().all(|rate| rate.is_normal() && *rate > 0.0);
+        let margins =
+            timing.margins.iter().chain(&timing.changes).flatten().all(|margin| margin.abs() < 64.0);
+        (rates && margins && numbers.next().is_none()).then_some(timing).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timing_is_read_as_it_was_written() {
+        let timing =
+            Timing { rates: Rates::PRIOR, margins: [[-0.5, 0.75]; SIZES], changes: [[-0.1, 0.2]; 2] };
+        let text = timing.to_string();
+        assert_eq!(text.parse(), Ok(timing));
+        for wrong in ["", &text[4..], &format!("{text} 1"), &format!("-{text}"), &text.replace("0.75", "NaN")]
+        {
+            assert_eq!(wrong.parse::<Timing>(), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_measured_launch_carries_over_more_to_one_like_it() {
+        let [one, other] = [0, 3].map(|kind| Computed { us: 10.0, kind });
+        let (like, unlike) = (one.after(&one, 20.0), other.after(&one, 20.0));
+        assert!(like > unlike && unlike > 10.0 && like < 20.0, "{like} {unlike}");
+    }
+}
