@@ -35,8 +35,8 @@ pub trait Reports: Send + Sync {
     /// Will read a part of the session in a folder.
     fn open(&self, dir: &Path, wanted: &Wanted) -> Box<dyn Reader>;
 
-    /// Compares the same part of the sessions in folders: runs before a change and after it. What it
-    /// returns is JSON.
+    /// Compares the same part of the sessions in folders: runs before a change and after it. What
+    /// it returns is JSON.
     ///
     /// # Errors
     /// If one cannot be read, or if none has such a part.

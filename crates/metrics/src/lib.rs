@@ -1,4 +1,5 @@
-//! Sessions that are followed, as metrics in Prometheus' text format and in OpenTelemetry's protocol.
+//! Sessions that are followed, as metrics in Prometheus' text format and in OpenTelemetry's
+//! protocol.
 //!
 //! An [`Exporter`] takes one [`apex_live::Snapshot`] of each session after the other and writes
 //! what they add up to. Names and labels follow Prometheus' conventions: base units, `_total` for

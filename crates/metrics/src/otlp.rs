@@ -1,9 +1,9 @@
 //! The same series as OpenTelemetry's protocol has them (OTLP 1, metrics), in protocol buffers.
 //!
-//! Names are [`Metric::otel_name`], with [`Metric::unit`], which OpenTelemetry's rules for Prometheus
-//! turn into the names of the text format. A device's UUID is the attribute `hw.id`, as the
-//! conventions for hardware have it; the other labels keep their names. Sums are
-//! cumulative, since their session or its exporter began.
+//! Names are [`Metric::otel_name`], with [`Metric::unit`], which OpenTelemetry's rules for
+//! Prometheus turn into the names of the text format. A device's UUID is the attribute `hw.id`, as
+//! the conventions for hardware have it; the other labels keep their names. Sums are cumulative,
+//! since their session or its exporter began.
 
 use crate::format::{Point, Series};
 use crate::metric::{METRICS, Metric, MetricKind};

@@ -128,8 +128,8 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is no percentage between 0 and 100"))
 }
 
-/// Parses `A..B`, times since the session's start with `ns`, `us`, `ms`, `s` (the default), `min` or
-/// `h`; either side may be missing. The result is in nanoseconds.
+/// Parses `A..B`, times since the session's start with `ns`, `us`, `ms`, `s` (the default), `min`
+/// or `h`; either side may be missing. The result is in nanoseconds.
 pub fn parse_window(text: &str) -> Result<Range<u64>, String> {
     let explain =
         || format!("`{text}` is no window; write A..B since the start, such as 1.5s..2s, 200ms.. or ..3");

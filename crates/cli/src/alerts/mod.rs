@@ -44,8 +44,8 @@ programs do not notice it. It contacts nobody but whom you name.")]
 pub struct Args {
     /// Session folders; it ends when they have [default: all that are recorded on this machine now]
     sessions: Vec<PathBuf>,
-    /// The good run to compare with [default: the newest earlier session beside it that ran the same
-    /// command and ended well]
+    /// The good run to compare with [default: the newest earlier session beside it that ran the
+    /// same command and ended well]
     #[arg(long, value_name = "SESSION", env = "APEX_BASELINE")]
     baseline: Option<PathBuf>,
     /// From where on a rule counts, or `off`; may be repeated

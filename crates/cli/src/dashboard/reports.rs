@@ -81,8 +81,8 @@ impl Reader for OfPart {
 }
 
 impl OfPart {
-    /// The session with the profile of the part, and what is predicted of its kernels; and the window,
-    /// where it is the last seconds.
+    /// The session with the profile of the part, and what is predicted of its kernels; and the
+    /// window, where it is the last seconds.
     fn load(&mut self) -> Result<(Loaded, Option<Range<u64>>), Problem> {
         let (mut loaded, window) = self.measured()?;
         predict(&mut loaded.profile);

@@ -61,8 +61,8 @@ pub struct Signals {
 impl Signals {
     /// Blocks them. Called once, while the process has one thread.
     pub fn block() -> Self {
-        // SAFETY: signal sets, actions and flags are plain data, for which zeros are valid; every pointer
-        // is to such a local; the signal numbers are valid, so no call can fail.
+        // SAFETY: signal sets, actions and flags are plain data, for which zeros are valid; every
+        // pointer is to such a local; the signal numbers are valid, so no call can fail.
         unsafe {
             let mut this: Self = std::mem::zeroed();
             libc::sigemptyset(&raw mut this.taken);
