@@ -107,7 +107,8 @@ impl Follower {
         let profile = Profile::of_selection_without_images(&session, &selection);
         let since_start = SinceStart::of(&session);
         let [from, to] = [window.start, window.end].map(|at| origin_ns(&session).saturating_add(at));
-        // What was read at the session's very end is of its last calls too.
+        // A session that has ended was read until its program ended, after its last call.
+        let to = if running_now.is_empty() { u64::MAX } else { to };
         let machine = self.machine.look().window(from, to);
         Ok(Snapshot { session, running: running_now, window, profile, machine, since_start })
     }
