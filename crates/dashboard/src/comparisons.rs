@@ -77,7 +77,7 @@ impl Sides {
         if let Some(gone) =
             self.before.iter().chain(&self.after).find(|known| fingerprint(&known.dir).is_none())
         {
-            return Err(Problem::gone(gone));
+            return Err(Problem::Deleted(gone.gone()));
         }
         let folders = |side: &[Known]| side.iter().map(|known| known.dir.clone()).collect::<Vec<PathBuf>>();
         reports.compare(&folders(&self.before), &folders(&self.after), &self.wanted).map(Arc::from)

@@ -47,6 +47,11 @@ impl Known {
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str());
         apex_untrusted::printable(&name.to_string_lossy()).into_owned()
     }
+
+    /// What is said once its folder is gone.
+    pub fn gone(&self) -> String {
+        format!("the folder of the session {} is gone", self.name())
+    }
 }
 
 /// All sessions that are shown. One that was listed once stays known: it may be looked at when it

@@ -1,9 +1,13 @@
-//! The timeline over HTTP: what its parameters mean, and what status an answer has.
+//! The timeline over HTTP: what its parameters mean, and what status an answer has. What happens to
+//! any session, that it is being read or deleted, is told with status 200: browsers log every other
+//! status as an error.
 
 use std::ops::RangeInclusive;
 
 use apex_http::{Request, Response, StatusCode};
-use apex_timeline::{Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Problem, Step, Timelines, Unanswered};
+use apex_timeline::{
+    Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Missing, Problem, Question, Step, Timelines, Unanswered,
+};
 
 use crate::api::JSON;
 use crate::sessions::Known;
@@ -27,7 +31,7 @@ pub const PARAMETERS: [&[&str]; 3] = [
 pub fn answer(timelines: &Timelines, request: &Request, known: &Known, what: &[&str]) -> Option<Response> {
     let [whole, span, launch] = PARAMETERS;
     let asked = match *what {
-        [] => asked(request, whole).map(Question::Whole),
+        [] => asked(request, whole).map(Question::Part),
         ["span"] => asked(request, span).map(Question::Span),
         ["launch"] => asked_launch(request, launch).map(Question::Launch),
         _ => return None,
@@ -38,39 +42,27 @@ pub fn answer(timelines: &Timelines, request: &Request, known: &Known, what: &[&
     })
 }
 
-/// What is asked for.
-enum Question {
-    Whole(Asked),
-    Span(Asked),
-    Launch(AskedLaunch),
-}
-
+/// A timeline that is being made, or that there cannot be, is an answer, too: its `state` says so.
 fn of_session(timelines: &Timelines, known: &Known, asked: &Question) -> Response {
+    let ok = |json: String| Response::new(StatusCode::OK, JSON, json);
     let look = match timelines.look(&known.dir) {
         Ok(look) => look,
-        Err(Problem::Unreadable(why)) => return Response::text(StatusCode::UNPROCESSABLE_ENTITY, why),
-        Err(Problem::Deleted) => {
-            let why = format!("the folder of the session {} is gone", known.name());
-            return Response::text(StatusCode::GONE, why);
-        }
+        Err(Problem::Unreadable(why)) => return ok(asked.without(&Missing::Unreadable(why))),
+        Err(Problem::Deleted) => return ok(asked.without(&Missing::Deleted(known.gone()))),
     };
-    let answered = match (asked, &look.timeline) {
-        (Question::Whole(asked), _) => look.answer(asked),
-        (Question::Span(asked), Some(timeline)) => timeline.span(asked),
-        (Question::Launch(asked), Some(timeline)) => timeline.launch(asked),
-        (_, None) => Err(Unanswered::Nothing(
-            "the timeline is being made: ask again when `timeline` says that it is ready".to_owned(),
-        )),
+    let Some(timeline) = &look.timeline else { return ok(asked.without(&look.building())) };
+    let answered = match asked {
+        Question::Part(asked) => look.answer(asked),
+        Question::Span(asked) => timeline.span(asked),
+        Question::Launch(asked) => timeline.launch(asked),
     };
-    match (answered, &look.timeline) {
-        (Ok(json), _) => Response::new(StatusCode::OK, JSON, json),
-        (Err(Unanswered::Nothing(why)), _) => Response::text(StatusCode::NOT_FOUND, why),
-        (Err(Unanswered::Damaged), timeline) => {
-            timeline.iter().for_each(|damaged| timelines.forget(&known.dir, damaged));
-            Response::text(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "the timeline's index was damaged and is made anew: ask again in a moment",
-            )
+    match answered {
+        Ok(json) => ok(json),
+        Err(Unanswered::Nothing(why)) => Response::text(StatusCode::NOT_FOUND, why),
+        Err(Unanswered::Damaged) => {
+            // (It is made anew.)
+            timelines.forget(&known.dir, timeline);
+            ok(asked.without(&Missing::Building(0.0)))
         }
     }
 }

@@ -72,13 +72,6 @@ pub enum Problem {
     Deleted(String),
 }
 
-impl Problem {
-    /// A session that was listed, and is gone.
-    pub(crate) fn gone(known: &Known) -> Self {
-        Self::Deleted(format!("the folder of the session {} is gone", known.name()))
-    }
-}
-
 /// A document, and how its session is.
 #[derive(Clone, Debug)]
 pub struct Looked {
@@ -165,7 +158,7 @@ impl Views {
         let started = Instant::now();
         let read = match now {
             Some(_) => shown.reader.read(),
-            None => Err(Problem::gone(known)),
+            None => Err(Problem::Deleted(known.gone())),
         };
         let result = read.map(|Reading { document, running }| Looked {
             state: state(&running, now, shown.last.as_ref()),

@@ -404,7 +404,7 @@ fn the_description_is_true() {
             let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
             let query = if path.ends_with("/launch") { &launch } else { "" };
             let answer = serving.json(&format!("{path}{query}"));
-            assert!(!path.ends_with("/launch") || answer["collective"].is_object(), "{answer}");
+            assert!(!path.ends_with("/launch") || answer["event"]["collective"].is_object(), "{answer}");
             conforms(&description, schema, &answer, &path);
         }
     }
@@ -442,7 +442,8 @@ fn a_timeline_is_asked_for_by_lanes_and_moments() {
         ("/launch", 400, "lane is missing"),
         ("/launch?lane=s1", 400, "at is missing"),
         ("/launch?lane=s1&at=1&step=up", 400, "step: use next or previous"),
-        ("/launch?lane=s1&at=0", 404, "no"),
+        ("/launch?lane=s99&at=0", 404, "no lane s99"),
+        ("/span?lane=s99", 404, "no lane s99"),
         ("/other", 404, "nothing here"),
         ("/launch/more", 404, "nothing here"),
     ] {
@@ -451,17 +452,51 @@ fn a_timeline_is_asked_for_by_lanes_and_moments() {
     }
     let many = format!("{path}?{}", "lane=s1&".repeat(65));
     assert_eq!(serving.get(&many).0, 400);
+}
+
+#[test]
+fn a_timeline_that_is_not_there_is_an_answer_that_says_why() {
+    let serving = Serving::new(&["s", "empty"]);
+    serving.record("s");
+    let ids = serving.ids();
+    let description = serving.json("/api/v1/openapi.json");
+    let all = |id: &str, lane: &str| {
+        let of = |(what, schema): (&str, &str)| {
+            let path = format!("/api/v1/sessions/{id}/timeline{what}");
+            let answer = serving.json(&path);
+            conforms(&description, &description["components"]["schemas"][schema], &answer, &path);
+            answer
+        };
+        let launch = format!("/launch?lane={lane}&at=0");
+        [("", "Timeline"), ("/span", "TimelineSpan"), (&launch, "TimelineLaunch")].map(of)
+    };
+    let timeline = serving.timeline(&ids[0], "");
+    let stream = timeline["lanes"].as_array().unwrap().iter().find(|lane| lane["kind"] == "stream");
+    let stream = stream.unwrap()["id"].as_str().unwrap();
+    let [whole, span, launch] = all(&ids[0], stream);
+    assert!(whole["message"].is_null() && span["message"].is_null(), "{whole} {span}");
+    assert_eq!((&launch["state"], &launch["event"]), (&"ready".into(), &Value::Null));
+    assert_eq!(launch["message"], format!("The lane {stream} has no event at this moment."));
+    // One that cannot be read is tried, and tried again.
     loop {
-        let (status, _, body) = serving.get(&format!("/api/v1/sessions/{}/timeline", ids[1]));
-        if status == 422 {
-            assert!(body.contains("session"), "{body}");
+        let answers = all(&ids[1], "s1");
+        for answer in &answers {
+            let is_unreadable = answer["state"] == "unreadable";
+            assert!(is_unreadable || answer["state"] == "building", "{answer}");
+            assert_eq!(is_unreadable, answer["message"].as_str().is_some_and(|why| why.contains("session")));
+        }
+        if answers.iter().all(|answer| answer["state"] == "unreadable") {
             break;
         }
-        assert_eq!(status, 200, "it is being made");
         std::thread::yield_now();
     }
     std::fs::remove_dir_all(serving.folder.path().join("s")).unwrap();
-    assert_eq!(serving.get(&path).0, 410);
+    for gone in all(&ids[0], stream) {
+        assert_eq!((&gone["state"], &gone["version"]), (&"deleted".into(), &"".into()));
+        assert_eq!(gone["message"], "the folder of the session s is gone");
+    }
+    let nonsense = serving.get(&format!("/api/v1/sessions/{}/timeline?columns=0", ids[0]));
+    assert_eq!(nonsense.0, 400, "{}", nonsense.2);
 }
 
 #[test]

@@ -58,10 +58,32 @@ pub enum Step {
     Previous,
 }
 
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A part of the timeline, as [`Look::answer`](crate::Look::answer) answers it.
+    Part(Asked),
+    /// The sums of a part, as [`Timeline::span`] answers it.
+    Span(Asked),
+    /// One event, as [`Timeline::launch`] answers it.
+    Launch(AskedLaunch),
+}
+
+/// Why there is no timeline to answer from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Missing {
+    /// The first one is being made: the share of it that is done, from 0 to 1.
+    Building(f64),
+    /// The session cannot be read, or its index not be written: the reason.
+    Unreadable(String),
+    /// The session is gone: the message.
+    Deleted(String),
+}
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// There is nothing of that name or at that moment.
+    /// The timeline has no lane or rank of that name.
     Nothing(String),
     /// The index has to be made anew.
     Damaged,
@@ -73,15 +95,41 @@ impl From<Damaged> for Unanswered {
     }
 }
 
+/// What each answer begins with.
 #[derive(Serialize)]
 struct Head {
     schema: &'static str,
     apex_version: &'static str,
+    state: &'static str,
+    message: Option<String>,
+    version: String,
 }
 
 impl Head {
-    fn new(schema: &'static str) -> Self {
-        Self { schema, apex_version: env!("CARGO_PKG_VERSION") }
+    fn of(schema: &'static str, timeline: &Timeline) -> Self {
+        let version = timeline.version();
+        Self { schema, apex_version: env!("CARGO_PKG_VERSION"), state: "ready", message: None, version }
+    }
+
+    fn without(schema: &'static str, missing: &Missing) -> Self {
+        let (state, message) = match missing {
+            Missing::Building(_) => ("building", None),
+            Missing::Unreadable(why) => ("unreadable", Some(why)),
+            Missing::Deleted(why) => ("deleted", Some(why)),
+        };
+        let (apex_version, version) = (env!("CARGO_PKG_VERSION"), String::new());
+        Self { schema, apex_version, state, message: message.cloned(), version }
+    }
+}
+
+impl Question {
+    /// The answer while there is no timeline: its `state` says why.
+    pub fn without(&self, missing: &Missing) -> String {
+        match self {
+            Self::Part(_) => part::whole_without(missing),
+            Self::Span(_) => part::span_without(missing),
+            Self::Launch(_) => launch::without(missing),
+        }
     }
 }
 
@@ -100,7 +148,7 @@ fn basis(row: &LaneRow, event: &Event) -> Basis {
 
 impl Timeline {
     /// What changes with the data.
-    fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         format!("{:016x}", self.identity)
     }
 

@@ -34,7 +34,7 @@ mod tables;
 mod tests;
 mod tree;
 
-pub use answer::{Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Step, Unanswered};
+pub use answer::{Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Missing, Question, Step, Unanswered};
 pub use build::Progress;
 pub use store::{INDEX_FILE, Look, Problem, Timeline, Timelines};
 

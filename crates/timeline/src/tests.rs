@@ -238,25 +238,32 @@ fn a_launch_says_what_is_known_of_it() {
         let (row, place) = lanes.find(|(row, _)| row.name.starts_with(name)).unwrap();
         format!("{}{place}", row.kind.letter())
     };
-    let launch = |lane: String, at: u64, step| timeline.launch(&AskedLaunch { lane, at, step });
-    let copy = parsed(&launch(row("default stream"), 0, Some(Step::Next)).unwrap());
+    let answer = |lane: String, at: u64, step| timeline.launch(&AskedLaunch { lane, at, step });
+    let launch = |lane: String, at: u64, step| {
+        let answer = parsed(&answer(lane, at, step).unwrap());
+        assert_eq!((&answer["state"], &answer["version"]), (&"ready".into(), &timeline.version().into()));
+        assert_eq!(answer["event"].is_null(), answer["message"].is_string());
+        answer["event"].clone()
+    };
+    let copy = launch(row("default stream"), 0, Some(Step::Next));
     assert_eq!((&copy["use"], &copy["bytes"]), (&"copies".into(), &(1 << 20).into()));
     assert!(copy["kernel"].is_null());
     let start = |event: &Value| event["start_ns"]["value"].as_u64().unwrap();
     let stream = row("stream 2");
-    let gemm = parsed(&launch(stream.clone(), 0, Some(Step::Next)).unwrap());
+    let gemm = launch(stream.clone(), 0, Some(Step::Next));
     assert_eq!((&gemm["name"], &gemm["use"]), (&"gemm".into(), &"kernels".into()));
     assert_eq!(gemm["duration_ns"], parsed(r#"{"value":40000,"kind":"measured","low":null,"high":null}"#));
     assert_eq!(gemm["kernel"]["grid"], parsed("[264,1,1]"));
     assert!(!gemm["kernel"]["limiters"].as_array().unwrap().is_empty());
     assert!(gemm["call"]["lane"].as_str().unwrap().starts_with('t'));
     assert!(gemm["call"]["start_ns"].as_u64().unwrap() < start(&gemm));
-    assert_eq!(parsed(&launch(stream.clone(), start(&gemm), None).unwrap()), gemm);
-    assert_eq!(parsed(&launch(stream.clone(), start(&gemm) + 1, Some(Step::Previous)).unwrap()), gemm);
-    let nothing = launch(stream, 0, Some(Step::Previous));
-    assert!(matches!(nothing, Err(Unanswered::Nothing(_))));
+    assert_eq!(launch(stream.clone(), start(&gemm), None), gemm);
+    assert_eq!(launch(stream.clone(), start(&gemm) + 1, Some(Step::Previous)), gemm);
+    for (at, step) in [(0, Some(Step::Previous)), (0, None), (1 << 50, Some(Step::Next))] {
+        assert!(launch(stream.clone(), at, step).is_null());
+    }
     for wrong in ["", "s", "x0", "s99", "d1x", "é1", "s0001"] {
-        assert!(matches!(launch(wrong.into(), 0, None), Err(Unanswered::Nothing(_))), "{wrong}");
+        assert!(matches!(answer(wrong.into(), 0, None), Err(Unanswered::Nothing(_))), "{wrong}");
     }
 }
 
@@ -286,7 +293,7 @@ fn collectives_are_joined_across_ranks() {
     let first = events["collective"].as_array().unwrap().iter().position(|pair| !pair.is_null()).unwrap();
     let (lane, at) = (streams[0]["id"].as_str().unwrap().to_owned(), &events["start_ns"][first]);
     let one = timeline.launch(&AskedLaunch { lane, at: at.as_u64().unwrap(), step: None }).unwrap();
-    let ranks = &parsed(&one)["collective"]["ranks"];
+    let ranks = &parsed(&one)["event"]["collective"]["ranks"];
     assert_eq!(ranks.as_array().unwrap().len(), 1);
     assert_eq!((&ranks[0]["lane"], &ranks[0]["start_ns"]), (&streams[1]["id"], at));
 }

@@ -2,7 +2,8 @@
 //
 //   node live.mjs ADDRESS FOLDER [PICTURE.png]
 //
-// The program has launched 100 kernels. It launches 50 more when FOLDER/more is made, and ends when FOLDER/end is. Its session
+// The timeline follows the session, with an event selected, until that is deleted: it says so, asks nothing more, and keeps what it
+// has shown. The program has launched 100 kernels. It launches 50 more when FOLDER/more is made, and ends when FOLDER/end is. Its session
 // is FOLDER/s. Says what is wrong and exits with status 1.
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -25,6 +26,18 @@ try {
   assert.match(page.url(), /last=300/);
   await launches('100');
   if (picture) await page.screenshot({ path: picture });
+  // An event of the timeline, with the figures of its lanes: both are asked for again as the session grows.
+  const timeline = page.locator('#timeline');
+  const stage = timeline.locator('.stage');
+  await timeline.locator('.group').first().waitFor();
+  await stage.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  const selected = timeline.locator('[data-event]');
+  await selected.waitFor();
+  await page.getByLabel('Table of the lanes shown').check();
+  await timeline.locator('tr[data-lane]').first().waitFor();
   // Who reads holds the page: what is new comes afterwards.
   await press('Hold');
   writeFileSync(`${folder}/more`, '');
@@ -54,7 +67,18 @@ try {
   await is('deleted');
   await page.getByRole('status').getByText('the folder of the session s is gone').waitFor();
   await launches('150');
+  await timeline.getByText('the timeline shows what was last known of it').waitFor();
+  // What is shown stays, whatever is looked for; nobody is asked.
+  const asked = [];
+  page.on('request', (request) => request.url().includes('/timeline') && asked.push(request.url()));
+  const event = await selected.getAttribute('data-event');
+  await stage.focus();
+  for (const key of ['.', 'w', 'w', 'm', 'd']) await page.keyboard.press(key);
+  await timeline.locator('.table').getByText('nothing more can be looked up').waitFor();
+  await page.keyboard.press('Home');
+  assert.equal(await selected.getAttribute('data-event'), event);
   await usable(page, 'a session that is gone');
+  assert.deepEqual(asked, []);
   assert.deepEqual(wrong, []);
 } finally {
   await browser.close();

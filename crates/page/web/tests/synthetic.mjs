@@ -93,7 +93,7 @@ function launch(query) {
   const { start, end, use, name, collective } = event(lane, Math.max(0, i));
   const ranks = collective ? lanes.filter((other) => other.id[0] === lane.id[0] && other !== lane).map((other) => ({ rank: other.process, pid: 4711 + other.process, lane: other.id, start_ns: event(other, i).start, duration_ns: event(other, i).end - event(other, i).start })) : [];
   return {
-    schema: 'apex.timeline.launch/1', lane: lane.id, use, name: names[name], full_name: `void ${names[name]}<float>(float const*, float*)`,
+    lane: lane.id, use, name: names[name], full_name: `void ${names[name]}<float>(float const*, float*)`,
     start_ns: { value: start, kind: 'predicted', low: null, high: null }, duration_ns: { value: end - start, kind: 'measured', low: null, high: null }, bytes: null,
     call: { name: 'cuLaunchKernel', lane: `t${lane.process}`, pid: 4711, rank: lane.process, thread: 4711, start_ns: start - 3000, duration_ns: 2000, return_to_work_ns: 1000 },
     kernel: {
@@ -113,7 +113,7 @@ function span(query) {
     const time = Object.fromEntries(Object.entries(all).filter(([use]) => !use.startsWith('kernel ')).map(([use, ns]) => [use, Math.round(ns)]));
     return { lane: lane.id, time, count: Math.round((to - from) / PERIOD), top: [] };
   });
-  return { schema: 'apex.timeline.span/1', from_ns: from, to_ns: to, names: {}, lanes: of };
+  return { schema: 'apex.timeline.span/1', state: 'ready', message: null, version: '1', from_ns: from, to_ns: to, names: {}, lanes: of };
 }
 
 const spread = { count: 0, total_ns: 0, mean_ns: 0, p10_ns: 0, median_ns: 0, p90_ns: 0, max_ns: 0 };
@@ -153,7 +153,7 @@ export async function serve({ building = false } = {}) {
       if (session.growing && !searchParams.has('from')) session.end += 1e9;
       return json({ ...timeline(searchParams), growing: session.growing, end_ns: session.end, version: String(session.end) });
     }
-    if (pathname.endsWith('/launch')) return json(launch(searchParams));
+    if (pathname.endsWith('/launch')) return json({ schema: 'apex.timeline.launch/1', state: 'ready', message: null, version: '1', event: launch(searchParams) });
     if (pathname.endsWith('/span')) return json(span(searchParams));
     response.writeHead(204).end();
   });

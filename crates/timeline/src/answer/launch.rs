@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{AskedLaunch, Head, Step, Unanswered, basis, id_of, json};
+use super::{AskedLaunch, Head, Missing, Step, Unanswered, basis, id_of, json};
 use crate::event::{Basis, Event, off_ns};
 use crate::file::Damaged;
 use crate::store::Timeline;
@@ -11,11 +11,17 @@ use crate::tables::{Frame, Kernel, LaneKind, LaneRow, Process, Timed};
 /// Standard deviations to either side in which nine of ten values lie.
 const NINETY_PERCENT: f64 = 1.645;
 
+const SCHEMA: &str = "apex.timeline.launch/1";
+
 #[derive(Serialize)]
-struct Launch<'t> {
+struct Answer<'t> {
     #[serde(flatten)]
     head: Head,
-    version: String,
+    event: Option<Launch<'t>>,
+}
+
+#[derive(Serialize)]
+struct Launch<'t> {
     lane: String,
     #[serde(rename = "use")]
     what: &'static str,
@@ -99,11 +105,16 @@ struct OfRank {
     duration_ns: u64,
 }
 
+/// The answer where there is no timeline: no event.
+pub fn without(missing: &Missing) -> String {
+    json(&Answer { head: Head::without(SCHEMA, missing), event: None })
+}
+
 impl Timeline {
-    /// One event.
+    /// One event; where there is none, a message says so.
     ///
     /// # Errors
-    /// If there is none there, or the index is damaged.
+    /// If there is no such lane, or the index is damaged.
     pub fn launch(&self, asked: &AskedLaunch) -> Result<String, Unanswered> {
         let (place, row) = self.row(&asked.lane)?;
         let lane = self.lane(row);
@@ -111,8 +122,16 @@ impl Timeline {
             None => lane.event_at(asked.at)?,
             Some(step) => lane.step(asked.at, step == Step::Next)?,
         };
-        let nothing = || Unanswered::Nothing(format!("the lane {} has no event there", asked.lane));
-        let (event, number) = found.ok_or_else(nothing)?;
+        let head = Head::of(SCHEMA, self);
+        let Some((event, number)) = found else {
+            let when = match asked.step {
+                None => "at",
+                Some(Step::Next) => "after",
+                Some(Step::Previous) => "before",
+            };
+            let message = Some(format!("The lane {} has no event {when} this moment.", asked.lane));
+            return Ok(json(&Answer { head: Head { message, ..head }, event: None }));
+        };
         let name = self.name(event.name);
         let kernel = name.and_then(|name| self.tables.kernels.get(name.kernel?));
         let call = self.call(place, row, &event)?;
@@ -120,9 +139,7 @@ impl Timeline {
         let range = of_call.map_or(event.range, |call| call.range);
         let bytes = of_call.map_or(event.bytes, |call| call.bytes);
         let range = (range as usize).checked_sub(1).and_then(|range| self.tables.ranges.get(range));
-        Ok(json(&Launch {
-            head: Head::new("apex.timeline.launch/1"),
-            version: self.version(),
+        let event = Launch {
             lane: id_of(place, row),
             what: event.what.name(),
             name: name.map(|name| name.text.as_str()),
@@ -140,7 +157,8 @@ impl Timeline {
                 .zip(row.group)
                 .map(|(ordinal, group)| self.collective(place, &event, group, ordinal))
                 .transpose()?,
-        }))
+        };
+        Ok(json(&Answer { head, event: Some(event) }))
     }
 
     /// The call of an event: the event itself where it is one.

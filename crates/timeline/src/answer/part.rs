@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Asked, Head, Unanswered, basis, id_of, json};
+use super::{Asked, Head, Missing, Unanswered, basis, id_of, json};
 use crate::cell::Cell;
 use crate::event::What;
 use crate::query::{Columns, Numbered};
@@ -15,15 +15,15 @@ use crate::tables::{LaneKind, LaneRow, Phase, Process};
 /// Names that take most of a span.
 const TOP: usize = 10;
 
+const WHOLE: &str = "apex.timeline/1";
+const SPAN: &str = "apex.timeline.span/1";
+
 #[derive(Serialize)]
 struct Whole<'t> {
     #[serde(flatten)]
     head: Head,
-    state: &'static str,
     progress: Option<f64>,
-    message: Option<String>,
     growing: bool,
-    version: String,
     start_ns: u64,
     end_ns: u64,
     from_ns: u64,
@@ -83,7 +83,6 @@ struct ShownEvents {
 struct Sums<'t> {
     #[serde(flatten)]
     head: Head,
-    version: String,
     from_ns: u64,
     to_ns: u64,
     names: BTreeMap<u32, &'t str>,
@@ -113,31 +112,15 @@ impl Look {
     /// # Errors
     /// If there is no such lane, or the index is damaged.
     pub fn answer(&self, asked: &Asked) -> Result<String, Unanswered> {
-        let Some(timeline) = &self.timeline else { return Ok(json(&self.building())) };
-        let mut whole = self.whole(timeline, asked)?;
-        whole.growing = self.growing;
-        Ok(json(&whole))
+        match &self.timeline {
+            Some(timeline) => Ok(json(&self.whole(timeline, asked)?)),
+            None => Ok(whole_without(&self.building())),
+        }
     }
 
-    fn building(&self) -> Whole<'static> {
-        Whole {
-            head: Head::new("apex.timeline/1"),
-            state: "building",
-            progress: Some(self.progress.unwrap_or(0.0)),
-            message: None,
-            growing: false,
-            version: String::new(),
-            start_ns: 0,
-            end_ns: 0,
-            from_ns: 0,
-            to_ns: 0,
-            column_ns: 1,
-            column_count: 0,
-            processes: &[],
-            phases: &[],
-            names: BTreeMap::new(),
-            lanes: Vec::new(),
-        }
+    /// How far the first timeline is, while there is none.
+    pub fn building(&self) -> Missing {
+        Missing::Building(self.progress.unwrap_or(0.0))
     }
 
     fn whole<'t>(&self, timeline: &'t Timeline, asked: &Asked) -> Result<Whole<'t>, Unanswered> {
@@ -168,11 +151,12 @@ impl Look {
         }
         let lacks = timeline.tables.lacks.iter().chain(&timeline.note);
         let message: Vec<&str> = lacks.map(String::as_str).collect();
+        let message = (!message.is_empty()).then(|| message.join(" "));
         Ok(Whole {
-            state: "ready",
+            head: Head { message, ..Head::of(WHOLE, timeline) },
             progress: self.progress,
-            message: (!message.is_empty()).then(|| message.join(" ")),
-            version: timeline.version(),
+            growing: self.growing,
+            start_ns: 0,
             end_ns: timeline.end(),
             from_ns: span.start,
             to_ns: span.end,
@@ -182,9 +166,33 @@ impl Look {
             phases: &timeline.tables.phases,
             names: timeline.names(names),
             lanes,
-            ..self.building()
         })
     }
+}
+
+/// The part of a timeline that there is not: no lane is listed.
+pub fn whole_without(missing: &Missing) -> String {
+    json(&Whole {
+        head: Head::without(WHOLE, missing),
+        progress: if let Missing::Building(share) = missing { Some(*share) } else { None },
+        growing: false,
+        start_ns: 0,
+        end_ns: 0,
+        from_ns: 0,
+        to_ns: 0,
+        column_ns: 1,
+        column_count: 0,
+        processes: &[],
+        phases: &[],
+        names: BTreeMap::new(),
+        lanes: Vec::new(),
+    })
+}
+
+/// The sums of a timeline that there is not: those of no lane.
+pub fn span_without(missing: &Missing) -> String {
+    let head = Head::without(SPAN, missing);
+    json(&Sums { head, from_ns: 0, to_ns: 0, names: BTreeMap::new(), lanes: Vec::new() })
 }
 
 impl Timeline {
@@ -203,9 +211,8 @@ impl Timeline {
             names.extend(sum.top.iter().map(|top| top.name));
             lanes.push(sum);
         }
-        let head = Head::new("apex.timeline.span/1");
-        let (version, names) = (self.version(), self.names(names));
-        Ok(json(&Sums { head, version, from_ns: from, to_ns: to, names, lanes }))
+        let (head, names) = (Head::of(SPAN, self), self.names(names));
+        Ok(json(&Sums { head, from_ns: from, to_ns: to, names, lanes }))
     }
 }
 

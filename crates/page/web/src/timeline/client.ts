@@ -1,5 +1,5 @@
 // Requests of the timeline to the server.
-import type { Answer, Launch, SpanFigures } from './model';
+import type { Answer, Found, SpanFigures } from './model';
 
 /** What is asked for: times, lanes, what is searched for. */
 export type Question = Record<string, string | number | string[] | undefined>;
@@ -31,7 +31,7 @@ export class Client {
     return this.#get('', question, signal);
   }
 
-  launch(question: Question, signal?: AbortSignal): Promise<Launch> {
+  launch(question: Question, signal?: AbortSignal): Promise<Found> {
     return this.#get('/launch', question, signal);
   }
 

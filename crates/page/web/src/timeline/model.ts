@@ -51,13 +51,18 @@ export interface Process {
   start_ns: number;
 }
 
-export interface Answer {
+/** How a timeline is: each answer begins with it. */
+export interface Head {
   schema: string;
-  state: 'building' | 'ready';
-  progress: number | null;
+  state: 'building' | 'ready' | 'unreadable' | 'deleted';
+  /** What is wrong, or what is lacking. */
   message: string | null;
-  growing: boolean;
   version: string;
+}
+
+export interface Answer extends Head {
+  progress: number | null;
+  growing: boolean;
   start_ns: number;
   end_ns: number;
   from_ns: number;
@@ -101,7 +106,12 @@ export const USES = [
   'launching', 'allocating', 'transferring', 'synchronising', 'loading', 'capturing', 'other_calls', 'host_code',
 ] as const;
 
-/** One event: `apex.timeline.launch/1`. What is not known is null. */
+/** `apex.timeline.launch/1`: an event, or why there is none. */
+export interface Found extends Head {
+  event: Launch | null;
+}
+
+/** One event. What is not known is null. */
 export interface Launch {
   lane: string;
   use: string;
@@ -153,7 +163,7 @@ export interface LaneFigures {
   top: { name: number; time_ns: number }[];
 }
 
-export interface SpanFigures {
+export interface SpanFigures extends Head {
   from_ns: number;
   to_ns: number;
   names: Record<string, string>;

@@ -15,6 +15,11 @@ import { matcher, nearest } from './search';
 import { Source } from './source.svelte';
 import { around, length, panned, reaching, spanOf, spanText, within, zoomed, type Span } from './viewport';
 
+/** What is said of a question that nobody answers any more. */
+export const DELETED = 'The session is deleted: nothing more can be looked up.';
+/** … or not yet. */
+export const BUILDING = 'The timeline is being made: this comes when it is ready.';
+
 /** Rest of the view before it stands in the address, ms: browsers bound how often that changes. */
 const SETTLED = 250;
 
@@ -158,28 +163,46 @@ export class Panel {
     // What is known of another event stays until that of this one comes.
     if (isNone) this.launch = this.missed = null;
     if (isNone || !this.answer) return undefined;
+    if (!this.#groupOf(lane)) {
+      [this.launch, this.missed] = [null, `The timeline has no lane ${lane}.`];
+      return undefined;
+    }
     const request = new AbortController();
-    void this.#ask({ lane, at: Number(at) }, request.signal);
+    void untrack(() => this.#ask({ lane, at: Number(at) }, request.signal));
     return () => request.abort();
   }
 
-  async #ask(question: Record<string, string | number>, signal?: AbortSignal): Promise<Launch | null> {
+  async #ask(question: { lane: string; at: number; step?: string }, signal?: AbortSignal): Promise<Launch | null> {
+    const isNew = signal !== undefined;
+    if (this.source.deleted) return this.#miss(DELETED, isNew && !this.#tells(question));
     try {
-      const found = await this.source.client.launch(question, signal);
-      this.launch = found;
+      const { state, message, event } = await this.source.client.launch(question, signal);
+      if (!this.source.holds({ state })) return this.#miss(DELETED, isNew && !this.#tells(question));
+      if (!event) return this.#miss(message ?? BUILDING, isNew);
+      this.launch = event;
       this.missed = null;
-      this.lane = found.lane;
-      const took = found.duration_ns ? `, ${time(found.duration_ns.value)} ${found.duration_ns.kind}` : '';
-      this.say(`${found.name ?? this.nameOf(found.use)} on ${this.laneName(found.lane)}, at ${precise(found.start_ns.value)}${took}.`);
-      return found;
+      this.lane = event.lane;
+      const took = event.duration_ns ? `, ${time(event.duration_ns.value)} ${event.duration_ns.kind}` : '';
+      this.say(`${event.name ?? this.nameOf(event.use)} on ${this.laneName(event.lane)}, at ${precise(event.start_ns.value)}${took}.`);
+      return event;
     } catch (error) {
       if (signal?.aborted) return null;
-      const why = error instanceof Error ? error.message : String(error);
-      this.say(why);
-      // Where there is no next event, the selected one stays.
-      if (signal) [this.launch, this.missed] = [null, why];
-      return null;
+      return this.#miss(error instanceof Error ? error.message : String(error), isNew);
     }
+  }
+
+  /** Whether the event that is told is the one at this time of a lane. */
+  #tells({ lane, at }: { lane: string; at: number }): boolean {
+    const { launch } = this;
+    return launch !== null && launch.lane === lane && at >= launch.start_ns.value && at <= launch.start_ns.value + (launch.duration_ns?.value ?? 0);
+  }
+
+  /** There is no such event. Where that was a step from the selected one, the selected one stays. */
+  #miss(why: string, forgets: boolean): null {
+    this.say(why);
+    if (forgets) this.launch = null;
+    if (forgets || !this.launch) this.missed = why;
+    return null;
   }
 
   /** To the event of the same lane before or after the selected one. */
