@@ -3,8 +3,8 @@
 
 * Readings: for each record of the machine, the nvidia-smi line nearest to its end; medians of both and the median of their
   differences. Exit status 1 where a median differs by more than its tolerance.
-* Cost: CPU time of the sampler for each sample (recorded with it), and steps a second of the loop with and without the
-  sampler, in turns.
+* Cost: CPU time of the sampler for each sample (recorded with it), and steps a second of a loop of small kernels, which the
+  host limits, with and without the sampler, in turns.
 * Untouched: limits, locked clocks and modes, as nvidia-smi has them before and after.
 """
 
@@ -45,6 +45,24 @@ while time.time() < end:
     else:
         for _ in range(20): c = (c @ c).tanh()
     torch.cuda.synchronize()
+    steps += 1
+print(steps)
+"""
+
+
+# Small kernels alone: every microsecond of the host counts.
+SMALL = """
+import sys, time, torch
+c = torch.randn(256, 256, device="cuda")
+def step():
+    global c
+    for _ in range(20): c = (c @ c).tanh()
+    torch.cuda.synchronize()
+begun, steps = time.time(), 0
+while time.time() < begun + 2: step()
+end = time.time() + float(sys.argv[1])
+while time.time() < end:
+    step()
     steps += 1
 print(steps)
 """
@@ -95,10 +113,10 @@ def compare(records, smi, offset):
     return rows, wrong
 
 
-def run(apex, folder, seconds, options, beside=None):
-    """Steps of the loop in a run with these options, and its session."""
+def run(apex, folder, loop, seconds, options, beside=None):
+    """Steps of a loop in a run with these options, and its session."""
     session = Path(folder) / f"s{time.monotonic_ns()}"
-    command = [apex, "run", "-q", "-o", session, *options, "--", sys.executable, "-c", LOOP, str(seconds)]
+    command = [apex, "run", "-q", "-o", session, *options, "--", sys.executable, "-c", loop, str(seconds)]
     other = subprocess.Popen(beside, stdout=subprocess.PIPE, text=True) if beside else None
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     said = ""
@@ -120,13 +138,14 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--apex", required=True)
     parser.add_argument("--seconds", type=float, default=40)
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--each", type=float, default=6, help="seconds of each run with and without the sampler")
+    parser.add_argument("--pairs", type=int, default=6)
     words = parser.parse_args()
     before = query(UNTOUCHED)
     fields = ",".join(["timestamp", *(query for _, query, *_ in COMPARED)])
     smi = ["nvidia-smi", "-i", "0", f"--query-gpu={fields}", "--format=csv,noheader,nounits", "-lms", "250"]
     with tempfile.TemporaryDirectory() as folder:
-        _, session, said = run(words.apex, folder, words.seconds, [], smi)
+        _, session, said = run(words.apex, folder, LOOP, words.seconds, [], smi)
         offset = time.time() - time.monotonic()
         records = records_of(session)
         rows, wrong = compare(records, smi_of(said), offset)
@@ -135,7 +154,7 @@ def main():
         steps = {"with": [], "without": []}
         for _ in range(words.pairs):
             for name, options in (("with", []), ("without", ["--no-machine"])):
-                steps[name].append(run(words.apex, folder, words.seconds, options)[0] / words.seconds)
+                steps[name].append(run(words.apex, folder, SMALL, words.each, options)[0] / words.each)
     after = query(UNTOUCHED)
     if before != after:
         wrong.append(f"the device is not as it was: {before} became {after}")
@@ -150,8 +169,9 @@ def main():
     text += [f"| `{name}` | {told[name]['least']:.4g} | {told[name]['mean']:.4g} | {told[name]['most']:.4g} |" for name in GPM if name in told]
     text += [f"\nCPU time of a sample: median {statistics.median(costs):.3f} ms, at most {max(costs):.3f} ms, of {len(costs)}."]
     middles = {name: statistics.median(values) for name, values in steps.items()}
-    slower = 1 - middles["with"] / middles["without"]
-    text += [f"Steps a second of the loop, medians of {words.pairs}: {middles['with']:.2f} with the sampler, {middles['without']:.2f} without ({slower:+.2%} slower)."]
+    slower = sorted(1 - one / other for one, other in zip(steps["with"], steps["without"]))
+    text += [f"Steps a second of small kernels, medians of {words.pairs}: {middles['with']:.2f} with the sampler, {middles['without']:.2f} without."]
+    text += [f"Slower with the sampler, pair by pair: {', '.join(f'{one:+.2%}' for one in slower)}."]
     text += [f"Limits, clocks and modes before and after: {'the same' if before == after else 'DIFFERENT'} ({after})."]
     text += [f"Beyond its tolerance: {one}" for one in wrong]
     out = Path(words.out)
