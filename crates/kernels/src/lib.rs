@@ -63,7 +63,7 @@ pub mod training;
 mod workspace;
 
 pub use attention::{
-    Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Sequences, Shape, reference,
+    Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Sequences, Shape, Workspace, reference,
 };
 pub use element::Element;
 pub use error::{Error, Result};

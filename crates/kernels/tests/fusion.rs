@@ -150,7 +150,7 @@ const SIZES: [(usize, usize); 14] = [
 fn residual_relu_layer_norm_of_any_size() {
     for (rows, length) in SIZES {
         for element in TYPES {
-            let graph = forms::residual_relu_layer_norm(element, rows, length).unwrap();
+            let graph = forms::residual_relu_layer_norm(element, rows, length, 1e-5).unwrap();
             let size = rows * length;
             check(&graph, &inputs(element, &[size, size, length, length], 2.0), &fused());
         }
@@ -172,7 +172,7 @@ fn softmax_of_any_size_and_of_numbers_that_overflow() {
 #[test]
 fn rms_norm_of_any_size() {
     for (rows, length) in SIZES {
-        let graph = forms::rms_norm(ElementType::Bf16, rows, length).unwrap();
+        let graph = forms::rms_norm(ElementType::Bf16, rows, length, 1e-6).unwrap();
         check(&graph, &inputs(ElementType::Bf16, &[rows * length, length], 2.0), &fused());
     }
 }
@@ -316,10 +316,10 @@ fn every_schedule_computes_the_same() {
     for tuning in ways {
         for (rows, length) in [(7, 104), (5, 333), (301, 16)] {
             let options = Options { target, tuning, ..Options::default() };
-            let graph = forms::residual_relu_layer_norm(ElementType::Bf16, rows, length).unwrap();
+            let graph = forms::residual_relu_layer_norm(ElementType::Bf16, rows, length, 1e-5).unwrap();
             let lengths = [rows * length, rows * length, length, length];
             check(&graph, &inputs(ElementType::Bf16, &lengths, 2.0), &options);
-            let graph = forms::rms_norm(ElementType::Bf16, rows, length).unwrap();
+            let graph = forms::rms_norm(ElementType::Bf16, rows, length, 1e-6).unwrap();
             check(&graph, &inputs(ElementType::Bf16, &[rows * length, length], 2.0), &options);
             let graph = forms::bias_gelu(ElementType::Bf16, rows, length).unwrap();
             check(&graph, &inputs(ElementType::Bf16, &[rows * length, length], 2.0), &options);
@@ -335,7 +335,7 @@ fn rows_of_any_length() {
         (ElementType::F32, 70_001, "read again in each pass"),
     ];
     for (element, length, held) in lengths {
-        let graph = forms::residual_relu_layer_norm(element, 2, length).unwrap();
+        let graph = forms::residual_relu_layer_norm(element, 2, length, 1e-5).unwrap();
         let options = Options { target: Target { shared: 163 << 10, ..Target::default() }, ..fused() };
         let plan = Plan::new(&graph, &options).unwrap().to_string();
         assert!(plan.contains(held), "{plan}");
@@ -349,7 +349,7 @@ fn rows_of_any_length() {
 fn inputs_that_are_not_aligned() {
     let device = Device::open(0).unwrap();
     for element in TYPES {
-        let graph = forms::rms_norm(element, 4, 64).unwrap();
+        let graph = forms::rms_norm(element, 4, 64, 1e-6).unwrap();
         let fused = Fused::new(&device, &graph).unwrap();
         for offset in [0, 1, 2, 4, 8] {
             let given = numbers(3, 4 * 64 + offset, 2.0);
@@ -491,7 +491,7 @@ fn clusters_of_every_size() {
         let options = Options { tuning: Tuning { cluster: Some(cluster), ..Tuning::default() }, ..fused() };
         for length in [4104, 5003] {
             let softmax = forms::softmax(ElementType::Bf16, 3, length).unwrap();
-            let norm = forms::rms_norm(ElementType::Bf16, 3, length).unwrap();
+            let norm = forms::rms_norm(ElementType::Bf16, 3, length, 1e-6).unwrap();
             for (graph, lengths) in [(softmax, vec![3 * length]), (norm, vec![3 * length, length])] {
                 let plan = Plan::new(&graph, &Options { target: device, ..options }).unwrap().to_string();
                 assert_eq!(plan.contains(&format!("{cluster} blocks of")), device.clusters, "{plan}");

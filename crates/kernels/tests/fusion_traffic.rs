@@ -121,7 +121,7 @@ fn what_is_computed_is_what_is_counted() {
 
 #[test]
 fn plans_say_what_is_fused_and_why() {
-    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16384, 4096).unwrap();
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16384, 4096, 1e-5).unwrap();
     let printed = Plan::new(&graph, &Options::default()).unwrap().to_string();
     // 7 tensors of 128 MiB and two of 8 KiB before, 3 and two after.
     for line in [
@@ -151,7 +151,7 @@ fn plans_say_what_is_not_fused_and_why() {
 
 #[test]
 fn a_cluster_of_blocks_can_share_a_row() {
-    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 32768).unwrap();
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 32768, 1e-5).unwrap();
     let target = Target { clusters: true, ..Target::default() };
     let tuning = Tuning { cluster: Some(4), ..Tuning::default() };
     let plan = Plan::new(&graph, &Options { target, tuning, ..Options::default() }).unwrap();
@@ -164,7 +164,7 @@ fn a_cluster_of_blocks_can_share_a_row() {
 
 #[test]
 fn a_row_that_one_block_cannot_hold_is_shared_by_a_cluster() {
-    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 65536).unwrap();
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 65536, 1e-5).unwrap();
     let plan = |clusters| {
         let target = Target { clusters, shared: 227 << 10, ..Target::default() };
         Plan::new(&graph, &Options { target, ..Options::default() }).unwrap()

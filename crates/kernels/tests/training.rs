@@ -165,9 +165,17 @@ fn losses_and_norms_are_one_kernel_each_and_right() {
             let targets: Vec<u32> = (1..=rows as u32).map(|row| row * length as u32 / rows as u32).collect();
             let loss = forms::cross_entropy(element, rows, length, 1.0 / rows as f64).unwrap();
             assert_eq!(compare(&device, &loss, &targets, tolerance), 1);
-            for form in [forms::residual_rms_norm, forms::rms_norm_gradient] {
-                assert_eq!(compare(&device, &form(element, rows, length).unwrap(), &[], tolerance), 1);
+            let forms = [
+                forms::residual_rms_norm,
+                forms::rms_norm_gradient,
+                forms::residual_rms_norm_gradient,
+                forms::residual_relu_layer_norm_gradient,
+            ];
+            for form in forms {
+                assert_eq!(compare(&device, &form(element, rows, length, 1e-5).unwrap(), &[], tolerance), 1);
             }
+            let softmax = forms::softmax_gradient(element, rows, length).unwrap();
+            assert_eq!(compare(&device, &softmax, &[], tolerance), 1);
         }
     }
 }
@@ -188,8 +196,8 @@ fn differences(values: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) {
 #[test]
 fn the_gradient_of_the_norm_is_its_gradient() {
     let (rows, length) = (3, 5);
-    let forward = forms::rms_norm(ElementType::F32, rows, length).unwrap();
-    let backward = forms::rms_norm_gradient(ElementType::F32, rows, length).unwrap();
+    let forward = forms::rms_norm(ElementType::F32, rows, length, 1e-6).unwrap();
+    let backward = forms::residual_rms_norm_gradient(ElementType::F32, rows, length, 1e-6).unwrap();
     let numbers = |seed, len| wide(&random::<bf16>(seed, len, 2.0));
     let (x, weight) = (numbers(1, rows * length), numbers(2, length));
     let (given, residual) = (numbers(3, rows * length), numbers(4, rows * length));
@@ -204,6 +212,36 @@ fn the_gradient_of_the_norm_is_its_gradient() {
     differences(&x, &found[0], |x| loss(x, &weight));
     let column = |column: usize| found[1].iter().skip(column).step_by(length).sum::<f64>();
     differences(&weight, &(0..length).map(column).collect::<Vec<_>>(), |weight| loss(&x, weight));
+}
+
+/// That the first output of `backward`, from `inputs`, is the gradient of the output of `forward`
+/// times `given` by its first input.
+fn is_gradient(forward: &Graph, x: &[f64], rest: &[Vec<f64>], given: &[f64], found: &[f64]) {
+    differences(x, found, |x| {
+        let inputs: Vec<_> = std::iter::once(x.to_vec()).chain(rest.iter().cloned()).collect();
+        let y = graphs::evaluate(forward, &inputs).unwrap();
+        y[0].iter().zip(given).map(|(y, given)| y * given).sum::<f64>()
+    });
+}
+
+#[test]
+fn gradients_of_layer_norm_and_softmax_are_gradients() {
+    let (rows, length) = (3, 5);
+    let numbers = |seed, len| wide(&random::<bf16>(seed, len, 2.0));
+    let (x, given) = (numbers(1, rows * length), numbers(2, rows * length));
+
+    let (weight, residual) = (numbers(3, length), numbers(4, rows * length));
+    let forward = forms::residual_relu_layer_norm(ElementType::F32, rows, length, 0.1).unwrap();
+    let backward = forms::residual_relu_layer_norm_gradient(ElementType::F32, rows, length, 0.1).unwrap();
+    let inputs = [x.clone(), residual.clone(), weight.clone(), given.clone()];
+    let found = graphs::evaluate(&backward, &inputs).unwrap();
+    is_gradient(&forward, &x, &[residual, weight, numbers(5, length)], &given, &found[0]);
+
+    let forward = forms::softmax(ElementType::F32, rows, length).unwrap();
+    let backward = forms::softmax_gradient(ElementType::F32, rows, length).unwrap();
+    let y = graphs::evaluate(&forward, std::slice::from_ref(&x)).unwrap().remove(0);
+    let found = graphs::evaluate(&backward, &[y, given.clone()]).unwrap();
+    is_gradient(&forward, &x, &[], &given, &found[0]);
 }
 
 #[test]

@@ -59,8 +59,11 @@ impl Layers {
             embedding: Embedding::new(device),
             attention: Attention::new(device)?,
             attention_shape: Shape { batch, heads, key_heads, queries: length, keys: length, dim: HEAD_DIM },
-            norm: Fused::new(device, &forms::residual_rms_norm(element, tokens, dim)?)?,
-            norm_gradient: Fused::new(device, &forms::rms_norm_gradient(element, tokens, dim)?)?,
+            norm: Fused::new(device, &forms::residual_rms_norm(element, tokens, dim, 1e-6)?)?,
+            norm_gradient: Fused::new(
+                device,
+                &forms::residual_rms_norm_gradient(element, tokens, dim, 1e-6)?,
+            )?,
             rotate_queries: rotary(heads)?,
             rotate_keys: rotary(key_heads)?,
             loss: Fused::new(

@@ -88,6 +88,22 @@ impl Config {
         let queries = self.queries * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim);
         (1024 + keys + queries + 256) as u32
     }
+
+    /// Rows of queries, with those that fill up the last block of each head.
+    fn rows(&self, shape: &Shape) -> usize {
+        shape.batch * shape.heads * shape.queries.div_ceil(self.queries) * self.queries
+    }
+
+    /// Elements of the sums that become the gradient of Q, and of the statistics of rows.
+    fn partial(&self, shape: &Shape) -> [usize; 2] {
+        let rows = self.rows(shape);
+        [rows * shape.dim, 2 * rows]
+    }
+}
+
+/// The same of the flash form, which has one statistic for each row.
+pub fn flash_partial(shape: &Shape) -> [usize; 2] {
+    [0, shape.rows()]
 }
 
 /// Keys of a block of threads of the Hopper form, which has two warpgroups for 64 keys each, and
@@ -196,6 +212,12 @@ impl Attention {
         Ok(form)
     }
 
+    /// Elements of both buffers between the kernels of a backward pass in this form.
+    pub(super) fn backward_partial(&self, form: Form, shape: &Shape) -> [usize; 2] {
+        let hopper = Config::of(shape.dim).filter(|_| form == Form::Hopper);
+        hopper.map_or_else(|| flash_partial(shape), |config| config.partial(shape))
+    }
+
     /// Why there is no backward pass in this form, if there is none.
     fn backward_refusal(&self, form: Form, shape: &Shape) -> Option<String> {
         match form {
@@ -228,8 +250,8 @@ impl Call<'_> {
             [(shape.batch * heads * rows.div_ceil(FLASH_ROWS)).min(MOST_BLOCKS) as u32, 1, 1]
         };
         // Whoever panicked while holding the buffers left whole ones.
-        let mut workspace = attention.backward.lock().unwrap_or_else(PoisonError::into_inner);
-        let [_, deltas] = workspace.reserve(self, [0, shape.rows()])?;
+        let mut workspace = attention.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let [_, deltas] = workspace.reserve(flash_partial(shape), self.stream)?;
 
         let launch = of_queries.launch(blocks(shape.heads, shape.queries), [128, 1, 1]).on(self.stream);
         let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(saved.output).arg(output_gradient);
@@ -266,10 +288,10 @@ impl Call<'_> {
         };
         let (start, finish) = (kernel("_start", "")?, kernel("_finish", "")?);
         let main = kernel("", &format!("_{}", self.mask_name()))?;
-        let rows = shape.batch * shape.heads * query_tiles * config.queries;
+        let rows = config.rows(shape);
         // Whoever panicked while holding the buffers left whole ones.
-        let mut workspace = attention.backward.lock().unwrap_or_else(PoisonError::into_inner);
-        let [sums, statistics] = workspace.reserve(self, [rows * shape.dim, 2 * rows])?;
+        let mut workspace = attention.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let [sums, statistics] = workspace.reserve(config.partial(shape), self.stream)?;
 
         let blocks = (rows * shape.dim / 8).div_ceil(FEW_THREADS).min(MOST_BLOCKS) as u32;
         let launch = start.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);

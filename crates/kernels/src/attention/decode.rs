@@ -6,7 +6,7 @@
 use std::sync::PoisonError;
 
 use crate::attention::shape::Shape;
-use crate::attention::{Call, Tensors};
+use crate::attention::{Attention, Call, Tensors};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -51,6 +51,22 @@ fn chunks(units: usize, keys: usize, multiprocessors: usize) -> usize {
     (multiprocessors / units).min(keys.div_ceil(FEWEST_KEYS)).max(1)
 }
 
+impl Attention {
+    /// Tiles of rows, and chunks of the keys of each.
+    fn decode_grid(&self, shape: &Shape) -> (usize, usize) {
+        let units = shape.batch * shape.key_heads * rows_of_head(shape).div_ceil(ROWS);
+        // Nothing is launched without units.
+        (units, chunks(units.max(1), shape.keys, self.device.limits().multiprocessors as usize))
+    }
+
+    /// Elements of the partial outputs of chunks, and of their maxima and sums.
+    pub(super) fn decode_partial(&self, shape: &Shape) -> [usize; 2] {
+        let (units, chunks) = self.decode_grid(shape);
+        let rows = units * chunks * ROWS;
+        [rows * shape.dim, 2 * rows]
+    }
+}
+
 impl Call<'_> {
     /// A kernel for the chunks, and one that merges their results.
     pub fn decode<T: Element>(&self, tensors: Tensors<'_, T>) -> Result<()> {
@@ -59,14 +75,11 @@ impl Call<'_> {
         let kernel = |name| attention.kernel(DECODE, &format!("attention_{name}_{}_d{}", T::NAME, shape.dim));
         let (decode, merge) = (kernel("decode")?, kernel("merge")?);
         let threads = (32 * WARPS) as u32;
-        let units = shape.batch * shape.key_heads * rows_of_head(shape).div_ceil(ROWS);
-        let chunks = chunks(units, shape.keys, attention.device.limits().multiprocessors as usize);
-
-        let rows = units * chunks * ROWS;
+        let (units, chunks) = attention.decode_grid(shape);
         // What the first kernel leaves for the second: outputs, and a maximum and a sum of each
         // row. Whoever panicked while holding the buffers left whole ones.
-        let mut partial = attention.partial.lock().unwrap_or_else(PoisonError::into_inner);
-        let [outputs, sums] = partial.reserve(self, [rows * shape.dim, 2 * rows])?;
+        let mut workspace = attention.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let [outputs, sums] = workspace.reserve(attention.decode_partial(shape), self.stream)?;
         let blocks = (units * chunks).min(MOST_BLOCKS) as u32;
         let launch = decode.launch([blocks, 1, 1], [threads, 1, 1]).shared(SHARED).on(self.stream);
         let launch = launch.arg(q).arg(k).arg(v).arg(&mut *outputs).arg(&mut *sums);

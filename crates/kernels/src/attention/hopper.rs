@@ -81,10 +81,10 @@ impl Call<'_> {
         let name = format!("attention_hopper_{}_d{}_{}", T::NAME, shape.dim, self.mask_name());
         let kernel = self.attention.kernel(config.image, &name)?;
         // Whoever panicked while holding them had not launched: they are zeros.
-        let mut counters = self.attention.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = self.attention.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let launch = kernel.launch([blocks, 1, 1], [config.threads(), 1, 1]).shared(config.shared(shape.dim));
         let launch = launch.on(self.stream).arg(queries).arg(keys).arg(values).arg(q).arg(k).arg(v);
-        let launch = launch.arg(output).arg(log_sum_exp).arg(&mut *counters).arg(problem);
+        let launch = launch.arg(output).arg(log_sum_exp).arg(&mut workspace.counters).arg(problem);
         // SAFETY: the maps describe the buffers, which have the sizes that the problem says, and
         // the counters are zero: a launch leaves them so, and the next one on any stream runs after
         // it.

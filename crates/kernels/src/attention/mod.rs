@@ -17,6 +17,7 @@ mod problem;
 pub mod reference;
 mod sequences;
 mod shape;
+mod workspace;
 
 use std::sync::{Arc, Mutex};
 
@@ -25,9 +26,9 @@ use apex_gpu::{Buffer, Device, Kernel, Stream};
 pub use backward::{Gradients, Saved};
 pub use sequences::Sequences;
 pub use shape::{Layout, Mask, Options, Shape};
+pub use workspace::Workspace;
 
 use crate::images::{Image, Images};
-use crate::workspace::reserve;
 use crate::{Element, Error, Result};
 use problem::Problem;
 
@@ -98,26 +99,10 @@ pub struct Output<T> {
 #[derive(Debug)]
 pub struct Attention {
     device: Device,
-    images: Images,
-    /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different
-    /// streams take turns at it, as `gpu` orders the uses of a buffer.
-    counters: Mutex<Buffer<u32>>,
-    partial: Mutex<Workspace>,
-    backward: Mutex<Workspace>,
-}
-
-/// Memory between the kernels of a call, as large as the largest call needed.
-#[derive(Debug)]
-struct Workspace([Buffer<f32>; 2]);
-
-impl Workspace {
-    /// The buffers, with so many elements at least, which hold anything.
-    fn reserve(&mut self, call: &Call<'_>, lengths: [usize; 2]) -> Result<[&mut Buffer<f32>; 2]> {
-        for (buffer, len) in self.0.iter_mut().zip(lengths) {
-            reserve(buffer, len, call.stream)?;
-        }
-        Ok(self.0.each_mut())
-    }
+    images: Arc<Images>,
+    /// As large as the largest call needed. Launches on different streams take turns at it, as `gpu`
+    /// orders the uses of a buffer.
+    workspace: Mutex<Workspace>,
 }
 
 impl Attention {
@@ -126,10 +111,15 @@ impl Attention {
     /// # Errors
     /// [`Error::Gpu`] if there is no memory for two counters.
     pub fn new(device: &Device) -> Result<Attention> {
-        let counters = Mutex::new(device.zeros(2)?);
-        let workspace = || Ok::<_, Error>(Mutex::new(Workspace([device.zeros(0)?, device.zeros(0)?])));
-        let (partial, backward) = (workspace()?, workspace()?);
-        Ok(Attention { device: device.clone(), images: Images::default(), counters, partial, backward })
+        let workspace = Workspace {
+            counters: device.zeros(Workspace::COUNTERS)?,
+            partial: [device.zeros(0)?, device.zeros(0)?],
+        };
+        Ok(Attention {
+            device: device.clone(),
+            images: Arc::new(Images::default()),
+            workspace: Mutex::new(workspace),
+        })
     }
 
     /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries

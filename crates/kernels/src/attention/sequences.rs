@@ -205,8 +205,8 @@ impl Attention {
         };
         let count = sequences.lengths.len() as i32;
         // Whoever panicked while holding the buffers left whole ones.
-        let mut workspace = self.backward.lock().unwrap_or_else(PoisonError::into_inner);
-        let [_, deltas] = workspace.reserve(&call, [0, all.rows()])?;
+        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let [_, deltas] = workspace.reserve(backward::flash_partial(all), stream)?;
 
         if all.rows() > 0 {
             let grid = sequences.grid(all.heads, backward::FLASH_ROWS, |length| length.0);

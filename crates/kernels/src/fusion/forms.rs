@@ -19,7 +19,12 @@ pub fn bias_gelu(element: ElementType, rows: usize, length: usize) -> Result<Gra
 }
 
 /// `layer_norm(relu(x + residual))` with weight and bias.
-pub fn residual_relu_layer_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+pub fn residual_relu_layer_norm(
+    element: ElementType,
+    rows: usize,
+    length: usize,
+    epsilon: f64,
+) -> Result<Graph> {
     let mut graph = Graph::new();
     let x = graph.input("x", element, &[rows, length])?;
     let residual = graph.input("residual", element, &[rows, length])?;
@@ -27,63 +32,121 @@ pub fn residual_relu_layer_norm(element: ElementType, rows: usize, length: usize
     let bias = graph.input("bias", element, &[length])?;
     let sum = graph.add(x, residual)?;
     let positive = graph.relu(sum)?;
-    let y = graph.layer_norm(positive, weight, bias, 1e-5)?;
+    let y = graph.layer_norm(positive, weight, bias, epsilon)?;
     graph.output("y", y, element)?;
     Ok(graph)
 }
 
+/// The gradients of [`residual_relu_layer_norm`]: of `x`, which is that of `residual` too, and the
+/// terms of the weight's in f32, which is the sum of their rows. The bias has the sum of the rows of
+/// `y_gradient`.
+pub fn residual_relu_layer_norm_gradient(
+    element: ElementType,
+    rows: usize,
+    length: usize,
+    epsilon: f64,
+) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let residual = graph.input("residual", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let y_gradient = graph.input("y_gradient", element, &[rows, length])?;
+    let sum = graph.add(x, residual)?;
+    let positive = graph.relu(sum)?;
+    let mean = graph.row_mean(positive)?;
+    let centred = graph.sub(positive, mean)?;
+    let (normal, scale) = normalised(&mut graph, centred, epsilon)?;
+    let weight_terms = graph.mul(y_gradient, normal)?;
+    let of_normal = graph.mul(y_gradient, weight)?;
+    let shift = graph.row_mean(of_normal)?; // a shift of a row is normalised away
+    let shifted = graph.sub(of_normal, shift)?;
+    let through = through_norm(&mut graph, shifted, normal, scale)?;
+    let zero = graph.constant(0.0);
+    let is_positive = graph.less(zero, sum)?;
+    let x_gradient = graph.select(is_positive, through, zero)?;
+    graph.output("x_gradient", x_gradient, element)?;
+    graph.output("weight_terms", weight_terms, ElementType::F32)?;
+    Ok(graph)
+}
+
 /// `x / √(mean(x²) + ε) · weight`, in the operations in which models write it.
-pub fn rms_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+pub fn rms_norm(element: ElementType, rows: usize, length: usize, epsilon: f64) -> Result<Graph> {
     let mut graph = Graph::new();
     let x = graph.input("x", element, &[rows, length])?;
     let weight = graph.input("weight", element, &[length])?;
-    let (normal, _) = normalised(&mut graph, x)?;
+    let (normal, _) = normalised(&mut graph, x, epsilon)?;
     let y = graph.mul(normal, weight)?;
     graph.output("y", y, element)?;
     Ok(graph)
 }
 
 /// [`rms_norm`] of the sum of `x` and `residual`, and the sum, which goes on past the norm.
-pub fn residual_rms_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+pub fn residual_rms_norm(element: ElementType, rows: usize, length: usize, epsilon: f64) -> Result<Graph> {
     let mut graph = Graph::new();
     let x = graph.input("x", element, &[rows, length])?;
     let residual = graph.input("residual", element, &[rows, length])?;
     let weight = graph.input("weight", element, &[length])?;
     let sum = graph.add(x, residual)?;
-    let (normal, _) = normalised(&mut graph, sum)?;
+    let (normal, _) = normalised(&mut graph, sum, epsilon)?;
     let y = graph.mul(normal, weight)?;
     graph.output("sum", sum, element)?;
     graph.output("y", y, element)?;
     Ok(graph)
 }
 
-/// The gradients of [`rms_norm`]: of `x`, with the `residual` gradient that reaches it past the
-/// norm added, and the terms of the weight's in f32, which is the sum of their rows. `y_gradient`
-/// is that of the output.
-pub fn rms_norm_gradient(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+/// The gradients of [`rms_norm`]: of `x`, and the terms of the weight's in f32, which is the sum of
+/// their rows. `y_gradient` is that of the output.
+pub fn rms_norm_gradient(element: ElementType, rows: usize, length: usize, epsilon: f64) -> Result<Graph> {
+    gradient_of_rms_norm(element, [rows, length], epsilon, false)
+}
+
+/// As [`rms_norm_gradient`] for [`residual_rms_norm`], where `x` is the sum: the gradient
+/// `residual`, which reaches the sum past the norm, is added to that of `x`.
+pub fn residual_rms_norm_gradient(
+    element: ElementType,
+    rows: usize,
+    length: usize,
+    epsilon: f64,
+) -> Result<Graph> {
+    gradient_of_rms_norm(element, [rows, length], epsilon, true)
+}
+
+fn gradient_of_rms_norm(
+    element: ElementType,
+    shape: [usize; 2],
+    epsilon: f64,
+    with_residual: bool,
+) -> Result<Graph> {
     let mut graph = Graph::new();
-    let x = graph.input("x", element, &[rows, length])?;
-    let weight = graph.input("weight", element, &[length])?;
-    let y_gradient = graph.input("y_gradient", element, &[rows, length])?;
-    let residual = graph.input("residual", element, &[rows, length])?;
-    let (normal, scale) = normalised(&mut graph, x)?;
+    let x = graph.input("x", element, &shape)?;
+    let weight = graph.input("weight", element, &shape[1..])?;
+    let y_gradient = graph.input("y_gradient", element, &shape)?;
+    let (normal, scale) = normalised(&mut graph, x, epsilon)?;
     let weight_terms = graph.mul(y_gradient, normal)?;
     let of_normal = graph.mul(y_gradient, weight)?;
-    let along = graph.mul(of_normal, normal)?;
-    let mean = graph.row_mean(along)?; // the length of a row is normalised away
-    let back = graph.mul(normal, mean)?;
-    let across = graph.sub(of_normal, back)?;
-    let through = graph.mul(across, scale)?;
-    let x_gradient = graph.add(through, residual)?;
+    let mut x_gradient = through_norm(&mut graph, of_normal, normal, scale)?;
+    if with_residual {
+        let residual = graph.input("residual", element, &shape)?;
+        x_gradient = graph.add(x_gradient, residual)?;
+    }
     graph.output("x_gradient", x_gradient, element)?;
     graph.output("weight_terms", weight_terms, ElementType::F32)?;
     Ok(graph)
 }
 
+/// The gradient of what became `normal` when it was multiplied by `scale`, from that of `normal`.
+fn through_norm(graph: &mut Graph, gradient: Value, normal: Value, scale: Value) -> Result<Value> {
+    let along = graph.mul(gradient, normal)?;
+    let mean = graph.row_mean(along)?; // the length of a row is normalised away
+    let back = graph.mul(normal, mean)?;
+    let across = graph.sub(gradient, back)?;
+    graph.mul(across, scale)
+}
+
 /// Rows divided by the root of their mean square, and one over that root.
-fn normalised(graph: &mut Graph, x: Value) -> Result<(Value, Value)> {
+fn normalised(graph: &mut Graph, x: Value, epsilon: f64) -> Result<(Value, Value)> {
     let square = graph.square(x)?;
-    let (mean, epsilon) = (graph.row_mean(square)?, graph.constant(1e-6));
+    let (mean, epsilon) = (graph.row_mean(square)?, graph.constant(epsilon));
     let sum = graph.add(mean, epsilon)?;
     let scale = graph.rsqrt(sum)?;
     Ok((graph.mul(x, scale)?, scale))
@@ -175,6 +238,19 @@ pub fn softmax(element: ElementType, rows: usize, length: usize) -> Result<Graph
     Ok(graph)
 }
 
+/// The gradient of [`softmax`], from its output `y` and the gradient of that.
+pub fn softmax_gradient(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let y = graph.input("y", element, &[rows, length])?;
+    let y_gradient = graph.input("y_gradient", element, &[rows, length])?;
+    let along = graph.mul(y_gradient, y)?;
+    let sum = graph.row_sum(along)?; // a row's shares add up to 1
+    let across = graph.sub(y_gradient, sum)?;
+    let x_gradient = graph.mul(across, y)?;
+    graph.output("x_gradient", x_gradient, element)?;
+    Ok(graph)
+}
+
 /// Routing of a mixture of experts: the softmax of `logits` of shape `[tokens, experts]`, the `k`
 /// largest shares divided by their sum (`weights`), their experts, and the tokens of each expert
 /// (`loads`).
@@ -197,8 +273,8 @@ pub fn all(element: ElementType, rows: usize, length: usize) -> Result<Vec<(&'st
     let heads = rows.div_ceil(length).max(1);
     Ok(vec![
         ("bias + GELU", bias_gelu(element, rows, length)?),
-        ("residual + ReLU + LayerNorm", residual_relu_layer_norm(element, rows, length)?),
-        ("RMSNorm", rms_norm(element, rows, length)?),
+        ("residual + ReLU + LayerNorm", residual_relu_layer_norm(element, rows, length, 1e-5)?),
+        ("RMSNorm", rms_norm(element, rows, length, 1e-6)?),
         ("rotary embedding", rotary(element, [1, rows, length.div_ceil(128), 128])?),
         ("scale + mask + softmax", scale_mask_softmax(element, [heads, rows / heads, length], 0.125)?),
         ("softmax", softmax(element, rows, length)?),
