@@ -398,12 +398,17 @@ fn keep_freed_memory(cuda: &CudaContext) -> std::result::Result<(), DriverError>
         return Ok(());
     }
     let mut pool = std::ptr::null_mut();
-    let mut bytes = cuda.total_mem()? as u64 / 8;
+    let (mut bytes, mut kept) = (cuda.total_mem()? as u64 / 8, 0u64);
     // SAFETY: the device is open, `pool` is valid for writing, and the attribute is 64 bits wide.
     unsafe {
         sys::cuDeviceGetDefaultMemPool(&mut pool, cuda.cu_device()).result()?;
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut bytes).cast()).result()
+        sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut kept).cast()).result()?;
+        // The pool is the process's: a framework in it may keep more already.
+        match kept >= bytes {
+            true => Ok(()),
+            false => sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut bytes).cast()).result(),
+        }
     }
 }
 
