@@ -45,7 +45,7 @@ const LAYERS: [&[&str]; 11] = [
     &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
-    &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts"],
+    &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts", "apex-kernels-c"],
     &["apex-dashboard"],
     &["apex-cli", "xtask"],
 ];

@@ -8,16 +8,20 @@ use std::process::Command;
 /// The libraries that `apex` loads into programs.
 const LIBRARIES: [&str; 4] = ["libapex.so", "libapex_alias.so", "libapex_cpu_device.so", "libapex_nvrtc.so"];
 
+/// The library that the Python package loads, and holds.
+pub const KERNELS: &str = "libapex_kernels_c.so";
+
 /// What was built.
 pub struct Built {
     pub command: PathBuf,
     pub libraries: Vec<PathBuf>,
+    pub kernels: PathBuf,
 }
 
 impl Built {
     /// All files.
     pub fn files(&self) -> Vec<&Path> {
-        self.libraries.iter().chain([&self.command]).map(PathBuf::as_path).collect()
+        self.libraries.iter().chain([&self.command, &self.kernels]).map(PathBuf::as_path).collect()
     }
 }
 
@@ -42,6 +46,7 @@ pub fn run(glibc: Option<&str>) -> anyhow::Result<Built> {
     Ok(Built {
         command: folder.join("apex"),
         libraries: LIBRARIES.iter().map(|name| folder.join(name)).collect(),
+        kernels: folder.join(KERNELS),
     })
 }
 

@@ -18,7 +18,7 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use tree::Tree;
 
@@ -33,7 +33,8 @@ struct Release {
     modules: Modules,
 }
 
-/// Files of the Python package by their path in the wheel, in the order of their paths.
+/// Files of the Python package by their path in the wheel, in the order of their paths. A library
+/// among them needs no run bit.
 type Modules = BTreeMap<String, Vec<u8>>;
 
 /// One sentence about APEX.
@@ -51,7 +52,7 @@ pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
         time: commit_time()?,
         glibc: needs::glibc(&built.files())?,
         tree: Tree::new(&built)?,
-        modules: modules()?,
+        modules: modules(&built.kernels)?,
     };
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let packages = [archive::bytes(&release)?, deb::bytes(&release)?, wheel::bytes(&release)?];
@@ -67,20 +68,22 @@ pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The Python package `apex_cuda`.
-fn modules() -> anyhow::Result<Modules> {
-    let folder = root().join("python/apex_cuda");
-    let files = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let paths = files.map(|file| Ok(file?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    let is_source = |path: &PathBuf| path.extension().is_some_and(|end| end == "py" || end == "typed");
-    paths
-        .into_iter()
-        .filter(is_source)
-        .map(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            Ok((format!("apex_cuda/{name}"), tree::read(&path)?))
-        })
-        .collect()
+/// The Python package `apex_cuda`, with the library that its module `kernels` loads.
+fn modules(kernels: &Path) -> anyhow::Result<Modules> {
+    let package = root().join("python/apex_cuda");
+    let mut modules = Modules::new();
+    for folder in ["", "kernels/"] {
+        let files = std::fs::read_dir(package.join(folder)).with_context(|| package.display().to_string())?;
+        for file in files {
+            let path = file?.path();
+            if path.extension().is_some_and(|end| end == "py" || end == "typed") {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                modules.insert(format!("apex_cuda/{folder}{name}"), tree::read(&path)?);
+            }
+        }
+    }
+    modules.insert(format!("apex_cuda/kernels/{}", build::KERNELS), tree::read(kernels)?);
+    Ok(modules)
 }
 
 /// A package: its file's name and content.

@@ -8,6 +8,8 @@ use std::io::{Cursor, Read};
 const TIME: u64 = 1_790_000_001;
 
 fn release() -> Release {
+    let kernels = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&kernels, b"kernels").unwrap();
     let entry = |bytes: &[u8], mode| Entry { bytes: bytes.to_vec(), mode };
     let files = BTreeMap::from([
         ("bin/apex".to_owned(), entry(b"#!/bin/sh\necho it runs\n", 0o755)),
@@ -20,7 +22,7 @@ fn release() -> Release {
         time: TIME,
         glibc,
         tree: Tree { files },
-        modules: modules().unwrap(),
+        modules: modules(kernels.path()).unwrap(),
     }
 }
 
@@ -76,7 +78,8 @@ fn the_wheel_lists_every_file_with_its_checksum() {
     let names: Vec<_> = zip.file_names().map(str::to_owned).collect();
     assert_eq!(listed, names, "{record}");
     assert!(record.lines().any(|found| found == line), "{record}");
-    for module in ["__init__.py", "__main__.py", "py.typed"] {
+    let kernels = ["kernels/__init__.py", "kernels/_torch.py", "kernels/libapex_kernels_c.so"];
+    for module in ["__init__.py", "__main__.py", "py.typed"].into_iter().chain(kernels) {
         assert!(names.contains(&format!("apex_cuda/{module}")), "{names:?}");
     }
     let command = zip.by_name("apex_cuda-1.2.3.data/scripts/apex").unwrap();

@@ -1,7 +1,7 @@
 //! Python packages that talk to the driver, from PyPI, in versions that `scripts/test-deps.sh`
 //! pins.
 
-use crate::common::{Sandbox, output};
+use crate::common::{APEX, Sandbox, output};
 use crate::{check, deps, set};
 use std::path::Path;
 
@@ -57,6 +57,22 @@ fn ranges_of_cupy() {
                 range["parent"].as_u64().map(|parent| ranges[parent as usize]["name"].as_str().unwrap());
             assert_eq!(around, parent, "{name}");
         }
+    });
+}
+
+/// The module `apex_cuda.kernels`, with the library that was built: all kernels that are launched are
+/// its.
+#[test]
+fn kernels_of_apex_on_arrays_of_cupy() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let libraries = Path::new(APEX).with_file_name("deps");
+    with_script("kernels_client.py", |sandbox, command, environment| {
+        let of_module = [
+            ("PYTHONPATH", module.to_str().unwrap()),
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            ("APEX_LIB_DIR", libraries.to_str().unwrap()),
+        ];
+        check(sandbox, command, &[environment, &of_module].concat(), |_| true);
     });
 }
 

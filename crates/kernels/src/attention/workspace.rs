@@ -1,7 +1,7 @@
 //! Memory between the kernels of a call, and how a caller gives it.
 //!
-//! [`Attention`] keeps memory of its own, as large as the largest call needed. A caller who must not
-//! have that (a framework counts its memory, or captures a stream and replays the graph beside
+//! [`Attention`] keeps memory of its own, as large as the largest call needed. A caller who must
+//! not have that (a framework counts its memory, or captures a stream and replays the graph beside
 //! other work) makes a [`Workspace`] for each call instead: nothing is then allocated, and no call
 //! waits for another.
 
@@ -17,8 +17,8 @@ use crate::workspace::reserve;
 /// Memory between the kernels of a call.
 #[derive(Debug)]
 pub struct Workspace {
-    /// What blocks of the Hopper form take tiles from: at least [`Workspace::COUNTERS`] zeros, which
-    /// are zeros again after each launch.
+    /// What blocks of the Hopper form take tiles from: at least [`Workspace::COUNTERS`] zeros,
+    /// which are zeros again after each launch.
     pub counters: Buffer<u32>,
     /// Partial results. They may hold anything.
     pub partial: [Buffer<f32>; 2],
@@ -60,8 +60,8 @@ impl Attention {
         Ok(self.backward_partial(form, shape))
     }
 
-    /// Attention with the same loaded kernels, whose calls use `workspace`. If it is too small for a
-    /// call, the call replaces it.
+    /// Attention with the same loaded kernels, whose calls use `workspace`. If it is too small for
+    /// a call, the call replaces it.
     ///
     /// ```
     /// use apex_kernels::{Attention, Options, Shape, Workspace};

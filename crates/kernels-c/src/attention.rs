@@ -1,0 +1,138 @@
+//! Attention: what `apex_kernels::Attention` computes, on tensors of the caller.
+
+use apex_kernels::{
+    Attention, Element, Form, Gradients, Layout, Mask, Options, Saved, Shape, Workspace as Between,
+};
+use half::{bf16, f16};
+
+use crate::call::{Call, Failure, element};
+use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
+
+/// Forms, whose number is their place here plus one. The standard form is not among them: it needs
+/// memory for all scores.
+const FORMS: [Form; 3] = [Form::Flash, Form::Hopper, Form::Decode];
+
+/// A problem, as the integers and numbers of a call say it.
+fn problem(call: &Call) -> Result<(Shape, Options), Failure> {
+    let &[batch, heads, key_heads, queries, keys, dim, layout, mask, left, right, form] = call.integers()
+    else {
+        unreachable!("the number of integers has been checked");
+    };
+    let size = |name: &str, number: i64| {
+        usize::try_from(number)
+            .map_err(|_| Failure::invalid(format!("attention: {name} is {number}, and must not be negative")))
+    };
+    let shape = Shape {
+        batch: size("batch", batch)?,
+        heads: size("heads", heads)?,
+        key_heads: size("key_heads", key_heads)?,
+        queries: size("queries", queries)?,
+        keys: size("keys", keys)?,
+        dim: size("dim", dim)?,
+    };
+    if shape.keys == 0 {
+        return Err(Failure::invalid("attention: there are no keys; the output is zero without a call"));
+    }
+    let layout = match layout {
+        0 => Layout::HeadsFirst,
+        1 => Layout::RowsFirst,
+        other => return Err(unknown("layout", other)),
+    };
+    let side = |limit: i64| usize::try_from(limit).ok();
+    let mask = match mask {
+        0 => Mask::Full,
+        1 => Mask::Causal,
+        2 => Mask::Window { left: side(left), right: side(right) },
+        other => return Err(unknown("mask", other)),
+    };
+    let form = match form {
+        0 => None,
+        number => {
+            let form = usize::try_from(number - 1).ok().and_then(|place| FORMS.get(place));
+            Some(*form.ok_or_else(|| unknown("form", number))?)
+        }
+    };
+    Ok((shape, Options { mask, scale: Some(call.numbers()[0] as f32), layout, form }))
+}
+
+fn unknown(what: &str, number: i64) -> Failure {
+    Failure::invalid(format!("attention: there is no {what} {number}"))
+}
+
+/// The number of a form.
+fn number(form: Form) -> i32 {
+    FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
+}
+
+pub fn forward_bytes(kernels: &Kernels, call: &Call) -> Result<u64, Failure> {
+    let (shape, options) = problem(call)?;
+    Ok(bytes(kernels.attention.forward_workspace(&shape, &options)?))
+}
+
+pub fn backward_bytes(kernels: &Kernels, call: &Call) -> Result<u64, Failure> {
+    let (shape, options) = problem(call)?;
+    Ok(bytes(kernels.attention.backward_workspace(&shape, &options)?))
+}
+
+fn bytes(partial: [usize; 2]) -> u64 {
+    let counters = part_bytes(Between::COUNTERS * size_of::<u32>());
+    counters + partial.map(|len| part_bytes(len * size_of::<f32>())).iter().sum::<u64>()
+}
+
+/// Attention that uses the call's workspace, and that workspace, which must live as long as
+/// anything is launched.
+fn with_workspace(
+    kernels: &Kernels,
+    call: &Call,
+    partial: [usize; 2],
+    counts: bool,
+    borrowed: &Borrowed<'_>,
+) -> Result<(Attention, Workspace), Failure> {
+    let mut workspace = Workspace::new(call, bytes(partial), borrowed)?;
+    let mut counters = workspace.take(Between::COUNTERS, borrowed)?;
+    if counts {
+        counters.clear_on(&borrowed.stream)?;
+    }
+    let [one, other] = partial.map(|len| workspace.take(len, borrowed));
+    let between = Between { counters, partial: [one?, other?] };
+    Ok((kernels.attention.with_workspace(between), workspace))
+}
+
+pub fn forward(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    match call.tensors()[0].element {
+        element::BF16 => forward_of::<bf16>(kernels, call, borrowed),
+        _ => forward_of::<f16>(kernels, call, borrowed),
+    }
+}
+
+fn forward_of<T: Element>(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    let (shape, options) = problem(call)?;
+    let partial = kernels.attention.forward_workspace(&shape, &options)?;
+    let form = options.form.unwrap_or_else(|| kernels.attention.form_for(&shape));
+    let (q, k, v) = (borrowed.tensor::<T>(0)?, borrowed.tensor::<T>(1)?, borrowed.tensor::<T>(2)?);
+    let (mut out, mut sums) = (borrowed.tensor::<T>(3)?, borrowed.tensor::<f32>(4)?);
+    let (attention, _workspace) = with_workspace(kernels, call, partial, form == Form::Hopper, borrowed)?;
+    let ran = attention.forward_into(&q, &k, &v, &mut out, &mut sums, &shape, &options, &borrowed.stream)?;
+    Ok(number(ran))
+}
+
+pub fn backward(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    match call.tensors()[0].element {
+        element::BF16 => backward_of::<bf16>(kernels, call, borrowed),
+        _ => backward_of::<f16>(kernels, call, borrowed),
+    }
+}
+
+fn backward_of<T: Element>(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    let (shape, options) = problem(call)?;
+    let partial = kernels.attention.backward_workspace(&shape, &options)?;
+    let tensor = |place| borrowed.tensor::<T>(place);
+    let (q, k, v, output, given) = (tensor(0)?, tensor(1)?, tensor(2)?, tensor(3)?, tensor(5)?);
+    let log_sum_exp = borrowed.tensor::<f32>(4)?;
+    let mut gradients = Gradients { q: tensor(6)?, k: tensor(7)?, v: tensor(8)? };
+    let (attention, _workspace) = with_workspace(kernels, call, partial, false, borrowed)?;
+    let saved = Saved { q: &q, k: &k, v: &v, output: &output, log_sum_exp: &log_sum_exp };
+    let stream = &borrowed.stream;
+    let ran = attention.backward_into(&saved, &given, &mut gradients, &shape, &options, stream)?;
+    Ok(number(ran))
+}

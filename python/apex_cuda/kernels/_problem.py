@@ -1,0 +1,103 @@
+"""What operations compute: shapes, checked, and the numbers by which the C interface takes them."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+FORMS = ("flash", "hopper", "decode")
+"""Forms of attention, whose numbers are their places here plus one."""
+LAYOUTS = ("bhsd", "bshd")
+"""Orders of dimensions, whose numbers are their places here: batch, heads, rows (sequence), dim."""
+
+_DIMS = (64, 128, 256)
+
+Window = tuple[Optional[int], Optional[int]]
+
+
+class Options(NamedTuple):
+    """How attention is computed, as the C interface takes it."""
+
+    layout: int
+    mask: int
+    left: int
+    right: int
+    form: int
+    scale: float
+
+
+def options(
+    dim: int,
+    causal: bool,
+    window: Optional[Window],
+    scale: Optional[float],
+    layout: str,
+    form: Optional[str],
+) -> Options:
+    """Options of attention from what a caller says.
+
+    Raises:
+        ValueError: there is no such option.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout is {layout!r}, and must be one of {', '.join(LAYOUTS)}")
+    if form is not None and form not in FORMS:
+        raise ValueError(f"form is {form!r}, and must be one of {', '.join(FORMS)}, or None")
+    if causal and window is not None:
+        raise ValueError("a causal mask is the window (None, 0): pass either")
+    left, right = (-1 if side is None else side for side in window or (None, None))
+    if window is not None and any(side is not None and side < 0 for side in window):
+        raise ValueError(f"window is {window}, and its sides must not be negative")
+    mask = 2 if window is not None else int(causal)
+    number = 0 if form is None else FORMS.index(form) + 1
+    scale = 1 / math.sqrt(dim) if scale is None else scale
+    return Options(LAYOUTS.index(layout), mask, left, right, number, scale)
+
+
+def attention_sizes(
+    q: Sequence[int], k: Sequence[int], v: Sequence[int], layout: int
+) -> tuple[int, int, int, int, int, int]:
+    """Batch, heads, heads of keys, queries, keys and dimension of a head.
+
+    Raises:
+        ValueError: shapes do not fit.
+    """
+    for name, shape in (("q", q), ("k", k), ("v", v)):
+        if len(shape) != 4:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}, and needs the four dimensions {LAYOUTS[layout]}"
+            )
+    if tuple(k) != tuple(v):
+        raise ValueError(f"k and v differ in shape: {tuple(k)} and {tuple(v)}")
+    head, row = (1, 2) if layout == 0 else (2, 1)
+    if q[0] != k[0] or q[3] != k[3]:
+        raise ValueError(
+            f"q and k differ in batch or head dimension: {tuple(q)} and {tuple(k)}, as "
+            f"{LAYOUTS[layout]}"
+        )
+    if q[3] not in _DIMS:
+        raise ValueError(f"the head dimension is {q[3]}; there are kernels for 64, 128 and 256")
+    if q[head] != 0 and (k[head] == 0 or q[head] % k[head] != 0):
+        raise ValueError(f"{q[head]} heads of queries cannot share {k[head]} heads of keys evenly")
+    return q[0], q[head], k[head], q[row], k[row], q[3]
+
+
+def rows_of(shape: Sequence[int]) -> tuple[int, int]:
+    """The number of rows of a tensor, and their length.
+
+    Raises:
+        ValueError: it has no rows.
+    """
+    if len(shape) == 0 or shape[-1] == 0:
+        raise ValueError(f"x has shape {tuple(shape)}, which has no rows")
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def check_shapes(expected: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -> None:
+    """That tensors, by name, found shape and needed shape, have these shapes.
+
+    Raises:
+        ValueError: one has not.
+    """
+    for name, found, needed in expected:
+        if tuple(found) != tuple(needed):
+            raise ValueError(f"{name} has shape {tuple(found)}, and needs {tuple(needed)}")

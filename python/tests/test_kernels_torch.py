@@ -1,0 +1,311 @@
+"""PyTorch's operators of `apex_cuda.kernels`: how they are registered, their shapes, their
+gradients, under `torch.compile` too. The C interface is replaced by float64 arithmetic on the CPU;
+`scripts/gpu/python_kernels.py` has the kernels compute."""
+
+import math
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def scores(q, k, options, scale):
+    """Scaled scores of heads-first tensors, with minus infinity where nothing is seen."""
+    _, mask, left, right, _ = options
+    queries, keys = q.shape[2], k.shape[2]
+    place = torch.arange(queries)[:, None] + keys - queries
+    key = torch.arange(keys)[None]
+    sees = torch.ones(queries, keys, dtype=torch.bool)
+    if mask == 1 or (mask == 2 and right >= 0):
+        sees &= key <= place + (right if mask == 2 else 0)
+    if mask == 2 and left >= 0:
+        sees &= key >= place - left
+    return (scale * q @ k.transpose(2, 3)).masked_fill(~sees, -math.inf)
+
+
+def attention(q, k, v, options, scale):
+    """Attention and log-sum-exps in float64."""
+    q, k, v = (x.double().transpose(1, 2) if options[0] else x.double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    sums = torch.logsumexp(scores(q, k, options, scale), -1)
+    out = torch.exp(scores(q, k, options, scale) - sums[..., None]).nan_to_num() @ v
+    return (out.transpose(1, 2) if options[0] else out), sums
+
+
+def norm(x, weight, epsilon):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
+
+
+def layer_norm(x, residual, weight, bias, epsilon):
+    rows = torch.relu(x + residual)
+    return torch.nn.functional.layer_norm(rows, rows.shape[-1:], weight, bias, epsilon)
+
+
+class Reference:
+    """What takes the place of the C interface: writes what the kernels would write."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, operation, inputs, outputs, integers, numbers, has_workspace=False):
+        self.calls.append(operation)
+        for tensor in [*inputs, *outputs]:
+            assert tensor.is_contiguous(), operation
+        inputs = [x.detach() for x in inputs]
+        # In a thread of its own: in this one, gradients are not recorded inside an operator.
+        with ThreadPoolExecutor(1) as thread:
+            compute = getattr(self, operation)
+            found = thread.submit(compute, inputs, integers, *numbers).result()
+        assert len(found) == len(outputs)
+        for place, (to, values) in enumerate(zip(outputs, found)):
+            assert to.shape == values.shape, (operation, to.shape, values.shape)
+            # Log-sum-exps and the terms of a weight's gradient, as the C interface has them.
+            single = place == 1 and operation not in ("residual_rms_norm", "attention_backward")
+            assert to.dtype == (torch.float32 if single else inputs[0].dtype), operation
+            to.copy_(values.detach())
+        return 1
+
+    def attention_forward(self, inputs, integers, scale):
+        return attention(*inputs, integers[6:], scale)
+
+    def attention_backward(self, inputs, integers, scale):
+        q, k, v, out, sums, gradient = inputs
+        leaves = [x.double().requires_grad_() for x in (q, k, v)]
+        again, again_sums = attention(*leaves, integers[6:], scale)
+        torch.testing.assert_close(again.to(out.dtype), out)  # what was saved is what was computed
+        torch.testing.assert_close(again_sums.float(), sums)
+        return torch.autograd.grad(again, leaves, gradient.double())
+
+    def rms_norm(self, inputs, _, epsilon):
+        return (norm(*(x.double() for x in inputs), epsilon),)
+
+    def residual_rms_norm(self, inputs, _, epsilon):
+        x, residual, weight = (x.double() for x in inputs)
+        return x + residual, norm(x + residual, weight, epsilon)
+
+    def residual_relu_layer_norm(self, inputs, _, epsilon):
+        return (layer_norm(*(x.double() for x in inputs), epsilon),)
+
+    def softmax(self, inputs, _):
+        return (torch.softmax(inputs[0].double(), -1),)
+
+    def softmax_gradient(self, inputs, _):
+        y, gradient = (x.double() for x in inputs)
+        return (y * (gradient - (y * gradient).sum(-1, keepdim=True)),)
+
+    def rms_norm_gradient(self, inputs, _, epsilon):
+        x, weight, gradient = (x.double() for x in inputs)
+        return self._gradient(lambda x, rows: norm(x, rows, epsilon), x, weight, gradient)
+
+    def residual_rms_norm_gradient(self, inputs, _, epsilon):
+        of_x, terms = self.rms_norm_gradient(inputs[:3], _, epsilon)
+        return of_x + inputs[3].double(), terms
+
+    def residual_relu_layer_norm_gradient(self, inputs, _, epsilon):
+        x, residual, weight, gradient = (x.double() for x in inputs)
+
+        def rows_of(x, rows):
+            ones = torch.ones_like(weight)
+            return layer_norm(x, residual, ones, 0 * ones, epsilon) * rows
+
+        return self._gradient(rows_of, x, weight, gradient)
+
+    @staticmethod
+    def _gradient(function, x, weight, gradient):
+        """Gradients of x, and of the weight row by row: it is given as a matrix."""
+        x, rows = x.requires_grad_(), weight.expand(x.shape).clone().requires_grad_()
+        return torch.autograd.grad(function(x, rows), [x, rows], gradient)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class Operators(unittest.TestCase):
+    def setUp(self):
+        from apex_cuda import kernels
+        from apex_cuda.kernels import _torch
+
+        self.kernels = kernels
+        self.reference = Reference()
+        patch = mock.patch.object(_torch, "_launch", self.reference)
+        patch.start()
+        self.addCleanup(patch.stop)
+        torch.manual_seed(1)
+
+    def random(self, *shape):
+        return torch.randn(*shape, dtype=torch.bfloat16, requires_grad=True)
+
+    def heads(self, queries=5, keys=7, layout="bhsd"):
+        """Queries of four heads, keys and values of two."""
+        shapes = [(2, 4, queries, 64), (2, 2, keys, 64), (2, 2, keys, 64)]
+        if layout == "bshd":
+            shapes = [(b, s, h, d) for b, h, s, d in shapes]
+        return [self.random(*shape) for shape in shapes]
+
+    def check(self, ours, theirs, leaves):
+        """That outputs and gradients of two functions agree, at bfloat16."""
+        found, expected = ours(*leaves), theirs(*(x.double() for x in leaves))
+        found, expected = (x if isinstance(x, tuple) else (x,) for x in (found, expected))
+        given = [torch.randn(x.shape).to(x.dtype) for x in found]
+        gradients = torch.autograd.grad(found, leaves, given)
+        needed = torch.autograd.grad(expected, leaves, [x.double() for x in given])
+        for one, other in zip([*found, *gradients], [*expected, *needed]):
+            self.assertEqual(one.dtype, torch.bfloat16)
+            distance = (one.double() - other).norm() / other.norm().clamp_min(1e-30)
+            self.assertLess(distance, 0.02)
+
+    def test_attention_and_its_gradients(self):
+        scale = 1 / 8
+        for mask, options in [
+            ({}, [0, 0, -1, -1, 0]),
+            ({"causal": True}, [0, 1, -1, -1, 0]),
+            ({"window": (2, None)}, [0, 2, 2, -1, 0]),
+            ({"window": (1, 0), "form": "flash"}, [0, 2, 1, 0, 1]),
+        ]:
+            with self.subTest(mask):
+                self.check(
+                    lambda q, k, v: self.kernels.attention(q, k, v, **mask),
+                    lambda q, k, v: attention(q, k, v, options, scale)[0],
+                    self.heads(),
+                )
+
+    def test_attention_is_pytorchs_for_as_many_queries_as_keys(self):
+        q, k, v = (self.random(1, 3, 6, 64) for _ in range(3))
+        self.check(
+            lambda q, k, v: self.kernels.attention(q, k, v, causal=True),
+            lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True
+            ),
+            [q, k, v],
+        )
+
+    def test_layouts(self):
+        rows_first = self.heads(layout="bshd")
+        swapped = [x.transpose(1, 2) for x in rows_first]
+        expected = self.kernels.attention(*(x.contiguous() for x in swapped))
+        as_they_are = self.kernels.attention(*rows_first, layout="bshd")
+        torch.testing.assert_close(as_they_are.transpose(1, 2), expected)
+        # A view that is transposed is not copied, and its result is laid out as PyTorch's is.
+        found = self.kernels.attention(*swapped)
+        torch.testing.assert_close(found, expected)
+        self.assertTrue(found.transpose(1, 2).is_contiguous())
+        # Any other strides are made contiguous.
+        wide = torch.randn(2, 4, 5, 128, dtype=torch.bfloat16)[..., ::2]
+        self.kernels.attention(wide, *swapped[1:])
+
+    def test_no_keys_see_nothing(self):
+        q, k, v = self.heads(keys=0)
+        out, sums = self.kernels.attention(q, k, v, return_log_sum_exp=True)
+        self.assertTrue((out == 0).all() and (sums == -math.inf).all())
+        self.assertFalse(sums.requires_grad)
+        out.sum().backward()
+        self.assertTrue((q.grad == 0).all())
+        self.assertEqual(self.reference.calls, [])
+
+    def test_norms_and_their_gradients(self):
+        weight, bias = self.random(48), self.random(48)
+        for shape in [(3, 48), (2, 5, 48)]:
+            x, residual = self.random(*shape), self.random(*shape)
+            self.check(
+                lambda x, w: self.kernels.rms_norm(x, w, epsilon=0.1),
+                lambda x, w: norm(x, w, 0.1),
+                [x, weight],
+            )
+            self.check(
+                lambda x, r, w: self.kernels.residual_rms_norm(x, r, w, epsilon=0.1),
+                lambda x, r, w: (x + r, norm(x + r, w, 0.1)),
+                [x, residual, weight],
+            )
+            self.check(
+                lambda *tensors: self.kernels.residual_relu_layer_norm(*tensors, epsilon=0.1),
+                lambda *tensors: layer_norm(*tensors, 0.1),
+                [x, residual, weight, bias],
+            )
+            self.check(self.kernels.softmax, lambda x: torch.softmax(x, -1), [x])
+
+    def test_operators_pass_pytorchs_own_checks(self):
+        from apex_cuda.kernels import _torch
+
+        q, k, v = self.heads()
+        x, residual = self.random(3, 48), self.random(3, 48)
+        weight, bias = self.random(48), self.random(48)
+        for operator, arguments in [
+            (_torch._attention, (q, k, v, [0, 1, -1, -1, 0], 0.125)),
+            (_torch._rms_norm, (x, weight, 1e-6)),
+            (_torch._residual_rms_norm, (x, residual, weight, 1e-6)),
+            (_torch._layer_norm, (x, residual, weight, bias, 1e-5)),
+            (_torch._softmax, (x,)),
+        ]:
+            with self.subTest(operator=str(operator)):
+                # Schema, fake tensors, registration of autograd, both traced with dynamic shapes.
+                torch.library.opcheck(operator, arguments)
+
+    def test_compiled_without_a_break_it_is_the_same(self):
+        q, k, v = self.heads()
+        weight = self.random(64)
+
+        def block(q, k, v, weight):
+            out = self.kernels.attention(q.transpose(1, 2), k, v, causal=True, layout="bhsd")
+            total, y = self.kernels.residual_rms_norm(out, out * 2, weight)
+            return self.kernels.softmax(y) + total
+
+        q = q.detach().transpose(1, 2).contiguous().requires_grad_()
+        leaves = [q, k, v, weight]
+        expected = block(*leaves)
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager", dynamic=None)
+        found = compiled(*leaves)
+        torch.testing.assert_close(found, expected)
+        given = torch.randn_like(expected)
+        for one, other in zip(
+            torch.autograd.grad(found, leaves, given), torch.autograd.grad(expected, leaves, given)
+        ):
+            torch.testing.assert_close(one, other)
+        # Other sizes, which are dynamic from the second on.
+        q, k, v = self.heads(queries=6, keys=9)
+        leaves = [q.detach().transpose(1, 2).contiguous(), k.detach(), v.detach(), weight.detach()]
+        torch.testing.assert_close(compiled(*leaves), block(*leaves))
+
+    def test_what_is_refused(self):
+        q, k, v = self.heads()
+        x, weight = self.random(3, 48), self.random(48)
+        for message, call in [
+            (
+                "head dimension is 80",
+                lambda: self.kernels.attention(*[self.random(1, 1, 2, 80)] * 3),
+            ),
+            ("k and v differ", lambda: self.kernels.attention(q, k, v[:, :, 1:])),
+            ("cannot share", lambda: self.kernels.attention(q[:, :3], k, v)),
+            ("four dimensions", lambda: self.kernels.attention(q[0], k[0], v[0])),
+            ("form is 'fast'", lambda: self.kernels.attention(q, k, v, form="fast")),
+            ("layout is", lambda: self.kernels.attention(q, k, v, layout="sbhd")),
+            ("pass either", lambda: self.kernels.attention(q, k, v, causal=True, window=(1, 1))),
+            ("not be negative", lambda: self.kernels.attention(q, k, v, window=(-1, 1))),
+            ("weight has shape (47,)", lambda: self.kernels.rms_norm(x, weight[1:])),
+            ("they must be the same", lambda: self.kernels.rms_norm(x, weight.float())),
+            ("has no rows", lambda: self.kernels.softmax(x[:, :0])),
+        ]:
+            with self.subTest(message), self.assertRaises(ValueError) as raised:
+                call()
+            self.assertIn(message, str(raised.exception))
+        self.assertEqual(self.reference.calls, [])
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class WithoutReference(unittest.TestCase):
+    def test_tensors_of_the_host_are_refused(self):
+        from apex_cuda import kernels
+
+        x = torch.ones(2, 8, dtype=torch.float16)
+        with self.assertRaises(ValueError) as raised:
+            kernels.softmax(x)
+        self.assertIn("needs tensors of one CUDA device", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
