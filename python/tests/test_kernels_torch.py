@@ -66,6 +66,8 @@ class Reference:
             found = thread.submit(compute, inputs, integers, *numbers).result()
         assert len(found) == len(outputs)
         for place, (to, values) in enumerate(zip(outputs, found)):
+            if operation.endswith("norm_gradient") and place == 1:
+                values = values.flatten(0, -2)  # row by row, as the C interface has them
             assert to.shape == values.shape, (operation, to.shape, values.shape)
             # Log-sum-exps and the terms of a weight's gradient, as the C interface has them.
             single = place == 1 and operation not in ("residual_rms_norm", "attention_backward")
@@ -133,9 +135,14 @@ class Operators(unittest.TestCase):
 
         self.kernels = kernels
         self.reference = Reference()
-        patch = mock.patch.object(_torch, "_launch", self.reference)
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.form = 2  # what the library says that it would run: "hopper"
+        for name, value in [
+            ("_launch", self.reference),
+            ("_plan", lambda *_arguments: (0, self.form)),
+        ]:
+            patch = mock.patch.object(_torch, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
         torch.manual_seed(1)
 
     def random(self, *shape):
@@ -230,21 +237,128 @@ class Operators(unittest.TestCase):
             self.check(self.kernels.softmax, lambda x: torch.softmax(x, -1), [x])
 
     def test_operators_pass_pytorchs_own_checks(self):
-        from apex_cuda.kernels import _torch
-
+        operators = torch.ops.apex_cuda
         q, k, v = self.heads()
         x, residual = self.random(3, 48), self.random(3, 48)
         weight, bias = self.random(48), self.random(48)
         for operator, arguments in [
-            (_torch._attention, (q, k, v, [0, 1, -1, -1, 0], 0.125)),
-            (_torch._rms_norm, (x, weight, 1e-6)),
-            (_torch._residual_rms_norm, (x, residual, weight, 1e-6)),
-            (_torch._layer_norm, (x, residual, weight, bias, 1e-5)),
-            (_torch._softmax, (x,)),
+            (operators.attention_forward, (q, k, v, [0, 1, -1, -1, 0], 0.125)),
+            (operators.rms_norm, (x, weight, 1e-6)),
+            (operators.residual_rms_norm, (x, residual, weight, 1e-6)),
+            (operators.residual_relu_layer_norm, (x, residual, weight, bias, 1e-5)),
+            (operators.softmax, (x,)),
         ]:
             with self.subTest(operator=str(operator)):
                 # Schema, fake tensors, registration of autograd, both traced with dynamic shapes.
-                torch.library.opcheck(operator, arguments)
+                torch.library.opcheck(operator.default, arguments)
+
+    def test_calls_skip_the_dispatcher_unless_somebody_watches(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Watcher(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                seen.append(function)
+                return function(*args, **(kwargs or {}))
+
+        x, weight = self.random(3, 48), self.random(48)
+        alone = self.kernels.rms_norm(x, weight)
+        self.assertNotIn("apex_cuda", type(alone.grad_fn).__module__)
+        seen = []
+        with Watcher():
+            watched = self.kernels.rms_norm(x, weight)
+        operators = torch.ops.apex_cuda
+        self.assertIn(operators.rms_norm.default, seen)
+        torch.testing.assert_close(watched, alone)
+        with torch.profiler.profile() as profile:
+            self.kernels.rms_norm(x, weight).sum().backward()
+        names = {event.key for event in profile.key_averages()}
+        self.assertLessEqual({"apex_cuda::rms_norm", "apex_cuda::rms_norm_gradient"}, names)
+
+    def test_there_is_no_second_gradient_and_that_is_said(self):
+        x = self.random(3, 48)
+        (gradient,) = torch.autograd.grad(self.kernels.softmax(x).sum(), x, create_graph=True)
+        with self.assertRaises(RuntimeError):
+            gradient.sum().backward()
+
+    def on_a_gpu(self, capability=(9, 0), flash=True):
+        """What is asked of a GPU before PyTorch's backward pass is taken."""
+        for place, name, value in [
+            (torch.cuda, "get_device_capability", capability),
+            (torch.backends.cuda, "is_flash_attention_available", flash),
+        ]:
+            patch = mock.patch.object(place, name, lambda *_arguments, value=value: value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_pytorchs_backward_pass_runs_where_the_library_has_a_portable_one_alone(self):
+        q, k = self.random(1, 2, 5, 256), self.random(1, 2, 7, 256)
+        ask = self.kernels.attention_backward_form
+        self.assertEqual(ask(q, k), "hopper")
+        self.form = 1  # "flash"
+        self.on_a_gpu()
+        self.assertEqual(ask(q, k), "pytorch")
+        self.assertEqual(ask(q, k, causal=True), "pytorch")
+        self.assertEqual(ask(q, k, form="flash"), "flash")
+        self.assertEqual(ask(q, k, form="hopper"), "pytorch")
+        # Rows that see nothing have other log-sum-exps there.
+        self.assertEqual(ask(k, q), "pytorch")
+        self.assertEqual(ask(k, q, causal=True), "flash")
+        self.assertEqual(ask(k, q, window=(1, 1)), "flash")
+        self.assertEqual(ask(q[:, :, :0], k), "flash")
+        for capability, wide, narrow in [
+            ((8, 0), "pytorch", "pytorch"),
+            ((8, 6), "flash", "pytorch"),
+            ((7, 5), "flash", "flash"),
+        ]:
+            self.on_a_gpu(capability)
+            self.assertEqual(ask(q, k), wide)
+            self.assertEqual(ask(q[..., :64], k[..., :64]), narrow)
+        self.on_a_gpu(flash=False)
+        self.assertEqual(ask(q, k), "flash")
+
+    def test_pytorchs_backward_pass_is_given_what_it_takes(self):
+        self.form = 1
+        self.on_a_gpu()
+        schema = torch.ops.aten._flash_attention_backward.default._schema
+
+        def flash(gradient, q, k, v, out, sums, *rest, scale, **window):
+            # The arguments that PyTorch names, on tensors without elements: the shapes that it says.
+            bare = [x.to("meta") for x in (gradient, q, k, v, out, sums)]
+            rest_bare = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in rest]
+            shapes = flash_of_pytorch(*bare, *rest_bare, scale=scale, **window)
+            self.assertEqual([x.shape for x in shapes], [q.shape, k.shape, v.shape])
+            named = dict(zip((argument.name for argument in schema.arguments[6:]), rest), **window)
+            self.assertEqual((named["max_q"], named["max_k"]), (q.shape[1], k.shape[1]))
+            self.assertEqual(named["dropout_p"], 0.0)
+            sides = [named[f"window_size_{side}"] for side in ("left", "right")]
+            options = [1, 1 if named["is_causal"] else 0, -1, -1, 0]
+            if sides != [None, None]:
+                options[1:4] = [2, *(-1 if side is None else side for side in sides)]
+            inputs = [x.contiguous() for x in (q, k, v, out)] + [sums, gradient.contiguous()]
+            found = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
+            self.reference("attention_backward", inputs, found, [0] * 6 + options, [scale])
+            seen.append(options)
+            return tuple(found)
+
+        flash_of_pytorch, seen = torch.ops.aten._flash_attention_backward, []
+        with mock.patch.object(torch.ops.aten, "_flash_attention_backward", flash):
+            for layout in ("bhsd", "bshd"):
+                for mask, options in [
+                    ({}, [0, 0, -1, -1, 0]),
+                    ({"causal": True}, [0, 1, -1, -1, 0]),
+                    ({"window": (2, None)}, [0, 2, 2, -1, 0]),
+                    ({"window": (None, 1)}, [0, 2, -1, 1, 0]),
+                    ({"window": (None, None)}, [0, 0, -1, -1, 0]),
+                ]:
+                    with self.subTest(layout=layout, **mask):
+                        options = [int(layout == "bshd"), *options[1:]]
+                        self.check(
+                            lambda q, k, v: self.kernels.attention(q, k, v, layout=layout, **mask),
+                            lambda q, k, v: attention(q, k, v, options, 1 / 8)[0],
+                            self.heads(layout=layout),
+                        )
+                        self.assertEqual(seen[-1][1:], options[1:])
+        self.assertEqual(len(seen), 10)
 
     def test_compiled_without_a_break_it_is_the_same(self):
         q, k, v = self.heads()

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 out=${1:-${OUT:-out}}
 mkdir -p "$out"
 APEX_LIB_DIR=$(cd "${APEX_LIB_DIR:-target/release}" && pwd)
-export APEX_LIB_DIR PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1
+export APEX_LIB_DIR PYTHONPATH=python:scripts/gpu PYTHONDONTWRITEBYTECODE=1
 python3 scripts/gpu/python_kernels.py "$out" | tee "$out/python-kernels.txt"
 [ "${DEVICE:-cuda}" = cuda ] || exit 0
 if python3 -c "import cupy" 2>/dev/null; then

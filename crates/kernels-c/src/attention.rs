@@ -13,8 +13,8 @@ use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 const FORMS: [Form; 3] = [Form::Flash, Form::Hopper, Form::Decode];
 
 /// A problem, as the integers and numbers of a call say it.
-fn problem(call: &Call) -> Result<(Shape, Options), Failure> {
-    let &[batch, heads, key_heads, queries, keys, dim, layout, mask, left, right, form] = call.integers()
+fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
+    let &[batch, heads, key_heads, queries, keys, dim, layout, mask, left, right, form] = call.integers
     else {
         unreachable!("the number of integers has been checked");
     };
@@ -52,7 +52,7 @@ fn problem(call: &Call) -> Result<(Shape, Options), Failure> {
             Some(*form.ok_or_else(|| unknown("form", number))?)
         }
     };
-    Ok((shape, Options { mask, scale: Some(call.numbers()[0] as f32), layout, form }))
+    Ok((shape, Options { mask, scale: Some(call.numbers[0] as f32), layout, form }))
 }
 
 fn unknown(what: &str, number: i64) -> Failure {
@@ -64,14 +64,18 @@ fn number(form: Form) -> i32 {
     FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
 }
 
-pub fn forward_bytes(kernels: &Kernels, call: &Call) -> Result<u64, Failure> {
+/// Bytes of the workspace of a forward pass, and the number of its form.
+pub fn forward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), Failure> {
     let (shape, options) = problem(call)?;
-    Ok(bytes(kernels.attention.forward_workspace(&shape, &options)?))
+    let partial = kernels.attention.forward_workspace(&shape, &options)?;
+    Ok((bytes(partial), number(options.form.unwrap_or_else(|| kernels.attention.form_for(&shape)))))
 }
 
-pub fn backward_bytes(kernels: &Kernels, call: &Call) -> Result<u64, Failure> {
+/// The same of a backward pass.
+pub fn backward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), Failure> {
     let (shape, options) = problem(call)?;
-    Ok(bytes(kernels.attention.backward_workspace(&shape, &options)?))
+    let partial = kernels.attention.backward_workspace(&shape, &options)?;
+    Ok((bytes(partial), number(options.form.unwrap_or_else(|| kernels.attention.backward_form_for(&shape)))))
 }
 
 fn bytes(partial: [usize; 2]) -> u64 {
@@ -83,7 +87,7 @@ fn bytes(partial: [usize; 2]) -> u64 {
 /// anything is launched.
 fn with_workspace(
     kernels: &Kernels,
-    call: &Call,
+    call: &Call<'_>,
     partial: [usize; 2],
     counts: bool,
     borrowed: &Borrowed<'_>,
@@ -98,14 +102,18 @@ fn with_workspace(
     Ok((kernels.attention.with_workspace(between), workspace))
 }
 
-pub fn forward(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors()[0].element {
+pub fn forward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    match call.tensors[0].element {
         element::BF16 => forward_of::<bf16>(kernels, call, borrowed),
         _ => forward_of::<f16>(kernels, call, borrowed),
     }
 }
 
-fn forward_of<T: Element>(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+fn forward_of<T: Element>(
+    kernels: &Kernels,
+    call: &Call<'_>,
+    borrowed: &Borrowed<'_>,
+) -> Result<i32, Failure> {
     let (shape, options) = problem(call)?;
     let partial = kernels.attention.forward_workspace(&shape, &options)?;
     let form = options.form.unwrap_or_else(|| kernels.attention.form_for(&shape));
@@ -116,14 +124,18 @@ fn forward_of<T: Element>(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_
     Ok(number(ran))
 }
 
-pub fn backward(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
-    match call.tensors()[0].element {
+pub fn backward(kernels: &Kernels, call: &Call<'_>, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+    match call.tensors[0].element {
         element::BF16 => backward_of::<bf16>(kernels, call, borrowed),
         _ => backward_of::<f16>(kernels, call, borrowed),
     }
 }
 
-fn backward_of<T: Element>(kernels: &Kernels, call: &Call, borrowed: &Borrowed<'_>) -> Result<i32, Failure> {
+fn backward_of<T: Element>(
+    kernels: &Kernels,
+    call: &Call<'_>,
+    borrowed: &Borrowed<'_>,
+) -> Result<i32, Failure> {
     let (shape, options) = problem(call)?;
     let partial = kernels.attention.backward_workspace(&shape, &options)?;
     let tensor = |place| borrowed.tensor::<T>(place);

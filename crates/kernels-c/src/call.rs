@@ -1,37 +1,48 @@
 //! What a caller passes, and what is answered.
+//!
+//! A call is one piece of memory: a [`Header`], and behind it as many tensors, integers and numbers
+//! as it says, all in steps of 8 bytes. Callers that have no structures of C's write it as easily as
+//! C does, and quickly.
 
 use std::any::Any;
 use std::ffi::c_void;
+use std::slice;
 
 use crate::VERSION;
 
-/// What an operation is called with.
+/// What a call begins with. Behind it are `tensors` of [`Tensor`], `integers` of `i64` and `numbers`
+/// of `f64`, in the order of the operation's table: inputs before outputs, sizes before choices.
 #[repr(C)]
-#[derive(Debug)]
-pub struct Call {
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
     /// [`VERSION`].
     pub version: u32,
     /// The device's number among those that the process sees.
     pub device: i32,
     /// A `CUstream`, or a `cudaStream_t`, which is the same. Null is the legacy default stream.
     pub stream: *mut c_void,
-    /// Inputs, then outputs, in the order of the operation's table.
-    pub tensors: *const Tensor,
-    /// How many there are.
-    pub tensor_count: usize,
-    /// Sizes and choices, in the order of the operation's table.
-    pub integers: *const i64,
-    /// How many there are.
-    pub integer_count: usize,
-    /// Numbers, in the order of the operation's table.
-    pub numbers: *const f64,
-    /// How many there are.
-    pub number_count: usize,
     /// Memory that the operation may write to, aligned to 256 bytes. Null: the operation takes
     /// memory from the driver's pool, and gives it back, in the order of the stream.
     pub workspace: u64,
     /// Its size.
     pub workspace_bytes: u64,
+    /// How many tensors there are.
+    pub tensors: u32,
+    /// How many integers.
+    pub integers: u32,
+    /// How many numbers.
+    pub numbers: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// A call that has been read.
+#[derive(Debug)]
+pub struct Call<'c> {
+    pub header: &'c Header,
+    pub tensors: &'c [Tensor],
+    pub integers: &'c [i64],
+    pub numbers: &'c [f64],
 }
 
 /// A contiguous tensor.
@@ -70,40 +81,36 @@ pub mod status {
     pub const INTERNAL: i32 = -3;
 }
 
-impl Call {
-    pub(crate) fn check_version(&self) -> Result<(), Failure> {
-        match self.version == VERSION {
-            true => Ok(()),
-            false => Err(Failure::invalid(format!(
-                "the caller speaks version {} of the interface, and this library version {VERSION}; install both from one release",
-                self.version
-            ))),
+impl<'c> Call<'c> {
+    /// # Errors
+    /// If it is not aligned, or the caller speaks another version; then nothing but that is read.
+    ///
+    /// # Safety
+    /// At `header` is a header with what it says behind it, unchanged for as long as the call lives.
+    pub(crate) unsafe fn read(header: *const Header) -> Result<Call<'c>, Failure> {
+        if !header.is_aligned() {
+            return Err(Failure::invalid("a call must begin at a multiple of 8 bytes"));
         }
-    }
-
-    pub(crate) fn tensors(&self) -> &[Tensor] {
-        // SAFETY: who calls the interface says that there are as many.
-        unsafe { array(self.tensors, self.tensor_count) }
-    }
-
-    pub(crate) fn integers(&self) -> &[i64] {
-        // SAFETY: as above.
-        unsafe { array(self.integers, self.integer_count) }
-    }
-
-    pub(crate) fn numbers(&self) -> &[f64] {
-        // SAFETY: as above.
-        unsafe { array(self.numbers, self.number_count) }
-    }
-}
-
-/// # Safety
-/// At `start` are `count` elements, or `count` is zero.
-unsafe fn array<'a, T>(start: *const T, count: usize) -> &'a [T] {
-    match count {
-        0 => &[],
-        // SAFETY: the caller says so.
-        _ => unsafe { std::slice::from_raw_parts(start, count) },
+        // SAFETY: the version is the first thing in any version.
+        let version = unsafe { header.cast::<u32>().read() };
+        if version != VERSION {
+            return Err(Failure::invalid(format!(
+                "the caller speaks version {version} of the interface, and this library version {VERSION}; install both from one release"
+            )));
+        }
+        // SAFETY: the caller says so; everything is aligned to 8 bytes, and so is what follows it.
+        unsafe {
+            let counts = &*header;
+            let tensors = header.add(1).cast::<Tensor>();
+            let integers = tensors.add(counts.tensors as usize).cast::<i64>();
+            let numbers = integers.add(counts.integers as usize).cast::<f64>();
+            Ok(Call {
+                header: counts,
+                tensors: slice::from_raw_parts(tensors, counts.tensors as usize),
+                integers: slice::from_raw_parts(integers, counts.integers as usize),
+                numbers: slice::from_raw_parts(numbers, counts.numbers as usize),
+            })
+        }
     }
 }
 

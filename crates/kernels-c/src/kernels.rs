@@ -91,12 +91,12 @@ pub struct Borrowed<'c> {
 }
 
 impl<'c> Borrowed<'c> {
-    pub fn new(kernels: &Kernels, call: &'c Call) -> Borrowed<'c> {
+    pub fn new(kernels: &Kernels, call: &'c Call<'_>) -> Borrowed<'c> {
         // SAFETY: who calls the interface says so: the stream is one of the device's primary
         // context, and lives longer than this, which ends with the call. In a capture of somebody
         // else's, it is given kernels and memsets alone, on memory that waits for no other stream.
-        let stream = unsafe { kernels.device.borrow_stream(call.stream) };
-        Borrowed { device: kernels.device.clone(), stream, tensors: call.tensors() }
+        let stream = unsafe { kernels.device.borrow_stream(call.header.stream) };
+        Borrowed { device: kernels.device.clone(), stream, tensors: call.tensors }
     }
 
     /// The tensor at a place of the operation's table, whose element type has been checked.
@@ -124,9 +124,9 @@ impl Workspace {
     ///
     /// # Errors
     /// If the caller's is too small, or there is no memory.
-    pub fn new(call: &Call, needed: u64, borrowed: &Borrowed<'_>) -> Result<Workspace, Failure> {
-        if call.workspace != 0 {
-            let (start, bytes) = (call.workspace, call.workspace_bytes);
+    pub fn new(call: &Call<'_>, needed: u64, borrowed: &Borrowed<'_>) -> Result<Workspace, Failure> {
+        let (start, bytes) = (call.header.workspace, call.header.workspace_bytes);
+        if start != 0 {
             if bytes < needed || !start.is_multiple_of(PART_ALIGNMENT) {
                 return Err(Failure::invalid(format!(
                     "the workspace has {bytes} bytes at address {start:#x}; it needs {needed} at a multiple of {PART_ALIGNMENT}"

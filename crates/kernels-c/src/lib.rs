@@ -2,10 +2,10 @@
 //! have tensors of their own: a framework in the same process. The Python module
 //! `apex_cuda.kernels` is its user.
 //!
-//! There are three functions: [`apex_kernels_version`], [`apex_kernels_run`], which runs an
-//! operation, and [`apex_kernels_workspace`], which says how much memory it needs beside its
-//! tensors. What an operation is called, and what it takes, stands in the one table of
-//! `operation`.
+//! There are four functions: [`apex_kernels_version`]; [`apex_kernels_run`], which runs an
+//! operation; [`apex_kernels_plan`], which says how it would be run, and how much memory it needs
+//! beside its tensors; [`apex_kernels_message`], which says what went wrong. What an operation is
+//! called, and what it takes, stands in the one table of `operation`.
 //!
 //! Invariants:
 //! - Nothing of the caller's is copied, freed or destroyed. Work runs in the order of the caller's
@@ -24,16 +24,22 @@ mod kernels;
 mod norms;
 mod operation;
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use call::{Call, Tensor, element, status};
+pub use call::{Header, Tensor, element, status};
 
-use call::Failure;
+use call::{Call, Failure};
 use operation::Operation;
 
-/// Version of the interface: the functions, [`Call`], and the table of operations.
-pub const VERSION: u32 = 1;
+/// Version of the interface: the functions, what a call looks like, and the table of operations.
+pub const VERSION: u32 = 2;
+
+thread_local! {
+    /// What went wrong last in this thread.
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// [`VERSION`]. A caller that was written for another one must not call the other functions.
 #[unsafe(no_mangle)]
@@ -42,90 +48,85 @@ pub extern "C" fn apex_kernels_version() -> u32 {
 }
 
 /// Runs an operation. Returns the [`status`]: from zero on the form that ran, below zero what went
-/// wrong, which `message` then says.
+/// wrong, which [`apex_kernels_message`] then says.
 ///
 /// # Safety
-/// `operation` is a C string. `call` points to a [`Call`] whose arrays have as many elements as it
-/// says. `message` has room for `message_bytes` bytes, which are filled with a C string if the
-/// result is negative.
+/// `operation` is a C string. `call` points to a [`Header`] with the arrays that it tells of behind
+/// it, aligned to 8 bytes.
 ///
-/// `Call::stream` is a stream of the device's primary context. Each tensor's address is that of as
-/// many elements of the device's memory, valid for reads, and outputs for writes, until the stream
-/// has done what it was given; the same holds for the workspace. Until then nobody else writes to
-/// them, nor reads outputs or the workspace, but in the order of the stream.
+/// [`Header::stream`] is a stream of the device's primary context. Each tensor's address is that of
+/// as many elements of the device's memory, valid for reads, and outputs for writes, until the
+/// stream has done what it was given; the same holds for the workspace. Until then nobody else
+/// writes to them, nor reads outputs or the workspace, but in the order of the stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn apex_kernels_run(
-    operation: *const c_char,
-    call: *const Call,
-    message: *mut c_char,
-    message_bytes: usize,
-) -> i32 {
+pub unsafe extern "C" fn apex_kernels_run(operation: *const c_char, call: *const Header) -> i32 {
     // SAFETY: the caller says so.
-    unsafe { answer(operation, call, (message, message_bytes), Operation::run) }
+    unsafe { answer(operation, call, Operation::run) }
 }
 
-/// Writes to `bytes` how large [`Call::workspace`] has to be for this call. Addresses of tensors,
-/// the stream and the workspace are not looked at. Returns 0, or what is wrong.
+/// Writes to `bytes` how large [`Header::workspace`] has to be for this call, and returns what a run
+/// would return: the form, or what is wrong. Addresses of tensors, the stream and the workspace are
+/// not looked at.
 ///
 /// # Safety
 /// As [`apex_kernels_run`], but for addresses and the stream; `bytes` is valid for writes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn apex_kernels_workspace(
+pub unsafe extern "C" fn apex_kernels_plan(
     operation: *const c_char,
-    call: *const Call,
+    call: *const Header,
     bytes: *mut u64,
-    message: *mut c_char,
-    message_bytes: usize,
 ) -> i32 {
-    let work = |operation: &Operation, call: &Call| {
-        let needed = operation.workspace(call)?;
+    let work = |operation: &Operation, call: &Call<'_>| {
+        let (needed, form) = operation.plan(call)?;
         // SAFETY: the caller says so.
         unsafe { bytes.write(needed) };
-        Ok(0)
+        Ok(form)
     };
     // SAFETY: the caller says so.
-    unsafe { answer(operation, call, (message, message_bytes), work) }
+    unsafe { answer(operation, call, work) }
 }
 
-/// Finds the operation and does `work`, without a panic; writes what went wrong.
+/// Fills `message` with a C string that says what went wrong in the last call of this thread that
+/// returned a negative number; as much of it as fits.
+///
+/// # Safety
+/// `message` is valid for writes of `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn apex_kernels_message(message: *mut c_char, bytes: usize) {
+    let Some(room) = bytes.checked_sub(1) else { return };
+    MESSAGE.with_borrow(|text| {
+        let len = text.len().min(room);
+        // SAFETY: `len` bytes and a zero are at most `bytes`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, len);
+            message.add(len).write(0);
+        }
+    });
+}
+
+/// Finds the operation and does `work`, without a panic; keeps what went wrong.
 ///
 /// # Safety
 /// As [`apex_kernels_run`], for what `work` looks at.
 unsafe fn answer(
     operation: *const c_char,
-    call: *const Call,
-    (message, message_bytes): (*mut c_char, usize),
-    work: impl FnOnce(&Operation, &Call) -> Result<i32, Failure>,
+    call: *const Header,
+    work: impl FnOnce(&Operation, &Call<'_>) -> Result<i32, Failure>,
 ) -> i32 {
     // SAFETY: the caller says so.
-    let (name, call) = unsafe { (CStr::from_ptr(operation), &*call) };
+    let name = unsafe { CStr::from_ptr(operation) };
     let done = catch_unwind(AssertUnwindSafe(|| {
-        call.check_version()?;
-        work(Operation::find(&name.to_string_lossy())?, call)
+        // SAFETY: the caller says so.
+        let call = unsafe { Call::read(call) }?;
+        work(Operation::find(&name.to_string_lossy())?, &call)
     }));
     let failure = match done {
         Ok(Ok(code)) => return code,
         Ok(Err(failure)) => failure,
         Err(panic) => Failure::of_panic(panic.as_ref()),
     };
-    // SAFETY: the caller says so.
-    unsafe { write_message(&failure.message, message, message_bytes) };
+    MESSAGE.set(failure.message);
     failure.status
-}
-
-/// Writes as much of `text` as fits, and a zero behind it.
-///
-/// # Safety
-/// `message` is valid for writes of `message_bytes` bytes.
-unsafe fn write_message(text: &str, message: *mut c_char, message_bytes: usize) {
-    let Some(room) = message_bytes.checked_sub(1) else { return };
-    let bytes = text.as_bytes();
-    let len = bytes.len().min(room);
-    // SAFETY: `len` bytes and a zero are at most `message_bytes`.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), message, len);
-        message.add(len).write(0);
-    }
 }
 
 #[cfg(test)]
@@ -134,24 +135,24 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_status_and_a_message() {
-        let call = Call {
+        let header = Header {
             version: VERSION,
             device: 0,
             stream: std::ptr::null_mut(),
-            tensors: std::ptr::null(),
-            tensor_count: 0,
-            integers: std::ptr::null(),
-            integer_count: 0,
-            numbers: std::ptr::null(),
-            number_count: 0,
             workspace: 0,
             workspace_bytes: 0,
+            tensors: 0,
+            integers: 0,
+            numbers: 0,
+            reserved: 0,
         };
-        let mut message = [0u8; 100];
-        let work = |_: &Operation, _: &Call| panic!("number {}", 7);
-        // SAFETY: the call's arrays are empty, and the message has as much room.
-        let code = unsafe { answer(c"softmax".as_ptr(), &call, (message.as_mut_ptr().cast(), 100), work) };
+        let work = |_: &Operation, _: &Call<'_>| panic!("number {}", 7);
+        // SAFETY: the call's arrays are empty.
+        let code = unsafe { answer(c"softmax".as_ptr(), &header, work) };
         assert_eq!(code, status::INTERNAL);
+        let mut message = [0u8; 100];
+        // SAFETY: it has as much room.
+        unsafe { apex_kernels_message(message.as_mut_ptr().cast(), 100) };
         let said = CStr::from_bytes_until_nul(&message).unwrap().to_string_lossy();
         assert_eq!(said, "a defect of apex_kernels, please report it: number 7");
     }

@@ -26,12 +26,15 @@ pub fn run(
     kernels: &Kernels,
     operation: &Operation,
     norm: &Norm,
-    call: &Call,
+    call: &Call<'_>,
     borrowed: &Borrowed<'_>,
 ) -> Result<i32, Failure> {
+    if call.integers[0] == 0 {
+        return Ok(status::DONE); // there are no rows
+    }
     let fused = fused(kernels, operation, norm, call)?;
     let tensor = |place: usize, argument: &Argument| -> Result<Tensor, Failure> {
-        Ok(match (argument.kind, call.tensors()[place].element) {
+        Ok(match (argument.kind, call.tensors[place].element) {
             (Kind::F32, _) => borrowed.tensor::<f32>(place)?.into(),
             (Kind::Half, element::BF16) => borrowed.tensor::<bf16>(place)?.into(),
             (Kind::Half, _) => borrowed.tensor::<f16>(place)?.into(),
@@ -49,10 +52,15 @@ pub fn run(
 }
 
 /// The kernels for a call, which are generated if it is the first of its shape.
-fn fused(kernels: &Kernels, operation: &Operation, norm: &Norm, call: &Call) -> Result<Arc<Fused>, Failure> {
+fn fused(
+    kernels: &Kernels,
+    operation: &Operation,
+    norm: &Norm,
+    call: &Call<'_>,
+) -> Result<Arc<Fused>, Failure> {
     let name = operation.name;
     let size = |place: usize| {
-        let number = call.integers()[place];
+        let number = call.integers[place];
         usize::try_from(number).map_err(|_| {
             Failure::invalid(format!(
                 "{name}: {} is {number}, and must not be negative",
@@ -61,8 +69,8 @@ fn fused(kernels: &Kernels, operation: &Operation, norm: &Norm, call: &Call) -> 
         })
     };
     let (rows, length) = (size(0)?, size(1)?);
-    let epsilon = call.numbers().first().copied().unwrap_or_default();
-    let code = call.tensors()[0].element;
+    let epsilon = call.numbers.first().copied().unwrap_or_default();
+    let code = call.tensors[0].element;
     let key = (name, code, rows, length, epsilon.to_bits());
     // A thread that panicked here left whole entries.
     let mut known = kernels.fused.lock().unwrap_or_else(PoisonError::into_inner);

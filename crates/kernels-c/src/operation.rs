@@ -4,7 +4,7 @@
 use apex_kernels::fusion::forms;
 
 use crate::attention;
-use crate::call::{Call, Failure, Tensor, element};
+use crate::call::{Call, Failure, Tensor, element, status};
 use crate::kernels::{ALIGNMENT, Borrowed, Kernels, Thread};
 use crate::norms::{self, Norm};
 
@@ -129,11 +129,11 @@ impl Operation {
         })
     }
 
-    pub fn run(&self, call: &Call) -> Result<i32, Failure> {
+    pub fn run(&self, call: &Call<'_>) -> Result<i32, Failure> {
         self.check_counts(call)?;
-        self.check_tensors(call.tensors())?;
+        self.check_tensors(call.tensors)?;
         let _thread = Thread::enter()?;
-        let kernels = Kernels::of(call.device)?;
+        let kernels = Kernels::of(call.header.device)?;
         let borrowed = Borrowed::new(&kernels, call);
         match &self.code {
             Code::AttentionForward => attention::forward(&kernels, call, &borrowed),
@@ -142,24 +142,24 @@ impl Operation {
         }
     }
 
-    /// Bytes of the workspace.
-    pub fn workspace(&self, call: &Call) -> Result<u64, Failure> {
+    /// Bytes of the workspace, and what a run of this call would return.
+    pub fn plan(&self, call: &Call<'_>) -> Result<(u64, i32), Failure> {
         self.check_counts(call)?;
         let _thread = Thread::enter()?;
-        let kernels = Kernels::of(call.device)?;
+        let kernels = Kernels::of(call.header.device)?;
         match &self.code {
-            Code::AttentionForward => attention::forward_bytes(&kernels, call),
-            Code::AttentionBackward => attention::backward_bytes(&kernels, call),
-            Code::Norm(_) => Ok(0),
+            Code::AttentionForward => attention::forward_plan(&kernels, call),
+            Code::AttentionBackward => attention::backward_plan(&kernels, call),
+            Code::Norm(_) => Ok((0, status::DONE)),
         }
     }
 
-    fn check_counts(&self, call: &Call) -> Result<(), Failure> {
+    fn check_counts(&self, call: &Call<'_>) -> Result<(), Failure> {
         let tensors = self.inputs.len() + self.outputs.len();
         for (what, needed, found) in [
-            ("tensors", tensors, call.tensor_count),
-            ("integers", self.integers.len(), call.integer_count),
-            ("numbers", self.numbers.len(), call.number_count),
+            ("tensors", tensors, call.tensors.len()),
+            ("integers", self.integers.len(), call.integers.len()),
+            ("numbers", self.numbers.len(), call.numbers.len()),
         ] {
             if needed != found {
                 return Err(Failure::invalid(format!("{} takes {needed} {what}, not {found}", self.name)));

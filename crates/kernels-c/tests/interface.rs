@@ -5,15 +5,15 @@ use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
 use apex_gpu::{Buffer, Device};
-use apex_kernels_c::{Call, Tensor, VERSION, apex_kernels_run, apex_kernels_version};
-use apex_kernels_c::{apex_kernels_workspace, element, status};
+use apex_kernels_c::{Header, Tensor, VERSION, apex_kernels_message, apex_kernels_plan, apex_kernels_run};
+use apex_kernels_c::{apex_kernels_version, element, status};
 use cudarc::driver::sys;
 use half::f16;
 
-const MESSAGE: usize = 400;
-
 /// An operation, and what it is called with.
 struct Asked {
+    version: u32,
+    device: i32,
     operation: &'static str,
     tensors: Vec<Tensor>,
     integers: Vec<i64>,
@@ -22,45 +22,51 @@ struct Asked {
 }
 
 impl Asked {
-    fn call(&self) -> Call {
-        let (workspace, workspace_bytes) = self.workspace.unwrap_or_default();
-        Call {
-            version: VERSION,
-            device: 0,
-            stream: null_mut(),
-            tensors: self.tensors.as_ptr(),
-            tensor_count: self.tensors.len(),
-            integers: self.integers.as_ptr(),
-            integer_count: self.integers.len(),
-            numbers: self.numbers.as_ptr(),
-            number_count: self.numbers.len(),
-            workspace,
-            workspace_bytes,
-        }
+    fn new(operation: &'static str) -> Asked {
+        let (tensors, integers, numbers) = (vec![], vec![], vec![]);
+        Asked { version: VERSION, device: 0, operation, tensors, integers, numbers, workspace: None }
     }
 
+    /// The call as a caller without this crate's structures writes it, in words.
+    fn words(&self) -> Vec<u64> {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [tensors, integers, numbers] =
+            [self.tensors.len(), self.integers.len(), self.numbers.len()].map(|count| count as u32);
+        let (workspace, bytes) = self.workspace.unwrap_or_default();
+        let mut words = vec![pair(self.version, self.device as u32), 0, workspace, bytes];
+        words.extend([pair(tensors, integers), pair(numbers, 0)]);
+        assert_eq!(8 * words.len(), size_of::<Header>());
+        let of_tensor = |tensor: &Tensor| [tensor.address, tensor.elements, pair(tensor.element, 0)];
+        words.extend(self.tensors.iter().flat_map(of_tensor));
+        words.extend(self.integers.iter().map(|&integer| integer as u64));
+        words.extend(self.numbers.iter().map(|number| number.to_bits()));
+        words
+    }
+
+    /// What a run returns, and what went wrong.
     fn run(&self) -> (i32, String) {
-        run(self.operation, &self.call())
+        let name = CString::new(self.operation).unwrap();
+        // SAFETY: tensors are buffers of the device, and the stream is the default one.
+        let code = unsafe { apex_kernels_run(name.as_ptr(), self.words().as_ptr().cast()) };
+        (code, if code < 0 { message() } else { String::new() })
     }
 
-    /// Bytes of the workspace.
-    fn needs(&self) -> u64 {
+    /// Bytes of the workspace, and the form.
+    fn plan(&self) -> (u64, i32) {
         let (name, mut bytes) = (CString::new(self.operation).unwrap(), 0);
-        // SAFETY: the arrays live as long as the call, and no message has room.
-        let code = unsafe { apex_kernels_workspace(name.as_ptr(), &self.call(), &mut bytes, null_mut(), 0) };
-        assert_eq!(code, 0);
-        bytes
+        // SAFETY: the words live as long as the call.
+        let code = unsafe { apex_kernels_plan(name.as_ptr(), self.words().as_ptr().cast(), &mut bytes) };
+        assert!(code >= 0, "{}", message());
+        (bytes, code)
     }
 }
 
-fn run(operation: &str, call: &Call) -> (i32, String) {
-    let name = CString::new(operation).unwrap();
-    let mut message = [1u8; MESSAGE];
-    // SAFETY: tensors are buffers of the device, the stream is the default one, and the message has
-    // as much room.
-    let code = unsafe { apex_kernels_run(name.as_ptr(), call, message.as_mut_ptr().cast(), MESSAGE) };
-    let message = CStr::from_bytes_until_nul(&message).map(|text| text.to_string_lossy().into_owned());
-    (code, message.unwrap_or_default())
+/// What went wrong last in this thread.
+fn message() -> String {
+    let mut message = [1u8; 400];
+    // SAFETY: it has as much room.
+    unsafe { apex_kernels_message(message.as_mut_ptr().cast(), message.len()) };
+    CStr::from_bytes_until_nul(&message).unwrap().to_string_lossy().into_owned()
 }
 
 fn tensor(buffer: &Buffer<f16>) -> Tensor {
@@ -94,7 +100,7 @@ impl Decode {
         let [q, k, v] = &self.inputs;
         let tensors = vec![tensor(q), tensor(k), tensor(v), tensor(&self.output), sums(&self.sums)];
         let integers = vec![1, 1, 1, 1, self.keys as i64, 64, 0, 0, -1, -1, 0];
-        Asked { operation: "attention_forward", tensors, integers, numbers: vec![0.125], workspace: None }
+        Asked { tensors, integers, numbers: vec![0.125], ..Asked::new("attention_forward") }
     }
 }
 
@@ -103,7 +109,8 @@ fn a_call_computes_with_and_without_a_workspace_and_says_the_form() {
     let device = Device::open(0).unwrap();
     for (keys, form) in [(5, 1), (2000, 3)] {
         let decode = Decode::new(&device, keys);
-        let needed = decode.asked().needs();
+        let (needed, planned) = decode.asked().plan();
+        assert_eq!(planned, form);
         let workspace = device.upload(&vec![f32::NAN; needed as usize / 4]).unwrap();
         for workspace in [None, Some((workspace.address(), needed))] {
             device.synchronize().unwrap();
@@ -119,7 +126,7 @@ fn a_call_computes_with_and_without_a_workspace_and_says_the_form() {
 fn what_is_wrong_is_said_and_nothing_is_launched() {
     let device = Device::open(0).unwrap();
     let decode = Decode::new(&device, 2000);
-    let needed = decode.asked().needs();
+    let (needed, _) = decode.asked().plan();
     let refused = |change: fn(&mut Asked, u64), message: &str| {
         let mut asked = decode.asked();
         change(&mut asked, needed);
@@ -154,31 +161,32 @@ fn what_is_wrong_is_said_and_nothing_is_launched() {
 }
 
 #[test]
+fn no_rows_are_nothing_to_do() {
+    let none = Tensor { address: 0, elements: 0, element: element::F16, reserved: 0 };
+    let asked = Asked { tensors: vec![none; 2], integers: vec![0, 64], ..Asked::new("softmax") };
+    assert_eq!(asked.run().0, status::DONE);
+}
+
+#[test]
 fn other_versions_and_devices_are_refused() {
     let device = Device::open(0).unwrap();
     let decode = Decode::new(&device, 3);
     assert_eq!(apex_kernels_version(), VERSION);
-    let asked = decode.asked();
-    let (code, said) = run(asked.operation, &Call { version: VERSION + 1, ..asked.call() });
+    let (code, said) = Asked { version: VERSION + 1, ..decode.asked() }.run();
     assert_eq!((code, said.contains("install both from one release")), (status::INVALID, true), "{said}");
-    let (code, said) = run(asked.operation, &Call { device: -1, ..asked.call() });
+    let (code, said) = Asked { device: -1, ..decode.asked() }.run();
     assert_eq!((code, said.contains("device -1")), (status::INVALID, true), "{said}");
-    let (code, said) = run(asked.operation, &Call { device: 99, ..asked.call() });
+    let (code, said) = Asked { device: 99, ..decode.asked() }.run();
     assert_eq!((code, said.contains("99")), (status::DEVICE, true), "{said}");
 }
 
 #[test]
 fn a_message_is_cut_where_its_room_ends() {
+    assert_eq!(Asked::new("none").run().0, status::INVALID);
     let mut room = [7u8; 8];
     for size in [0, 1, 5] {
-        // SAFETY: the operation is looked up first, with a version that fits; the message has room.
-        let code = unsafe {
-            let call =
-                Asked { operation: "", tensors: vec![], integers: vec![], numbers: vec![], workspace: None }
-                    .call();
-            apex_kernels_run(c"none".as_ptr(), &call, room.as_mut_ptr().cast(), size)
-        };
-        assert_eq!(code, status::INVALID);
+        // SAFETY: there is as much room.
+        unsafe { apex_kernels_message(room.as_mut_ptr().cast(), size) };
     }
     assert_eq!(&room, b"ther\0\x07\x07\x07");
 }
@@ -187,7 +195,8 @@ fn a_message_is_cut_where_its_room_ends() {
 fn the_threads_context_and_capture_mode_stay() {
     let device = Device::open(0).unwrap();
     let decode = Decode::new(&device, 7);
-    std::thread::spawn(move || {
+    device.synchronize().unwrap();
+    let decode = std::thread::spawn(move || {
         let state = || {
             let (mut context, mut mode) =
                 (null_mut(), sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -204,7 +213,10 @@ fn the_threads_context_and_capture_mode_stay() {
         assert!(before.0.is_null());
         assert_eq!(decode.asked().run().0, 1);
         assert_eq!(state(), before);
+        decode
     })
     .join()
     .unwrap();
+    device.synchronize().unwrap(); // before the buffers are freed in the order of another stream
+    drop(decode);
 }

@@ -22,11 +22,19 @@ from ._into import (
 )
 
 if TYPE_CHECKING:
-    from ._torch import attention, residual_relu_layer_norm, residual_rms_norm, rms_norm, softmax
+    from ._torch import (
+        attention,
+        attention_backward_form,
+        residual_relu_layer_norm,
+        residual_rms_norm,
+        rms_norm,
+        softmax,
+    )
 
 __all__ = [
     "Error",
     "attention",
+    "attention_backward_form",
     "attention_backward_into",
     "attention_into",
     "attention_workspace",

@@ -4,16 +4,18 @@ The library is opened at the first call. It uses the driver that the process has
 """
 
 import ctypes
+import functools
 import os
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 from .. import _command
 
 NAME = "libapex_kernels_c.so"
-VERSION = 1
+VERSION = 2
 """Version of the interface that this module speaks."""
 
 ELEMENTS = {"bfloat16": 1, "float16": 2, "float32": 3}
@@ -27,120 +29,89 @@ class Error(RuntimeError):
     """The library is missing, or the device or its driver refused or failed."""
 
 
-class Operand(NamedTuple):
-    """A contiguous tensor of the device."""
-
-    address: int
-    elements: int
-    element: int
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [
-        ("address", ctypes.c_uint64),
-        ("elements", ctypes.c_uint64),
-        ("element", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-    ]
-
-
-class _Call(ctypes.Structure):
-    _fields_ = [
-        ("version", ctypes.c_uint32),
-        ("device", ctypes.c_int32),
-        ("stream", ctypes.c_void_p),
-        ("tensors", ctypes.POINTER(_Tensor)),
-        ("tensor_count", ctypes.c_size_t),
-        ("integers", ctypes.POINTER(ctypes.c_int64)),
-        ("integer_count", ctypes.c_size_t),
-        ("numbers", ctypes.POINTER(ctypes.c_double)),
-        ("number_count", ctypes.c_size_t),
-        ("workspace", ctypes.c_uint64),
-        ("workspace_bytes", ctypes.c_uint64),
-    ]
-
-
 def run(
     operation: str,
     device: int,
     stream: int,
-    operands: Sequence[Operand],
+    operands: Sequence[int],
     integers: Sequence[int],
     numbers: Sequence[float],
-    workspace: Optional[tuple[int, int]] = None,
+    workspace: int = 0,
+    workspace_bytes: int = 0,
 ) -> int:
     """Runs an operation; returns the number of the form that ran.
 
     Args:
         stream: handle of the stream; 0 is the legacy default stream.
-        workspace: address and bytes of memory as `workspace_bytes` says; without it the library
-            takes memory from the driver's pool, and gives it back, in the order of the stream.
+        operands: of each contiguous tensor the address, the number of elements, and that of their
+            type in `ELEMENTS`, one after another.
+        workspace: address of memory, `workspace_bytes` of it, as much as `plan` says; 0: the
+            library takes memory from the driver's pool, and gives it back, in the order of the
+            stream.
 
     Raises:
         ValueError: an argument is wrong.
         Error: the device or its driver refused or failed.
     """
-    call = _call(device, stream, operands, integers, numbers, workspace)
-    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-    code: int = _library().apex_kernels_run(
-        operation.encode(), ctypes.byref(call), message, _MESSAGE_BYTES
-    )
-    _check(code, message.value)
+    call = _call(device, stream, operands, integers, numbers, workspace, workspace_bytes)
+    code: int = (_opened or _library()).apex_kernels_run(operation.encode(), call)
+    if code < 0:
+        raise _failure(code)
     return code
 
 
-def workspace_bytes(
+def plan(
     operation: str,
     device: int,
     operands: int,
     integers: Sequence[int],
     numbers: Sequence[float],
-) -> int:
-    """Bytes of the workspace of an operation on so many operands.
+) -> tuple[int, int]:
+    """Bytes of the workspace of an operation on so many operands, and the form that would run.
 
     Raises:
         ValueError: an argument is wrong.
         Error: there is no such device.
     """
-    call = _call(device, 0, [Operand(0, 0, 0)] * operands, integers, numbers, None)
-    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+    call = _call(device, 0, (0, 0, 0) * operands, integers, numbers, 0, 0)
     found = ctypes.c_uint64()
-    code = _library().apex_kernels_workspace(
-        operation.encode(), ctypes.byref(call), ctypes.byref(found), message, _MESSAGE_BYTES
-    )
-    _check(code, message.value)
-    return found.value
+    library = _opened or _library()
+    code = library.apex_kernels_plan(operation.encode(), call, ctypes.byref(found))
+    if code < 0:
+        raise _failure(code)
+    return found.value, code
+
+
+@functools.cache
+def _packer(operands: int, integers: int, numbers: int) -> struct.Struct:
+    """What writes a call of so many values: `Header` of `crates/kernels-c`, and what follows it."""
+    return struct.Struct(f"=IiQQQIIII{operands}Q{integers}q{numbers}d")
 
 
 def _call(
     device: int,
     stream: int,
-    operands: Sequence[Operand],
+    operands: Sequence[int],
     integers: Sequence[int],
     numbers: Sequence[float],
-    workspace: Optional[tuple[int, int]],
-) -> _Call:
-    address, size = workspace or (0, 0)
-    return _Call(
-        version=VERSION,
-        device=device,
-        stream=stream,
-        tensors=(_Tensor * len(operands))(*(_Tensor(*operand, 0) for operand in operands)),
-        tensor_count=len(operands),
-        integers=(ctypes.c_int64 * len(integers))(*integers),
-        integer_count=len(integers),
-        numbers=(ctypes.c_double * len(numbers))(*numbers),
-        number_count=len(numbers),
-        workspace=address,
-        workspace_bytes=size,
-    )
+    workspace: int,
+    workspace_bytes: int,
+) -> bytes:
+    """A call as the interface reads it. CPython aligns the content of `bytes` to 8 of them."""
+    counts = (len(operands), len(integers), len(numbers))
+    head = (VERSION, device, stream, workspace, workspace_bytes, counts[0] // 3, *counts[1:], 0)
+    try:
+        return _packer(*counts).pack(*head, *operands, *integers, *numbers)
+    except struct.error as error:
+        raise ValueError(f"an argument is no number of 64 bits: {error}") from None
 
 
-def _check(code: int, message: bytes) -> None:
-    if code >= 0:
-        return
-    text = message.decode(errors="replace")
-    raise ValueError(text) if code == _INVALID else Error(text)
+def _failure(code: int) -> Exception:
+    """What went wrong in the last call of this thread."""
+    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+    _library().apex_kernels_message(message, _MESSAGE_BYTES)
+    text = message.value.decode(errors="replace")
+    return ValueError(text) if code == _INVALID else Error(text)
 
 
 _opened: Any = None
@@ -174,15 +145,11 @@ def _open() -> Any:
             f"{path} has version {version} of its interface, and this apex_cuda needs {VERSION}; "
             "install both from one release"
         )
-    text, size = ctypes.c_char_p, ctypes.c_size_t
-    library.apex_kernels_run.argtypes = [text, ctypes.POINTER(_Call), text, size]
-    library.apex_kernels_workspace.argtypes = [
-        text,
-        ctypes.POINTER(_Call),
-        ctypes.POINTER(ctypes.c_uint64),
-        text,
-        size,
-    ]
+    text, number = ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)
+    library.apex_kernels_run.argtypes = [text, text]
+    library.apex_kernels_plan.argtypes = [text, text, number]
+    library.apex_kernels_message.argtypes = [text, ctypes.c_size_t]
+    library.apex_kernels_message.restype = None
     return library
 
 

@@ -1,5 +1,6 @@
 """Operations on tensors of any library, into tensors that the caller has."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -25,11 +26,9 @@ def _run(
             raise ValueError(
                 f"{tensors[0].name} is on device {device}, and {tensor.name} on {tensor.device}"
             )
-    memory = None
-    if workspace is not None:
-        memory = (workspace.address, 4 * workspace.operand.elements)
-    operands = [tensor.operand for tensor in tensors]
-    return _interface.run(operation, device, stream, operands, integers, numbers, memory)
+    memory = (0, 0) if workspace is None else (workspace.address, 4 * math.prod(workspace.shape))
+    operands = [word for tensor in tensors for word in tensor.operand]
+    return _interface.run(operation, device, stream, operands, integers, numbers, *memory)
 
 
 def _all(stream: int, written: bool = False, **tensors: Any) -> list[Tensor]:
@@ -72,8 +71,7 @@ def attention_into(
     handle = stream_handle(stream, q)
     inputs = _all(handle, q=q, k=k, v=v)
     outputs = _all(handle, written=True, out=out, log_sum_exp=log_sum_exp)
-    chosen = _problem.options(inputs[0].shape[-1], causal, window, scale, layout, form)
-    sizes = _sizes(inputs, chosen)
+    sizes, chosen = _attention(inputs, causal, window, scale, layout, form)
     batch, heads, _, queries, _, _ = sizes
     _problem.check_shapes(
         [
@@ -117,8 +115,7 @@ def attention_backward_into(
     inputs = _all(handle, **given, out_gradient=out_gradient)
     written = {"q_gradient": q_gradient, "k_gradient": k_gradient, "v_gradient": v_gradient}
     outputs = _all(handle, written=True, **written)
-    chosen = _problem.options(inputs[0].shape[-1], causal, window, scale, layout, form)
-    sizes = _sizes(inputs, chosen)
+    sizes, chosen = _attention(inputs, causal, window, scale, layout, form)
     batch, heads, _, queries, _, _ = sizes
     _problem.check_shapes(
         [
@@ -134,9 +131,18 @@ def attention_backward_into(
     return _problem.FORMS[ran - 1]
 
 
-def _sizes(inputs: Sequence[Tensor], chosen: _problem.Options) -> tuple[int, ...]:
+def _attention(
+    inputs: Sequence[Tensor],
+    causal: bool,
+    window: Optional[Window],
+    scale: Optional[float],
+    layout: str,
+    form: Optional[str],
+) -> tuple[tuple[int, ...], _problem.Options]:
+    """Sizes and options of a call."""
     q, k, v = (tensor.shape for tensor in inputs[:3])
-    return _problem.attention_sizes(q, k, v, chosen.layout)
+    sides = None if window is None else tuple(window)
+    return _problem.attention(q, k, v, causal, sides, scale, layout, form)
 
 
 def attention_workspace(
@@ -159,7 +165,7 @@ def attention_workspace(
     sizes = _problem.attention_sizes(q, k, k, chosen.layout)
     operation, operands = ("attention_backward", 9) if backward else ("attention_forward", 5)
     integers = [*sizes, *chosen[:-1]]
-    found = _interface.workspace_bytes(operation, device, operands, integers, [chosen.scale])
+    found, _ = _interface.plan(operation, device, operands, integers, [chosen.scale])
     return -(-found // 4)
 
 

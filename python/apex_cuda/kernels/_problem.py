@@ -1,5 +1,6 @@
 """What operations compute: shapes, checked, and the numbers by which the C interface takes them."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
@@ -81,12 +82,34 @@ def attention_sizes(
     return q[0], q[head], k[head], q[row], k[row], q[3]
 
 
+@functools.lru_cache(maxsize=4096)
+def attention(
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    v: tuple[int, ...],
+    causal: bool,
+    window: Optional[Window],
+    scale: Optional[float],
+    layout: str,
+    form: Optional[str],
+) -> tuple[tuple[int, ...], Options]:
+    """`attention_sizes` and `options` of a call, which programs repeat.
+
+    Raises:
+        ValueError: a shape or an option is wrong.
+    """
+    chosen = options(q[-1] if q else 0, causal, window, scale, layout, form)
+    return attention_sizes(q, k, v, chosen.layout), chosen
+
+
 def rows_of(shape: Sequence[int]) -> tuple[int, int]:
     """The number of rows of a tensor, and their length.
 
     Raises:
         ValueError: it has no rows.
     """
+    if len(shape) == 2 and shape[1] != 0:
+        return shape[0], shape[1]
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(f"x has shape {tuple(shape)}, which has no rows")
     return math.prod(shape[:-1]), shape[-1]

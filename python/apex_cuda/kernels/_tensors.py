@@ -2,16 +2,19 @@
 
 An object that exports ``__dlpack__`` and ``__dlpack_device__`` (the Python array API) gives a
 capsule with a C structure that says where its elements lie. The capsule keeps the memory alive;
-it is held during the call alone, and deletes the structure when it goes.
+it is held during the call alone, and deletes the structure when it goes. PyTorch's tensors on their
+current stream, which need no capsule to be ordered, are asked directly: that takes a tenth of the
+time.
 """
 
 import ctypes
+import functools
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
-from ._interface import ELEMENTS, Operand
+from ._interface import ELEMENTS
 
 _CUDA, _CUDA_MANAGED = 2, 13
 """Devices of DLPack whose memory the GPU reads."""
@@ -75,9 +78,9 @@ class Tensor(NamedTuple):
     capsule: Any
 
     @property
-    def operand(self) -> Operand:
+    def operand(self) -> tuple[int, int, int]:
         """As the C interface takes it."""
-        return Operand(self.address, math.prod(self.shape), ELEMENTS[self.dtype])
+        return self.address, math.prod(self.shape), ELEMENTS[self.dtype]
 
 
 def borrow(name: str, tensor: Any, stream: int, written: bool = False) -> Tensor:
@@ -92,6 +95,9 @@ def borrow(name: str, tensor: Any, stream: int, written: bool = False) -> Tensor
         TypeError: it is no tensor of a CUDA device, or has elements that no kernel takes.
         ValueError: it is not contiguous, or an output cannot be written to.
     """
+    known = _of_torch(name, tensor, stream)
+    if known is not None:
+        return known
     if not hasattr(tensor, "__dlpack__") or not hasattr(tensor, "__dlpack_device__"):
         raise TypeError(f"{name} is a {type(tensor).__name__}, which does not export DLPack")
     device_type, device = tensor.__dlpack_device__()
@@ -118,6 +124,32 @@ def borrow(name: str, tensor: Any, stream: int, written: bool = False) -> Tensor
         _check_contiguous(name, shape, content.strides[: content.ndim])
     address = (content.data or 0) + content.byte_offset
     return Tensor(name, address, shape, dtype, int(device), capsule)
+
+
+def _of_torch(name: str, tensor: Any, stream: int) -> Optional[Tensor]:
+    """What PyTorch's tensor says, if there is nothing to refuse or to order."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(tensor) is not torch.Tensor or not tensor.is_cuda:
+        return None
+    device = tensor.get_device()
+    if tensor.requires_grad or not tensor.is_contiguous() or stream != torch_stream(device):
+        return None
+    dtype = _torch_types().get(tensor.dtype)
+    if dtype is None:
+        return None
+    return Tensor(name, tensor.data_ptr(), tensor.shape, dtype, device, tensor)
+
+
+@functools.cache
+def _torch_types() -> dict[Any, str]:
+    torch = sys.modules["torch"]
+    return {getattr(torch, name): name for name in ELEMENTS}
+
+
+def torch_stream(device: int) -> int:
+    """The handle of PyTorch's current stream of a device."""
+    handle: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(device)
+    return handle
 
 
 def _content(name: str, capsule: Any) -> tuple[_Tensor, int]:
@@ -159,7 +191,7 @@ def stream_handle(stream: Any, tensor: Any) -> int:
     if stream is None:
         library = type(tensor).__module__.partition(".")[0]
         if library == "torch":
-            return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
+            return torch_stream(tensor.get_device()) if tensor.is_cuda else 0
         if library == "cupy":
             return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
         return 0

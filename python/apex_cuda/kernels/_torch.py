@@ -1,23 +1,35 @@
-"""PyTorch's custom operators: how they are registered, their shapes, their gradients.
+"""PyTorch's operators: how they are registered, their shapes, their gradients.
 
 Each operator has a function that runs it, one that says what it returns (`register_fake`, which
 ``torch.compile`` asks), and its gradient, which is an operator too. Operators take contiguous
 tensors; the public functions below them see to that.
+
+An operator written in Python costs tens of microseconds of the host in PyTorch's dispatcher. Calls
+that nobody traces or watches do without it (`_Operator`).
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _interface, _problem
 from ._problem import Window
+from ._tensors import torch_stream
 
 _ELEMENTS = {getattr(torch, name): number for name, number in _interface.ELEMENTS.items()}
 
-_workspace_bytes = functools.lru_cache(maxsize=4096)(_interface.workspace_bytes)
+_Parameter = torch.nn.Parameter
+_is_compiling = torch.compiler.is_compiling
+_modes = torch._C._len_torch_dispatch_stack
+_is_transformed = torch._C._are_functorch_transforms_active
+_is_profiled = torch._C._autograd._profiler_enabled
+
+_plan = functools.lru_cache(maxsize=4096)(_interface.plan)
 
 
 def _launch(
@@ -29,73 +41,135 @@ def _launch(
     has_workspace: bool = False,
 ) -> int:
     """Runs an operation on the current stream of the tensors' device."""
-    tensors = [*inputs, *outputs]
-    device = tensors[0].device
-    for tensor in tensors:
-        if tensor.device != device or device.type != "cuda":
+    device = inputs[0].get_device()
+    operands: list[int] = []
+    for tensor in inputs:
+        element = _ELEMENTS.get(tensor.dtype)
+        if element is None:
+            raise ValueError(f"apex_cuda.kernels.{operation} has no kernel for {tensor.dtype}")
+        if not tensor.is_cuda or tensor.get_device() != device:
             raise ValueError(
                 f"apex_cuda.kernels.{operation} needs tensors of one CUDA device, "
-                f"not of {device} and {tensor.device}"
+                f"not of {inputs[0].device} and {tensor.device}"
             )
-        if tensor.dtype not in _ELEMENTS:
-            raise ValueError(f"apex_cuda.kernels.{operation} has no kernel for {tensor.dtype}")
-    workspace = None
-    if has_workspace:
-        args = (operation, device.index, len(tensors), tuple(integers), tuple(numbers))
-        memory = torch.empty(_workspace_bytes(*args), dtype=torch.uint8, device=device)
-        workspace = (memory.data_ptr(), memory.numel())
-    operands = [
-        _interface.Operand(tensor.data_ptr(), tensor.numel(), _ELEMENTS[tensor.dtype])
-        for tensor in tensors
-    ]
-    stream = torch.cuda.current_stream(device).cuda_stream
-    return _interface.run(operation, device.index, stream, operands, integers, numbers, workspace)
+        operands += (tensor.data_ptr(), tensor.numel(), element)
+    for tensor in outputs:  # made like the inputs
+        operands += (tensor.data_ptr(), tensor.numel(), _ELEMENTS[tensor.dtype])
+    stream = torch_stream(device)
+    if not has_workspace:
+        return _interface.run(operation, device, stream, operands, integers, numbers)
+    size, _ = _plan(operation, device, len(operands) // 3, tuple(integers), tuple(numbers))
+    memory = inputs[0].new_empty(size, dtype=torch.uint8)
+    workspace = (memory.data_ptr(), size)
+    return _interface.run(operation, device, stream, operands, integers, numbers, *workspace)
 
 
-def _operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Registers an operator ``apex_cuda::…`` that changes none of its arguments."""
-    name, _, signature = schema.partition("(")
-    operator = torch.library.custom_op(
-        f"apex_cuda::{name}", run, mutates_args=(), schema=f"({signature}"
-    )
-    operator.register_fake(fake)
-    return operator
+def _is_plain(tensors: Sequence[Any]) -> bool:
+    """Whether a call on these tensors may skip PyTorch's dispatcher: nothing but autograd would
+    have to do with it. Whoever traces, transforms, watches or profiles calls sees operators."""
+    if _is_compiling():
+        return False
+    if _modes() or _is_transformed() or _is_profiled() or forward_ad._current_level >= 0:
+        return False
+    for x in tensors:
+        if type(x) is not Tensor and type(x) is not _Parameter:
+            return False
+    return True
+
+
+class _Operator:
+    """An operator ``apex_cuda::…`` that changes none of its arguments.
+
+    Args:
+        schema: its name, and the rest as `torch.library` takes it; tensors come first.
+        run: computes it.
+        fake: its outputs, for tensors without elements.
+        gradient: what saves for the backward pass, and that pass, as
+            `torch.library.register_autograd` takes them.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        run: Callable[..., Any],
+        fake: Callable[..., Any],
+        gradient: Optional[tuple[Callable[..., None], Callable[..., Any]]] = None,
+    ) -> None:
+        name, _, signature = schema.partition("(")
+        self.run = run
+        self.tensors = signature.partition(")")[0].count("Tensor ")
+        self.operator: Any = torch.library.custom_op(
+            f"apex_cuda::{name}", run, mutates_args=(), schema=f"({signature}"
+        )
+        self.operator.register_fake(fake)
+        self.function: Any = None
+        if gradient is not None:
+            save, backward = gradient
+            self.operator.register_autograd(backward, setup_context=save)
+            self.function = _function(name, run, save, backward)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.plain(*args) if _is_plain(args[: self.tensors]) else self.operator(*args)
+
+    def plain(self, *args: Any) -> Any:
+        """A call on tensors of which `_is_plain` holds."""
+        if self.function is not None and torch.is_grad_enabled():
+            for x in args[: self.tensors]:
+                if x.requires_grad:
+                    return self.function.apply(*args)
+        return self.run(*args)
+
+
+def _function(
+    name: str,
+    run: Callable[..., Any],
+    save: Callable[..., None],
+    backward: Callable[..., Any],
+) -> Any:
+    """The same gradient for calls without the dispatcher. A `setup_context` of its own would have
+    PyTorch inspect the signature at each call."""
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = run(*args)
+        save(ctx, args, output)
+        return output
+
+    methods = {
+        "forward": forward,
+        "backward": torch.autograd.function.once_differentiable(backward),
+    }
+    static = {key: staticmethod(method) for key, method in methods.items()}
+    return type(name, (torch.autograd.Function,), static)
 
 
 # Attention.
 
 
-def _attention_outputs(
-    q: Tensor, k: Tensor, v: Tensor, options: list[int]
-) -> tuple[Tensor, Tensor]:
-    batch, heads, _, queries, _, _ = _problem.attention_sizes(q.shape, k.shape, v.shape, options[0])
-    sums = q.new_empty((batch, heads, queries), dtype=torch.float32)
-    return q.new_empty(q.shape), sums
+def _sizes(q: Tensor, k: Tensor, v: Tensor, options: list[int]) -> tuple[int, ...]:
+    return _cached_sizes(q.shape, k.shape, v.shape, options[0])
+
+
+_cached_sizes = functools.lru_cache(maxsize=4096)(_problem.attention_sizes)
 
 
 def _attention_run(
     q: Tensor, k: Tensor, v: Tensor, options: list[int], scale: float
 ) -> tuple[Tensor, Tensor]:
-    sizes = _problem.attention_sizes(q.shape, k.shape, v.shape, options[0])
-    out, sums = _attention_outputs(q, k, v, options)
+    sizes = _sizes(q, k, v, options)
+    batch, heads, _, queries, _, _ = sizes
+    out, sums = torch.empty_like(q), q.new_empty((batch, heads, queries), dtype=torch.float32)
     if k.numel() == 0:  # nobody sees anything
         return out.zero_(), sums.fill_(float("-inf"))
-    _launch("attention_forward", [q, k, v], [out, sums], [*sizes, *options], [scale], True)
+    _launch("attention_forward", (q, k, v), (out, sums), (*sizes, *options), (scale,), True)
     return out, sums
 
 
 def _attention_fake(
     q: Tensor, k: Tensor, v: Tensor, options: list[int], scale: float
 ) -> tuple[Tensor, Tensor]:
-    return _attention_outputs(q, k, v, options)
-
-
-_attention = _operator(
-    "attention_forward(Tensor q, Tensor k, Tensor v, int[] options, float scale)"
-    " -> (Tensor, Tensor)",
-    _attention_run,
-    _attention_fake,
-)
+    batch, heads, _, queries, _, _ = _problem.attention_sizes(q.shape, k.shape, v.shape, options[0])
+    sums = q.new_empty((batch, heads, queries), dtype=torch.float32)
+    return q.new_empty(q.shape), sums
 
 
 def _attention_backward_run(
@@ -108,12 +182,14 @@ def _attention_backward_run(
     options: list[int],
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    sizes = _problem.attention_sizes(q.shape, k.shape, v.shape, options[0])
-    gradients = (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape))
+    sizes = _sizes(q, k, v, options)
     if k.numel() == 0:
-        return gradients[0].zero_(), gradients[1], gradients[2]
-    inputs = [q, k, v, out, sums, gradient]
-    _launch("attention_backward", inputs, gradients, [*sizes, *options], [scale], True)
+        return torch.zeros_like(q), torch.empty_like(k), torch.empty_like(v)
+    if _backward_form(q, sizes, options) == "pytorch":
+        return _pytorch_backward(gradient, q, k, v, out, sums, options, scale)
+    gradients = (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v))
+    inputs = (q, k, v, out, sums, gradient)
+    _launch("attention_backward", inputs, gradients, (*sizes, *options), (scale,), True)
     return gradients
 
 
@@ -130,7 +206,79 @@ def _attention_backward_fake(
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
-_attention_backward = _operator(
+_BACKWARD = 9
+"""Tensors of the backward pass."""
+
+
+def _backward_form(q: Tensor, sizes: Sequence[int], options: Sequence[int]) -> str:
+    """What computes the backward pass: one of the library's forms, or ``"pytorch"``."""
+    integers = (*sizes, *options)
+    _, number = _plan("attention_backward", q.get_device(), _BACKWARD, integers, (1.0,))
+    form = _problem.FORMS[number - 1]
+    chosen = options[-1] != 0
+    return (
+        "pytorch" if form == "flash" and not chosen and _has_pytorchs(q, sizes, options) else form
+    )
+
+
+def _has_pytorchs(q: Tensor, sizes: Sequence[int], options: Sequence[int]) -> bool:
+    """Whether PyTorch's flash backward pass computes this. Where a row sees no key, its log-sum-exp
+    would have to be another one than ours."""
+    _, mask, _, _, _ = options
+    batch, heads, _, queries, keys, dim = sizes
+    major, minor = torch.cuda.get_device_capability(q.device)
+    # For the largest heads it needs the shared memory of compute capabilities 8.0, 9.0 and 10.0.
+    has_kernel = major >= 8 if dim <= 128 else minor == 0 and major in (8, 9, 10)
+    return (
+        has_kernel
+        and torch.version.hip is None
+        and torch.backends.cuda.is_flash_attention_available()
+        and batch * heads * queries > 0
+        and (mask == 0 or queries <= keys)
+    )
+
+
+def _pytorch_backward(
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    sums: Tensor,
+    options: Sequence[int],
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """FlashAttention-2's backward pass, which is part of PyTorch, from our outputs.
+
+    It takes ``[batch, rows, heads, dim]``, with any strides, and the natural log-sum-exps of scaled
+    scores as ``[batch, heads, rows]``, which are ours. Its windows stand where ours do: the last
+    query at the last key.
+    """
+    layout, mask, left, right, _ = options
+    given: tuple[Tensor, ...] = (gradient, q, k, v, out)
+    if layout == 0:
+        given = tuple(x.transpose(1, 2) for x in given)
+    rows = [given[1].shape[1], given[2].shape[1]]
+    nothing = q.new_empty(0, dtype=torch.uint64)  # the state of random numbers, for dropout
+    found = torch.ops.aten._flash_attention_backward(
+        *given,
+        sums,
+        *(None, None),
+        *rows,
+        0.0,
+        mask == 1,
+        *(nothing, nothing),
+        scale=scale,
+        window_size_left=left if mask == 2 and left >= 0 else None,
+        window_size_right=right if mask == 2 and right >= 0 else None,
+    )
+    if layout == 0:
+        found = tuple(x.transpose(1, 2) for x in found)
+    dq, dk, dv = (x.contiguous() for x in found)
+    return dq, dk, dv
+
+
+_attention_backward = _Operator(
     "attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor out, Tensor sums,"
     " int[] options, float scale) -> (Tensor, Tensor, Tensor)",
     _attention_backward_run,
@@ -141,11 +289,15 @@ _attention_backward = _operator(
 def _attention_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, options, scale = inputs
     ctx.save_for_backward(q, k, v, *output)
-    # The form of the forward pass says nothing about that of the backward pass: but for the flash
-    # form, which a caller names to have the same sums in each run.
-    flash = _problem.FORMS.index("flash") + 1
-    ctx.options = [*options[:-1], flash if options[-1] == flash else 0]
+    ctx.options = _backward_options(options)
     ctx.scale = scale
+
+
+def _backward_options(options: Sequence[int]) -> list[int]:
+    """The form of the forward pass says nothing about that of the backward pass: but for the flash
+    form, which a caller names to have the same sums in each run."""
+    flash = _problem.FORMS.index("flash") + 1
+    return [*options[:-1], flash if options[-1] == flash else 0]
 
 
 def _attention_gradient(ctx: Any, gradient: Tensor, _of_sums: Any) -> tuple[Any, ...]:
@@ -154,7 +306,13 @@ def _attention_gradient(ctx: Any, gradient: Tensor, _of_sums: Any) -> tuple[Any,
     return (*found, None, None)
 
 
-_attention.register_autograd(_attention_gradient, setup_context=_attention_save)
+_attention = _Operator(
+    "attention_forward(Tensor q, Tensor k, Tensor v, int[] options, float scale)"
+    " -> (Tensor, Tensor)",
+    _attention_run,
+    _attention_fake,
+    (_attention_save, _attention_gradient),
+)
 
 
 def attention(
@@ -186,24 +344,56 @@ def attention(
         return_log_sum_exp: return the logarithm of the sum of each row's exponentials too,
             ``[batch, heads, queries]`` in float32, which has no gradient.
 
+    The backward pass runs in the form that `attention_backward_form` says.
+
     Raises:
         ValueError: a shape or an option is wrong, or there is no kernel.
         apex_cuda.kernels.Error: the device or its driver refused or failed.
     """
-    options = _problem.options(q.shape[-1], causal, window, scale, layout, form)
-    _problem.attention_sizes(q.shape, k.shape, v.shape, options.layout)
+    plain = _is_plain((q, k, v))
+    sides = None if window is None else tuple(window)
+    # Traced sizes may have no value to look up.
+    find = _problem.attention if plain else _problem.attention.__wrapped__
+    _, (*chosen, scale) = find(q.shape, k.shape, v.shape, causal, sides, scale, layout, form)
     # Tensors such as `x.view(b, s, h, d).transpose(1, 2)` are contiguous in the other layout.
     swap = not q.is_contiguous() and all(x.transpose(1, 2).is_contiguous() for x in (q, k, v))
     if swap:
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
-        options = options._replace(layout=1 - options.layout)
-    q, k, v = (tensor.contiguous() for tensor in (q, k, v))
-    out, sums = _attention(q, k, v, list(options[:-1]), options.scale)
+        chosen[0] = 1 - chosen[0]
+    call = _attention.plain if plain else _attention.operator
+    out, sums = call(q.contiguous(), k.contiguous(), v.contiguous(), chosen, scale)
     out = out.transpose(1, 2) if swap else out
     return (out, sums.detach()) if return_log_sum_exp else out
 
 
-# Rows.
+def attention_backward_form(
+    q: Tensor,
+    k: Tensor,
+    *,
+    causal: bool = False,
+    window: Optional[Window] = None,
+    layout: str = "bhsd",
+    form: Optional[str] = None,
+) -> str:
+    """What computes the backward pass of `attention` on such tensors with these options.
+
+    Returns:
+        ``"hopper"``: our kernels, on compute capability 9.0 for ``dim`` 64 and 128. ``"pytorch"``:
+        FlashAttention-2 in PyTorch, from our output and log-sum-exps, where there is no such kernel
+        of ours. ``"flash"``: our portable kernels, where ``form="flash"`` asks for them or PyTorch
+        has none either; they are many times slower.
+
+    Raises:
+        As `attention`.
+    """
+    sides = None if window is None else tuple(window)
+    sizes, options = _problem.attention(
+        q.shape, k.shape, k.shape, causal, sides, None, layout, form
+    )
+    return _backward_form(q, sizes, _backward_options(options[:-1]))
+
+
+# Rows: tensors of any number of dimensions, whose last one is a row.
 
 
 def _like_first(x: Tensor, *_others: Any) -> Tensor:
@@ -215,9 +405,8 @@ def _rows_run(operation: str) -> Callable[..., Tensor]:
 
     def run(x: Tensor, *others: Any) -> Tensor:
         tensors = [other for other in others if isinstance(other, Tensor)]
-        numbers = [other for other in others if not isinstance(other, Tensor)]
-        y = x.new_empty(x.shape)
-        _launch(operation, [x, *tensors], [y], list(x.shape), numbers)
+        y = torch.empty_like(x)
+        _launch(operation, (x, *tensors), (y,), _problem.rows_of(x.shape), others[len(tensors) :])
         return y
 
     return run
@@ -227,23 +416,23 @@ def _gradient_run(operation: str) -> Callable[..., tuple[Tensor, Tensor]]:
     """The same with the gradient of ``x`` and the terms of the weight's as outputs."""
 
     def run(x: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-        gradient, terms = _gradient_fake(x)
-        epsilon = others[-1]
-        _launch(operation, [x, *others[:-1]], [gradient, terms], list(x.shape), [epsilon])
-        return gradient, terms
+        sizes = _problem.rows_of(x.shape)
+        outputs = (torch.empty_like(x), x.new_empty(sizes, dtype=torch.float32))
+        _launch(operation, (x, *others[:-1]), outputs, sizes, others[-1:])
+        return outputs
 
     return run
 
 
 def _gradient_fake(x: Tensor, *_others: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.float32)
+    return x.new_empty(x.shape), x.new_empty(_problem.rows_of(x.shape), dtype=torch.float32)
 
 
 def _pair_run(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    total, y = _pair_fake(x, residual, weight, epsilon)
-    inputs = [x, residual, weight]
-    _launch("residual_rms_norm", inputs, [total, y], list(x.shape), [epsilon])
-    return total, y
+    outputs = (torch.empty_like(x), torch.empty_like(x))
+    sizes = _problem.rows_of(x.shape)
+    _launch("residual_rms_norm", (x, residual, weight), outputs, sizes, (epsilon,))
+    return outputs
 
 
 def _pair_fake(
@@ -252,49 +441,16 @@ def _pair_fake(
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
 
-_rms_norm = _operator(
-    "rms_norm(Tensor x, Tensor weight, float epsilon) -> Tensor", _rows_run("rms_norm"), _like_first
-)
-_rms_norm_gradient = _operator(
+def _of_weight(terms: Tensor, weight: Tensor) -> Tensor:
+    return terms.sum(0).to(weight.dtype)
+
+
+_rms_norm_gradient = _Operator(
     "rms_norm_gradient(Tensor x, Tensor weight, Tensor gradient, float epsilon)"
     " -> (Tensor, Tensor)",
     _gradient_run("rms_norm_gradient"),
     _gradient_fake,
 )
-_residual_rms_norm = _operator(
-    "residual_rms_norm(Tensor x, Tensor residual, Tensor weight, float epsilon)"
-    " -> (Tensor, Tensor)",
-    _pair_run,
-    _pair_fake,
-)
-_residual_rms_norm_gradient = _operator(
-    "residual_rms_norm_gradient(Tensor sum, Tensor weight, Tensor gradient, Tensor sum_gradient,"
-    " float epsilon) -> (Tensor, Tensor)",
-    _gradient_run("residual_rms_norm_gradient"),
-    _gradient_fake,
-)
-_layer_norm = _operator(
-    "residual_relu_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float epsilon)"
-    " -> Tensor",
-    _rows_run("residual_relu_layer_norm"),
-    _like_first,
-)
-_layer_norm_gradient = _operator(
-    "residual_relu_layer_norm_gradient(Tensor x, Tensor residual, Tensor weight, Tensor gradient,"
-    " float epsilon) -> (Tensor, Tensor)",
-    _gradient_run("residual_relu_layer_norm_gradient"),
-    _gradient_fake,
-)
-_softmax = _operator("softmax(Tensor x) -> Tensor", _rows_run("softmax"), _like_first)
-_softmax_gradient = _operator(
-    "softmax_gradient(Tensor y, Tensor gradient) -> Tensor",
-    _rows_run("softmax_gradient"),
-    _like_first,
-)
-
-
-def _of_weight(terms: Tensor, weight: Tensor) -> Tensor:
-    return terms.sum(0).to(weight.dtype)
 
 
 def _rms_norm_save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -306,6 +462,21 @@ def _rms_norm_backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     of_x, terms = _rms_norm_gradient(x, weight, gradient.contiguous(), ctx.epsilon)
     return of_x, _of_weight(terms, weight), None
+
+
+_rms_norm = _Operator(
+    "rms_norm(Tensor x, Tensor weight, float epsilon) -> Tensor",
+    _rows_run("rms_norm"),
+    _like_first,
+    (_rms_norm_save, _rms_norm_backward),
+)
+
+_residual_rms_norm_gradient = _Operator(
+    "residual_rms_norm_gradient(Tensor sum, Tensor weight, Tensor gradient, Tensor sum_gradient,"
+    " float epsilon) -> (Tensor, Tensor)",
+    _gradient_run("residual_rms_norm_gradient"),
+    _gradient_fake,
+)
 
 
 def _residual_rms_norm_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -320,6 +491,22 @@ def _residual_rms_norm_backward(ctx: Any, of_sum: Tensor, gradient: Tensor) -> t
     return of_x, of_x, _of_weight(terms, weight), None
 
 
+_residual_rms_norm = _Operator(
+    "residual_rms_norm(Tensor x, Tensor residual, Tensor weight, float epsilon)"
+    " -> (Tensor, Tensor)",
+    _pair_run,
+    _pair_fake,
+    (_residual_rms_norm_save, _residual_rms_norm_backward),
+)
+
+_layer_norm_gradient = _Operator(
+    "residual_relu_layer_norm_gradient(Tensor x, Tensor residual, Tensor weight, Tensor gradient,"
+    " float epsilon) -> (Tensor, Tensor)",
+    _gradient_run("residual_relu_layer_norm_gradient"),
+    _gradient_fake,
+)
+
+
 def _layer_norm_save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, residual, weight, _, ctx.epsilon = inputs
     ctx.save_for_backward(x, residual, weight)
@@ -329,8 +516,24 @@ def _layer_norm_backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     x, residual, weight = ctx.saved_tensors
     gradient = gradient.contiguous()
     of_x, terms = _layer_norm_gradient(x, residual, weight, gradient, ctx.epsilon)
-    of_bias = gradient.sum(0, dtype=torch.float32).to(weight.dtype)
+    rows = gradient.reshape(terms.shape)
+    of_bias = rows.sum(0, dtype=torch.float32).to(weight.dtype)
     return of_x, of_x, _of_weight(terms, weight), of_bias, None
+
+
+_layer_norm = _Operator(
+    "residual_relu_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float epsilon)"
+    " -> Tensor",
+    _rows_run("residual_relu_layer_norm"),
+    _like_first,
+    (_layer_norm_save, _layer_norm_backward),
+)
+
+_softmax_gradient = _Operator(
+    "softmax_gradient(Tensor y, Tensor gradient) -> Tensor",
+    _rows_run("softmax_gradient"),
+    _like_first,
+)
 
 
 def _softmax_save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -342,31 +545,30 @@ def _softmax_backward(ctx: Any, gradient: Tensor) -> Tensor:
     return found
 
 
-_rms_norm.register_autograd(_rms_norm_backward, setup_context=_rms_norm_save)
-_residual_rms_norm.register_autograd(
-    _residual_rms_norm_backward, setup_context=_residual_rms_norm_save
+_softmax = _Operator(
+    "softmax(Tensor x) -> Tensor",
+    _rows_run("softmax"),
+    _like_first,
+    (_softmax_save, _softmax_backward),
 )
-_layer_norm.register_autograd(_layer_norm_backward, setup_context=_layer_norm_save)
-_softmax.register_autograd(_softmax_backward, setup_context=_softmax_save)
 
 
-def _rows(x: Tensor, others: Sequence[tuple[str, Tensor]]) -> tuple[Tensor, ...]:
-    """``x`` and other tensors, vectors or as ``x``, as contiguous rows of one type.
+def _rows(x: Tensor, *, vectors: Sequence[str] = (), **others: Tensor) -> tuple[Tensor, ...]:
+    """``x`` and other tensors, contiguous and of one type; those that are named are vectors as long
+    as a row, the rest is as ``x``.
 
     Raises:
         ValueError: a shape or a type does not fit.
     """
-    _, length = _problem.rows_of(x.shape)
-    for name, tensor in others:
-        vector = name in ("weight", "bias")
-        _problem.check_shapes([(name, tensor.shape, (length,) if vector else x.shape)])
-        if tensor.dtype != x.dtype:
-            raise ValueError(f"{name} is {tensor.dtype} and x is {x.dtype}; they must be the same")
-    rows = (x, *(tensor for _, tensor in others))
-    return tuple(
-        (tensor if tensor.dim() == 1 and place else tensor.reshape(-1, length)).contiguous()
-        for place, tensor in enumerate(rows)
-    )
+    shape, dtype = x.shape, x.dtype
+    _, length = _problem.rows_of(shape)
+    for name, tensor in others.items():
+        needed = (length,) if name in vectors else shape
+        if tensor.shape != needed:
+            _problem.check_shapes([(name, tensor.shape, needed)])
+        if tensor.dtype != dtype:
+            raise ValueError(f"{name} is {tensor.dtype} and x is {dtype}; they must be the same")
+    return tuple(tensor.contiguous() for tensor in (x, *others.values()))
 
 
 def rms_norm(x: Tensor, weight: Tensor, *, epsilon: float = 1e-6) -> Tensor:
@@ -380,9 +582,8 @@ def rms_norm(x: Tensor, weight: Tensor, *, epsilon: float = 1e-6) -> Tensor:
         ValueError: a shape or a type does not fit, or there is no kernel.
         apex_cuda.kernels.Error: the device or its driver refused or failed.
     """
-    rows, weight = _rows(x, [("weight", weight)])
-    found: Tensor = _rms_norm(rows, weight, epsilon)
-    return found.view(x.shape)
+    found: Tensor = _rms_norm(*_rows(x, vectors=("weight",), weight=weight), epsilon)
+    return found
 
 
 def residual_rms_norm(
@@ -394,9 +595,9 @@ def residual_rms_norm(
     Raises:
         As `rms_norm`.
     """
-    rows, more, weight = _rows(x, [("residual", residual), ("weight", weight)])
-    total, y = _residual_rms_norm(rows, more, weight, epsilon)
-    return total.view(x.shape), y.view(x.shape)
+    tensors = _rows(x, vectors=("weight",), residual=residual, weight=weight)
+    total, y = _residual_rms_norm(*tensors, epsilon)
+    return total, y
 
 
 def residual_relu_layer_norm(
@@ -407,10 +608,10 @@ def residual_relu_layer_norm(
     Raises:
         As `rms_norm`.
     """
-    others = [("residual", residual), ("weight", weight), ("bias", bias)]
-    rows, more, weight, bias = _rows(x, others)
-    found: Tensor = _layer_norm(rows, more, weight, bias, epsilon)
-    return found.view(x.shape)
+    vectors = {"weight": weight, "bias": bias}
+    tensors = _rows(x, vectors=tuple(vectors), residual=residual, **vectors)
+    found: Tensor = _layer_norm(*tensors, epsilon)
+    return found
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -419,6 +620,5 @@ def softmax(x: Tensor) -> Tensor:
     Raises:
         As `rms_norm`.
     """
-    (rows,) = _rows(x, [])
-    found: Tensor = _softmax(rows)
-    return found.view(x.shape)
+    found: Tensor = _softmax(*_rows(x))
+    return found

@@ -1,0 +1,64 @@
+"""Tables of what scripts/gpu/python_kernels.py measured.
+
+    scripts/gpu/python_kernels_tables.py times|launched|checks FILE.json
+    scripts/gpu/python_kernels_tables.py host FILE.json …    # a column each
+"""
+
+import json
+import pathlib
+import sys
+
+from figures import table
+
+TINY = 1e-3  # errors below are those of rounding, whoever computes
+
+
+def times(document):
+    """Microseconds of a call by events, and of the host, where that was measured."""
+    rows = []
+    for row in document["times"]:
+        ours, *others = row["us"].items()
+        best = min(us for _, us in others)
+        host = row.get("host_us", {}).get(ours[0])
+        rows.append([
+            row["what"], f"{ours[1]:.1f}", "; ".join(f"{who} {us:.1f}" for who, us in others), f"{best / ours[1]:.2f}",
+            "" if host is None else f"{host:.1f}",
+        ])
+    return table(["work", "ours, µs", "others, µs", "fastest other / ours", "host of ours, µs"], rows)
+
+
+def host(*documents):
+    """Microseconds of the host for calls on small tensors."""
+    calls = list(dict.fromkeys(name for document in reversed(documents) for name in document["host"]))
+    shown = [[f"{document['host'][name]:.1f}" if name in document["host"] else "" for document in documents] for name in calls]
+    header = ["host, µs"] if len(documents) == 1 else [f"host, run {place + 1}, µs" for place in range(len(documents))]
+    return table(["call", *header], [[name, *cells] for name, cells in zip(calls, shown)])
+
+
+def launched(document):
+    """What runs on the GPU in a call, by PyTorch's profiler."""
+    rows = []
+    for row in document.get("launched", []):
+        kernels = "; ".join(f"`{x['kernel'][:60]}` {x['us']:.1f}" for x in row["kernels"])
+        rows.append([row["what"], f"{sum(x['us'] for x in row['kernels']):.1f}", kernels])
+    return table(["work", "on the GPU, µs", "kernels and memsets, µs of a call"], rows)
+
+
+def excess(row):
+    return max(a / max(b, TINY) for a, b in zip(row["ours"], row["pytorch"]))
+
+
+def checks(document):
+    bad = [row for row in document["errors"] if not row["ok"]]
+    worst = max(document["errors"], key=excess)
+    lines = [f"- {len(document['errors'])} comparisons of outputs and gradients, {len(bad)} of them outside of the bound; the "
+             f"worst: {worst['what']}, ours {max(worst['ours']):.2e}, PyTorch's {max(worst['pytorch']):.2e}."]
+    lines += [f"- {row['what']}: {row['result']}" for row in document["checks"]]
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"times": times, "host": host, "launched": launched, "checks": checks}
+
+if __name__ == "__main__":
+    read = [json.loads(pathlib.Path(name).read_text()) for name in sys.argv[2:]]
+    print(TABLES[sys.argv[1]](*read), end="")
