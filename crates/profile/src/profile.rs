@@ -34,6 +34,7 @@ mod times;
 mod transfers;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use apex_kernel_names::Traits;
 use apex_trace::definition::StreamKind;
@@ -254,6 +255,15 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Sixteen digits that tell it from the other kernels of a profile. They follow from what it
+    /// is: they stay the same while the session grows, and in each part of it.
+    pub fn id(&self) -> String {
+        let image = self.code.as_ref().and_then(|code| code.image.as_deref());
+        let mut hasher = DefaultHasher::new();
+        (&self.symbol, self.device, self.launch, self.attributes, image).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+
     /// Blocks of the grid; saturates.
     pub fn blocks(&self) -> u64 {
         self.launch.blocks()

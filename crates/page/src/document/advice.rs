@@ -60,6 +60,8 @@ struct Value {
 struct Concerned {
     /// Index into the profile's kernels.
     kernel: usize,
+    /// Its identifier, as in the table of kernels.
+    id: Option<String>,
     name: String,
     configuration: String,
     launches: u64,
@@ -132,9 +134,11 @@ impl Saved {
 
 impl Concerned {
     fn of(profile: &Profile, found: &KernelFinding) -> Self {
-        let stacks = profile.kernels.get(found.kernel).map(|kernel| kernel.stacks.as_slice());
+        let known = profile.kernels.get(found.kernel);
+        let stacks = known.map(|kernel| kernel.stacks.as_slice());
         Self {
             kernel: found.kernel,
+            id: known.map(apex_profile::Kernel::id),
             name: text(&found.name, NAME),
             configuration: found.configuration.clone(),
             launches: found.launches,

@@ -1,14 +1,18 @@
 //! The table of kernels.
 
 use super::figure::{Figure, NAME, Spread, text};
+use super::geometry::Shape;
 use super::{SENTENCE, Source};
 use apex_profile::{
-    Estimate, Geometry, Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _,
+    Estimate, Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount,
     total,
 };
 use cuda_launch::Dim3;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Places of a kernel that are listed.
+const MOST_PLACES: usize = 5;
 
 /// The kernels, those with the most GPU time first.
 #[derive(Debug, Serialize)]
@@ -34,6 +38,8 @@ struct LeftOut {
 struct Row {
     /// Index into the profile's kernels.
     kernel: usize,
+    /// What tells it from the others for as long as the session lasts.
+    id: String,
     name: String,
     short_name: String,
     operation: &'static str,
@@ -47,6 +53,9 @@ struct Row {
     dynamic_shared_bytes: u32,
     registers: Option<u32>,
     static_shared_bytes: Option<u32>,
+    local_bytes: Option<u32>,
+    /// Most threads of a block of this kernel; `null` where that is not known.
+    max_threads_per_block: Option<u32>,
     /// Runs, by calls and by graphs.
     launches: u64,
     by_graphs: u64,
@@ -59,18 +68,18 @@ struct Row {
     launches_over_time: Vec<u64>,
     geometry: Option<Shape>,
     place: Option<String>,
+    /// Where it is launched from, the most frequent places first.
+    places: Vec<LaunchedFrom>,
     prediction: Option<Predicted>,
     counts: Option<Counted>,
 }
 
-/// Computed from configuration, attributes and device.
+/// A place that launches it.
 #[derive(Debug, Serialize)]
-struct Shape {
-    occupancy: f64,
-    limiters: Vec<&'static str>,
-    waves: f64,
-    tail_effect: f64,
-    block_efficiency: f64,
+struct LaunchedFrom {
+    place: String,
+    /// Of the launches whose place was read; `null` where none was sampled.
+    share: Option<f64>,
 }
 
 /// What the models say, and what was measured of the same.
@@ -81,8 +90,21 @@ struct Predicted {
     sm_utilisation: Interval,
     measured_ns: Option<Figure>,
     measured_over_predicted: Option<f64>,
+    /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
+    basis: String,
     /// Features outside of what the models were trained on.
     unfamiliar: Vec<String>,
+    bound: Option<Bounded>,
+}
+
+/// What bounds the kernel.
+#[derive(Debug, Serialize)]
+struct Bounded {
+    by: &'static str,
+    /// The part of the device that takes longest.
+    part: String,
+    /// Share of the duration that this part takes at full rate.
+    share: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,6 +134,7 @@ impl Table {
         let row = |(index, kernel): (usize, &Kernel)| Row {
             launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),
             place: profile.main_place(&kernel.stacks).map(|place| text(&place, NAME)),
+            places: LaunchedFrom::of(profile, &kernel.stacks),
             ..Row::of(index, kernel)
         };
         Self {
@@ -142,6 +165,7 @@ impl Row {
         let attributes = kernel.attributes.as_ref();
         Self {
             kernel: index,
+            id: kernel.id(),
             name: text(&kernel.name, NAME),
             short_name: text(&kernel.short_name, NAME),
             operation: kernel.traits.operation.name(),
@@ -155,6 +179,10 @@ impl Row {
             dynamic_shared_bytes: kernel.launch.dynamic_shared_bytes,
             registers: attributes.map(|attributes| attributes.registers),
             static_shared_bytes: attributes.map(|attributes| attributes.static_shared_bytes),
+            local_bytes: attributes.map(|attributes| attributes.local_bytes),
+            max_threads_per_block: attributes
+                .map(|attributes| attributes.max_threads_per_block)
+                .filter(|&most| most > 0),
             launches: kernel.launches.ran(),
             by_graphs: kernel.launches.by_graphs,
             captured: kernel.launches.captured,
@@ -165,21 +193,21 @@ impl Row {
             launches_over_time: Vec::new(),
             geometry: kernel.geometry.as_ref().map(Shape::of),
             place: None,
+            places: Vec::new(),
             prediction: kernel.prediction.as_ref().map(Predicted::of),
             counts: kernel.counts.as_ref().map(Counted::of),
         }
     }
 }
 
-impl Shape {
-    fn of(geometry: &Geometry) -> Self {
-        Self {
-            occupancy: geometry.occupancy.fraction(),
-            limiters: geometry.occupancy.limiters().map(|limiter| limiter.name()).collect(),
-            waves: geometry.waves.waves,
-            tail_effect: geometry.waves.tail_effect(),
-            block_efficiency: geometry.block_efficiency,
-        }
+impl LaunchedFrom {
+    fn of(profile: &Profile, stacks: &[StackCount]) -> Vec<Self> {
+        let sites = profile.sites(stacks);
+        let place = |site: &apex_profile::SiteShare<'_>| Self {
+            place: text(&site.site.to_string(), NAME),
+            share: site.share,
+        };
+        sites.iter().take(MOST_PLACES).map(place).collect()
     }
 }
 
@@ -192,7 +220,13 @@ impl Predicted {
             sm_utilisation: interval(prediction.sm_utilisation),
             measured_ns: prediction.measured_duration_ns.map(Figure::of),
             measured_over_predicted: prediction.measured_over_predicted,
+            basis: prediction.basis.clone(),
             unfamiliar: prediction.unfamiliar.iter().map(|feature| text(feature, NAME)).collect(),
+            bound: prediction.bound.as_ref().map(|bound| Bounded {
+                by: bound.by.name(),
+                part: bound.part.clone(),
+                share: bound.share,
+            }),
         }
     }
 }

@@ -29,6 +29,9 @@ struct Device {
     driver_version: u32,
     max_warps_per_sm: Option<u32>,
     max_registers_per_thread: Option<u32>,
+    max_threads_per_block: Option<u32>,
+    /// With the kernel's consent.
+    max_shared_bytes_per_block: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,6 +72,7 @@ impl Machine {
         let profile = source.whole;
         let devices = profile.devices.iter().take(most).map(|device| {
             let limits = device.limits();
+            let attributes = limits.as_ref().map(|limits| &limits.attributes);
             Device {
                 name: text(&device.name, NAME),
                 uuid: text(&device.uuid, NAME),
@@ -78,6 +82,9 @@ impl Machine {
                 driver_version: device.driver_version,
                 max_warps_per_sm: limits.as_ref().map(|limits| limits.max_warps_per_sm()),
                 max_registers_per_thread: limits.as_ref().map(|limits| limits.max_registers_per_thread),
+                max_threads_per_block: attributes.map(|attributes| attributes.max_threads_per_block),
+                max_shared_bytes_per_block: attributes
+                    .map(|attributes| attributes.max_shared_bytes_per_block_optin),
             }
         });
         let host = source.meta.map(|meta| &meta.host).filter(|host| !host.cpu.is_empty());

@@ -6,6 +6,7 @@
 mod accounts;
 mod advice;
 mod figure;
+mod geometry;
 mod kernels;
 mod limits;
 mod machine;

@@ -90,6 +90,7 @@ export interface Finding {
   evidence: Value[];
   kernels: {
     kernel: number;
+    id: string | null;
     name: string;
     configuration: string;
     launches: number;
@@ -108,8 +109,27 @@ export interface Interval {
 
 export type Dim3 = [number, number, number];
 
+/** How a launch lies on its device: computed. */
+export interface Geometry {
+  occupancy: number;
+  limiters: string[];
+  blocks_per_sm: number;
+  warps_per_block: number;
+  max_warps_per_sm: number;
+  /** Blocks of an SM that each resource alone would admit. */
+  block_limits: Record<string, number>;
+  blocks: number;
+  waves: number;
+  full_waves: number;
+  tail_blocks: number;
+  wave_blocks: number;
+  tail_effect: number;
+  block_efficiency: number;
+}
+
 export interface Kernel {
   kernel: number;
+  id: string;
   name: string;
   short_name: string;
   operation: string;
@@ -123,6 +143,8 @@ export interface Kernel {
   dynamic_shared_bytes: number;
   registers: number | null;
   static_shared_bytes: number | null;
+  local_bytes: number | null;
+  max_threads_per_block: number | null;
   launches: number;
   by_graphs: number;
   captured: number;
@@ -132,21 +154,18 @@ export interface Kernel {
   cpu: Spread;
   /** Launch calls in equal parts of the span; empty where there were none. */
   launches_over_time: number[];
-  geometry: {
-    occupancy: number;
-    limiters: string[];
-    waves: number;
-    tail_effect: number;
-    block_efficiency: number;
-  } | null;
+  geometry: Geometry | null;
   place: string | null;
+  places: { place: string; share: number | null }[];
   prediction: {
     duration_ns: Interval;
     achieved_occupancy: Interval;
     sm_utilisation: Interval;
     measured_ns: Figure | null;
     measured_over_predicted: number | null;
+    basis: string;
     unfamiliar: string[];
+    bound: { by: 'memory' | 'compute' | 'latency' | 'launch' | 'tail'; part: string; share: number } | null;
   } | null;
   counts: {
     launches: number;
@@ -272,6 +291,8 @@ export interface Document {
       driver_version: number;
       max_warps_per_sm: number | null;
       max_registers_per_thread: number | null;
+      max_threads_per_block: number | null;
+      max_shared_bytes_per_block: number | null;
     }[];
     host: { name: string; kernel: string; cpu: string; cpus: number; memory_bytes: number } | null;
     processes: {

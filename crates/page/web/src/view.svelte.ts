@@ -8,8 +8,9 @@ export interface View {
   find: string;
   /** Column by which kernels are sorted, `-` before it for the other direction. */
   sort: string;
-  /** Kernel whose details are open. */
+  /** Kernel whose page is open, and what is changed of it there. */
   kernel: string;
+  change: string;
   /** What the flame graph measures. */
   by: '' | 'launches';
   /** Path of places from the root of the flame graph. */
@@ -33,7 +34,7 @@ export interface View {
 }
 
 const NOTHING: View = {
-  at: '', theme: '', find: '', sort: '', kernel: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
+  at: '', theme: '', find: '', sort: '', kernel: '', change: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
   session: '', last: '', phase: '', only: '', window: '', rank: '', before: '',
 };
 

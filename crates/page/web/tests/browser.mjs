@@ -29,8 +29,8 @@ export async function opened(browser, address) {
   return { page, wrong };
 }
 
-/** Keyboard, themes, narrow windows, and what axe finds in each. */
-export async function usable(page, what) {
+/** Themes, narrow windows, and what axe finds in each. */
+export async function fits(page, what) {
   await page.evaluate(AXE);
   for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [400, 'light'], [320, 'dark']]) {
     await page.setViewportSize({ width, height: 900 });
@@ -42,6 +42,11 @@ export async function usable(page, what) {
     assert.deepEqual(found, [], `${what} at ${width}, ${scheme}`);
   }
   await page.setViewportSize({ width: 1280, height: 900 });
+}
+
+/** The same, and the switch of themes by keyboard. */
+export async function usable(page, what) {
+  await fits(page, what);
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const before = await background();
   await page.locator('.theme').focus();

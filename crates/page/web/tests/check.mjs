@@ -8,6 +8,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { launch, opened, usable } from './browser.mjs';
+import { kernelPage } from './kernel.mjs';
 
 /** Three significant digits and a unit. */
 function time(ns) {
@@ -171,14 +172,7 @@ async function kernels(page, { profile }) {
   await page.locator('#kernels input').fill('no kernel has this name');
   assert.equal(await page.locator('#kernels [data-kernel]').count(), 0);
   await page.locator('#kernels input').fill('');
-  // The details of the first by keyboard, and from the address.
-  const name = page.locator('#kernels [data-kernel] button').first();
-  await name.focus();
-  await page.keyboard.press('Enter');
-  assert.equal(await name.getAttribute('aria-expanded'), 'true');
-  await page.reload();
-  await page.locator('#kernels [data-kernel]').first().waitFor();
-  assert.equal(await page.locator('#kernels [aria-expanded=true]').count(), 1);
+  await kernelPage(page, profile);
 }
 
 async function places(page, report) {

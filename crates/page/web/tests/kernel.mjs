@@ -1,0 +1,72 @@
+// A kernel's page: what it shows is what the report says of the kernel, and it opens and closes by link, keyboard and address.
+import assert from 'node:assert/strict';
+import { fits } from './browser.mjs';
+
+const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b)), `${what}: ${a}, not ${b}`);
+/** Resources in the order of the report's `block_limits`. */
+const RESOURCES = ['warps', 'blocks', 'registers', 'shared memory', 'barriers'];
+/** Kernels of a session that are looked at. */
+const LOOKS = 4;
+
+/** What the open page shows of a kernel. */
+async function shows(page, profile, at) {
+  const kernel = profile.kernels[at];
+  const sheet = page.locator('dialog[open]');
+  const shown = await sheet.locator('tr.shown').getAttribute('data-shape');
+  assert.equal(Number(shown), at);
+  const shapes = profile.kernels.filter((other) => other.name === kernel.name && other.short_name === kernel.short_name && other.device === kernel.device);
+  assert.equal(await sheet.locator('[data-shape]').count(), shapes.filter(({ launches }) => Object.values(launches).some(Boolean)).length);
+  if (kernel.geometry) {
+    const { occupancy, waves } = kernel.geometry;
+    near(Number(await sheet.locator('[data-occupancy]').getAttribute('data-occupancy')), occupancy.warps_per_sm / occupancy.max_warps_per_sm, 'occupancy');
+    const limits = await sheet.locator('[data-limit]').evaluateAll((all) => all.map((row) => [row.dataset.limit, Number(row.children[1].textContent.replaceAll(',', '')), row.classList.contains('binds')]));
+    const wanted = occupancy.block_limits.flatMap((blocks, of) => (blocks === null ? [] : [[RESOURCES[of], blocks, blocks === occupancy.blocks_per_sm]]));
+    assert.deepEqual(limits, wanted);
+    const map = sheet.locator('#k-waves ~ .map');
+    const sms = profile.devices[kernel.device].sms;
+    assert.equal(await map.count(), waves.capacity > 0 && sms > 0 ? 1 : 0);
+    if (await map.count()) {
+      near(Number(await map.getAttribute('data-waves')), waves.waves, 'waves');
+      // Each wave that is drawn holds what it should, the last one the tail.
+      const drawn = await map.locator('svg').evaluateAll((all) => all.map((row) => Number(row.dataset.blocks)));
+      const last = drawn.pop();
+      assert.equal(last, waves.tail_blocks || waves.capacity);
+      assert.ok(drawn.every((blocks) => blocks === waves.capacity), `${drawn} of ${waves.capacity}`);
+      const all = waves.full + (waves.tail_blocks > 0 ? 1 : 0);
+      assert.equal(drawn.length + 1, all <= 7 ? all : 6);
+    }
+  }
+  const durations = Object.fromEntries(await sheet.locator('[data-duration]').evaluateAll((all) => all.map((one) => [one.dataset.duration, Number(one.dataset.ns)])));
+  const { duration_ns: predicted, measured_duration_ns: measured } = kernel.prediction ?? {};
+  assert.equal(durations.predicted === undefined, predicted === undefined);
+  if (predicted) near(durations.predicted, predicted.value, 'predicted');
+  if (measured) near(durations.measured, measured.value, 'measured');
+}
+
+export async function kernelPage(page, profile) {
+  const rows = page.locator('#kernels [data-kernel]');
+  const at = Number(await rows.first().getAttribute('data-kernel'));
+  await rows.first().getByRole('link').focus();
+  await page.keyboard.press('Enter');
+  const sheet = page.locator('dialog[open]');
+  await sheet.waitFor();
+  assert.match(page.url(), /kernel=[0-9a-f]{16}/);
+  await shows(page, profile, at);
+  await fits(page, 'a page of a kernel');
+  // From the address.
+  await page.reload();
+  await sheet.waitFor();
+  await shows(page, profile, at);
+  await page.keyboard.press('Escape');
+  await sheet.waitFor({ state: 'hidden' });
+  assert.doesNotMatch(page.url(), /kernel=/);
+  for (let row = 0; row < Math.min(LOOKS, await rows.count()); row++) {
+    const link = rows.nth(row).getByRole('link');
+    await link.click();
+    await sheet.waitFor();
+    await shows(page, profile, Number(await rows.nth(row).getAttribute('data-kernel')));
+    // The browser's way back.
+    await page.goBack();
+    await sheet.waitFor({ state: 'hidden' });
+  }
+}
