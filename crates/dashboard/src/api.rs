@@ -5,6 +5,7 @@ use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
 use crate::views::{Looked, Problem, Reports, Views};
 use crate::wanted::Wanted;
+use crate::what_if;
 use apex_http::{Event, Next, Request, Response, StatusCode};
 use apex_timeline::Timelines;
 use apex_trace::META_FILE;
@@ -89,6 +90,9 @@ impl Dashboard {
             ["api", "v1", "compare"] => self.compare(request),
             ["api", "v1", "sessions", id, what @ ("document" | "events")] => {
                 self.of_session(id, |known| self.session(request, known, what))
+            }
+            ["api", "v1", "sessions", id, "kernels", kernel, "what-if"] => {
+                self.of_session(id, |known| what_if::answer(&self.views, request, &known, kernel))
             }
             ["api", "v1", "sessions", id, "timeline", ref what @ ..] => self.of_session(id, |known| {
                 timeline::answer(&self.timelines, request, &known, what).unwrap_or_else(nothing)
@@ -218,7 +222,7 @@ impl Problem {
         message
     }
 
-    fn response(&self) -> Response {
+    pub(crate) fn response(&self) -> Response {
         let status = match self {
             Self::Empty(_) => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,

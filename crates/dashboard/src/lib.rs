@@ -1,8 +1,9 @@
 //! Sessions over HTTP: the page that shows them, and the interface that the page uses.
 //!
 //! [`Dashboard::answer`] answers the requests of docs/api.md: the list of sessions, the document of
-//! one, its changes as server-sent events, its timeline, and what differs between several. What a
-//! document says is the affair of the [`Reports`] that the caller brings.
+//! one, its changes as server-sent events, its kernels in other configurations, its timeline, and
+//! what differs between several. What a document says is the affair of the [`Reports`] that the
+//! caller brings.
 //!
 //! Invariants:
 //!
@@ -22,6 +23,7 @@ mod sessions;
 mod timeline;
 mod views;
 mod wanted;
+mod what_if;
 
 pub use api::Dashboard;
 pub use comparisons::{MOST_RUNS, Sides};
@@ -29,3 +31,4 @@ pub use sessions::{MOST_SESSIONS, State};
 pub use timeline::PARAMETERS as TIMELINE_PARAMETERS;
 pub use views::{MOST_VIEWS, Problem, Reader, Reading, Reports};
 pub use wanted::{LONGEST_LAST, Wanted};
+pub use what_if::{Changed, Kernels, PARAMETERS as WHAT_IF_PARAMETERS, Unanswerable};

@@ -116,7 +116,11 @@ fn asked_launch(request: &Request, known: &[&str]) -> Result<AskedLaunch, String
 }
 
 /// A parameter that is a whole number.
-fn number(request: &Request, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, String> {
+pub(crate) fn number(
+    request: &Request,
+    name: &str,
+    allowed: RangeInclusive<u64>,
+) -> Result<Option<u64>, String> {
     let Some(text) = single(request, name)? else { return Ok(None) };
     // (`parse` takes a sign too.)
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

@@ -2,8 +2,9 @@
 
 use crate::sessions::{Known, State, fingerprint};
 use crate::wanted::Wanted;
+use crate::what_if::Kernels;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Views that are kept: parts of sessions that somebody looks at, or has looked at.
@@ -23,6 +24,9 @@ pub(crate) const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9
 /// Reading the last seconds takes the same each time. Where it takes up to 200 ms, what is shown is
 /// replaced before it is a second old.
 const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
+
+/// Kernels that were read so long ago are good enough to be asked about.
+const RECENT: Duration = Duration::from_secs(10);
 
 /// Makes documents of sessions.
 pub trait Reports: Send + Sync {
@@ -59,6 +63,8 @@ pub struct Reading {
     pub document: String,
     /// Identifiers of processes that record it.
     pub running: Vec<u32>,
+    /// The kernels of the document.
+    pub kernels: Arc<dyn Kernels>,
 }
 
 /// Why there is no document.
@@ -81,6 +87,8 @@ pub struct Looked {
     pub running: Vec<u32>,
     /// The document; the same one as before if nothing was read since.
     pub document: Arc<str>,
+    /// Its kernels.
+    pub kernels: Arc<dyn Kernels>,
 }
 
 /// All views.
@@ -95,6 +103,9 @@ struct View {
     id: String,
     wanted: Wanted,
     shown: Mutex<Shown>,
+    /// The kernels that were read last, and when: whoever asks about one does not wait while the
+    /// session is read again.
+    kernels: Mutex<Option<(Instant, Arc<dyn Kernels>)>>,
 }
 
 struct Shown {
@@ -134,7 +145,8 @@ impl Views {
             Some(place) => kept.remove(place),
             None => {
                 let shown = Mutex::new(Shown { reader: self.reports.open(&known.dir, wanted), last: None });
-                Arc::new(View { id: known.id.clone(), wanted: wanted.clone(), shown })
+                let kernels = Mutex::default();
+                Arc::new(View { id: known.id.clone(), wanted: wanted.clone(), shown, kernels })
             }
         };
         kept.push(Arc::clone(&view));
@@ -160,14 +172,39 @@ impl Views {
             Some(_) => shown.reader.read(),
             None => Err(Problem::Deleted(known.gone())),
         };
-        let result = read.map(|Reading { document, running }| Looked {
+        let result = read.map(|Reading { document, running, kernels }| Looked {
             state: state(&running, now, shown.last.as_ref()),
             running,
             document: document.into(),
+            kernels,
         });
+        if let Ok(looked) = &result {
+            *view.kernels() = Some((Instant::now(), Arc::clone(&looked.kernels)));
+        }
         let took = started.elapsed();
         shown.last = Some(Last { at: Instant::now(), took, fingerprint: now, result: result.clone() });
         result
+    }
+}
+
+impl Views {
+    /// The kernels of a part of a session, as they were read a moment ago, or are read now.
+    ///
+    /// # Errors
+    /// Why nothing was read.
+    pub fn kernels(&self, known: &Known, wanted: &Wanted) -> Result<Arc<dyn Kernels>, Problem> {
+        let view = self.of(known, wanted);
+        let read = view.kernels().clone().filter(|(at, _)| at.elapsed() < RECENT);
+        match read {
+            Some((_, kernels)) => Ok(kernels),
+            None => self.look(known, wanted).map(|looked| looked.kernels),
+        }
+    }
+}
+
+impl View {
+    fn kernels(&self) -> MutexGuard<'_, Option<(Instant, Arc<dyn Kernels>)>> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

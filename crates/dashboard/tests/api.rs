@@ -1,6 +1,9 @@
 //! The interface over HTTP: answers, errors, events, and that `openapi.json` says the same.
 
-use apex_dashboard::{Dashboard, Problem, Reader, Reading, Reports, Sides, TIMELINE_PARAMETERS, Wanted};
+use apex_dashboard::{
+    Changed, Dashboard, Kernels, Problem, Reader, Reading, Reports, Sides, TIMELINE_PARAMETERS, Unanswerable,
+    WHAT_IF_PARAMETERS, Wanted,
+};
 use apex_http::{Options, Server, Stop};
 use apex_timeline::Timelines;
 use serde_json::Value;
@@ -28,7 +31,8 @@ struct Looks {
 impl Script {
     /// From now on each look gives this.
     fn set(&self, document: &str, running: &[u32]) {
-        let reading = Reading { document: document.to_owned(), running: running.to_vec() };
+        let reading =
+            Reading { document: document.to_owned(), running: running.to_vec(), kernels: Arc::new(One) };
         self.0.lock().unwrap().result = Some(Ok(reading));
     }
 
@@ -42,6 +46,29 @@ impl Script {
 }
 
 struct Scripted(Script, Wanted);
+
+/// The kernels of a test: one, which tells what it was asked as its block, grid and registers.
+#[derive(Debug)]
+struct One;
+
+const KERNEL: &str = "00000000000000aa";
+
+impl Kernels for One {
+    fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable> {
+        if kernel != KERNEL {
+            return Err(Unanswerable::NoKernel("no such kernel".to_owned()));
+        }
+        if changed.registers == Some(13) {
+            return Err(Unanswerable::Nonsense("not thirteen".to_owned()));
+        }
+        let answer = serde_json::json!({
+            "schema": "apex.what-if/1", "apex_version": "0", "kernel": kernel, "grid": [1, 1, 1], "block": changed.block,
+            "dynamic_shared_bytes": changed.dynamic_shared_bytes.unwrap_or(0), "registers": changed.registers,
+            "geometry": null, "impossible": null, "prediction": null, "unpredicted": null,
+        });
+        Ok(answer.to_string())
+    }
+}
 
 impl Reports for Script {
     fn check(&self, wanted: &Wanted) -> Result<(), String> {
@@ -359,6 +386,40 @@ fn sessions_are_compared_once() {
 }
 
 #[test]
+fn a_kernel_is_asked_about_in_other_configurations() {
+    let serving = Serving::new(&["s"]);
+    let id = serving.ids().remove(0);
+    let path = |query: &str| format!("/api/v1/sessions/{id}/kernels/{KERNEL}/what-if{query}");
+    let answer = serving.json(&path("?block=32,8&registers=40&shared=1024&phase=all"));
+    let asked = ["block", "registers", "dynamic_shared_bytes"].map(|name| answer[name].clone());
+    assert_eq!(asked, [serde_json::json!([32, 8, 1]), 40.into(), 1024.into()]);
+    // What was read for one answer serves the next, and the document.
+    assert_eq!(serving.json(&path("?phase=all"))["block"], Value::Null);
+    assert_eq!(serving.get(&format!("/api/v1/sessions/{id}/document?phase=all")).0, 200);
+    assert_eq!(serving.script.asked().len(), 1);
+    for (query, status, why) in [
+        ("?block=", 400, "block: use one to three whole numbers from 1 to 9999"),
+        ("?block=0", 400, "block"),
+        ("?block=1,2,3,4", 400, "block"),
+        ("?block=32&block=64", 400, "block is given twice"),
+        ("?registers=0", 400, "registers: use a whole number from 1 to 255"),
+        ("?registers=+9", 400, "registers"),
+        ("?shared=1048577", 400, "shared: use a whole number from 0 to 1048576"),
+        ("?registers=13", 400, "not thirteen"),
+        ("?grid=5", 400, "there is no parameter grid"),
+        ("?phase=never", 400, "use another"),
+    ] {
+        let (found, _, body) = serving.get(&path(query));
+        assert!(found == status && body.contains(why), "{query}: {found} {body}");
+    }
+    let other = serving.get(&format!("/api/v1/sessions/{id}/kernels/bb/what-if"));
+    assert_eq!((other.0, other.2.as_str()), (404, "no such kernel\n"));
+    // What was read serves while the session is gone; of a part that was not, nothing is known.
+    std::fs::remove_dir_all(serving.folder.path().join("s")).unwrap();
+    assert_eq!(serving.get(&path("?phase=steady")).0, 410);
+}
+
+#[test]
 fn the_description_is_true() {
     let serving = Serving::new(&["s"]);
     let description = serving.json("/api/v1/openapi.json");
@@ -373,7 +434,7 @@ fn the_description_is_true() {
     let columns = &description["components"]["schemas"]["Timeline"];
     conforms(&description, columns, &timeline, "columns");
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 9);
     for (path, methods) in paths {
         let operation = &methods["get"];
         assert_eq!(methods.as_object().unwrap().len(), 1, "{path}");
@@ -383,6 +444,9 @@ fn the_description_is_true() {
         let takes = match path.split_once("{id}").map(|(_, what)| what) {
             None if path == "/api/v1/compare" => Sides::PARAMETERS.to_vec(),
             None => Vec::new(),
+            Some("/kernels/{kernel_id}/what-if") => {
+                [&["id", "kernel_id"], &Wanted::PARAMETERS[..], &WHAT_IF_PARAMETERS[..]].concat()
+            }
             Some("/timeline") => [&["id"], TIMELINE_PARAMETERS[0]].concat(),
             Some("/timeline/span") => [&["id"], TIMELINE_PARAMETERS[1]].concat(),
             Some("/timeline/launch") => [&["id"], TIMELINE_PARAMETERS[2]].concat(),
@@ -394,7 +458,7 @@ fn the_description_is_true() {
         }
         let path = match path.as_str() {
             "/api/v1/compare" => format!("{path}?before={id}&after={id}"),
-            path => path.replace("{id}", &id),
+            path => path.replace("{id}", &id).replace("{kernel_id}", KERNEL),
         };
         if path.ends_with("/events") {
             let (name, condition) = serving.events(&id, "").next();
@@ -402,7 +466,11 @@ fn the_description_is_true() {
             conforms(&description, &description["components"]["schemas"]["Condition"], &condition, &path);
         } else {
             let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
-            let query = if path.ends_with("/launch") { &launch } else { "" };
+            let query = match path.rsplit('/').next() {
+                Some("launch") => &launch,
+                Some("what-if") => "?block=32",
+                _ => "",
+            };
             let answer = serving.json(&format!("{path}{query}"));
             assert!(!path.ends_with("/launch") || answer["event"]["collective"].is_object(), "{answer}");
             conforms(&description, schema, &answer, &path);
@@ -520,12 +588,14 @@ fn the_samples_of_the_page_are_what_the_description_says() {
         ("Timeline", after("## Timeline")),
         ("TimelineSpan", after("### What lies between two moments")),
         ("TimelineLaunch", after("### One launch")),
+        ("WhatIf", after("## What if")),
     ];
     for (name, sample) in samples {
         conforms(&description, &description["components"]["schemas"][name], &sample, name);
     }
     let timelines = TIMELINE_PARAMETERS.into_iter().flatten();
-    for parameter in Wanted::PARAMETERS.iter().chain(&Sides::PARAMETERS).chain(timelines) {
+    let others = Sides::PARAMETERS.iter().chain(&WHAT_IF_PARAMETERS);
+    for parameter in Wanted::PARAMETERS.iter().chain(others).chain(timelines) {
         assert!(page.contains(&format!("| `{parameter}=")), "{parameter} is not in the page");
     }
 }

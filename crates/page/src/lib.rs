@@ -4,6 +4,7 @@
 //!   which docs/json.md describes. Its size is bounded, however long the session is ([`Limits`]):
 //!   long lists are cut, and what was cut is counted.
 //! * [`html`] is the document in the file that shows it: one page that needs nothing else.
+//! * [`what_if`] is what the page asks its server about a kernel.
 //! * [`served`] is the same page without a document: it asks its server for [`json`].
 //!
 //! The page is written in TypeScript, in `web/`. What Vite makes of it is checked in
@@ -19,6 +20,7 @@
 
 mod document;
 
+use apex_predict::explore::Explored;
 pub use document::{Document, Limits, SCHEMA, Source};
 
 /// Bytes that a page has at most.
@@ -45,6 +47,11 @@ pub fn html(source: &Source<'_>) -> String {
 /// The document of a session as JSON, of at most [`MOST_BYTES`].
 pub fn json(source: &Source<'_>) -> String {
     bounded(source, |json| json)
+}
+
+/// What is answered about the kernel of an identifier in another configuration, as JSON.
+pub fn what_if(kernel: &str, explored: &Explored) -> String {
+    serde_json::to_string(&document::Answer::of(kernel, explored)).expect("an answer is plain data")
 }
 
 /// The page without a document, and its content security policy: it asks the server that it came

@@ -30,6 +30,7 @@ fn page_with(profile: &Profile, advice: &Advice, words: &[String], machine: &Mac
         fast: words,
         machine,
         origin_ns: 5_000_000_000,
+        tried: &[],
     });
     let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
     let (json, _) = rest.split_once("</script>").unwrap();

@@ -207,6 +207,36 @@ fn check_limits(
     Ok(())
 }
 
+/// How many blocks of a kernel a multiprocessor with these limits holds at once.
+///
+/// # Errors
+/// Why the launch cannot run there.
+pub fn resident(
+    limits: &DeviceLimits,
+    launch: &LaunchConfig,
+    kernel: &FunctionAttributes,
+) -> Result<Occupancy, Impossible> {
+    check_limits(limits, launch, kernel)?;
+    let (threads, most) = (launch.threads_per_block(), kernel.max_threads_per_block);
+    if most > 0 && threads > u64::from(most) {
+        return Err(Impossible::Threads { threads, most });
+    }
+    // Whether it consented to more shared memory, and how it wants the SM divided, is not among
+    // the features.
+    let resources = FunctionAttributes {
+        registers: kernel.registers,
+        static_shared_bytes: kernel.static_shared_bytes,
+        max_threads_per_block: most,
+        ..FunctionAttributes::default()
+    };
+    let occupancy = theoretical(limits, &resources, threads as u32, launch.dynamic_shared_bytes);
+    if occupancy.blocks_per_sm == 0 {
+        let limiter = occupancy.limiters().next().map_or("the device", occupancy::Limiter::name);
+        return Err(Impossible::DoesNotFit(limiter));
+    }
+    Ok(occupancy)
+}
+
 impl<'a> Placed<'a> {
     /// Places a launch on a device.
     ///
@@ -216,24 +246,7 @@ impl<'a> Placed<'a> {
         let launch = &case.launch;
         let unknown = FunctionAttributes { registers: FEW_REGISTERS, ..FunctionAttributes::default() };
         let kernel = case.kernel.unwrap_or(unknown);
-        check_limits(&device.limits, launch, &kernel)?;
-        let (threads, most) = (launch.threads_per_block(), kernel.max_threads_per_block);
-        if most > 0 && threads > u64::from(most) {
-            return Err(Impossible::Threads { threads, most });
-        }
-        // Whether it consented to more shared memory, and how it wants the SM divided, is not among
-        // the features.
-        let resources = FunctionAttributes {
-            registers: kernel.registers,
-            static_shared_bytes: kernel.static_shared_bytes,
-            max_threads_per_block: most,
-            ..FunctionAttributes::default()
-        };
-        let occupancy = theoretical(&device.limits, &resources, threads as u32, launch.dynamic_shared_bytes);
-        if occupancy.blocks_per_sm == 0 {
-            let limiter = occupancy.limiters().next().map_or("the device", occupancy::Limiter::name);
-            return Err(Impossible::DoesNotFit(limiter));
-        }
+        let occupancy = resident(&device.limits, launch, &kernel)?;
         let waves = Waves::of_grid(
             launch.blocks(),
             occupancy.blocks_per_sm,

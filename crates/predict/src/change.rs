@@ -1,6 +1,6 @@
 //! A launch as it would be with another grid, block or memory.
 
-use cuda_launch::{Dim3, LaunchConfig};
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 
 /// What is changed of a launch; the rest stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,5 +31,20 @@ impl Change {
         };
         let dynamic_shared_bytes = self.dynamic_shared_bytes.unwrap_or(launch.dynamic_shared_bytes);
         Ok(LaunchConfig { dynamic_shared_bytes, ..launch })
+    }
+
+    /// What it makes of a kernel's attributes.
+    ///
+    /// # Errors
+    /// If it changes registers that are not known.
+    pub fn of_kernel(
+        &self,
+        kernel: Option<FunctionAttributes>,
+    ) -> Result<Option<FunctionAttributes>, String> {
+        match (self.registers, kernel) {
+            (Some(registers), Some(kernel)) => Ok(Some(FunctionAttributes { registers, ..kernel })),
+            (Some(_), None) => Err("registers can be changed only where they are known".to_owned()),
+            (None, kernel) => Ok(kernel),
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
 //! * [`programs`]: the code of these kernels and what they were given, where the session keeps it.
 //! * [`bound`]: what bounds a kernel.
+//! * [`explore`]: what recorded kernels would do in other configurations.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
 //! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by
@@ -23,6 +24,7 @@ pub mod bounds;
 mod case;
 mod change;
 pub mod code;
+pub mod explore;
 pub mod features;
 pub mod lines;
 mod models;

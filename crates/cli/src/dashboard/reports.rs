@@ -5,13 +5,15 @@ use crate::filters::Filters;
 use crate::loaded::{Loaded, machine_of};
 use crate::report::page;
 use crate::units;
-use apex_dashboard::{Problem, Reader, Reading, Reports, Wanted};
+use apex_dashboard::{Changed, Kernels, Problem, Reader, Reading, Reports, Unanswerable, Wanted};
 use apex_live::Follower;
-use apex_predict::{Models, recorded};
+use apex_predict::explore::{Explorer, Refusal};
+use apex_predict::{Change, Models, recorded};
 use apex_profile::{Profile, Selection};
 use apex_trace::Session;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Makes documents of sessions.
@@ -75,8 +77,26 @@ impl Reader for OfPart {
         });
         let notes: Vec<String> = last.into_iter().chain(shown.lacks()).collect();
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
-        let document = page::made_of(&name, &loaded, &shown, &shown.advise(&[]), &notes, apex_page::json);
-        Ok(Reading { document, running })
+        let document =
+            page::made_of(&name, &loaded, &shown, &shown.advise(&[]), &notes, &[], apex_page::json);
+        let kernels = Arc::new(OfReading(Explorer::of(shown.profile())));
+        Ok(Reading { document, running, kernels })
+    }
+}
+
+/// The kernels of what was read.
+#[derive(Debug)]
+struct OfReading(Explorer);
+
+impl Kernels for OfReading {
+    fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable> {
+        let Changed { block, registers, dynamic_shared_bytes } = *changed;
+        let change = Change { grid: None, block: block.map(Into::into), registers, dynamic_shared_bytes };
+        match self.0.explore(&Models::shipped(), kernel, &change) {
+            Ok(explored) => Ok(apex_page::what_if(kernel, &explored)),
+            Err(why @ Refusal::NoKernel) => Err(Unanswerable::NoKernel(why.to_string())),
+            Err(Refusal::Nonsense(why)) => Err(Unanswerable::Nonsense(why)),
+        }
     }
 }
 

@@ -216,13 +216,8 @@ impl Args {
         let mut answers = vec![Answer::of(models, device, &from, asked)];
         for change in &self.what_if {
             let launch = change.of(asked.launch).map_err(anyhow::Error::msg)?;
-            let kernel = match (change.registers, asked.kernel) {
-                (Some(registers), Some(kernel)) => Some(FunctionAttributes { registers, ..kernel }),
-                (Some(_), None) => {
-                    bail!("registers can be changed only where they are known: give --registers")
-                }
-                (None, kernel) => kernel,
-            };
+            let kernel =
+                change.of_kernel(asked.kernel).map_err(|why| anyhow::anyhow!("{why}: give --registers"))?;
             if (launch, kernel) == (asked.launch, asked.kernel) {
                 continue;
             }

@@ -7,8 +7,13 @@ use crate::{output, session, units};
 use anyhow::Context;
 use apex_advice::Advice;
 use apex_page::Source;
+use apex_predict::Models;
+use apex_predict::explore::{self, Tried};
 use std::io::Write;
 use std::path::Path;
+
+/// Kernels that are tried in other block sizes, of those with most GPU time.
+const MOST_TRIED: usize = 60;
 
 /// Writes the page to a file, in place of one that is there.
 ///
@@ -17,7 +22,8 @@ use std::path::Path;
 pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -> anyhow::Result<()> {
     session::refuse_output(&loaded.session.dir, path)?;
     let name = loaded.session.dir.to_string_lossy();
-    let page = made_of(&name, loaded, shown, advice, &[], apex_page::html);
+    let tried = explore::usual_blocks(&Models::shipped(), shown.profile(), MOST_TRIED);
+    let page = made_of(&name, loaded, shown, advice, &[], &tried, apex_page::html);
     let file = apex_untrusted::shown(path);
     apex_untrusted::replace::file(path, |mut file| file.write_all(page.as_bytes()))
         .with_context(|| format!("cannot write {file}"))?;
@@ -29,13 +35,14 @@ pub fn write(path: &Path, loaded: &Loaded, shown: &Shown<'_>, advice: &Advice) -
 }
 
 /// What is made of the document of a session that has this name on the page, with these notes
-/// before the report's.
+/// before the report's, and its kernels in the block sizes that were tried.
 pub fn made_of(
     name: &str,
     loaded: &Loaded,
     shown: &Shown<'_>,
     advice: &Advice,
     notes: &[String],
+    tried: &[Tried],
     make: impl FnOnce(&Source<'_>) -> String,
 ) -> String {
     let notes = notes.iter().cloned().chain(shown.described()).chain(head::notes(shown, advice));
@@ -54,6 +61,7 @@ pub fn made_of(
         fast: &fast::sentences(shown.profile()),
         machine: &loaded.machine,
         origin_ns: apex_profile::origin_ns(&loaded.session),
+        tried,
     })
 }
 

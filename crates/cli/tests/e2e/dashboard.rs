@@ -42,6 +42,13 @@ fn id(sandbox: &Sandbox, address: &str, session: &str) -> String {
     found.unwrap_or_else(|| panic!("no {session} in {list}"))["id"].as_str().unwrap().to_owned()
 }
 
+/// The document in a page.
+fn document_of(sandbox: &Sandbox, file: &str) -> Value {
+    let page = std::fs::read_to_string(sandbox.path(file)).unwrap();
+    let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
 #[test]
 fn a_document_is_that_of_the_page_as_a_file() {
     let sandbox = Sandbox::new();
@@ -50,9 +57,10 @@ fn a_document_is_that_of_the_page_as_a_file() {
     // successfully.
     let (mut running, address) = dashboard(&sandbox, &[]);
     output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
-    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
-    let (_, rest) = page.split_once("<script id=\"apex-document\" type=\"application/json\">").unwrap();
-    let file: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let mut file = document_of(&sandbox, "page.html");
+    // (In the dashboard, the server answers what a file has in a table.)
+    assert_eq!(file["what_if"].as_array().unwrap().len(), file["kernels"]["list"].as_array().unwrap().len());
+    file["what_if"] = Value::Array(Vec::new());
     let path = format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s"));
     assert_eq!(json(&address, &path), file);
     assert_eq!(json(&address, &format!("{path}?kernel=*"))["key"]["launches"], 100);
@@ -125,6 +133,73 @@ fn a_browser_shows_the_reports_numbers_and_follows_a_program() {
     let (_running, address) = dashboard(&sandbox, &["s"]);
     output(live.arg(format!("http://{address}/")).arg(sandbox.path("")), 0);
     assert!(program.0.wait().unwrap().success());
+}
+
+/// What `apex predict --json` says of a changed kernel of a session.
+fn predicted(sandbox: &Sandbox, session: &str, kernel: &str, change: &str) -> Value {
+    let words = ["predict", "--json", "--kernel", kernel, "--what-if", change, session];
+    let document = sandbox.json(&words);
+    let answers = document["predictions"].as_array().unwrap();
+    answers.iter().find(|answer| answer["what_if"] == true).unwrap_or_else(|| panic!("{document}")).clone()
+}
+
+#[test]
+fn kernels_in_other_configurations_are_as_apex_predict_says() {
+    let sandbox = Sandbox::new();
+    h200_session(&sandbox.path("s"), &[("scale", 1000, 256, 20_000), ("tame", 3, 100, 5_000)]);
+    let (_running, address) = dashboard(&sandbox, &["s"]);
+    let path = format!("/api/v1/sessions/{}", id(&sandbox, &address, "s"));
+    let document = json(&address, &format!("{path}/document"));
+    assert_eq!(document["what_if"], Value::Array(Vec::new()), "the server answers for any");
+    let kernels = document["kernels"]["list"].as_array().unwrap();
+    let ids = ["scale", "tame"].map(|name| {
+        let kernel = kernels.iter().find(|kernel| kernel["short_name"] == name).unwrap();
+        kernel["id"].as_str().unwrap()
+    });
+    let same = |said: &Value, predicted: &Value| {
+        for (one, other) in [
+            (&said["grid"], &predicted["launch"]["grid"]),
+            (&said["block"], &predicted["launch"]["block"]),
+            (&said["geometry"]["occupancy"], &predicted["computed"]["theoretical_occupancy"]),
+            (&said["geometry"]["waves"], &predicted["computed"]["waves"]),
+            (&said["geometry"]["tail_effect"], &predicted["computed"]["tail_effect"]),
+            (&said["prediction"]["basis"], &predicted["prediction"]["basis"]),
+        ] {
+            assert!(one == other && !one.is_null(), "{said}\n{predicted}");
+        }
+        for part in ["value", "low", "high"] {
+            let duration = &predicted["prediction"]["duration_ns"][part];
+            assert_eq!(&said["prediction"]["duration_ns"][part], duration);
+            assert_eq!(said["prediction"]["saves"][part], predicted["saves"][part]);
+        }
+        assert_eq!(said["prediction"]["from"], "measured");
+    };
+    for (name, id, query, change) in [
+        ("scale", ids[0], "block=512", "block=512"),
+        ("scale", ids[0], "block=64&registers=40", "block=64,registers=40"),
+        ("tame", ids[1], "shared=40960", "shared=40K"),
+        ("tame", ids[1], "block=32,4&registers=128&shared=1024", "block=32x4,registers=128,shared=1K"),
+    ] {
+        let said = json(&address, &format!("{path}/kernels/{id}/what-if?{query}"));
+        same(&said, &predicted(&sandbox, "s", name, change));
+    }
+    let large = json(&address, &format!("{path}/kernels/{}/what-if?block=2000", ids[0]));
+    let why = large["impossible"].as_str().unwrap();
+    assert!(why.contains("above the device's limit of 1024") && large["geometry"].is_null(), "{why}");
+    let (head, body) = get(&address, &format!("{path}/kernels/0/what-if"));
+    assert!(head.starts_with("HTTP/1.1 404 ") && body.contains("no such kernel"), "{head}\n{body}");
+    // A file has the usual blocks.
+    output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
+    let file = document_of(&sandbox, "page.html");
+    for of_kernel in file["what_if"].as_array().unwrap() {
+        let name = if of_kernel["id"] == *ids[0] { "scale" } else { "tame" };
+        let own = if name == "scale" { 256 } else { 100 };
+        let tried = of_kernel["tried"].as_array().unwrap();
+        assert_eq!(tried.len(), if name == "scale" { 5 } else { 6 });
+        for one in tried.iter().filter(|one| one["block"][0] != own) {
+            same(one, &predicted(&sandbox, "s", name, &format!("block={}", one["block"][0])));
+        }
+    }
 }
 
 /// The next line that names a dashboard's address; the address without `http://` and the last `/`.

@@ -107,11 +107,18 @@ struct Bounded {
     share: f64,
 }
 
+/// A predicted value, and where it lies in nine of ten cases.
 #[derive(Debug, Serialize)]
-struct Interval {
+pub struct Interval {
     value: f64,
     low: f64,
     high: f64,
+}
+
+impl Interval {
+    pub fn of(Estimate { value, low, high, .. }: Estimate) -> Self {
+        Self { value, low, high }
+    }
 }
 
 /// What the CPU device counted.
@@ -213,11 +220,10 @@ impl LaunchedFrom {
 
 impl Predicted {
     fn of(prediction: &Prediction) -> Self {
-        let interval = |Estimate { value, low, high, .. }: Estimate| Interval { value, low, high };
         Self {
-            duration_ns: interval(prediction.duration_ns),
-            achieved_occupancy: interval(prediction.achieved_occupancy),
-            sm_utilisation: interval(prediction.sm_utilisation),
+            duration_ns: Interval::of(prediction.duration_ns),
+            achieved_occupancy: Interval::of(prediction.achieved_occupancy),
+            sm_utilisation: Interval::of(prediction.sm_utilisation),
             measured_ns: prediction.measured_duration_ns.map(Figure::of),
             measured_over_predicted: prediction.measured_over_predicted,
             basis: prediction.basis.clone(),

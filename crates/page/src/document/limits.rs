@@ -5,6 +5,8 @@
 pub struct Limits {
     /// Kernels of the table.
     pub kernels: usize,
+    /// Kernels that are shown in other block sizes.
+    pub tried: usize,
     /// Kernels of each finding.
     pub kernels_of_finding: usize,
     /// Devices, each as each process used it.
@@ -26,6 +28,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             kernels: 1_000,
+            tried: 100,
             kernels_of_finding: 12,
             devices: 64,
             nodes: 3_000,
@@ -43,6 +46,7 @@ impl Limits {
     pub fn halved(&self) -> Self {
         Self {
             kernels: self.kernels / 2,
+            tried: self.tried / 2,
             kernels_of_finding: self.kernels_of_finding / 2,
             devices: self.devices / 2,
             nodes: self.nodes / 2,

@@ -13,14 +13,17 @@ mod machine;
 mod machine_over_time;
 mod memory;
 mod places;
+mod what_if;
 
 use apex_advice::Advice;
 use apex_machine::Machine;
+use apex_predict::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
 use apex_trace::meta::Meta;
 use figure::{Figure, text};
 pub use limits::Limits;
 use serde::Serialize;
+pub use what_if::Answer;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "apex.page/1";
@@ -61,6 +64,9 @@ pub struct Source<'a> {
     pub machine: &'a Machine,
     /// When the session's time begins, on the clock of `machine`.
     pub origin_ns: u64,
+    /// Kernels of `shown` with the block sizes that were tried; empty where a server answers for
+    /// any.
+    pub tried: &'a [Tried],
 }
 
 /// The document.
@@ -76,6 +82,8 @@ pub struct Document<'a> {
     devices: accounts::Devices,
     advice: advice::Judgement,
     kernels: kernels::Table,
+    /// Kernels in other block sizes; empty where a server answers for any.
+    what_if: Vec<what_if::OfKernel>,
     places: places::Places,
     ranges: places::Ranges,
     memory: memory::Memory<'a>,
@@ -130,6 +138,7 @@ impl<'a> Document<'a> {
             devices: accounts::Devices::of(source.whole, limits.devices),
             advice: advice::Judgement::of(source, limits.kernels_of_finding),
             kernels: kernels::Table::of(source, limits.kernels),
+            what_if: source.tried.iter().take(limits.tried).map(what_if::OfKernel::of).collect(),
             places: places::Places::of(source.shown, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
             memory: memory::Memory::of(source.shown),

@@ -177,6 +177,26 @@ export interface Kernel {
   } | null;
 }
 
+/** A kernel in another configuration, or in its own: what `/kernels/ID/what-if` answers. */
+export interface WhatIf {
+  grid: Dim3;
+  block: Dim3;
+  dynamic_shared_bytes: number;
+  registers: number | null;
+  geometry: Geometry | null;
+  impossible: string | null;
+  prediction: {
+    duration_ns: Interval;
+    achieved_occupancy: Interval;
+    sm_utilisation: Interval;
+    basis: string;
+    from: Provenance | null;
+    saves: Interval | null;
+    unfamiliar: string[];
+  } | null;
+  unpredicted: string | null;
+}
+
 export interface Node {
   name: string;
   kind: 'other' | 'own' | 'library' | 'kernel' | 'smaller';
@@ -224,6 +244,8 @@ export interface Document {
     gpu_time_ns: Figure | null;
     unpredicted: string[];
   };
+  /** Kernels in other block sizes; empty where a server answers for any. */
+  what_if: { id: string; tried: WhatIf[] }[];
   places: {
     root: Node;
     samples: number;

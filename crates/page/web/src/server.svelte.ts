@@ -1,5 +1,6 @@
 // What the server of `apex dashboard` tells: docs/api.md.
-import type { Document } from './document';
+import type { Document, WhatIf } from './document';
+import { view } from './view.svelte';
 
 export interface Session {
   id: string;
@@ -25,6 +26,24 @@ export async function sessions(): Promise<Session[]> {
   const response = await fetch(SESSIONS);
   if (!response.ok) throw new Error(await response.text());
   return ((await response.json()) as { sessions: Session[] }).sessions;
+}
+
+/** The part of the session that the address is about, as parameters of a request. */
+export function partOf(): URLSearchParams {
+  const parameters = new URLSearchParams();
+  // (`kernel` of the address is the one whose page is open.)
+  for (const [name, value] of Object.entries({ last: view.last, phase: view.phase, kernel: view.only, window: view.window, rank: view.rank })) {
+    if (value) parameters.append(name, value);
+  }
+  return parameters;
+}
+
+/** What changes would do to a kernel; an error says what is wrong. */
+export async function whatIf(session: string, kernel: string, changes: URLSearchParams, signal: AbortSignal): Promise<WhatIf> {
+  const query = new URLSearchParams([...partOf(), ...changes]);
+  const response = await fetch(`${SESSIONS}/${encodeURIComponent(session)}/kernels/${kernel}/what-if?${query}`, { signal });
+  if (!response.ok) throw new Error(await response.text());
+  return (await response.json()) as WhatIf;
 }
 
 /** What is known of a part of a session. */

@@ -43,6 +43,37 @@ async function shows(page, profile, at) {
   if (measured) near(durations.measured, measured.value, 'measured');
 }
 
+/** Other configurations: of a page that is served by sliders, of a file in a table. */
+async function whatIf(page, { geometry }) {
+  const sheet = page.locator('dialog[open]');
+  if (!page.url().startsWith('http')) {
+    const own = sheet.locator('[data-tried].own');
+    assert.equal(await sheet.locator('[data-tried]').count() >= 1 && (await own.count()), 1);
+    const { warps_per_sm: warps, max_warps_per_sm: most } = geometry.occupancy;
+    near(Number(await own.locator('[data-occupancy-of]').getAttribute('data-occupancy-of')), warps / most, 'occupancy in its own block');
+    return;
+  }
+  // The last registers of the slider, and what the server says of them.
+  const slider = sheet.locator('[data-slider=registers]');
+  await slider.focus();
+  await page.keyboard.press('End');
+  const answer = sheet.locator('table[data-answer]:not([data-answer=""])');
+  await answer.waitFor();
+  assert.match(page.url(), /change=registers%3D255/);
+  const hash = new URLSearchParams(new URL(page.url()).hash.slice(1));
+  const asked = `/api/v1/sessions/${hash.get('session')}/kernels/${hash.get('kernel')}/what-if?phase=all&registers=255`;
+  const said = await page.evaluate(async (address) => (await fetch(address)).json(), asked);
+  assert.equal(said.registers, 255);
+  const text = (await answer.textContent()).replace(/\s+/g, ' ');
+  if (said.geometry) assert.ok(text.includes(`${(said.geometry.occupancy * 100).toFixed(said.geometry.occupancy < 1 ? 1 : 0)}%`), text);
+  else assert.ok(await sheet.getByText('It cannot run').count());
+  if (said.prediction) near(Number(await answer.locator('td[data-ns]').getAttribute('data-ns')), said.prediction.duration_ns.value, 'predicted');
+  await fits(page, 'a kernel with other registers');
+  await sheet.getByRole('button', { name: 'As launched' }).click();
+  assert.doesNotMatch(page.url(), /change=/);
+  await sheet.locator('table[data-answer=""]').waitFor();
+}
+
 export async function kernelPage(page, profile) {
   const rows = page.locator('#kernels [data-kernel]');
   const at = Number(await rows.first().getAttribute('data-kernel'));
@@ -53,6 +84,7 @@ export async function kernelPage(page, profile) {
   assert.match(page.url(), /kernel=[0-9a-f]{16}/);
   await shows(page, profile, at);
   await fits(page, 'a page of a kernel');
+  if (profile.kernels[at].geometry) await whatIf(page, profile.kernels[at]);
   // From the address.
   await page.reload();
   await sheet.waitFor();

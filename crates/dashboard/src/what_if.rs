@@ -1,0 +1,113 @@
+//! Kernels in other configurations over HTTP: what the parameters mean, and what status an answer
+//! has.
+
+use apex_http::{Request, Response, StatusCode};
+use std::ops::RangeInclusive;
+
+use crate::api::JSON;
+use crate::sessions::Known;
+use crate::timeline::number;
+use crate::views::Views;
+use crate::wanted::{Wanted, single};
+
+/// Threads along a side of a block.
+const SIDE: RangeInclusive<u64> = 1..=9999;
+/// Registers of a thread.
+const REGISTERS: RangeInclusive<u64> = 1..=255;
+/// Dynamic shared memory of a block, bytes.
+const SHARED: RangeInclusive<u64> = 0..=1 << 20;
+
+/// Parameters of `what-if` beside those that select a part of the session.
+pub const PARAMETERS: [&str; 3] = ["block", "registers", "shared"];
+
+/// What is changed of a kernel; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Threads of a block, along x, y and z. As many blocks are launched as the same threads need.
+    pub block: Option<[u32; 3]>,
+    /// Registers of a thread.
+    pub registers: Option<u32>,
+    /// Dynamic shared memory of a block.
+    pub dynamic_shared_bytes: Option<u32>,
+}
+
+/// Why a question about a kernel has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswerable {
+    /// What was read has no such kernel.
+    NoKernel(String),
+    /// The change makes no sense for it.
+    Nonsense(String),
+}
+
+/// The kernels of what was read of a session.
+pub trait Kernels: std::fmt::Debug + Send + Sync {
+    /// The kernel of an identifier with a change, as JSON.
+    ///
+    /// # Errors
+    /// If there is no such kernel, or if the change makes no sense for it.
+    fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable>;
+}
+
+impl Changed {
+    fn of(request: &Request) -> Result<Self, String> {
+        let block = match single(request, "block")? {
+            None => None,
+            Some(text) => Some(sides(&text).ok_or_else(|| {
+                let (least, most) = SIDE.into_inner();
+                format!("block: use one to three whole numbers from {least} to {most} with commas between")
+            })?),
+        };
+        let [registers, shared] = [("registers", REGISTERS), ("shared", SHARED)].map(|(name, allowed)| {
+            Ok::<_, String>(number(request, name, allowed)?.map(|number| number as u32))
+        });
+        Ok(Self { block, registers: registers?, dynamic_shared_bytes: shared? })
+    }
+}
+
+fn sides(text: &str) -> Option<[u32; 3]> {
+    let mut sides = [1; 3];
+    let mut given = text.split(',');
+    for (side, text) in sides.iter_mut().zip(&mut given) {
+        let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        *side = digits?.parse().ok().filter(|side| SIDE.contains(&u64::from(*side)))?;
+    }
+    given.next().is_none().then_some(sides)
+}
+
+/// Answers a request about a kernel of a session.
+pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
+    let parameters = [&Wanted::PARAMETERS[..], &PARAMETERS].concat();
+    let asked = Wanted::among(request, &parameters)
+        .and_then(|wanted| views.check(&wanted).map(|()| wanted))
+        .and_then(|wanted| Ok((wanted, Changed::of(request)?)));
+    let (wanted, changed) = match asked {
+        Ok(asked) => asked,
+        Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
+    };
+    let kernels = match views.kernels(known, &wanted) {
+        Ok(kernels) => kernels,
+        Err(problem) => return problem.response(),
+    };
+    match kernels.what_if(kernel, &changed) {
+        Ok(json) => Response::new(StatusCode::OK, JSON, json),
+        Err(Unanswerable::NoKernel(why)) => Response::text(StatusCode::NOT_FOUND, why),
+        Err(Unanswerable::Nonsense(why)) => Response::text(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_their_forms() {
+        assert_eq!(
+            (sides("128"), sides("32,8"), sides("8,4,2")),
+            (Some([128, 1, 1]), Some([32, 8, 1]), Some([8, 4, 2]))
+        );
+        for text in ["", "0", "10000", "+1", "1,2,3,4", "1,,2", "x", "4294967297"] {
+            assert_eq!(sides(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Kernels in other configurations.
+
+use super::figure::{NAME, text};
+use super::geometry::Shape;
+use super::kernels::Interval;
+use apex_predict::explore::{Explored, Tried};
+use apex_profile::Provenance;
+use cuda_launch::Dim3;
+use serde::Serialize;
+
+/// A kernel in another configuration, or in its own.
+#[derive(Debug, Serialize)]
+pub struct WhatIf {
+    grid: Dim3,
+    block: Dim3,
+    dynamic_shared_bytes: u32,
+    registers: Option<u32>,
+    /// Computed; `null` where the launch cannot run, or something is not known.
+    geometry: Option<Shape>,
+    /// Why the launch cannot run.
+    impossible: Option<String>,
+    prediction: Option<Expected>,
+    /// Why nothing is predicted of a launch that can run.
+    unpredicted: Option<String>,
+}
+
+/// What the models say of it.
+#[derive(Debug, Serialize)]
+struct Expected {
+    duration_ns: Interval,
+    achieved_occupancy: Interval,
+    sm_utilisation: Interval,
+    /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
+    basis: String,
+    /// How the duration is known that the change starts from; `null` where nothing is changed.
+    from: Option<Provenance>,
+    /// Share of that duration; below 0 where the change costs.
+    saves: Option<Interval>,
+    unfamiliar: Vec<String>,
+}
+
+/// A kernel in other block sizes.
+#[derive(Debug, Serialize)]
+pub struct OfKernel {
+    /// Its identifier.
+    id: String,
+    tried: Vec<WhatIf>,
+}
+
+impl OfKernel {
+    pub fn of(tried: &Tried) -> Self {
+        Self { id: tried.kernel.clone(), tried: tried.blocks.iter().map(WhatIf::of).collect() }
+    }
+}
+
+/// The answer to a question about one kernel.
+#[derive(Debug, Serialize)]
+pub struct Answer<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    kernel: &'a str,
+    #[serde(flatten)]
+    what_if: WhatIf,
+}
+
+impl<'a> Answer<'a> {
+    /// Of the kernel of this identifier.
+    pub fn of(kernel: &'a str, explored: &Explored) -> Self {
+        let what_if = WhatIf::of(explored);
+        Self { schema: "apex.what-if/1", apex_version: env!("CARGO_PKG_VERSION"), kernel, what_if }
+    }
+}
+
+impl WhatIf {
+    pub fn of(explored: &Explored) -> Self {
+        let expected = |said: &apex_profile::Prediction| Expected {
+            duration_ns: Interval::of(said.duration_ns),
+            achieved_occupancy: Interval::of(said.achieved_occupancy),
+            sm_utilisation: Interval::of(said.sm_utilisation),
+            basis: said.basis.clone(),
+            from: explored.from,
+            saves: explored.saves.map(Interval::of),
+            unfamiliar: said.unfamiliar.iter().map(|feature| text(feature, NAME)).collect(),
+        };
+        Self {
+            grid: explored.launch.grid,
+            block: explored.launch.block,
+            dynamic_shared_bytes: explored.launch.dynamic_shared_bytes,
+            registers: explored.attributes.map(|attributes| attributes.registers),
+            geometry: explored.geometry.as_ref().map(Shape::of),
+            impossible: explored.impossible.clone(),
+            prediction: explored.prediction.as_ref().map(expected),
+            unpredicted: explored.unpredicted.as_ref().map(|why| text(why, super::SENTENCE)),
+        }
+    }
+}
