@@ -58,6 +58,12 @@ fn the_timelines_parts_hold() {
 }
 
 #[test]
+fn the_parts_of_a_kernels_page_hold() {
+    let Some(_) = tool("the_parts_of_a_kernels_page_hold", "vite/bin/vite.js") else { return };
+    run(Command::new("node").arg("tests/parts.mjs").current_dir(web()));
+}
+
+#[test]
 fn the_lock_file_names_no_registry() {
     let lock = std::fs::read_to_string(web().join("package-lock.json")).unwrap();
     assert!(!lock.contains("\"resolved\""), "package-lock.json names where packages were fetched from");

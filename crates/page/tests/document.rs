@@ -4,7 +4,8 @@ use apex_advice::{Advice, Options, advise};
 use apex_machine::{DeviceRecord, Machine, Quantity, Readings, Record};
 use apex_page::{MOST_BYTES, Source, html};
 use apex_profile::{
-    Activity, CallStack, Device, Frame, Kernel, Launches, OverTime, Process, Profile, Range, StackCount,
+    Activity, CallStack, Device, Frame, Kernel, Launches, OverTime, Prediction, Process, Profile, Range,
+    StackCount, Work,
 };
 use serde_json::Value;
 use test_session::{LEGACY, Recording};
@@ -76,6 +77,39 @@ fn figures_are_the_profiles() {
         let whole: u64 = lines.iter().map(|line| share(line, part)).sum();
         assert!((9_990..=10_010).contains(&whole), "part {part}: {whole} ten thousandths");
     }
+}
+
+#[test]
+fn a_roofline_has_the_roofs_of_the_device_and_what_a_launch_executes() {
+    let mut profile = profile(|recording| {
+        let function = recording.function("scale");
+        let config = recording.config(function, 64, 256);
+        recording.launch(config, LEGACY);
+    });
+    let device = apex_predict::Device::h200();
+    let case = apex_predict::Case::of_launch(profile.kernels[0].launch);
+    let models = apex_predict::Models::shipped();
+    let said = apex_predict::recorded::prediction(&models, &device, &case, None).unwrap();
+    assert_eq!(said.work, None, "nothing is known of its code");
+    let work = Work { warp_instructions: 5120.0, global_bytes: 131_072.0, assumed: false };
+    profile.kernels[0].prediction = Some(Prediction { work: Some(work), ..said });
+    // 132 multiprocessors issue four instructions in each of 1.98 cycles of a nanosecond.
+    profile.devices[0].name = device.name;
+    profile.devices[0].attributes = attributes_of_h200();
+    let (_, document) = page(&profile, &advise(&profile, &Options::default()), &[]);
+    let roofs = &document["machine"]["devices"][0]["roofs"];
+    assert!((roofs["warp_instructions"].as_f64().unwrap() - 1045.44).abs() < 1e-6, "{roofs}");
+    assert!((roofs["memory_bytes"].as_f64().unwrap() - 4814.304).abs() < 1e-6, "{roofs}");
+    let row = &document["kernels"]["list"][0];
+    assert_eq!(row["prediction"]["work"]["global_bytes"], 131_072.0);
+    assert_eq!(row["id"].as_str().unwrap(), profile.kernels[0].id());
+}
+
+/// Pairs of `CUdevice_attribute` and value.
+fn attributes_of_h200() -> Vec<(u32, i32)> {
+    let csv = include_str!("../../../data/device-h200.csv");
+    let pair = |line: &str| line.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    csv.lines().filter_map(pair).collect()
 }
 
 /// A machine of so many devices in so many seconds, whose power is its second, in watts.

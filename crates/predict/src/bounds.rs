@@ -8,8 +8,9 @@
 //! part is idle meanwhile, and how far the slowest falls short of its rate, is what the models
 //! learn.
 
-use crate::case::{Basis, Placed};
+use crate::case::{Basis, Device, Placed};
 use ptx::Class;
+use ptx::estimate::Work;
 
 /// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an
 /// H200: `data/launches-h200`).
@@ -52,6 +53,18 @@ pub fn floor_us(placed: &Placed<'_>) -> f64 {
     cycles.into_iter().fold(0.0, f64::max) / placed.sms_used() / placed.device.cycles_per_us()
 }
 
+/// Bytes of the sectors that loads from and stores to global memory touch.
+pub fn global_bytes(work: &Work) -> f64 {
+    SECTOR_BYTES * (work.global_load_sectors + work.global_store_sectors)
+}
+
+/// The roofs of a device, in nanoseconds: PTX instructions of warps that it issues at most, and
+/// bytes that its memory moves at most.
+pub fn roofs(device: &Device) -> (f64, f64) {
+    let sms = f64::from(device.limits.attributes.multiprocessors);
+    (ISSUE * sms * device.cycles_per_us() * 1e-3, device.memory_bytes_per_us() * 1e-3)
+}
+
 /// Microseconds that each part of the device needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
@@ -71,7 +84,7 @@ impl Bounds {
         let loads = work.global_load_requests + work.local_requests;
         let sectors = work.global_load_sectors + work.global_store_sectors;
         let atomics = (ATOMICS_OF_SECTOR * work.atomic_sectors).clamp(ATOMICS_OF_SECTOR, ATOMICS_OF_DEVICE);
-        let bytes = SECTOR_BYTES * sectors;
+        let bytes = global_bytes(work);
         Bounds {
             parts: [
                 ("issue", cycles(work.total() / ISSUE)),

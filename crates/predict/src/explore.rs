@@ -6,10 +6,11 @@
 use crate::answer::{Answer, bounded};
 use crate::case::resident;
 use crate::lines::Asked;
-use crate::programs::Programs;
-use crate::{Change, Models, recorded};
+use crate::programs::{Programs, Recorded};
+use crate::{Change, Models, recorded as session};
 use apex_profile::{Estimate, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel in another configuration, or in its own.
 #[derive(Clone, Debug)]
@@ -51,14 +52,14 @@ const USUAL: [u32; 5] = [64, 128, 256, 512, 1024];
 pub fn usual_blocks(models: &Models, profile: &Profile, most: usize) -> Vec<Tried> {
     let programs = Programs::of(profile);
     let tried = |kernel: &Kernel| {
-        let own = kernel.launch.block;
+        let (own, recorded) = (kernel.launch.block, programs.recorded(kernel));
         let mut blocks: Vec<Dim3> = USUAL.into_iter().filter_map(|threads| block_of(own, threads)).collect();
         blocks.push(own);
         blocks.sort_by_key(|block| block.to_array().map(u64::from).iter().product::<u64>());
         blocks.dedup();
         let in_block = |&block: &Dim3| {
             let change = Change { block: Some(block), ..Change::default() };
-            explored(models, profile, &programs, kernel, &change).ok()
+            explored(models, profile, &recorded, kernel, &change).ok()
         };
         Tried { kernel: kernel.id(), blocks: blocks.iter().filter_map(in_block).collect() }
     };
@@ -79,8 +80,13 @@ pub enum Refusal {
 
 /// The kernels of a session with what other configurations of them depend on. It holds no more of
 /// the session.
-#[derive(Clone, Debug)]
-pub struct Explorer(Profile);
+#[derive(Debug)]
+pub struct Explorer {
+    profile: Profile,
+    /// The kernel that was asked about last, and what is known of its code: reading that takes
+    /// longer than all else.
+    last: Mutex<Option<(String, Arc<Recorded>)>>,
+}
 
 impl Explorer {
     /// Of the kernels of a profile.
@@ -95,12 +101,13 @@ impl Explorer {
             code: kernel.code.clone(),
             ..Kernel::default()
         };
-        Self(Profile {
+        let profile = Profile {
             devices: profile.devices.clone(),
             kernels: profile.kernels.iter().map(kernel).collect(),
             images: profile.images.clone(),
             ..Profile::default()
-        })
+        };
+        Self { profile, last: Mutex::default() }
     }
 
     /// The kernel of an identifier ([`Kernel::id`]) with a change.
@@ -108,19 +115,31 @@ impl Explorer {
     /// # Errors
     /// If there is no such kernel, or if the change makes no sense for it.
     pub fn explore(&self, models: &Models, id: &str, change: &Change) -> Result<Explored, Refusal> {
-        let kernel = self.0.kernels.iter().find(|kernel| kernel.id() == id).ok_or(Refusal::NoKernel)?;
-        explored(models, &self.0, &Programs::of(&self.0), kernel, change).map_err(Refusal::Nonsense)
+        let kernel = self.profile.kernels.iter().find(|kernel| kernel.id() == id).ok_or(Refusal::NoKernel)?;
+        explored(models, &self.profile, &self.recorded(id, kernel), kernel, change).map_err(Refusal::Nonsense)
+    }
+
+    fn recorded(&self, id: &str, kernel: &Kernel) -> Arc<Recorded> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((known, recorded)) if known == id => Arc::clone(recorded),
+            _ => {
+                let recorded = Arc::new(Programs::of(&self.profile).recorded(kernel));
+                *last = Some((id.to_owned(), Arc::clone(&recorded)));
+                recorded
+            }
+        }
     }
 }
 
-/// A kernel of a profile with a change.
+/// A kernel of a profile, of whose code this is known, with a change.
 ///
 /// # Errors
 /// If the change makes no sense for it, as a sentence.
 pub fn explored(
     models: &Models,
     profile: &Profile,
-    programs: &Programs<'_>,
+    recorded: &Recorded,
     kernel: &Kernel,
     change: &Change,
 ) -> Result<Explored, String> {
@@ -150,14 +169,13 @@ pub fn explored(
         .zip(attributes)
         .map(|(limits, attributes)| Geometry::of_launch(&limits, launch, &consenting(attributes, launch)));
     let known = device.ok_or_else(|| "the device that it ran on is not known".to_owned());
-    match known.and_then(recorded::known_device) {
+    match known.and_then(session::known_device) {
         Err(why) => found.unpredicted = Some(why),
         Ok(device) => {
-            let recorded = programs.recorded(kernel);
             let case = |launch, attributes: Option<FunctionAttributes>| {
                 recorded.case(launch, attributes.map(|attributes| bounded(attributes, &device)))
             };
-            let measured = recorded::measured_duration_ns(kernel).map(|time| time.value / 1e3);
+            let measured = session::measured_duration_ns(kernel).map(|time| time.value / 1e3);
             let asked = Asked {
                 name: Some(kernel.short_name.clone()),
                 launch: kernel.launch,

@@ -5,12 +5,12 @@
 //! kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two are comparable after [`EMPTY_KERNEL_NS`]
 //! is added to the measured one.
 
-use apex_profile::{Figure, KnownCode, Profile, Provenance};
+use apex_profile::{Figure, KnownCode, Profile, Provenance, Work};
 use occupancy::DeviceLimits;
 use std::collections::BTreeMap;
 
 use crate::programs::{Programs, Recorded};
-use crate::{Case, Device, Impossible, Models, Placed, bound};
+use crate::{Basis, Case, Device, Impossible, Models, Placed, bound, bounds};
 
 /// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716
 /// launches of 0.3 to 30 µs in `data/launches-h200`, where both were measured. Half of them lie
@@ -36,6 +36,7 @@ impl From<crate::Prediction> for apex_profile::Prediction {
             measured_duration_ns: None,
             measured_over_predicted: None,
             bound: None,
+            work: None,
         }
     }
 }
@@ -146,7 +147,12 @@ pub fn prediction(
 ) -> Result<apex_profile::Prediction, Impossible> {
     let said = apex_profile::Prediction::from(models.predict(device, case)?).beside(measured_ns);
     let bound = bound::of(&Placed::new(device, case)?, &said);
-    Ok(apex_profile::Prediction { bound, ..said })
+    let work = case.work.as_ref().filter(|_| said.basis == Basis::Work.name()).map(|work| Work {
+        warp_instructions: work.total(),
+        global_bytes: bounds::global_bytes(work),
+        assumed: work.assumed,
+    });
+    Ok(apex_profile::Prediction { bound, work, ..said })
 }
 
 /// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says

@@ -55,6 +55,21 @@ pub struct Prediction {
     /// What bounds the kernel; `None` where it is not known what it executes.
     #[serde(default)]
     pub bound: Option<Bound>,
+    /// What a launch executes, where that is known.
+    #[serde(default)]
+    pub work: Option<Work>,
+}
+
+/// What a launch executes, as far as a roofline shows it: computed from PTX and arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// PTX instructions of warps.
+    pub warp_instructions: f64,
+    /// Bytes of the sectors that loads from and stores to global memory touch, each request on its
+    /// own: what passes between L1 and L2 at most.
+    pub global_bytes: f64,
+    /// Whether it rests on a guess about values in memory.
+    pub assumed: bool,
 }
 
 /// What bounds a kernel, by a roofline over what its launches execute.

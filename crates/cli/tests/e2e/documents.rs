@@ -129,7 +129,7 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 13] = [
+const UNFILLED: [(&str, &str); 15] = [
     ("apex.report/3.profile.activities[].over_time.collectives", "likewise"),
     ("apex.report/3.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
@@ -142,7 +142,9 @@ const UNFILLED: [(&str, &str); 13] = [
         "apex.report/3.profile.kernels[].prediction.bound",
         "an H200's session that keeps code takes a GPU; apex.predict/1 has the member",
     ),
+    ("apex.report/3.profile.kernels[].prediction.work", "likewise"),
     ("apex.page/1.kernels.list[].prediction.bound", "likewise"),
+    ("apex.page/1.kernels.list[].prediction.work", "likewise"),
     ("apex.report/3.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Places of a kernel that are listed.
 const MOST_PLACES: usize = 5;
+/// Bad places in a kernel's code that are listed.
+const MOST_SPOTS: usize = 10;
 
 /// The kernels, those with the most GPU time first.
 #[derive(Debug, Serialize)]
@@ -95,6 +97,8 @@ struct Predicted {
     /// Features outside of what the models were trained on.
     unfamiliar: Vec<String>,
     bound: Option<Bounded>,
+    /// What a launch executes.
+    work: Option<apex_profile::Work>,
 }
 
 /// What bounds the kernel.
@@ -130,6 +134,40 @@ struct Counted {
     sectors_per_request: Option<f64>,
     wavefronts_per_request: Option<f64>,
     divergent_branches: u64,
+    /// The share of the instructions that was counted; `null` if all were.
+    sampled_share: Option<f64>,
+    /// The worst places of each fault.
+    hotspots: Vec<Spot>,
+}
+
+/// A place in the kernel's code where accesses or branches are bad.
+#[derive(Debug, Serialize)]
+struct Spot {
+    /// `uncoalesced`, `bank_conflict` or `divergence`.
+    fault: String,
+    /// Its source line, or the line of the PTX.
+    place: String,
+    /// The PTX instruction.
+    instruction: String,
+    /// Requests, or branches.
+    events: u64,
+    /// Sectors, wavefronts or branches.
+    total: u64,
+    /// How many of them are excess, or divergent.
+    excess: u64,
+}
+
+impl Spot {
+    fn of(spot: &apex_profile::Hotspot) -> Self {
+        Self {
+            fault: text(&spot.fault, NAME),
+            place: text(&spot.place.shown(), NAME),
+            instruction: text(&spot.place.instruction, NAME),
+            events: spot.events,
+            total: spot.total,
+            excess: spot.excess,
+        }
+    }
 }
 
 impl Table {
@@ -233,6 +271,7 @@ impl Predicted {
                 part: bound.part.clone(),
                 share: bound.share,
             }),
+            work: prediction.work,
         }
     }
 }
@@ -252,6 +291,8 @@ impl Counted {
             sectors_per_request: per_request("global"),
             wavefronts_per_request: per_request("shared"),
             divergent_branches: counts.divergent_branches,
+            sampled_share: counts.sampled_share,
+            hotspots: counts.hotspots.iter().take(MOST_SPOTS).map(Spot::of).collect(),
         }
     }
 }

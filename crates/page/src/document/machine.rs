@@ -32,6 +32,23 @@ struct Device {
     max_threads_per_block: Option<u32>,
     /// With the kernel's consent.
     max_shared_bytes_per_block: Option<u32>,
+    /// What it does at most; `null` where its clocks are not known.
+    roofs: Option<Roofs>,
+}
+
+/// Computed from clocks and widths, in a nanosecond.
+#[derive(Debug, Serialize)]
+struct Roofs {
+    warp_instructions: f64,
+    memory_bytes: f64,
+}
+
+impl Roofs {
+    fn of(device: &apex_profile::Device) -> Option<Self> {
+        let device = apex_predict::recorded::device(&device.name, &device.attributes).ok()?;
+        let (warp_instructions, memory_bytes) = apex_predict::bounds::roofs(&device);
+        Some(Self { warp_instructions, memory_bytes })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -85,6 +102,7 @@ impl Machine {
                 max_threads_per_block: attributes.map(|attributes| attributes.max_threads_per_block),
                 max_shared_bytes_per_block: attributes
                     .map(|attributes| attributes.max_shared_bytes_per_block_optin),
+                roofs: Roofs::of(device),
             }
         });
         let host = source.meta.map(|meta| &meta.host).filter(|host| !host.cpu.is_empty());

@@ -166,6 +166,7 @@ export interface Kernel {
     basis: string;
     unfamiliar: string[];
     bound: { by: 'memory' | 'compute' | 'latency' | 'launch' | 'tail'; part: string; share: number } | null;
+    work: { warp_instructions: number; global_bytes: number; assumed: boolean } | null;
   } | null;
   counts: {
     launches: number;
@@ -174,6 +175,8 @@ export interface Kernel {
     sectors_per_request: number | null;
     wavefronts_per_request: number | null;
     divergent_branches: number;
+    sampled_share: number | null;
+    hotspots: { fault: string; place: string; instruction: string; events: number; total: number; excess: number }[];
   } | null;
 }
 
@@ -315,6 +318,8 @@ export interface Document {
       max_registers_per_thread: number | null;
       max_threads_per_block: number | null;
       max_shared_bytes_per_block: number | null;
+      /** What it does at most in a nanosecond. */
+      roofs: { warp_instructions: number; memory_bytes: number } | null;
     }[];
     host: { name: string; kernel: string; cpu: string; cpus: number; memory_bytes: number } | null;
     processes: {

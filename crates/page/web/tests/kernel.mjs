@@ -36,6 +36,13 @@ async function shows(page, profile, at) {
       assert.equal(drawn.length + 1, all <= 7 ? all : 6);
     }
   }
+  // What is counted on the CPU device, and what a roofline takes.
+  const spots = await sheet.locator('[data-hotspot]').evaluateAll((all) => all.map((row) => [row.dataset.hotspot, Number(row.children[3].textContent.replace(/[^0-9]/g, ''))]));
+  const shownPlace = ({ file, line, ptx_line: ptx, instruction }) => (file ? `${file}:${line}` : `PTX line ${ptx} (${instruction})`);
+  assert.deepEqual(spots, (kernel.counts?.hotspots ?? []).slice(0, 10).map(({ place, total }) => [shownPlace(place), total]));
+  const hasWork = shapes.some(({ prediction }) => prediction?.work?.global_bytes > 0);
+  assert.equal(await sheet.locator('[data-roofline]').count() > 0, hasWork);
+  assert.equal(await sheet.locator('[data-roofline-missing]').count() > 0, !hasWork);
   const durations = Object.fromEntries(await sheet.locator('[data-duration]').evaluateAll((all) => all.map((one) => [one.dataset.duration, Number(one.dataset.ns)])));
   const { duration_ns: predicted, measured_duration_ns: measured } = kernel.prediction ?? {};
   assert.equal(durations.predicted === undefined, predicted === undefined);

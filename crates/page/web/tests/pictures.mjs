@@ -12,6 +12,9 @@ const PICTURES = [
   { name: 'timeline', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 18 }, width: 1280, height: 1100, scheme: 'light' },
   { name: 'timeline-dark', at: '#at=timeline&shown=6000000000-6800000000', timeline: { zoom: 10, find: 'gemm' }, width: 1280, height: 900, scheme: 'dark' },
   { name: 'timeline-narrow', at: '#at=timeline&shown=5600000000-6800000000', timeline: { zoom: 1 }, width: 400, height: 1000, scheme: 'light' },
+  { name: 'kernel', at: '#phase=all', kernel: 'fused_adam', width: 1280, height: 1560, scheme: 'light' },
+  { name: 'kernel-dark', session: 'torch-llama_eager', at: '', kernel: 'fill<bf16>', width: 1280, height: 1280, scheme: 'dark' },
+  { name: 'kernel-narrow', at: '#phase=all', kernel: 'fused_adam', width: 400, height: 1300, scheme: 'light' },
   { name: 'dashboard-narrow', at: '#phase=all', width: 400, height: 1000, scheme: 'light' },
 ];
 
@@ -36,12 +39,28 @@ async function zoomed(page, { zoom, find }) {
   await page.locator('#timeline').evaluate((section) => section.scrollIntoView());
 }
 
+/** Opens the page of the first kernel that is found by a name; with a server, moves the slider of its block. */
+async function openedKernel(page, name, isServed) {
+  await page.locator('#kernels input').fill(name);
+  await page.locator('#kernels [data-kernel]').first().getByRole('link').click();
+  await page.locator('dialog[open]').waitFor();
+  if (isServed) {
+    await page.locator('[data-slider=block]').focus();
+    for (let press = 0; press < 8; press++) await page.keyboard.press('ArrowLeft');
+    await page.locator('table[data-answer]:not([data-answer=""])').waitFor();
+  }
+  await page.evaluate(() => document.activeElement.blur());
+  await page.locator('dialog[open]').evaluate((sheet) => (sheet.scrollTop = 0));
+  await page.waitForTimeout(500);
+}
+
 const browser = await launch();
-for (const { name, session, at, timeline, width, height, scheme } of PICTURES) {
+for (const { name, session, at, timeline, kernel, width, height, scheme } of PICTURES) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme });
   await page.goto((session ? pathToFileURL(`${folder}/${session}.html`).href : address) + at);
   await page.locator('#overview').waitFor();
   if (timeline) await zoomed(page, timeline);
+  if (kernel) await openedKernel(page, kernel, !session);
   await page.screenshot({ path: `${to}/${name}.png` });
   await page.close();
 }
