@@ -10,6 +10,7 @@ use crate::programs::{Programs, Recorded};
 use crate::{Change, Models, recorded as session};
 use apex_profile::{Estimate, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel in another configuration, or in its own.
@@ -83,6 +84,8 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Explorer {
     profile: Profile,
+    /// Places of its kernels, by identifier.
+    places: HashMap<String, usize>,
     /// The kernel that was asked about last, and what is known of its code: reading that takes
     /// longer than all else.
     last: Mutex<Option<(String, Arc<Recorded>)>>,
@@ -107,7 +110,8 @@ impl Explorer {
             images: profile.images.clone(),
             ..Profile::default()
         };
-        Self { profile, last: Mutex::default() }
+        let places = profile.kernels.iter().enumerate().map(|(place, kernel)| (kernel.id(), place)).collect();
+        Self { profile, places, last: Mutex::default() }
     }
 
     /// The kernel of an identifier ([`Kernel::id`]) with a change.
@@ -115,7 +119,8 @@ impl Explorer {
     /// # Errors
     /// If there is no such kernel, or if the change makes no sense for it.
     pub fn explore(&self, models: &Models, id: &str, change: &Change) -> Result<Explored, Refusal> {
-        let kernel = self.profile.kernels.iter().find(|kernel| kernel.id() == id).ok_or(Refusal::NoKernel)?;
+        let kernel =
+            self.places.get(id).map(|&place| &self.profile.kernels[place]).ok_or(Refusal::NoKernel)?;
         explored(models, &self.profile, &self.recorded(id, kernel), kernel, change).map_err(Refusal::Nonsense)
     }
 
