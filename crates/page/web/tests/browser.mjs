@@ -4,13 +4,16 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
+/** Longer than anything here takes, even on a busy machine, ms: reaching it is a failure, not a measurement. */
+export const PATIENCE = 120_000;
+
 export const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
 export function launch() {
   const quiet = ['--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'];
   const still = ['--disable-component-update', '--disable-sync'];
   const root = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-  return chromium.launch({ executablePath: EXECUTABLE, args: [...quiet, ...still, ...root] });
+  return chromium.launch({ executablePath: EXECUTABLE, timeout: PATIENCE, args: [...quiet, ...still, ...root] });
 }
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -18,6 +21,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** A page that shows a document, and what is wrong with it: errors, and requests to anybody else. */
 export async function opened(browser, address) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  page.setDefaultTimeout(PATIENCE);
   const wrong = [];
   page.on('console', (message) => wrong.push(`console: ${message.text()}`));
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));

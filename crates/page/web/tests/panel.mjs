@@ -1,7 +1,7 @@
 // What hands and keys do to the timeline, in Chromium, on the session of synthetic.mjs: ten million launches. Says what is wrong and
 // exits with status 1.
 import assert from 'node:assert/strict';
-import { launch, opened, usable } from './browser.mjs';
+import { PATIENCE, launch, opened, usable } from './browser.mjs';
 import { END, serve } from './synthetic.mjs';
 
 const server = await serve({ building: true });
@@ -176,6 +176,7 @@ try {
   // Fingers: one moves, two zoom, a tap opens.
   const context = await browser.newContext({ viewport: { width: 400, height: 800 }, hasTouch: true, isMobile: true });
   const phone = await context.newPage();
+  phone.setDefaultTimeout(PATIENCE);
   await phone.goto(`${server.address}#lanes=0&at=timeline&shown=6000000000-8000000000`);
   await phone.locator('#timeline .group').first().waitFor();
   const touched = phone.locator('#timeline .stage');
