@@ -33,12 +33,16 @@ export async function opened(browser, address) {
   return { page, wrong };
 }
 
+/** Waits until what observes sizes has seen those of now: it is told after a frame, and what follows is drawn in the next one. */
+const laidOut = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
+
 /** Themes, narrow windows, and what axe finds in each. */
 export async function fits(page, what) {
   await page.evaluate(AXE);
   for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [400, 'light'], [320, 'dark']]) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme: scheme });
+    await laidOut(page);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= width, `${what}: ${wide} pixels wide in a window of ${width}`);
     const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
