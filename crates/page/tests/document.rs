@@ -4,8 +4,8 @@ use apex_advice::{Advice, Options, advise};
 use apex_machine::{DeviceRecord, Machine, Quantity, Readings, Record};
 use apex_page::{MOST_BYTES, Source, html};
 use apex_profile::{
-    Activity, CallStack, Device, Frame, Kernel, Launches, OverTime, Prediction, Process, Profile, Range,
-    StackCount, Work,
+    Activity, CallStack, Device, Frame, Kernel, Launches, MemoryOverTime, OverTime, PlaceOverTime,
+    Prediction, Process, Profile, Range, StackCount, Work,
 };
 use serde_json::Value;
 use test_session::{LEGACY, Recording};
@@ -250,6 +250,28 @@ fn enormous() -> Profile {
                 ..Activity::default()
             })
             .collect(),
+        memory_over_time: (0..400)
+            .map(|at| MemoryOverTime {
+                process: at,
+                on_host: false,
+                start_ns: 0.0,
+                part_ns: 1e6,
+                peak_bytes: u64::MAX,
+                peak_at_ns: 0,
+                most: vec![u64::MAX; 240],
+                least: vec![u64::MAX; 240],
+                allocated: vec![u64::MAX; 240],
+                inferred: vec![u64::MAX; 240],
+                places: (0..8)
+                    .map(|at| PlaceOverTime {
+                        place: hostile(at),
+                        peak_bytes: u64::MAX,
+                        bytes: vec![u64::MAX; 240],
+                    })
+                    .collect(),
+                rest: vec![u64::MAX; 240],
+            })
+            .collect(),
         ..Profile::default()
     }
 }
@@ -277,6 +299,9 @@ fn a_page_is_small_and_foreign_text_is_no_markup() {
     let devices = &document["devices"];
     let shown = devices["list"].as_array().unwrap().len() as u64;
     assert_eq!(shown + devices["left_out"].as_u64().unwrap(), 200);
+    let memory = &document["memory"];
+    let shown = memory["over_time"].as_array().unwrap().len() as u64;
+    assert!(shown > 0 && shown + memory["over_time_left_out"].as_u64().unwrap() == 400);
     let whole = document["places"]["root"]["launches"].as_f64().unwrap();
     assert!((whole - 2_001_000.0).abs() < 1e-6 * whole, "the tree holds all launches: {whole}");
 }

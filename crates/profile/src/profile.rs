@@ -17,6 +17,7 @@ mod geometry;
 mod kernels;
 mod launches;
 mod memory;
+mod memory_over_time;
 mod native;
 mod phase;
 pub(crate) mod places;
@@ -54,6 +55,7 @@ pub use code::{
 };
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use launches::LaunchesOverTime;
+pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
@@ -79,6 +81,9 @@ pub struct Profile {
     pub copies: Vec<Copies>,
     /// Memory by kind, by peak.
     pub memory: Vec<Memory>,
+    /// What each process had allocated over time.
+    #[serde(default)]
+    pub memory_over_time: Vec<MemoryOverTime>,
     /// Streams that work was launched into, by launches.
     pub streams: Vec<Stream>,
     /// Sequences of launches that repeat, by launches that they cover.

@@ -127,6 +127,50 @@ fn here() -> (NativeFrame, Module) {
 }
 
 #[test]
+fn memory_over_time_is_of_the_places_that_allocate_it() {
+    let program = |program: &mut Recording| {
+        define_code(program, 1, "/home/me/train.py", "load", 10);
+        define_code(program, 2, "/home/me/train.py", "train_step", 48);
+        define_stack(program, 1, "main", &[(1, 0)]);
+        define_stack(program, 2, "main", &[(2, 0)]);
+        let (class, memory) = (CallClass::Allocate as u8, MemoryKind::Device as u8);
+        let api = 900;
+        program.define(Definition::Name { id: api, text: "cuMemAlloc_v2".into() });
+        let function = program.function("gelu");
+        let config = program.config(function, 132, 256);
+        let mut allocate = |address: u64, bytes: u64, stack: Option<u32>| {
+            let start = program.launch(config, LEGACY) + 4_000;
+            let head = Call::head(0, start, start + 10);
+            program.write(&Call { head, api, class, memory, address, bytes, ..Call::default() });
+            if let Some(stack) = stack {
+                let head = StackSample::head(flags::OF_CALL, start + 20, start + 30);
+                program.write(&StackSample { head, config: api, stack, class, memory, ..Default::default() });
+            }
+        };
+        allocate(0x1000, 5_000, Some(1));
+        allocate(0x2000, 700, Some(2));
+        allocate(0x3000, 700, None);
+        allocate(0x4000, 30, None);
+        for _ in 0..100 {
+            program.launch(config, LEGACY);
+        }
+        program.free(0x1000, 10);
+        program.launch(config, LEGACY);
+    };
+    let profile = test_session::of_program(program, Profile::from_session);
+    let [memory] = &profile.memory_over_time[..] else { panic!("{:?}", profile.memory_over_time) };
+    let places: Vec<(&str, u64)> =
+        memory.places.iter().map(|place| (place.place.as_str(), place.peak_bytes)).collect();
+    let none = "unknown: no call stack was read";
+    assert_eq!(places, [("train.py:10 load", 5_000), ("train.py:48 train_step", 1_400), (none, 30)]);
+    assert_eq!((memory.process, memory.on_host, memory.peak_bytes), (0, false, 6_430));
+    let peak = memory.most.iter().position(|&most| most == 6_430).expect("a part");
+    assert_eq!((memory.inferred[peak], *memory.most.last().unwrap()), (700, 1_430));
+    assert_eq!(memory.allocated.iter().sum::<u64>(), 6_430);
+    assert_eq!(profile.memory[0].peak_bytes, memory.peak_bytes);
+}
+
+#[test]
 fn compiled_functions_and_calls_have_their_places() {
     let (frame, module) = here();
     let changed = Module { id: 2, bytes: 1, ..module.clone() };

@@ -19,6 +19,8 @@ pub struct Limits {
     pub ranges: usize,
     /// Processes, and devices of the machine.
     pub processes: usize,
+    /// Memory over time, of processes and of the host or a device.
+    pub memory: usize,
     /// Parts of the time in series of the machine.
     pub moments: usize,
 }
@@ -35,6 +37,7 @@ impl Default for Limits {
             places: 200,
             ranges: 500,
             processes: 256,
+            memory: 16,
             moments: 240,
         }
     }
@@ -53,6 +56,7 @@ impl Limits {
             places: self.places / 2,
             ranges: self.ranges / 2,
             processes: self.processes / 2,
+            memory: self.memory / 2,
             moments: self.moments / 2,
         }
     }

@@ -1,8 +1,9 @@
 //! Memory, copies, and the driver calls beside launches.
 
 use super::figure::{NAME, Spread, text};
-use apex_profile::{Profile, memory_kind_name, stream_kind_name};
+use apex_profile::{MemoryOverTime, PlaceOverTime, Profile, memory_kind_name, stream_kind_name};
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// Entry points that are listed.
 const CALLS: usize = 60;
@@ -14,11 +15,43 @@ const STREAMS: usize = 100;
 pub struct Memory<'a> {
     /// By kind, as in the report's JSON.
     kinds: &'a [apex_profile::Memory],
+    over_time: Vec<OverTime<'a>>,
+    over_time_left_out: usize,
     copies: Vec<Copies>,
     calls: Vec<Call>,
     calls_left_out: usize,
     streams: Vec<Stream>,
     streams_left_out: usize,
+}
+
+/// What a process had allocated over time; bytes are measured.
+#[derive(Debug, Serialize)]
+struct OverTime<'a> {
+    pid: u32,
+    rank: Option<usize>,
+    /// Pinned memory of the host, or memory of devices.
+    on_host: bool,
+    /// Where the first part begins, after the session's start.
+    start_ns: f64,
+    part_ns: f64,
+    peak_bytes: u64,
+    /// After the session's start.
+    peak_at_ns: f64,
+    /// Bytes of the peak whose place is that of other allocations of the same call and size.
+    inferred_bytes: u64,
+    most: &'a [u64],
+    least: &'a [u64],
+    allocated: &'a [u64],
+    places: Vec<Place<'a>>,
+    rest: &'a [u64],
+}
+
+#[derive(Debug, Serialize)]
+struct Place<'a> {
+    name: String,
+    peak_bytes: u64,
+    /// Of `most`.
+    bytes: &'a [u64],
 }
 
 #[derive(Debug, Serialize)]
@@ -53,7 +86,8 @@ struct Stream {
 }
 
 impl<'a> Memory<'a> {
-    pub fn of(profile: &'a Profile) -> Self {
+    /// With at most so many pictures of memory over time.
+    pub fn of(profile: &'a Profile, pictures: usize) -> Self {
         let copies = profile.copies.iter().map(|copies| Copies {
             direction: copies.direction,
             source: memory_kind_name(copies.source),
@@ -81,11 +115,48 @@ impl<'a> Memory<'a> {
         });
         Self {
             kinds: &profile.memory,
+            over_time: over_time(profile, pictures),
+            over_time_left_out: profile.memory_over_time.len().saturating_sub(pictures),
             copies: copies.collect(),
             calls: calls.collect(),
             calls_left_out: profile.calls.len().saturating_sub(CALLS),
             streams: streams.collect(),
             streams_left_out: profile.streams.len().saturating_sub(STREAMS),
+        }
+    }
+}
+
+/// Those with the highest peaks.
+fn over_time(profile: &Profile, most: usize) -> Vec<OverTime<'_>> {
+    let mut all: Vec<&MemoryOverTime> = profile.memory_over_time.iter().collect();
+    all.sort_by_key(|memory| Reverse(memory.peak_bytes));
+    all.into_iter().take(most).map(|memory| OverTime::of(profile, memory)).collect()
+}
+
+impl<'a> OverTime<'a> {
+    fn of(profile: &Profile, memory: &'a MemoryOverTime) -> Self {
+        let process = profile.processes.get(memory.process);
+        let begun_ns = process.map_or(0.0, |process| process.start_ns);
+        let peak = memory.most.iter().position(|&most| most == memory.peak_bytes);
+        let place = |place: &'a PlaceOverTime| Place {
+            name: text(&place.place, NAME),
+            peak_bytes: place.peak_bytes,
+            bytes: &place.bytes,
+        };
+        Self {
+            pid: process.map_or(0, |process| process.pid),
+            rank: process.and_then(|process| process.rank),
+            on_host: memory.on_host,
+            start_ns: begun_ns + memory.start_ns,
+            part_ns: memory.part_ns,
+            peak_bytes: memory.peak_bytes,
+            peak_at_ns: begun_ns + memory.peak_at_ns as f64,
+            inferred_bytes: peak.and_then(|part| memory.inferred.get(part)).copied().unwrap_or(0),
+            most: &memory.most,
+            least: &memory.least,
+            allocated: &memory.allocated,
+            places: memory.places.iter().map(place).collect(),
+            rest: &memory.rest,
         }
     }
 }

@@ -141,7 +141,7 @@ impl<'a> Document<'a> {
             what_if: source.tried.iter().take(limits.tried).map(what_if::OfKernel::of).collect(),
             places: places::Places::of(source.shown, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
-            memory: memory::Memory::of(source.shown),
+            memory: memory::Memory::of(source.shown, limits.memory),
             fast: sentences(source.fast),
             machine: machine::Machine::of(source, limits),
         }

@@ -283,6 +283,8 @@ export interface Document {
       among_launches: number;
       cpu_ns: number;
     }[];
+    over_time: MemoryOverTime[];
+    over_time_left_out: number;
     copies: {
       direction: string;
       source: string;
@@ -373,4 +375,23 @@ export interface MachineOverTime {
   }[];
   devices_left_out: number;
   host: MachineSeries[];
+}
+
+/** What a process had allocated on devices, or of pinned host memory: lists have an entry for each part of its time. */
+export interface MemoryOverTime {
+  pid: number;
+  rank: number | null;
+  on_host: boolean;
+  start_ns: number;
+  part_ns: number;
+  peak_bytes: number;
+  peak_at_ns: number;
+  /** Bytes of the peak whose place is that of other allocations of their call and size. */
+  inferred_bytes: number;
+  most: number[];
+  least: number[];
+  allocated: number[];
+  /** Add up, with `rest`, to `most`. */
+  places: { name: string; peak_bytes: number; bytes: number[] }[];
+  rest: number[];
 }

@@ -192,6 +192,45 @@ async function places(page, report) {
   assert.doesNotMatch(page.url(), /zoom=/);
 }
 
+/** Bytes with three significant digits and a binary prefix. */
+function bytes(count) {
+  const step = count < 1024 ? 0 : Math.floor(Math.log2(count) / 10);
+  const value = count / 1024 ** step;
+  const digits = step === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][step]}`;
+}
+
+/** Pictures of what was allocated, those with the highest peaks first: the peak, its places, and a part by keyboard. */
+async function memoryOverTime(page, { profile }) {
+  const wanted = profile.memory_over_time.toSorted((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 16);
+  const all = page.locator('#memory > .all');
+  if (await all.count()) await all.first().click();
+  const pictures = page.locator('#memory [data-picture]');
+  assert.equal(await pictures.count(), wanted.length);
+  for (const [at, of] of wanted.entries()) {
+    const places = await rows(page, `#memory [data-picture="${at}"] [data-memory-place]`, '[row.dataset.memoryPlace, Number(row.dataset.peak)]');
+    const told = of.places.map(({ place, peak_bytes: peak }) => [place, peak]);
+    if (of.rest.some((bytes) => bytes > 0)) told.push(['all other places', of.peak_bytes - told.reduce((sum, [, peak]) => sum + peak, 0)]);
+    assert.deepEqual(places.map(([, peak]) => peak), told.map(([, peak]) => peak));
+    assert.equal(told.reduce((sum, [, peak]) => sum + peak, 0), of.peak_bytes);
+    const text = plain(await pictures.nth(at).textContent());
+    assert.ok(text.includes(`Peak ${bytes(of.peak_bytes)}ᵐ`), `${bytes(of.peak_bytes)} is not the peak: ${text}`);
+    const chart = pictures.nth(at).getByRole('slider');
+    const part = of.most.indexOf(of.peak_bytes);
+    await chart.focus();
+    await page.keyboard.press('Home');
+    for (let tens = 0; tens < Math.floor(part / 10); tens++) await page.keyboard.press('PageUp');
+    for (let ones = 0; ones < part % 10; ones++) await page.keyboard.press('ArrowRight');
+    assert.equal(Number(await chart.getAttribute('aria-valuenow')), part + 1);
+    const said = plain(await chart.getAttribute('aria-valuetext'));
+    assert.ok(said.includes(`${bytes(of.most[part])} allocated`), `part ${part}: ${said}`);
+    if (of.least[part] < of.most[part]) assert.ok(said.includes(`: ${bytes(of.least[part])} to `), `part ${part}: ${said}`);
+    assert.ok(said.includes(`; ${bytes(Math.round((of.allocated[part] / of.part_ns) * 1e9))}/s allocated anew`), `part ${part}: ${said}`);
+    const here = await rows(page, `#memory [data-picture="${at}"] [data-memory-place]`, 'row.querySelector(".here").textContent');
+    assert.deepEqual(here.map(plain), told.map(([, peak]) => bytes(peak)), 'the column of the peak shows the peak');
+  }
+}
+
 async function memory(page, { profile }) {
   const kinds = await rows(page, '[data-memory]', '[row.dataset.memory, Number(row.dataset.peak)]');
   assert.deepEqual(kinds, profile.memory.map(({ kind, peak_bytes }) => [kind, peak_bytes]));
@@ -238,7 +277,7 @@ async function check(browser, file, report) {
   const shifts = () => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true }));
   const shifted = await page.evaluate(`Promise.race([(${shifts})(), new Promise((done) => setTimeout(done, 100, 0))])`);
   assert.ok(shifted < 0.01, `the layout shifts by ${shifted}`);
-  for (const panel of [accounts, advice, overTime, timeline, kernels, places, memory, machine]) await panel(page, report);
+  for (const panel of [accounts, advice, overTime, timeline, kernels, places, memoryOverTime, memory, machine]) await panel(page, report);
   await usable(page, file);
   // What is foreign is text: it makes no element and runs nothing.
   assert.equal(await page.locator('img, iframe, object, embed, main script').count(), 0);

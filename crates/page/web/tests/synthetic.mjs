@@ -126,7 +126,7 @@ const page = {
   advice: { findings: [], clear: [], unjudged: [], rules: 0 },
   kernels: { list: [], left_out: { kernels: 0, launches: 0, gpu_time_ns: 0 }, gpu_time_ns: null, unpredicted: [] },
   places: { root: { name: 'program', kind: 'other', gpu_time_ns: 0, launches: 0 }, samples: 0, list: [], left_out: 0 },
-  ranges: { list: [], left_out: 0 }, memory: { kinds: [], copies: [], calls: [{ name: 'cuLaunchKernel', count: LAUNCHES, failed: 0, bytes: 0, cpu: spread }], calls_left_out: 0, streams: [], streams_left_out: 0 }, fast: [],
+  ranges: { list: [], left_out: 0 }, memory: { kinds: [], over_time: [], over_time_left_out: 0, copies: [], calls: [{ name: 'cuLaunchKernel', count: LAUNCHES, failed: 0, bytes: 0, cpu: spread }], calls_left_out: 0, streams: [], streams_left_out: 0 }, fast: [],
   machine: { devices: [], host: null, processes: [], processes_left_out: 0, recorder: { records: LAUNCHES, timings: 0, recording_ns: 0, timing_ns: 0, dropped: 0, overwritten: 0 } },
 };
 

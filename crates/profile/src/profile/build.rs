@@ -26,7 +26,7 @@ use super::stacks::{StackCounts, Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
-    MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Stream, Totals,
+    MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Stream, Totals,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
@@ -109,6 +109,7 @@ pub struct Builder {
     pub(super) calls: BTreeMap<(String, u8), CallCounts>,
     pub(super) copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
     pub(super) memory: BTreeMap<MemoryKind, Memory>,
+    pub(super) memory_over_time: Vec<MemoryOverTime>,
     pub(super) streams: Vec<Stream>,
     pub(super) sequences: Vec<Sequence>,
     pub(super) activities: Vec<Activity>,
@@ -274,9 +275,11 @@ impl Builder {
             renumber_stacks(&mut graph.stacks, &stacks);
         }
         other.sequences.iter_mut().for_each(|sequence| sequence.process += first);
+        other.memory_over_time.iter_mut().for_each(|memory| memory.process += first);
         renumber_kernels(&kernels, &mut other.graphs, &mut other.sequences, &mut other.activities);
         self.processes.append(&mut other.processes);
         self.graphs.append(&mut other.graphs);
+        self.memory_over_time.append(&mut other.memory_over_time);
         self.streams.append(&mut other.streams);
         self.sequences.append(&mut other.sequences);
         self.activities.append(&mut other.activities);
@@ -332,6 +335,7 @@ impl Builder {
             calls: self.calls.into_iter().map(|(key, counts)| call(key, counts, &stacks)).collect(),
             copies: self.copies.into_iter().map(|(key, counts)| copies(key, counts, &stacks)).collect(),
             memory: self.memory.into_values().collect(),
+            memory_over_time: self.memory_over_time,
             streams: self.streams,
             sequences: self.sequences,
             activities: self.activities,
@@ -364,12 +368,15 @@ impl Builder {
         let streams = self.streams.iter_mut().map(|stream| &mut stream.process);
         let sequences = self.sequences.iter_mut().map(|sequence| &mut sequence.process);
         let activities = self.activities.iter_mut().map(|activity| &mut activity.process);
+        let memory = self.memory_over_time.iter_mut().map(|memory| &mut memory.process);
         graphs
             .chain(streams)
+            .chain(memory)
             .chain(sequences)
             .chain(activities)
             .for_each(|process| *process = place[*process]);
         self.activities.sort_by_key(|activity| activity.process);
+        self.memory_over_time.sort_by_key(|memory| (memory.process, memory.on_host));
     }
 }
 

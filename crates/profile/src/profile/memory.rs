@@ -1,10 +1,12 @@
 //! Allocations and frees: what is live, what peaks, what is allocated again and again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use apex_trace::layout::{Call, MemoryKind};
 
 use super::Memory;
+use super::memory_over_time::{MemoryOverTime, OverTime, Placed};
 
 /// Distinct freed sizes that are remembered for each kind; a program with more does not allocate in
 /// a simple loop.
@@ -24,10 +26,19 @@ impl Place {
     }
 }
 
+/// An allocation while it is live.
+struct Live {
+    kind: MemoryKind,
+    bytes: u64,
+    placed: Placed,
+}
+
 /// The memory of one process.
-#[derive(Default)]
-pub(crate) struct Heap {
-    live: HashMap<Place, (MemoryKind, u64)>,
+pub(super) struct Heap {
+    live: HashMap<Place, Live>,
+    over_time: OverTime,
+    /// What each thread allocated last, and by which entry point: a stack that is read is of that.
+    last: HashMap<u32, (Place, u32)>,
     kinds: BTreeMap<MemoryKind, Kind>,
     /// Calls are not counted, because they lie outside of the window; what is live is followed
     /// always.
@@ -58,18 +69,46 @@ struct Totals {
     cpu_ns: f64,
 }
 
+/// Who calls, when, and how long that takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Caller {
+    pub tid: u32,
+    /// Nanoseconds after the process's start.
+    pub at: u64,
+    pub cpu_ns: f64,
+}
+
 impl Heap {
+    /// The memory of a process, of which what happens in a window is told over time: nanoseconds
+    /// after the process's start.
+    pub fn of(window: Range<f64>) -> Self {
+        Self {
+            live: HashMap::new(),
+            over_time: OverTime::of(window),
+            last: HashMap::new(),
+            kinds: BTreeMap::new(),
+            is_outside: false,
+            has_unconfirmed: false,
+        }
+    }
+
     /// An allocation that succeeded. Mappings of memory that is counted elsewhere have no kind and
     /// do not count here.
-    pub fn allocate(&mut self, kind: MemoryKind, call: &Call, cpu_ns: f64, after_launch: bool) {
+    pub fn allocate(&mut self, kind: MemoryKind, call: &Call, by: Caller, after_launch: bool) {
         if kind == MemoryKind::Unknown {
             return;
         }
+        let Caller { tid, at, cpu_ns } = by;
+        let place = Place::of(call);
         // An address that is live still was freed in a way that is not recorded.
-        if let Some((old, bytes)) = self.live.insert(Place::of(call), (kind, call.bytes)) {
-            let old = self.kinds.entry(old).or_default();
-            old.live_bytes = old.live_bytes.saturating_sub(bytes);
+        if let Some(old) = self.live.remove(&place) {
+            self.over_time.free(&old.placed, at);
+            let kind = self.kinds.entry(old.kind).or_default();
+            kind.live_bytes = kind.live_bytes.saturating_sub(old.bytes);
         }
+        let placed = self.over_time.allocate(kind == MemoryKind::Pinned, (call.api, call.bytes), at);
+        self.live.insert(place, Live { kind, bytes: call.bytes, placed });
+        self.last.insert(tid, (place, call.api));
         let kind = self.kinds.entry(kind).or_default();
         kind.live_bytes = kind.live_bytes.saturating_add(call.bytes);
         let freed = kind.freed.get_mut(&call.bytes).filter(|freed| **freed > 0);
@@ -87,8 +126,9 @@ impl Heap {
     }
 
     /// A free that succeeded: of the kind that was allocated, whatever call frees it.
-    pub fn free(&mut self, call: &Call, cpu_ns: f64) {
-        let Some((kind, bytes)) = self.live.remove(&Place::of(call)) else { return };
+    pub fn free(&mut self, call: &Call, Caller { at, cpu_ns, .. }: Caller) {
+        let Some(Live { kind, bytes, placed }) = self.live.remove(&Place::of(call)) else { return };
+        self.over_time.free(&placed, at);
         let kind = self.kinds.entry(kind).or_default();
         if !self.is_outside {
             kind.memory.frees += 1;
@@ -97,6 +137,15 @@ impl Heap {
         kind.live_bytes = kind.live_bytes.saturating_sub(bytes);
         if kind.freed.len() < SIZES || kind.freed.contains_key(&bytes) {
             *kind.freed.entry(bytes).or_default() += 1;
+        }
+    }
+
+    /// The stack of the last allocation of a thread was read, if that was by this entry point: it
+    /// has this place among all stacks, and a name.
+    pub fn read_stack(&mut self, tid: u32, api: u32, stack: usize, name: impl FnOnce() -> String) {
+        let Some((place, _)) = self.last.remove(&tid).filter(|(_, of)| *of == api) else { return };
+        if let Some(live) = self.live.get_mut(&place) {
+            self.over_time.read(&mut live.placed, api, stack, name);
         }
     }
 
@@ -110,12 +159,12 @@ impl Heap {
         }
     }
 
-    /// The memory of the process by kind.
-    pub fn finish(self) -> BTreeMap<MemoryKind, Memory> {
+    /// The memory of the process over time, and by kind.
+    pub fn finish(self, process: usize) -> (Vec<MemoryOverTime>, BTreeMap<MemoryKind, Memory>) {
         let memory = |(&kind, heap): (&MemoryKind, &Kind)| {
             let Totals { allocations, frees, allocated_bytes, peak_bytes, repeated, among_launches, cpu_ns } =
                 heap.memory;
-            let live = self.live.values().filter(|(of, _)| *of == kind).count() as u64;
+            let live = self.live.values().filter(|live| live.kind == kind).count() as u64;
             let live_bytes = heap.live_bytes;
             let memory = Memory {
                 kind,
@@ -132,7 +181,8 @@ impl Heap {
             (kind, memory)
         };
         let used = self.kinds.iter().filter(|(_, kind)| kind.memory.allocations + kind.memory.frees > 0);
-        used.map(memory).collect()
+        let by_kind = used.map(memory).collect();
+        (self.over_time.finish(process), by_kind)
     }
 }
 
@@ -175,18 +225,22 @@ mod tests {
         Call { address, bytes, ..Call::default() }
     }
 
+    fn taking(cpu_ns: f64) -> Caller {
+        Caller { cpu_ns, ..Caller::default() }
+    }
+
     fn totals(heap: Heap) -> BTreeMap<MemoryKind, Memory> {
-        heap.finish()
+        heap.finish(0).1
     }
 
     #[test]
     fn a_loop_repeats_sizes_among_launches() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::of(0.0..1.0);
         heap.launch();
         for i in 0..10 {
-            heap.allocate(MemoryKind::Device, &call(0x1000, 64), 5.0, true);
+            heap.allocate(MemoryKind::Device, &call(0x1000, 64), taking(5.0), true);
             heap.launch();
-            heap.free(&call(0x1000, 0), 3.0);
+            heap.free(&call(0x1000, 0), taking(3.0));
             assert_eq!(heap.live.len(), 0, "iteration {i}");
         }
         let memory = &totals(heap)[&MemoryKind::Device];
@@ -199,53 +253,58 @@ mod tests {
 
     #[test]
     fn allocations_after_the_last_launch_are_not_among_launches() {
-        let mut heap = Heap::default();
-        heap.allocate(MemoryKind::Device, &call(1, 64), 0.0, false);
+        let mut heap = Heap::of(0.0..1.0);
+        heap.allocate(MemoryKind::Device, &call(1, 64), Caller::default(), false);
         heap.launch();
-        heap.allocate(MemoryKind::Device, &call(2, 64), 0.0, true);
+        heap.allocate(MemoryKind::Device, &call(2, 64), Caller::default(), true);
         assert_eq!(totals(heap)[&MemoryKind::Device].among_launches, 0);
     }
 
     #[test]
     fn what_is_freed_is_of_the_kind_that_was_allocated() {
-        let mut heap = Heap::default();
-        heap.allocate(MemoryKind::Pool, &call(7, 100), 0.0, false);
-        heap.free(&Call { memory: MemoryKind::Device as u8, ..call(7, 0) }, 0.0);
+        let mut heap = Heap::of(0.0..1.0);
+        heap.allocate(MemoryKind::Pool, &call(7, 100), Caller::default(), false);
+        heap.free(&Call { memory: MemoryKind::Device as u8, ..call(7, 0) }, Caller::default());
         let all = totals(heap);
         assert_eq!((all.len(), all[&MemoryKind::Pool].frees), (1, 1));
     }
 
     #[test]
     fn leaks_and_peaks_are_seen() {
-        let mut heap = Heap::default();
-        heap.allocate(MemoryKind::Device, &call(1, 100), 0.0, false);
-        heap.allocate(MemoryKind::Device, &call(2, 50), 0.0, false);
-        heap.free(&call(1, 0), 0.0);
-        heap.free(&call(99, 0), 0.0);
+        let mut heap = Heap::of(0.0..1.0);
+        heap.allocate(MemoryKind::Device, &call(1, 100), Caller::default(), false);
+        heap.allocate(MemoryKind::Device, &call(2, 50), Caller::default(), false);
+        heap.free(&call(1, 0), Caller::default());
+        heap.free(&call(99, 0), Caller::default());
         let memory = &totals(heap)[&MemoryKind::Device];
         assert_eq!((memory.peak_bytes, memory.live, memory.live_bytes, memory.frees), (150, 1, 50, 1));
     }
 
     #[test]
     fn an_address_that_comes_again_replaces_what_was_there() {
-        let mut heap = Heap::default();
-        heap.allocate(MemoryKind::Device, &call(1, 100), 0.0, false);
-        heap.allocate(MemoryKind::Pinned, &call(1, 30), 0.0, false);
+        let mut heap = Heap::of(0.0..1.0);
+        heap.allocate(MemoryKind::Device, &call(1, 100), Caller::default(), false);
+        heap.allocate(MemoryKind::Pinned, &call(1, 30), Caller::default(), false);
         let all = totals(heap);
         assert_eq!((all[&MemoryKind::Device].live_bytes, all[&MemoryKind::Pinned].live_bytes), (0, 30));
     }
 
     #[test]
     fn handles_stand_for_memory_without_an_address() {
-        let mut heap = Heap::default();
-        heap.allocate(MemoryKind::Virtual, &Call { object: 5, bytes: 10, ..Call::default() }, 0.0, false);
+        let mut heap = Heap::of(0.0..1.0);
+        heap.allocate(
+            MemoryKind::Virtual,
+            &Call { object: 5, bytes: 10, ..Call::default() },
+            Caller::default(),
+            false,
+        );
         heap.allocate(
             MemoryKind::Unknown,
             &Call { object: 5, address: 0x10, bytes: 10, ..Call::default() },
-            0.0,
+            Caller::default(),
             false,
         );
-        heap.free(&Call { object: 5, ..Call::default() }, 0.0);
+        heap.free(&Call { object: 5, ..Call::default() }, Caller::default());
         let all = totals(heap);
         assert_eq!((all.len(), all[&MemoryKind::Virtual].live), (1, 0));
     }

@@ -17,7 +17,7 @@ use apex_trace::layout::{
 use apex_trace::{Event, Record};
 
 use super::build::{Builder, CallCounts};
-use super::memory::Heap;
+use super::memory::{Caller, Heap};
 use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sampled::{Sample, Sampled};
@@ -103,6 +103,9 @@ impl<'b> Reading<'b> {
             .filter_map(|context: &Context| Some((context.id, *by_device.get(&context.device)?)))
             .collect();
         let range_places = RangePlaces::of(process, &mut part.ranges);
+        let span = process.span.map(|(first, last)| [first, last].map(|at| process.clock.ns_since_start(at)));
+        let [first, last] = span.unwrap_or_default();
+        let span = first.max(window.start) as f64..last.min(window.end) as f64;
         Self {
             range_places,
             open_ranges: OpenRanges::default(),
@@ -117,7 +120,7 @@ impl<'b> Reading<'b> {
             graphs: Vec::new(),
             calls: HashMap::new(),
             streams: ById::default(),
-            heap: Heap::default(),
+            heap: Heap::of(span),
             stack_places: HashMap::new(),
             sequences: Sequences::default(),
             launched: Launched::default(),
@@ -148,8 +151,8 @@ impl<'b> Reading<'b> {
             Event::Launch(launch) => self.launch(&launch, record.range),
             Event::GraphLaunch(launch) => self.graph_launch(&launch, record.range),
             Event::Timing(timing) => self.timing(&timing),
-            Event::Call(call) => self.call(&call, record.range),
-            Event::StackSample(sample) => self.stack(&sample),
+            Event::Call(call) => self.call(&call, record),
+            Event::StackSample(sample) => self.stack(&sample, record.tid),
             Event::ArgumentSample(sample) => self.arguments(&sample),
             Event::RangeChange(change) => {
                 let now = self.process.clock.ns_since_start(change.head.start);
@@ -264,14 +267,19 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn stack(&mut self, sample: &StackSample) {
+    fn stack(&mut self, sample: &StackSample, tid: u32) {
         let (start, _) = self.times(&sample.head);
         let Some(stack) = self.stack_place(sample) else { return };
+        let is_of_call = sample.head.flags & flags::OF_CALL != 0;
+        if is_of_call && sample.class == CallClass::Allocate as u8 {
+            let stacks = &self.part.stacks;
+            self.heap.read_stack(tid, sample.config, stack, || stacks.site(stack).to_string());
+        }
         if !self.counts_at(start) {
             return;
         }
         let is_first_seen = sample.head.flags & flags::FIRST_SEEN != 0;
-        if sample.head.flags & flags::OF_CALL != 0 {
+        if is_of_call {
             if let Some(counts) = self.calls.get_mut(&(sample.config, sample.class)) {
                 counts.stacks.add(stack, is_first_seen);
             }
@@ -303,8 +311,9 @@ impl<'b> Reading<'b> {
         *self.stack_places.entry(key).or_insert_with(|| stacks.of_process(process, sample.stack, kernel))
     }
 
-    fn call(&mut self, call: &CallRecord, range: u32) {
+    fn call(&mut self, call: &CallRecord, record: &Record) {
         let (start, cpu_ns) = self.times(&call.head);
+        let by = Caller { tid: record.tid, at: start as u64, cpu_ns: cpu_ns as f64 };
         let captured = call.head.flags & flags::CAPTURED != 0;
         let after_launch = self.after_launch(cpu_ns);
         let in_window = self.counts_at(start);
@@ -327,15 +336,15 @@ impl<'b> Reading<'b> {
         match CallClass::from_raw(call.class) {
             Some(CallClass::Allocate) => {
                 let after_launch = !self.extents.is_empty();
-                self.heap.allocate(kind, call, cpu_ns as f64, after_launch);
+                self.heap.allocate(kind, call, by, after_launch);
                 self.interrupt_unless_pool(kind);
             }
             Some(CallClass::Free) => {
-                self.heap.free(call, cpu_ns as f64);
+                self.heap.free(call, by);
                 self.interrupt_unless_pool(kind);
             }
             Some(CallClass::Copy) => {
-                self.in_ranges(range, |counts| counts.copied(call.bytes));
+                self.in_ranges(record.range, |counts| counts.copied(call.bytes));
                 if in_window {
                     self.copy(call, cpu_ns);
                 }
@@ -433,7 +442,7 @@ impl<'b> Reading<'b> {
         let used = |stream: &Stream| stream.launches + stream.graph_launches + stream.transfers > 0;
         self.part.streams.extend(self.streams.into_values().filter(used));
         self.part.sequences.extend(self.sequences.finish(THIS));
-        self.part.memory = self.heap.finish();
+        (self.part.memory_over_time, self.part.memory) = self.heap.finish(THIS);
         let used = |counts: &CallCounts| counts.cpu.count() + counts.failed > 0;
         for ((api, class), counts) in self.calls.into_iter().filter(|(_, counts)| used(counts)) {
             let name = self.process.definitions.name(api).unwrap_or("unknown").to_owned();

@@ -156,7 +156,7 @@ pub struct SiteTotals {
 /// The place of launches whose division among places is not known.
 const NOT_SAMPLED: &str = "several places, not sampled";
 /// The place of launches of which no stack was read.
-const NO_STACK: &str = "unknown: no call stack was read";
+pub(super) const NO_STACK: &str = "unknown: no call stack was read";
 
 impl Profile {
     /// The places that launch what `counts` are of, the most frequent first.
@@ -297,6 +297,11 @@ impl Stacks {
             self.list.push(stack.clone());
             self.list.len() - 1
         })
+    }
+
+    /// What stands for the stack at a place.
+    pub fn site(&self, place: usize) -> Site<'_> {
+        self.list[place].site()
     }
 
     /// Adds the stacks of others; their places here.
