@@ -5,8 +5,8 @@
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
     fast.py tables|recording-table|million-table FILE
 
-A program (programs/fast.py) runs in three processes at once: bare, under `apex run`, and under `apex run --fast`. They take turns:
-while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
+A program (programs/fast.py) runs in four processes at once: bare, under `apex run`, and under `apex run` with `--fast` and with
+`--fast=batch`. They take turns: while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
 figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file.
 
 `recording` says what recording alone costs a launch in a real program: one process under `apex run`, in which recording is switched off
@@ -45,7 +45,7 @@ PROGRAMS = {
     "compiled": ("compiled decode step", 400),
 }
 # What is before a program's command, but for the folder of the session.
-MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"]}
+MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"], "batch": ["run", "--quiet", "--fast=batch"]}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -181,7 +181,7 @@ def recording(options):
 
 
 def million(options):
-    """A program of launches in a row: bare, recorded and with the queue, in turns."""
+    """A program of launches in a row: bare, recorded, with the queue and with batches, in turns."""
     rows = []
     for _ in range(options.rounds):
         for mode in random.sample(list(MODES), len(MODES)):
@@ -210,8 +210,11 @@ def recording_table(file):
 def million_table(file):
     runs = json.loads(Path(file).read_text())["runs"]
     rows = []
-    for mode, title in (("bare", "bare"), ("recorded", "`apex run`"), ("fast", "`apex run --fast`")):
+    titles = {"bare": "bare", "recorded": "`apex run`", "fast": "`apex run --fast`", "batch": "`apex run --fast=batch`"}
+    for mode, title in titles.items():
         of_mode = [row for row in runs if row["mode"] == mode]
+        if not of_mode:
+            continue
         fields = ("p50_ns", "p90_ns", "p99_ns", "mean_ns", "total_ns_per_launch")
         rows.append([title, *(f"{statistics.median(row[field] for row in of_mode):.0f}" for field in fields), len(of_mode)])
     print(table(["", "median, ns", "p90", "p99", "mean", "until the last kernel ends, ns a launch", "runs"], rows))
@@ -232,17 +235,21 @@ def interval(ratios):
 
 def tables(file):
     data = json.loads(Path(file).read_text())
+    # (Files of before there were batches have none.)
+    modes = [mode for mode in MODES if any(mode in row for row in data["runs"])]
     rows = []
     for name, (title, _) in PROGRAMS.items():
         runs = [row for row in data["runs"] if row["program"] == name and "error" not in row]
-        times = {mode: [ms for row in runs for ms in row[mode]["windows_ms"]] for mode in MODES}
+        times = {mode: [ms for row in runs for ms in row[mode]["windows_ms"]] for mode in modes}
         if not times["bare"]:
             continue
-        medians = [f"{statistics.median(times[mode]):.2f}" for mode in MODES]
-        gains = [faster(times["bare"], times[mode]) for mode in ("fast", "recorded")]
-        rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs)])
-    head = ["program", "bare, ms", "recorded, ms", "`--fast`, ms", "`--fast`: times faster", "recorded: times faster", "windows (processes)", "same bits"]
-    print(table(head, rows))
+        medians = [f"{statistics.median(times[mode]):.2f}" for mode in modes]
+        gains = [faster(times["bare"], times[mode]) for mode in ("fast", "recorded", "batch") if mode in modes]
+        rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs, modes)])
+    of_batches = [["`--fast=batch`, ms"], ["`--fast=batch`: times faster"]] if "batch" in modes else [[], []]
+    times = ["bare, ms", "recorded, ms", "`--fast`, ms", *of_batches[0]]
+    gains = ["`--fast`: times faster", "recorded: times faster", *of_batches[1]]
+    print(table(["program", *times, *gains, "windows (processes)", "same bits"], rows))
 
 
 def faster(bare, other):
@@ -250,10 +257,10 @@ def faster(bare, other):
     return spread([before / after for before, after in zip(bare, other, strict=True)], 2)
 
 
-def same_bits(runs):
+def same_bits(runs, modes):
     if len({row["bare"]["hash"] for row in runs}) > 1:
         return "differ without APEX, too"
-    return "yes" if all(row["bare"]["hash"] == row[mode]["hash"] for row in runs for mode in MODES) else "**no**"
+    return "yes" if all(row["bare"]["hash"] == row[mode]["hash"] for row in runs for mode in modes) else "**no**"
 
 
 def main():

@@ -4,19 +4,29 @@
 #   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
 # Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
-# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (what programs
-# gain), recording (what recording alone costs them), million (a million launches in a row, ROUNDS times): these three are in
-# fast.py; memory (memory.py). FAST (default: queue) is what `order`, `verify` and `sanitizer` turn on. Default: all. Exit status 1 when
-# a part failed; the others have run.
+# makes, with and without many launches in a row), verify (verify.sh with the queue always on), sanitizer (a program under
+# compute-sanitizer), gain (what programs gain by the queue, and by batches), recording (what recording alone costs them), million (a
+# million launches in a row, ROUNDS times): these three are in fast.py; memory (memory.py). FAST has what `order`, `verify` and
+# `sanitizer` turn on, in turn (default: queue memory batch,memory; verify and sanitizer take the last of them alone). Default: all.
+# Exit status 1 when a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
 [ $# -gt 0 ] || set -- order verify sanitizer gain recording million memory
 apex=${APEX_BIN-$here/../../target/release}
 client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
-always=(env APEX_FAST="${FAST:-queue}" APEX_FAST_ALWAYS=1)
+read -ra ways <<<"${FAST:-queue memory batch,memory}"
+always=(env APEX_FAST="${ways[-1]}" APEX_FAST_ALWAYS=1)
 
 order() {
-  "${always[@]}" "$apex/apex" run --quiet -o "$build/order" -- "$client" order 1 "${ORDER_PROGRAMS:-2000}" 60 2>&1 | tee "$out/order.txt"
+  local way kind
+  for way in "${ways[@]}"; do
+    for kind in order order-in-bursts; do
+      echo "$kind, --fast=$way"
+      env APEX_FAST="$way" APEX_FAST_ALWAYS=1 "$apex/apex" run --quiet -o "$build/$kind-$way" -- \
+        "$client" "$kind" 1 "${ORDER_PROGRAMS:-1000}" 60 2>&1 || return 1
+      "$apex/apex" report "$build/$kind-$way" | grep -A3 -e "^--fast" || true
+    done
+  done | tee "$out/order.txt"
 }
 
 verify() {

@@ -73,6 +73,10 @@ macro_rules! real {
     };
 }
 
+mod chain;
+
+pub use chain::{Chain, ChainedKernel, function_of};
+
 /// Whether the real driver has the entry point at `index`.
 pub fn has(index: usize) -> bool {
     real(index) != MISSING as *mut ()
@@ -243,8 +247,7 @@ pub fn tells_parameters() -> bool {
 /// if the driver does not tell, or if there are more than `most`.
 pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
     // A kernel is not a function to every query, but its function has the same parameters.
-    let is_function = function_attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS).is_some();
-    let function = if is_function { function } else { function_of_kernel(function.cast())? };
+    let function = function_of(function)?;
     let mut parameters = Vec::new();
     loop {
         let (mut offset, mut bytes) = (0, 0);

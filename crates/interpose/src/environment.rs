@@ -13,7 +13,8 @@ pub const DRIVER: &str = "APEX_DRIVER";
 pub const DISABLE: &str = "APEX_DISABLE";
 
 /// What makes the program faster, separated by commas: `queue` has launches handed over to a thread
-/// of this library ([`crate::queue`]), `memory` has freed memory kept ([`crate::pool`]).
+/// of this library ([`crate::queue`]), `batch` has that thread launch them in batches, too
+/// ([`crate::queue::batch`]), `memory` has freed memory kept ([`crate::pool`]).
 pub const FAST: &str = "APEX_FAST";
 
 /// `1` keeps the queue on where it gains nothing: what tests want.
@@ -24,7 +25,7 @@ pub fn is_always_fast() -> bool {
     std::env::var_os(FAST_ALWAYS).is_some_and(|value| value == "1")
 }
 
-/// Whether the program is to be made faster in this way: `queue` or `memory`.
+/// Whether the program is to be made faster in this way: `queue`, `batch` or `memory`.
 pub fn is_fast_by(way: &str) -> bool {
     std::env::var(FAST).is_ok_and(|value| value.split(',').any(|wanted| wanted == way))
 }

@@ -105,7 +105,8 @@ fn connect(library: Library) {
 /// and it can be had: whether there is a queue, and whether there is a pool.
 fn start_actions(recorder: &'static record::Recorder) -> [bool; 2] {
     let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, release });
-    let is_queued = environment::is_fast_by("queue") && queue::start(file, objects, slots).is_some();
+    let wants_queue = ["queue", "batch"].into_iter().any(environment::is_fast_by);
+    let is_queued = wants_queue && queue::start(recorder, slots).is_some();
     let is_pooled =
         environment::is_fast_by("memory") && pool::start(file, objects, hooks::is_seen_by_pool).is_some();
     if is_queued || is_pooled {

@@ -25,6 +25,15 @@ fn every_launch_of_every_thread_is_made_and_recorded() {
 }
 
 #[test]
+fn where_the_driver_refuses_graphs_launches_are_made_one_by_one() {
+    let recording = Recording::untimed();
+    finished(queued(&recording, "handed-over 3 20000").env("APEX_FAST", "batch"));
+    let process = recording.process();
+    assert_eq!(support::launches(&process).len(), 60_000);
+    assert_eq!((process.queue_state, process.batches.batches), (QueueState::On, 0));
+}
+
+#[test]
 fn programs_do_with_the_queue_what_they_do_without() {
     for program in [
         "forms",

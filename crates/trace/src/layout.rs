@@ -74,6 +74,8 @@ pub struct FileHeader {
     pub queue: [AtomicU64; QueueFigures::FIELDS],
     /// What the memory pool did: the fields of [`PoolFigures`].
     pub pool: [AtomicU64; PoolFigures::FIELDS],
+    /// What the launch queue launched in batches: the fields of [`BatchFigures`].
+    pub batches: [AtomicU64; 3],
 }
 
 /// What became of the launch queue of a process.
@@ -143,6 +145,17 @@ impl QueueFigures {
         let [made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns] = fields;
         QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns }
     }
+}
+
+/// What the launch queue of a process launched in batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchFigures {
+    /// Batches.
+    pub batches: u64,
+    /// Launches that went out in them.
+    pub launches: u64,
+    /// How much longer these would have taken one by one, computed from those that were made so.
+    pub avoided_ns: u64,
 }
 
 /// What became of the memory pool of a process.

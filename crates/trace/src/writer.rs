@@ -21,8 +21,8 @@ use crate::definition::Definition;
 use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
-    ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState,
-    RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
+    BatchFigures, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, PoolFigures, PoolState, QueueFigures,
+    QueueState, RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::space::{Failure, Place, Space, Tail};
@@ -101,6 +101,7 @@ impl ProcessFile {
             pool_state: AtomicU32::new(0),
             queue: [const { AtomicU64::new(0) }; QueueFigures::FIELDS],
             pool: [const { AtomicU64::new(0) }; PoolFigures::FIELDS],
+            batches: [const { AtomicU64::new(0) }; 3],
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -196,6 +197,16 @@ impl ProcessFile {
     pub fn set_queue_figures(&self, figures: &QueueFigures) {
         if self.is_ours() {
             for (field, value) in self.shared.header().queue.iter().zip(figures.to_array()) {
+                field.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Says what the launch queue launched in batches.
+    pub fn set_batch_figures(&self, figures: &BatchFigures) {
+        if self.is_ours() {
+            let values = [figures.batches, figures.launches, figures.avoided_ns];
+            for (field, value) in self.shared.header().batches.iter().zip(values) {
                 field.store(value, Ordering::Relaxed);
             }
         }

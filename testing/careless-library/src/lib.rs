@@ -1,5 +1,5 @@
-//! `libapex.so` whose launch queue lets the calls pass that `CARELESS_ABOUT` names, or whose memory
-//! pool neglects what it names.
+//! `libapex.so` whose launch queue lets the calls pass that `CARELESS_ABOUT` names, or whose batches or
+//! memory pool neglect what it names.
 //!
 //! Tests preload it in place of `libapex.so`, to see whether a fault in the queue's table or in the
 //! pool would be noticed.
@@ -13,6 +13,7 @@ static REGISTER: extern "C" fn() = register;
 
 extern "C" fn register() {
     apex::queue::order::let_pass(is_named);
+    apex::queue::batch::neglect(is_named);
     apex::pool::work::neglect(is_named);
 }
 

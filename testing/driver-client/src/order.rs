@@ -19,6 +19,8 @@ const VALUES: usize = 64;
 const BUFFERS: usize = 5;
 const STREAMS: usize = 4;
 const THREADS: usize = 3;
+/// Sequences of launches that are made in a row.
+const SEQUENCES: usize = 4;
 /// Bytes of the parameter that makes a launch's parameters larger than the driver's older limit.
 const LARGE: usize = 4200;
 
@@ -120,15 +122,18 @@ struct Program {
     event: usize,
     callers: Vec<Caller>,
     counted: u64,
+    /// Whether some steps are many launches in a row.
+    has_bursts: bool,
 }
 
-/// Runs `count` programs of `steps` steps each, the first of them made from `seed`.
-pub fn random_programs(seed: u64, count: usize, steps: usize) {
+/// Runs `count` programs of `steps` steps each, the first of them made from `seed`. With bursts,
+/// some steps are many launches in a row.
+pub fn random_programs(seed: u64, count: usize, steps: usize, has_bursts: bool) {
     let context = context();
     let module = module(PTX);
     let functions = [c"affine", c"mixed"].map(|name| function(module, name) as usize);
     let callers = (0..THREADS).map(|_| Caller::new(context)).collect();
-    let mut program = Program::new(functions, callers);
+    let mut program = Program { has_bursts, ..Program::new(functions, callers) };
     for number in 0..count as u64 {
         program.random = Random((seed + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for step in 0..steps {
@@ -162,7 +167,17 @@ impl Program {
         let mut event = null_mut();
         check(cuda!(cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING)));
         let (buffers, event) = (buffers.collect(), event as usize);
-        Program { random: Random(1), affine, mixed, streams, buffers, event, callers, counted: 0 }
+        Program {
+            random: Random(1),
+            affine,
+            mixed,
+            streams,
+            buffers,
+            event,
+            callers,
+            counted: 0,
+            has_bursts: false,
+        }
     }
 
     /// Makes calls in one of the threads.
@@ -201,7 +216,9 @@ impl Program {
     fn step(&mut self) {
         let buffer = self.random.below(BUFFERS);
         match self.random.below(100) {
-            0..50 => self.launch_affine(buffer),
+            0..44 => self.launch_affine(buffer),
+            44..50 if self.has_bursts => self.burst(),
+            44..50 => self.launch_affine(buffer),
             50..60 => self.launch_mixed(buffer),
             60..68 => self.set(buffer),
             68..78 => self.copy(buffer),
@@ -219,6 +236,51 @@ impl Program {
         let stream = self.turn_to(buffer);
         let launch = self.affine_on(buffer, self.streams[stream].handle);
         self.does(launch);
+    }
+
+    /// Launches of one thread in a row: one of a few sequences of kernels, again and again, with
+    /// other parameters, into one stream or two. A memset stands between two of them.
+    fn burst(&mut self) {
+        let buffers: [usize; 2] = std::array::from_fn(|_| self.random.below(BUFFERS));
+        let [first, other] = std::array::from_fn(|_| self.random.below(self.streams.len()));
+        let is_divided = buffers[0] != buffers[1] && self.random.below(3) == 0;
+        let ats = [first, if is_divided { other } else { first }];
+        buffers.into_iter().zip(ats).for_each(|(buffer, at)| self.order_after_last(buffer, at));
+        let streams = ats.map(|at| self.streams[at].handle);
+        let (affine, addresses) = (self.affine, buffers.map(|buffer| self.buffers[buffer].address));
+        let mut sequence = Random(1 + self.random.below(SEQUENCES) as u64);
+        let kernels: Vec<_> = (0..10 + sequence.below(60)).map(|_| sequence.below(6)).collect();
+        let rounds = 4 + self.random.below(4);
+        let set_at = self.random.below(2 * rounds * kernels.len());
+        let mut calls = Vec::new();
+        for (number, &kernel) in std::iter::repeat_n(&kernels, rounds).flatten().enumerate() {
+            // Of two buffers, and with all threads or fewer.
+            let (which, threads) = (kernel % 2, VALUES >> (kernel / 2));
+            // Some launches have the parameters that they had a round before.
+            let is_same = self.random.below(2) == 0;
+            let number_of = if is_same { number % kernels.len() } else { number };
+            let (a, b) = (2 * number_of as u32 + 3, number_of as u32);
+            let values = &mut self.buffers[buffers[which]].values;
+            values[..threads].iter_mut().for_each(|value| *value = value.wrapping_mul(a).wrapping_add(b));
+            let is_set = number == set_at;
+            if is_set {
+                *values = [b; VALUES];
+            }
+            calls.push((addresses[which], streams[which], [a, b], threads as u32, is_set));
+        }
+        self.does(move || {
+            for (address, stream, [a, b], threads, is_set) in calls {
+                let (mut p, mut a, mut b, mut delay) = (address, a, b, 0_u32);
+                let mut pointers: [*mut c_void; 4] =
+                    [(&raw mut p).cast(), (&raw mut a).cast(), (&raw mut b).cast(), (&raw mut delay).cast()];
+                check(launch_threads(affine, stream, threads, &mut pointers));
+                if is_set {
+                    check(cuda!(cuMemsetD32Async(address, b, VALUES, stream as CUstream)));
+                }
+                (p, a, b, delay) = (0, 0, 0, 0);
+                std::hint::black_box((p, a, b, delay));
+            }
+        });
     }
 
     /// A launch that multiplies and adds, on a stream; the values that it leaves are noted.
@@ -442,9 +504,47 @@ impl Program {
     }
 }
 
+/// Contexts and modules come and go, often under the same handles, with many launches in a row in
+/// each.
+pub fn launches_come_and_go(contexts: usize) {
+    for round in 0..contexts as u32 {
+        let context = context();
+        let stream = stream(CU_STREAM_NON_BLOCKING) as usize;
+        for modules in 0..3 {
+            let module = module(PTX);
+            let function = function(module, c"affine") as usize;
+            let (mut address, mut expected) = (0, 1_u32);
+            check(cuda!(cuMemAlloc_v2(&mut address, VALUES * 4)));
+            check(cuda!(cuMemsetD32_v2(address, 1, VALUES)));
+            for number in 0..600 {
+                let (mut a, mut b, mut delay) = (2 * (number % 40) + 3, round + modules, 0_u32);
+                let mut pointers: [*mut c_void; 4] = [
+                    (&raw mut address).cast(),
+                    (&raw mut a).cast(),
+                    (&raw mut b).cast(),
+                    (&raw mut delay).cast(),
+                ];
+                check(launch(function, stream, &mut pointers));
+                expected = expected.wrapping_mul(a).wrapping_add(b);
+            }
+            let mut found = [0_u32; VALUES];
+            check(cuda!(cuStreamSynchronize(stream as CUstream)));
+            check(cuda!(cuMemcpyDtoH_v2(found.as_mut_ptr().cast(), address, VALUES * 4)));
+            assert_eq!(found, [expected; VALUES], "context {round}, module {modules}");
+            check(cuda!(cuMemFree_v2(address)));
+            check(cuda!(cuModuleUnload(module)));
+        }
+        check(cuda!(cuCtxDestroy_v2(context)));
+    }
+}
+
 fn launch(function: usize, stream: usize, pointers: &mut [*mut c_void]) -> CUresult {
-    let (function, stream) = (function as CUfunction, stream as CUstream);
-    let (threads, pointers) = (VALUES as u32, pointers.as_mut_ptr());
+    launch_threads(function, stream, VALUES as u32, pointers)
+}
+
+/// As [`launch`], with so many threads.
+fn launch_threads(function: usize, stream: usize, threads: u32, pointers: &mut [*mut c_void]) -> CUresult {
+    let (function, stream, pointers) = (function as CUfunction, stream as CUstream, pointers.as_mut_ptr());
     cuda!(cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, pointers, null_mut()))
 }
 

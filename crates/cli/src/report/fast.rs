@@ -83,9 +83,17 @@ fn used(queue: &LaunchQueue) -> String {
     } else {
         "the program was spared nothing".to_owned()
     };
+    let batches = match queue.batches {
+        0 => String::new(),
+        count => format!(
+            " {} of the launches went out in {} batches.",
+            units::count(queue.batched),
+            units::count(count)
+        ),
+    };
     format!(
         "--fast: {} calls were handed over{handing_over}, and took {}ᵐ each on the queue's thread; the program waited {} \
-         times, {}ᵐ in all; {gain}.",
+         times, {}ᵐ in all; {gain}.{batches}",
         units::count(queue.made),
         mean(queue.call_ns),
         units::count(queue.waits),
@@ -104,5 +112,8 @@ fn add(mut sum: LaunchQueue, queue: LaunchQueue) -> LaunchQueue {
     sum.wait_ns += queue.wait_ns;
     sum.asked_samples += queue.asked_samples;
     sum.asked_ns += queue.asked_ns;
+    sum.batches += queue.batches;
+    sum.batched += queue.batched;
+    sum.avoided_ns += queue.avoided_ns;
     sum
 }

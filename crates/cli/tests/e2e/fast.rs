@@ -9,8 +9,17 @@ use tempfile::TempDir;
 /// Random programs, made faster in the way that the option says; a queue stays on where it gains
 /// nothing.
 pub fn random_programs(sandbox: &Sandbox, fast: &str, seed: u32, count: &str) -> Command {
+    programs(sandbox, fast, &["order", &seed.to_string(), count, "60"])
+}
+
+/// As [`random_programs`], of which some steps are many launches in a row.
+fn programs_in_bursts(sandbox: &Sandbox, fast: &str, seed: u32, count: &str) -> Command {
+    programs(sandbox, fast, &["order-in-bursts", &seed.to_string(), count, "60"])
+}
+
+fn programs(sandbox: &Sandbox, fast: &str, words: &[&str]) -> Command {
     let mut command = sandbox.apex(&["run", "--device", "cpu", fast, "--quiet", "-o", "session", "--"]);
-    command.arg(test_build::program("driver-client")).args(["order", &seed.to_string(), count, "60"]);
+    command.arg(test_build::program("driver-client")).args(words);
     command.env("APEX_FAST_ALWAYS", "1").env("RUST_BACKTRACE", "0");
     command
 }
@@ -72,6 +81,50 @@ fn a_call_that_wrongly_passes_the_queue_is_noticed() {
     for fault in FAULTS {
         let is_noticed = (0..40).any(|round| !run(fault, 1 + 100 * round));
         assert!(is_noticed, "{fault} passes the queue, and nothing notices");
+    }
+}
+
+#[test]
+fn launches_in_batches_keep_their_order() {
+    let sandbox = Sandbox::new();
+    let run = output(&mut programs_in_bursts(&sandbox, "--fast=batch", 1, "100"), 0);
+    assert_eq!(text(&run.stdout), "100 programs as they should be\n");
+    assert_eq!(text(&run.stderr), "");
+    let profile = &sandbox.json(&["report", "session", "--json"])["profile"];
+    let queue = &profile["processes"][0]["queue"];
+    let [batches, batched] = ["batches", "batched"].map(|name| queue[name].as_u64().unwrap());
+    assert!(batches > 100 && batched >= 8 * batches, "{queue}");
+    let report = text(&output(&mut sandbox.apex(&["report", "session"]), 0).stdout);
+    assert!(report.contains("of the launches went out in"), "{report}");
+    // The session holds each launch, as it does without batches.
+    let plain = Sandbox::new();
+    output(&mut programs_in_bursts(&plain, "--fast", 1, "100"), 0);
+    let without = &plain.json(&["report", "session", "--json"])["profile"]["processes"][0];
+    assert_eq!(without["queue"]["batches"], 0);
+    assert_eq!(profile["processes"][0]["launches"], without["launches"]);
+}
+
+#[test]
+fn contexts_and_modules_take_their_batches_with_them() {
+    let sandbox = Sandbox::new();
+    output(&mut programs(&sandbox, "--fast=batch", &["launches-come-and-go", "5"]), 0);
+    let queue = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0]["queue"];
+    assert!(queue["batches"].as_u64().unwrap() > 15, "{queue}");
+}
+
+#[test]
+fn a_fault_in_batches_is_noticed() {
+    let libraries = careless_libraries();
+    let run = |fault: &str, seed: u32| {
+        let sandbox = Sandbox::new();
+        let mut command = programs_in_bursts(&sandbox, "--fast=batch", seed, "20");
+        command.env("APEX_LIB_DIR", libraries.path()).env("CARELESS_ABOUT", fault);
+        command.output().unwrap().status.success()
+    };
+    assert!(run("nothing", 1), "without a fault the programs are as they should be");
+    for fault in ["batch-order", "batch-parameters", "batch-stream", "batch-kernels"] {
+        let is_noticed = (0..20).any(|round| !run(fault, 1 + 20 * round));
+        assert!(is_noticed, "batches neglect {fault}, and nothing notices");
     }
 }
 

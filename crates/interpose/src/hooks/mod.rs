@@ -30,6 +30,7 @@ pub mod pooled;
 mod process;
 mod process_address;
 pub mod queued;
+mod settings;
 mod stream;
 mod sync;
 
@@ -44,9 +45,10 @@ pub fn has(index: usize) -> bool {
     table()[index].is_some()
 }
 
-/// Whether calls of the entry point at `index` pass a hook where memory is pooled.
+/// Whether calls of the entry point at `index` pass a hook where memory is pooled that tells the
+/// pool what they mean to it.
 pub fn is_seen_by_pool(index: usize) -> bool {
-    has(index) || pooled::table()[index].is_some()
+    has(index) && !settings::has(index) || pooled::table()[index].is_some()
 }
 
 /// Whether the entry point at `index` gives addresses of others.
@@ -315,6 +317,18 @@ index_table! {
     cuKernelGetFunction => module::get_function_of_kernel,
     cuFuncSetAttribute => module::set_function_attribute,
     cuKernelSetAttribute => module::set_kernel_attribute,
+
+    cuCtxSetLimit => settings::limit,
+    cuCtxSetCacheConfig => settings::cache,
+    cuCtxSetSharedMemConfig => settings::banks,
+    cuFuncSetCacheConfig => settings::function_cache,
+    cuFuncSetSharedMemConfig => settings::function_banks,
+    cuKernelSetCacheConfig => settings::kernel_cache,
+    cuStreamSetAttribute => settings::stream,
+    cuStreamSetAttribute_ptsz => settings::stream,
+    cuStreamCopyAttributes => settings::stream_as,
+    cuStreamCopyAttributes_ptsz => settings::stream_as,
+    cuGreenCtxCreate => settings::green_context,
 
     cuCtxCreate => context::create,
     cuCtxCreate_v2 => context::create,

@@ -107,6 +107,19 @@ fn timed_launch<F: Function, const INDEX: usize>(
     done.result
 }
 
+/// Records a launch that was made together with others, as one of the entry point at `INDEX`.
+pub fn launched_with_others<const INDEX: usize>(asked: Launch, done: Done) {
+    if !is_recording() {
+        return;
+    }
+    let stream = normalised(asked.stream, const { is_per_thread(INDEX) });
+    if let Some(mut thread) = thread::here().and_then(Here::borrow) {
+        let (state, known) = thread.parts();
+        let config = state.config(known, &asked);
+        state.record_launch(known, INDEX, &asked, stream, config, done);
+    }
+}
+
 /// Forwards a call that makes several launches, which `asked` lists given the result, and records
 /// each.
 pub fn launches<F: Function, const INDEX: usize>(

@@ -58,6 +58,12 @@ impl Print {
         }
         Print(spread(mixed).max(1))
     }
+
+    /// It as a number.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Default)]

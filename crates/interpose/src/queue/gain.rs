@@ -45,6 +45,9 @@ pub struct Gain {
 struct Made {
     calls: AtomicU64,
     call_ns: AtomicU64,
+    batches: AtomicU64,
+    batched: AtomicU64,
+    avoided_ns: AtomicU64,
 }
 
 /// When the program was last looked at, how long it has been at work since the window began, and
@@ -56,6 +59,7 @@ struct Window {
     passed_by: AtomicU64,
     calls: AtomicU64,
     call_ns: AtomicU64,
+    avoided_ns: AtomicU64,
     wait_ns: AtomicU64,
 }
 
@@ -64,9 +68,20 @@ impl Gain {
     #[inline(always)]
     pub fn made(&self, ns: u64) {
         // Only the worker adds.
-        let Made { calls, call_ns } = &self.made;
+        let Made { calls, call_ns, .. } = &self.made;
         calls.store(calls.load(Relaxed) + 1, Relaxed);
         call_ns.store(call_ns.load(Relaxed) + ns, Relaxed);
+    }
+
+    /// The worker has made so many launches as one batch, which took so long; alone, they would
+    /// have taken `avoided_ns` longer.
+    pub fn made_batch(&self, launches: u64, ns: u64, avoided: u64) {
+        let Made { calls, call_ns, batches, batched, avoided_ns } = &self.made;
+        let sums =
+            [(calls, launches), (call_ns, ns), (batches, 1), (batched, launches), (avoided_ns, avoided)];
+        for (sum, more) in sums {
+            sum.store(sum.load(Relaxed) + more, Relaxed);
+        }
     }
 
     /// The program has waited for calls to be made. False if the window that ends here gained too
@@ -95,7 +110,10 @@ impl Gain {
             return true;
         }
         let lost = since(&self.wait_ns, &window.wait_ns) + calls * HANDING_OVER_NS;
-        let gained = since(&self.made.call_ns, &window.call_ns).saturating_sub(lost);
+        // (Without the queue, the program would have made the launches of a batch one by one.)
+        let taken =
+            since(&self.made.call_ns, &window.call_ns) + since(&self.made.avoided_ns, &window.avoided_ns);
+        let gained = taken.saturating_sub(lost);
         self.begin_window(now);
         let is_gained = gained * 100 >= lasted * LEAST_GAIN_PERCENT;
         if is_gained {
@@ -131,6 +149,12 @@ impl Gain {
         self.made.call_ns.load(Relaxed)
     }
 
+    /// Batches, launches that went out in them, and how much longer these would have taken alone.
+    pub fn batches(&self) -> [u64; 3] {
+        let Made { batches, batched, avoided_ns, .. } = &self.made;
+        [batches, batched, avoided_ns].map(|sum| sum.load(Relaxed))
+    }
+
     /// How often the program waited for calls to be made.
     pub fn waits(&self) -> u64 {
         self.waits.load(Relaxed)
@@ -148,6 +172,7 @@ impl Gain {
         window.passed_by.store(self.passed_by.load(Relaxed), Relaxed);
         window.calls.store(self.made.calls.load(Relaxed), Relaxed);
         window.call_ns.store(self.made.call_ns.load(Relaxed), Relaxed);
+        window.avoided_ns.store(self.made.avoided_ns.load(Relaxed), Relaxed);
         window.wait_ns.store(self.wait_ns.load(Relaxed), Relaxed);
     }
 }

@@ -23,10 +23,12 @@
 //!
 //! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and
 //! makes them through the hooks that record them. So what the session holds is what was made, when
-//! it was made; what the queue itself did is in the header of the process file.
+//! it was made; what the queue itself did is in the header of the process file. With
+//! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]).
 
 pub mod accepted;
 mod asked;
+pub mod batch;
 mod gain;
 pub mod order;
 mod ring;
@@ -38,18 +40,21 @@ pub use wait::now_ns;
 
 use crate::objects::Objects;
 use crate::per_process::{OfProcess, PerProcess};
+use crate::record::Recorder;
 use crate::{driver, environment};
 use accepted::Accepted;
 use apex_trace::layout::QueueState;
-use apex_trace::{ForkGuard, ProcessFile};
+use apex_trace::{Control, ForkGuard, ProcessFile};
 use asked::Asked;
+use batch::{Batches, OfLaunch};
 use cuda_abi::types::*;
 use gain::Gain;
 use ring::Ring;
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use worker::Worker;
 
 /// Makes a call whose arguments were copied.
@@ -58,10 +63,20 @@ use worker::Worker;
 /// The arguments are those that were written for this function.
 pub type Make = unsafe fn(arguments: *mut u8, scratch: &mut Scratch) -> CUresult;
 
-/// What the worker lends to [`Make`]: room for pointers to a launch's parameters.
+/// A kind of calls that are handed over.
+pub struct Kind {
+    /// Makes the call.
+    pub make: Make,
+    /// What a batch does with it, if it may be a launch.
+    pub launch: Option<OfLaunch>,
+}
+
+/// What the worker lends to [`Make`].
 pub struct Scratch {
-    /// As many as a launch that is handed over can have.
+    /// Room for pointers to a launch's parameters: as many as a launch that is handed over can
+    /// have.
     pub pointers: Box<[*mut c_void]>,
+    batches: Batches,
 }
 
 // SAFETY: the pointers mean nothing between calls.
@@ -112,6 +127,11 @@ pub struct Queue {
     pub accepted: Accepted,
     /// Whether it stays open where it gains nothing.
     stays_open: bool,
+    /// Whether launches that wait go out in batches.
+    is_batching: bool,
+    /// The ticket at which a call was made last that waits until the ring is empty.
+    waited_at: AtomicU64,
+    control: &'static Control,
     file: &'static ProcessFile,
     objects: &'static Objects,
     guard: ForkGuard,
@@ -136,7 +156,8 @@ impl OfProcess for Queue {
 
 /// Makes the queue of this process, closed; or says why there is none. `slots` sets the slots of
 /// entry points.
-pub fn start(file: &'static ProcessFile, objects: &'static Objects, slots: Slots) -> Option<&'static Queue> {
+pub fn start(recorder: &'static Recorder, slots: Slots) -> Option<&'static Queue> {
+    let file = &recorder.file;
     SLOTS.get_or_init(|| slots);
     if processors() < 2 {
         file.set_queue_state(QueueState::OneProcessor);
@@ -146,7 +167,7 @@ pub fn start(file: &'static ProcessFile, objects: &'static Objects, slots: Slots
         file.set_queue_state(QueueState::OldDriver);
         return None;
     }
-    let made = QUEUE.get_or_make(|| Queue::new(file, objects), |_| {});
+    let made = QUEUE.get_or_make(|| Queue::new(recorder), |_| {});
     file.set_queue_state(if made.is_some() { QueueState::Unused } else { QueueState::Failed });
     made
 }
@@ -193,7 +214,7 @@ fn processors() -> usize {
 }
 
 impl Queue {
-    fn new(file: &'static ProcessFile, objects: &'static Objects) -> Option<Box<Queue>> {
+    fn new(recorder: &'static Recorder) -> Option<Box<Queue>> {
         Some(Box::new(Queue {
             ring: Ring::new()?,
             worker: Worker::default(),
@@ -201,8 +222,11 @@ impl Queue {
             gain: Gain::default(),
             asked: Asked::default(),
             stays_open: environment::is_always_fast(),
-            file,
-            objects,
+            is_batching: environment::is_fast_by("batch"),
+            waited_at: AtomicU64::new(0),
+            control: recorder.control,
+            file: &recorder.file,
+            objects: recorder.objects,
             guard: ForkGuard::new().ok()?,
             streak: AtomicU32::new(0),
             changing: AtomicBool::new(false),
@@ -235,8 +259,14 @@ impl Queue {
     /// if the queue has closed meanwhile. `bytes` are at most [`LARGEST_BYTES`]; `write` must not
     /// unwind.
     #[inline(always)]
-    pub fn put(&self, make: Make, context: CUcontext, bytes: usize, write: impl FnOnce(*mut u8)) -> bool {
-        let is_put = self.ring.put(make, context, bytes, write);
+    pub fn put(
+        &self,
+        kind: &'static Kind,
+        context: CUcontext,
+        bytes: usize,
+        write: impl FnOnce(*mut u8),
+    ) -> bool {
+        let is_put = self.ring.put(kind, context, bytes, write);
         self.worker.wake_if_asleep();
         is_put
     }
@@ -287,8 +317,22 @@ impl Queue {
         if order::destroys_event(index) {
             self.events_destroyed.fetch_add(1, Relaxed);
         }
+        if order::ends_code(index) {
+            self.drop_batches();
+        }
         self.streak.store(0, Relaxed);
-        self.ring.made() != self.ring.given()
+        let given = self.ring.given();
+        if self.is_batching {
+            self.waited_at.store(given, Relaxed);
+        }
+        self.ring.made() != given
+    }
+
+    /// Has the worker drop its graphs, behind all calls that wait.
+    fn drop_batches(&self) {
+        if self.is_batching && !self.worker.is_this_thread() {
+            self.put(&batch::DROP_ALL, null_mut(), 0, |_| {});
+        }
     }
 
     /// Waits until every call that was handed over before has been made.
@@ -377,6 +421,7 @@ impl Queue {
     /// No call is handed over from here on, those that wait are made, and calls go straight to the
     /// driver again.
     fn let_out(&self) {
+        self.drop_batches();
         self.ring.close();
         let given = self.ring.given();
         self.worker.wait_until(|| self.ring.made() >= given);
@@ -414,6 +459,8 @@ impl Queue {
             asked_ns: self.asked.ns(),
             asked_median_ns: self.asked.median_ns(),
         });
+        let [batches, launches, avoided_ns] = self.gain.batches();
+        self.file.set_batch_figures(&apex_trace::layout::BatchFigures { batches, launches, avoided_ns });
     }
 }
 

@@ -170,6 +170,25 @@ pub fn of(index: usize) -> (Order, &'static str) {
     fitting.max_by_key(|(beginning, ..)| beginning.len()).map_or(UNKNOWN, |&(_, order, why)| (order, why))
 }
 
+/// Whether calls of the entry point at `index` end code or a context, to which graphs of the
+/// queue's own may belong.
+#[inline(always)]
+pub fn ends_code(index: usize) -> bool {
+    use cuda_abi::index;
+    matches!(
+        index,
+        index::cuCtxDestroy
+            | index::cuCtxDestroy_v2
+            | index::cuCtxDetach
+            | index::cuDevicePrimaryCtxRelease
+            | index::cuDevicePrimaryCtxRelease_v2
+            | index::cuDevicePrimaryCtxReset
+            | index::cuDevicePrimaryCtxReset_v2
+            | index::cuModuleUnload
+            | index::cuLibraryUnload
+    )
+}
+
 /// Whether calls of the entry point at `index` end an event.
 #[inline(always)]
 pub fn destroys_event(index: usize) -> bool {

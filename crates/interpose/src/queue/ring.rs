@@ -11,7 +11,7 @@
 //!    of one word, so a ticket was given before the ring was closed, or not at all.
 //! 3. A ticket that was given out is always followed by a call: between the two, nothing can fail.
 
-use super::Make;
+use super::Kind;
 use crate::ranges;
 use cuda_abi::types::CUcontext;
 use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
@@ -69,8 +69,8 @@ struct Place {
 /// A call that waits.
 #[derive(Clone, Copy)]
 pub struct Waiting {
-    /// Makes the call.
-    pub make: Make,
+    /// What makes the call.
+    pub kind: &'static Kind,
     /// The context in which it is to be made.
     pub context: CUcontext,
     /// The range in which the program made it.
@@ -130,7 +130,13 @@ impl Ring {
     ///
     /// `bytes` are at most [`LARGEST_BYTES`]; `write` must not unwind.
     #[inline(always)]
-    pub fn put(&self, make: Make, context: CUcontext, bytes: usize, write: impl FnOnce(*mut u8)) -> bool {
+    pub fn put(
+        &self,
+        kind: &'static Kind,
+        context: CUcontext,
+        bytes: usize,
+        write: impl FnOnce(*mut u8),
+    ) -> bool {
         debug_assert!(bytes <= LARGEST_BYTES);
         let Some(ticket) = self.take_ticket() else { return false };
         let at = ticket as usize % PLACES;
@@ -146,7 +152,7 @@ impl Ring {
         };
         write(arguments);
         // SAFETY: it is this ticket's turn, so nobody else touches the place.
-        unsafe { (*place.call.get()).write(Waiting { make, context, range: ranges::current(), arguments }) };
+        unsafe { (*place.call.get()).write(Waiting { kind, context, range: ranges::current(), arguments }) };
         place.turn.store(ticket + 1, Release);
         self.fetch_place(ticket + 1);
         true
@@ -164,21 +170,31 @@ impl Ring {
     }
 
     /// The call with the next ticket, if it is there. The taker alone asks, and then says that it
-    /// was made ([`Ring::was_made`]).
+    /// was made ([`Ring::were_made`]).
     #[inline(always)]
     pub fn next(&self) -> Option<Waiting> {
-        let ticket = self.made.0.load(Relaxed);
+        self.peek(0)
+    }
+
+    /// The call that is so many behind the next one, less than [`PLACES`], if it is there. For the
+    /// taker.
+    #[inline(always)]
+    pub fn peek(&self, behind: usize) -> Option<Waiting> {
+        let ticket = self.made.0.load(Relaxed) + behind as u64;
         let place = &self.places[ticket as usize % PLACES];
         // SAFETY: at this turn the call was written, and the place is the taker's.
         (place.turn.load(Acquire) == ticket + 1).then(|| unsafe { (*place.call.get()).assume_init() })
     }
 
-    /// The call that [`Ring::next`] gave was made: its place is free.
+    /// The next `count` calls, all of which are there, were made: their places are free.
     #[inline(always)]
-    pub fn was_made(&self) {
-        let ticket = self.made.0.load(Relaxed);
-        self.places[ticket as usize % PLACES].turn.store(ticket + PLACES as u64, Release);
-        self.made.0.store(ticket + 1, SeqCst);
+    pub fn were_made(&self, count: usize) {
+        let first = self.made.0.load(Relaxed);
+        let end = first + count as u64;
+        for ticket in first..end {
+            self.places[ticket as usize % PLACES].turn.store(ticket + PLACES as u64, Release);
+        }
+        self.made.0.store(end, SeqCst);
     }
 
     #[inline(always)]

@@ -3,10 +3,12 @@
 //! It makes them in order, one at a time, each in the context in which the program made it. With
 //! nothing to do it looks for work for some 200 µs and then sleeps.
 
+use super::batch::{Batches, Next};
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
 use super::{MOST_PARAMETERS, Queue, Scratch};
 use crate::driver;
 use crate::objects::streams::thread_id;
+use crate::pool::work;
 use crate::record::ranges;
 use crate::record::stacks::OWN_THREAD;
 use crate::record::thread::{self, Thread};
@@ -102,7 +104,8 @@ pub fn start(queue: &'static Queue) -> bool {
     if !can_order_all_threads() {
         return false;
     }
-    let scratch = Scratch { pointers };
+    let batches = Batches::new(queue.stays_open, queue.control);
+    let scratch = Scratch { pointers, batches };
     queue.worker.state.store(AWAKE, SeqCst);
     let is_made = without_signals(|| {
         let builder = std::thread::Builder::new().name(OWN_THREAD.to_owned());
@@ -141,6 +144,7 @@ fn run(queue: &'static Queue, scratch: Scratch) {
         }
         if maker.has_failed && queue.ring.made() == queue.ring.given() && queue.end(Some(QueueState::Refused))
         {
+            maker.scratch.batches.clear();
             maker.has_failed = false;
         }
         looks += 1;
@@ -186,21 +190,63 @@ impl Maker {
         let queue = self.queue;
         let Some(call) = queue.ring.next() else { return false };
         let epoch = queue.objects.epochs.contexts.load(Relaxed);
-        if call.context != self.context || epoch != self.context_epoch {
+        // (Graphs are dropped without a context.)
+        if (call.context != self.context || epoch != self.context_epoch) && !call.context.is_null() {
             self.enter(call.context, epoch);
+        }
+        if queue.is_batching && !self.scratch.batches.is_decided() && self.make_batch(call.context) {
+            return true;
         }
         if call.range != self.range && ranges::enter(call.range) {
             self.range = call.range;
         }
         let begun = now_ns();
         // SAFETY: the arguments are those that were put in with this function.
-        let result = unsafe { (call.make)(call.arguments, &mut self.scratch) };
-        queue.gain.made(now_ns().saturating_sub(begun));
-        queue.ring.was_made();
+        let result = unsafe { (call.kind.make)(call.arguments, &mut self.scratch) };
+        let ns = now_ns().saturating_sub(begun);
+        queue.gain.made(ns);
+        if queue.is_batching && call.kind.launch.is_some() {
+            self.scratch.batches.was_single(ns);
+        }
+        queue.ring.were_made(1);
         queue.worker.tell_waiting();
         if result != CUDA_SUCCESS {
             self.has_failed |= queue.refused(result);
         }
+        true
+    }
+
+    /// Makes the launches that wait next as one batch, if they are worth one.
+    fn make_batch(&mut self, context: CUcontext) -> bool {
+        let (queue, begun) = (self.queue, now_ns());
+        let waited_at = queue.waited_at.load(Relaxed);
+        let Scratch { pointers, batches } = &mut self.scratch;
+        let Next::Batch(key, count) = batches.next(&queue.ring, waited_at, context, pointers, begun) else {
+            return false;
+        };
+        let start = apex_trace::now();
+        if !batches.launch(key, begun) {
+            return false;
+        }
+        let span = apex_trace::now() - start;
+        work::submitted();
+        let share = |at: usize| start + span * at as u64 / count as u64;
+        for at in 0..count {
+            let Some(call) = queue.ring.peek(at) else { break };
+            if call.range != self.range && ranges::enter(call.range) {
+                self.range = call.range;
+            }
+            if let Some(launch) = &call.kind.launch {
+                // SAFETY: the arguments are those that were put in with this call.
+                unsafe { (launch.record)(call.arguments, share(at), share(at + 1)) };
+            }
+        }
+        let now = now_ns();
+        let ns = now.saturating_sub(begun);
+        let avoided = self.scratch.batches.was_batch(count, ns, now);
+        queue.gain.made_batch(count as u64, ns, avoided);
+        queue.ring.were_made(count);
+        queue.worker.tell_waiting();
         true
     }
 

@@ -73,6 +73,13 @@ impl Thread {
         }
     }
 
+    /// The configuration of a launch that was made without a plan, if this thread launched it
+    /// lately.
+    pub fn config(&mut self, launches: &mut LaunchCache, launch: &Launch) -> u32 {
+        let (context, epoch) = (self.context(), self.objects.epochs.modules.load(Relaxed));
+        launches.place(&Words::of(launch, context, epoch)).map_or(NO_CONFIG, |known| known.config)
+    }
+
     /// Plans a launch whose configuration this thread has not seen lately. It may be its context's
     /// first, which is the moment to calibrate, for no kernel can be running yet.
     #[cold]

@@ -1,6 +1,6 @@
 //! What the launch queue of a process did (`apex run --fast`).
 
-use apex_trace::layout::{QueueFigures, QueueState};
+use apex_trace::layout::{BatchFigures, QueueFigures, QueueState};
 use serde::{Deserialize, Serialize};
 
 /// The launch queue of a process. Times are nanoseconds, measured.
@@ -23,6 +23,15 @@ pub struct LaunchQueue {
     /// The median of it, within 6%; none without samples, and in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_median_ns: Option<f64>,
+    /// Batches: launches that went out together, as one graph.
+    #[serde(default)]
+    pub batches: u64,
+    /// Launches that went out in them.
+    #[serde(default)]
+    pub batched: u64,
+    /// How much longer these would have taken one by one, computed from those that were made so.
+    #[serde(default)]
+    pub avoided_ns: f64,
 }
 
 /// What became of a launch queue.
@@ -62,7 +71,20 @@ impl LaunchQueue {
             process.queue;
         let asked_median_ns = (asked_median_ns > 0).then_some(asked_median_ns as f64);
         let (call_ns, wait_ns, asked_ns) = (call_ns as f64, wait_ns as f64, asked_ns as f64);
-        Some(Self { state, made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns })
+        let BatchFigures { batches, launches: batched, avoided_ns } = process.batches;
+        Some(Self {
+            state,
+            made,
+            call_ns,
+            waits,
+            wait_ns,
+            asked_samples,
+            asked_ns,
+            asked_median_ns,
+            batches,
+            batched,
+            avoided_ns: avoided_ns as f64,
+        })
     }
 
     /// Mean time that the program took to hand a call over; `None` without samples.
@@ -70,10 +92,11 @@ impl LaunchQueue {
         (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
     }
 
-    /// Time that the program's threads were spared: what the calls took on the queue's thread, less
-    /// what handing them over and waiting for them took.
+    /// Time that the program's threads were spared: what the calls took on the queue's thread, and
+    /// what they would have taken besides without batches, less what handing them over and waiting
+    /// for them took.
     pub fn spared_ns(&self) -> f64 {
         let handing_over = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
-        self.call_ns - handing_over - self.wait_ns
+        self.call_ns + self.avoided_ns - handing_over - self.wait_ns
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended, FileHeader,
-    HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, SharedAnchor, VERSION,
+    BatchFigures, CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended,
+    FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -29,6 +29,7 @@ pub(crate) struct Header {
     pub cost_ticks: u64,
     pub queue_state: QueueState,
     pub queue: QueueFigures,
+    pub batches: BatchFigures,
     pub pool_state: PoolState,
     pub pool: PoolFigures,
 }
@@ -91,6 +92,11 @@ impl Header {
             queue: QueueFigures::from_array(std::array::from_fn(|at| {
                 u64_at(page, offset_of!(FileHeader, queue) + at * size_of::<u64>())
             })),
+            batches: BatchFigures {
+                batches: u64_at(page, offset_of!(FileHeader, batches)),
+                launches: u64_at(page, offset_of!(FileHeader, batches) + size_of::<u64>()),
+                avoided_ns: u64_at(page, offset_of!(FileHeader, batches) + 2 * size_of::<u64>()),
+            },
             pool_state: PoolState::from_raw(u32_at(page, offset_of!(FileHeader, pool_state)))
                 .unwrap_or_default(),
             pool: PoolFigures::from_array(std::array::from_fn(|at| {

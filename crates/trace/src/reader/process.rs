@@ -2,7 +2,9 @@
 
 use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
-use crate::layout::{Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState};
+use crate::layout::{
+    BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState,
+};
 use crate::reader::definitions::Definitions;
 use crate::reader::file::FileState;
 use crate::reader::header::Header;
@@ -51,6 +53,8 @@ pub struct Process {
     pub queue_state: QueueState,
     /// What the launch queue did.
     pub queue: QueueFigures,
+    /// What of that went out in batches.
+    pub batches: BatchFigures,
     /// What became of its memory pool.
     pub pool_state: PoolState,
     /// What the memory pool did.
@@ -108,6 +112,7 @@ impl Process {
             cost_ns: 0,
             queue_state: header.queue_state,
             queue: header.queue,
+            batches: header.batches,
             pool_state: header.pool_state,
             pool: header.pool,
             definitions: Arc::default(),

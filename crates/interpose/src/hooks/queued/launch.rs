@@ -1,15 +1,20 @@
 //! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it
 //! from being handed over.
 
-use super::super::launch;
+use super::super::{launch, observe};
 use super::taking;
 use crate::driver;
 use crate::parameters::{Buffer, buffer_of};
 use crate::queue::accepted::{Layout, PARAMETER_BYTES, Print};
-use crate::queue::{self, LARGEST_BYTES, Make, Queue, Scratch, Taking};
+use crate::queue::batch::{Node, OfLaunch};
+use crate::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
+use crate::record::Done;
+use crate::record::arguments::Passed;
+use crate::record::launch::Launch;
 use crate::switch::guarded;
 use crate::tables::spread;
 use cuda_abi::types::*;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
 use std::ptr::{copy_nonoverlapping, null_mut};
 
@@ -54,7 +59,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
     // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own
     // arguments.
     unsafe {
-        hand_over::<INDEX>(asked, make_kernel::<INDEX>).unwrap_or_else(|caller| {
+        hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL).unwrap_or_else(|caller| {
             caller.makes(|| {
                 launch::kernel::<INDEX>(
                     function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
@@ -92,8 +97,8 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own
     // arguments.
     unsafe {
-        let handed_over =
-            asked.map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, make_kernel_ex::<INDEX>));
+        let handed_over = asked
+            .map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL_EX));
         handed_over.unwrap_or_else(|caller| {
             caller.makes(|| launch::kernel_ex::<INDEX>(config, function, parameters, extra))
         })
@@ -133,10 +138,10 @@ impl Caller {
 /// Hands a launch over. `Err` if the caller makes it.
 ///
 /// # Safety
-/// What `asked` points to meets the contract of the entry point at `INDEX`, for which `make` makes
-/// launches.
+/// What `asked` points to meets the contract of the entry point at `INDEX`, whose launches are of
+/// this kind.
 #[inline(always)]
-unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUresult, Caller> {
+unsafe fn hand_over<const INDEX: usize>(asked: Asked, kind: &'static Kind) -> Result<CUresult, Caller> {
     let Some((queue, taking)) = taking(asked.stream, INDEX) else {
         // An error that came before the queue was closed for it.
         return queue::existing().and_then(Queue::take_refusal).ok_or_else(Caller::default);
@@ -161,8 +166,8 @@ unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUre
     };
     let bytes = Copied::bytes(&asked, layout, &buffer);
     // SAFETY: there is room for so many bytes, and the layout is that of the function's parameters.
-    let write = |to: *mut u8| unsafe { Copied::write(to, &asked, layout, &buffer) };
-    if !queue.put(make, context, bytes, write) {
+    let write = |to: *mut u8| unsafe { Copied::write(to, &asked, print, layout, &buffer) };
+    if !queue.put(kind, context, bytes, write) {
         return Err(waits);
     }
     if let Some(begun) = begun {
@@ -251,6 +256,7 @@ fn value_words(attribute: CUlaunchAttributeID) -> Option<usize> {
 /// The beginning of a launch's arguments in the ring. The attributes follow, then the parameters.
 #[repr(C)]
 struct Copied {
+    print: Print,
     layout: &'static Layout,
     function: CUfunction,
     stream: CUstream,
@@ -286,7 +292,7 @@ impl Copied {
     /// `to` has room for [`Copied::bytes`], aligned to 8 bytes. `layout` is that of the function's
     /// parameters, and the program's pointers are valid.
     #[inline(always)]
-    unsafe fn write(to: *mut u8, asked: &Asked, layout: &'static Layout, buffer: &Buffer) {
+    unsafe fn write(to: *mut u8, asked: &Asked, print: Print, layout: &'static Layout, buffer: &Buffer) {
         let count = asked.attributes.len();
         // SAFETY: by contract.
         unsafe {
@@ -313,6 +319,7 @@ impl Copied {
             let copied = to.add(size_of::<Copied>()).cast::<CUlaunchAttribute>();
             copy_nonoverlapping(asked.attributes.as_ptr(), copied, count);
             to.cast::<Copied>().write(Copied {
+                print,
                 layout,
                 function: asked.function,
                 stream: asked.stream,
@@ -322,6 +329,48 @@ impl Copied {
             });
         }
     }
+}
+
+/// The kinds of launches that are handed over.
+struct Kinds<const INDEX: usize>;
+
+impl<const INDEX: usize> Kinds<INDEX> {
+    const KERNEL: Kind =
+        Kind { make: make_kernel::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
+    const KERNEL_EX: Kind =
+        Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
+}
+
+/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come in
+/// a buffer of the program's own form.
+///
+/// # Safety
+/// [`Copied::write`] wrote the arguments.
+unsafe fn node(arguments: *mut u8) -> Option<Node> {
+    // SAFETY: by contract.
+    let copied = unsafe { &*arguments.cast::<Copied>() };
+    let &Copied { print, function, dimensions, stream, layout, .. } = copied;
+    // SAFETY: the parameters follow.
+    let parameters = unsafe { arguments.add(Copied::parameters_at(0)) };
+    let is_plain = copied.attributes == 0 && copied.buffer_bytes == NO_BUFFER;
+    is_plain.then_some(Node { print, function, dimensions, stream, layout, parameters })
+}
+
+/// Records a launch that went out in a batch.
+///
+/// # Safety
+/// [`Copied::write`] wrote the arguments.
+unsafe fn record<const INDEX: usize>(arguments: *mut u8, start: u64, end: u64) {
+    // SAFETY: by contract.
+    let copied = unsafe { &*arguments.cast::<Copied>() };
+    let [gx, gy, gz, bx, by, bz, dynamic_shared_bytes] = copied.dimensions;
+    let (grid, block) = (Dim3::new(gx, gy, gz), Dim3::new(bx, by, bz));
+    let config = LaunchConfig { grid, block, cluster: Dim3::ZERO, dynamic_shared_bytes };
+    let (function, stream) = (copied.function, copied.stream);
+    // (Arguments are kept of timed launches alone, and none of a batch is timed.)
+    let passed = Passed::UNKNOWN;
+    let asked = Launch { function, config, stream, flags: 0, can_be_timed: true, passed };
+    observe::launched_with_others::<INDEX>(asked, Done { start, end, result: CUDA_SUCCESS });
 }
 
 /// Makes the launch that was copied to `arguments` by `launch`, which is given the two ways to name

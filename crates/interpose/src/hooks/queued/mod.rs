@@ -13,9 +13,10 @@ use super::{Hook, ordinary};
 use crate::driver;
 use crate::objects::streams::{is_own_default, is_per_thread, normalised};
 use crate::queue::accepted::Print;
-use crate::queue::{self, Queue, Scratch, Taking};
+use crate::queue::{self, Kind, Queue, Scratch, Taking};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, index, signature};
+use std::marker::PhantomData;
 
 /// The hooks, by index of their entry point.
 pub fn table() -> &'static [Option<Hook>; COUNT] {
@@ -80,7 +81,7 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
             // SAFETY: there is room for the arguments, aligned to 8 bytes.
             unsafe { to.cast::<F::Arguments>().write(arguments) }
         };
-        if queue.put(make_plain::<F, INDEX>, context, size_of::<F::Arguments>(), write) {
+        if queue.put(&Plain::<F, INDEX>::KIND, context, size_of::<F::Arguments>(), write) {
             return CUDA_SUCCESS;
         }
     }
@@ -90,6 +91,13 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
         queue.accepted.note_call(print);
     }
     result
+}
+
+/// Calls with plain arguments.
+struct Plain<F, const INDEX: usize>(PhantomData<F>);
+
+impl<F: Function, const INDEX: usize> Plain<F, INDEX> {
+    const KIND: Kind = Kind { make: make_plain::<F, INDEX>, launch: None };
 }
 
 /// Makes a call whose arguments [`hand_over`] copied.
