@@ -240,11 +240,11 @@ def tables(file):
     rows = []
     for name, (title, _) in PROGRAMS.items():
         runs = [row for row in data["runs"] if row["program"] == name and "error" not in row]
-        times = {mode: [ms for row in runs for ms in row[mode]["windows_ms"]] for mode in modes}
+        times = {mode: [ms for row in runs for ms in row.get(mode, {}).get("windows_ms", [])] for mode in modes}
         if not times["bare"]:
             continue
-        medians = [f"{statistics.median(times[mode]):.2f}" for mode in modes]
-        gains = [faster(times["bare"], times[mode]) for mode in ("fast", "recorded", "batch") if mode in modes]
+        medians = [f"{statistics.median(times[mode]):.2f}" if times[mode] else "-" for mode in modes]
+        gains = [faster(times["bare"], times[mode]) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
         rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs, modes)])
     of_batches = [["`--fast=batch`, ms"], ["`--fast=batch`: times faster"]] if "batch" in modes else [[], []]
     times = ["bare, ms", "recorded, ms", "`--fast`, ms", *of_batches[0]]
@@ -260,7 +260,7 @@ def faster(bare, other):
 def same_bits(runs, modes):
     if len({row["bare"]["hash"] for row in runs}) > 1:
         return "differ without APEX, too"
-    return "yes" if all(row["bare"]["hash"] == row[mode]["hash"] for row in runs for mode in modes) else "**no**"
+    return "yes" if all(row["bare"]["hash"] == row[mode]["hash"] for row in runs for mode in modes if mode in row) else "**no**"
 
 
 def main():

@@ -2,9 +2,7 @@
 
 use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
-use crate::layout::{
-    BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState,
-};
+use crate::layout::{BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState};
 use crate::reader::definitions::Definitions;
 use crate::reader::file::FileState;
 use crate::reader::header::Header;
