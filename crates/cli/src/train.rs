@@ -18,8 +18,9 @@ const BAR: usize = 30;
 /// Trains the models of `apex predict` on a data set, and judges them on kernels held out
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex train --data data/launches-h200 --real data/launches-h200-pytorch -o models
+  apex train --data data/launches-h200 --data data/launches-h100 --real data/launches-h200-pytorch -o models
   apex train --data mine -o models             on a data set of `apex collect`
+  apex train --data one --data other -o models           on data sets of two kinds of device
   apex train --data mine -o try --quick        in a minute, with worse models
   apex predict --models models --grid 1024 --block 256
 
@@ -30,9 +31,9 @@ The same data, seed and kind of processor give the same weights.
 Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md and card.json. A running
 `apex predict --models` takes new models over by itself.")]
 pub struct Args {
-    /// Data set to learn from: a folder that `apex collect` wrote
-    #[arg(long, value_name = "DIR", env = "APEX_DATA")]
-    data: PathBuf,
+    /// Data sets to learn from: folders that `apex collect` wrote, one of each kind of device
+    #[arg(long, value_name = "DIR", env = "APEX_DATA", value_delimiter = ',', required = true)]
+    data: Vec<PathBuf>,
     /// Data set of other programs' kernels, to judge the models on only
     #[arg(long, value_name = "DIR", env = "APEX_REAL")]
     real: Option<PathBuf>,
@@ -48,15 +49,16 @@ pub struct Args {
     /// Few networks and passes, no boosted trees: a minute, to try whether all goes well
     #[arg(long, env = "APEX_QUICK", value_parser = FalseyValueParser::new())]
     quick: bool,
-    /// Print JSON (schema apex.train/1)
+    /// Print JSON (schema apex.train/2)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
 /// Runs `apex train`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
-    let (data, measured) = read(&args.data)?;
-    let real = args.real.as_deref().map(read).transpose()?.map(|(data, _)| data);
+    let data = args.data.iter().map(|folder| read(folder)).collect::<anyhow::Result<Vec<Data>>>()?;
+    let data = data.into_iter().map(Ok).reduce(|all, next| all?.join(next?)).expect("clap asks for one")?;
+    let real = args.real.as_deref().map(read).transpose()?;
     // Before the work, so that a folder that cannot be written does not cost minutes.
     if apex_trace::is_session(&args.output) {
         anyhow::bail!("{} is a session: name another folder with -o", apex_untrusted::shown(&args.output));
@@ -65,7 +67,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot make {}", apex_untrusted::shown(&args.output)))?;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(available).max(1);
-    let options = Options { quick: args.quick, seed: args.seed, threads, measured };
+    let options = Options { quick: args.quick, seed: args.seed, threads };
     let progress = Progress::default();
     let stop = interrupt::stop_on_signals();
     let trained = progress::watch(
@@ -87,8 +89,8 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A data set and when it was measured.
-fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
+/// A data set of a GPU.
+fn read(folder: &Path) -> anyhow::Result<Data> {
     let set = DataSet::read(folder)?;
     if set.manifest.device_kind == DeviceKind::CpuDevice {
         anyhow::bail!(
@@ -96,8 +98,7 @@ fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
             apex_untrusted::shown(folder)
         );
     }
-    let data = Data::new(&set).with_context(|| apex_untrusted::shown(folder))?;
-    Ok((data, set.manifest.started.clone()))
+    Data::new(&set).with_context(|| apex_untrusted::shown(folder))
 }
 
 fn line(progress: &Progress, elapsed: Duration) -> String {

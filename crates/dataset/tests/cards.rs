@@ -233,6 +233,20 @@ fn the_measurements_of_the_suite_are_whole() {
     check_card("launches-h200");
 }
 
+/// Row by row the launches of the H200, so that what differs is the device.
+#[test]
+fn an_h100_ran_the_same_launches() {
+    let (h100, h200) = (read("launches-h100"), read("launches-h200"));
+    assert_eq!(&*h100.manifest.device_name, "NVIDIA H100 80GB HBM3");
+    assert_eq!(h100.launches.len(), 3000);
+    for (one, other) in h100.launches.iter().zip(&h200.launches) {
+        let launch = |row: &LaunchRow| (row.kernel.clone(), row.n, row.m, row.config());
+        assert_eq!(launch(one), launch(other));
+        assert!(one.timing.time_us.is_some() && one.counters.achieved_occupancy_percent.is_some());
+    }
+    check_card("launches-h100");
+}
+
 #[test]
 fn the_kernels_of_pytorch_are_kept_apart() {
     let mut data_set = read("launches-h200-pytorch");
@@ -245,7 +259,7 @@ fn the_kernels_of_pytorch_are_kept_apart() {
 
 #[test]
 fn manifests_say_nothing_of_one_machine() {
-    for name in ["launches-h200", "launches-h200-pytorch"] {
+    for name in ["launches-h100", "launches-h200", "launches-h200-pytorch"] {
         let text = std::fs::read_to_string(folder(name).join("manifest.json")).unwrap();
         assert!(!text.contains("uuid"), "{name}");
         let command = read(name).manifest.command;

@@ -34,6 +34,13 @@ const H200: [(u32, i32); 17] = [
     (111, 1024),
 ];
 
+/// Attributes of an H100 that differ (`data/launches-h100`).
+const H100: [(u32, i32); 3] = [
+    (attribute::MEMORY_CLOCK_RATE, 2_619_000),
+    (attribute::GLOBAL_MEMORY_BUS_WIDTH, 5120),
+    (attribute::L2_CACHE_SIZE, 52_428_800),
+];
+
 impl Device {
     /// A device with these pairs of `CUdevice_attribute` and value. `None` where one that is needed
     /// is missing, or of a compute capability whose rules are not known.
@@ -50,9 +57,23 @@ impl Device {
         (!needed.contains(&0)).then(|| Device { name: name.to_owned(), limits })
     }
 
-    /// The H200, on which the shipped models were trained.
+    /// The H200, on most of whose launches the shipped models were trained.
     pub fn h200() -> Device {
         Device::from_pairs("NVIDIA H200", &H200).expect("its attributes are complete")
+    }
+
+    /// The H100 (SXM), on whose launches they were trained too: its memory and its L2 alone differ.
+    pub fn h100() -> Device {
+        let own = |(id, value): (u32, i32)| {
+            let differs = H100.iter().find(|(other, _)| *other == id);
+            (id, differs.map_or(value, |(_, value)| *value))
+        };
+        Device::from_pairs("NVIDIA H100 80GB HBM3", &H200.map(own)).expect("its attributes are complete")
+    }
+
+    /// The devices that the shipped models were trained on.
+    pub fn trained() -> [Device; 2] {
+        [Device::h200(), Device::h100()]
     }
 
     /// Bytes that its memory can move in a microsecond: two transfers a clock.

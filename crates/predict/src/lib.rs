@@ -3,7 +3,8 @@
 //! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the
 //!   better the prediction ([`Basis`]).
 //! * [`features`]: that as numbers; [`bounds`]: how long each part of the device needs at least.
-//! * [`timing`]: how long a launch takes, computed from what it executes and fitted rates.
+//! * [`timing`], [`throughput`]: how long a launch takes and how busy it keeps the multiprocessors,
+//!   computed from what it executes and fitted rates.
 //! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
 //! * [`lines`]: launches out of CSV or JSON Lines; [`code`]: a kernel's PTX; [`Change`]: another
 //!   configuration.
@@ -31,8 +32,9 @@ mod models;
 pub mod programs;
 pub mod recorded;
 pub mod reload;
+pub mod throughput;
 pub mod timing;
 
 pub use case::{Basis, Case, Device, Impossible, Placed};
 pub use change::Change;
-pub use models::{Estimate, LoadError, Models, Prediction, TIMING_NOTE, WALKED_MARGIN, target};
+pub use models::{Estimate, LoadError, Models, Prediction, WALKED_MARGIN, target};

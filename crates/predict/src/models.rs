@@ -3,15 +3,16 @@
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if*
 //! takes in addition what another launch of the same kernel took. Fractions are predicted as
 //! shares of what is possible, and durations as multiples of a bound, so that what can be computed
-//! is computed. Where it is known what a launch executes, durations are computed
-//! ([`crate::timing`]) and not left to the networks. Warp efficiency is predicted by a formula,
+//! is computed. Where it is known what a launch executes, durations and SM utilisation are computed
+//! ([`crate::timing`], [`crate::throughput`]) and not left to the networks. Warp efficiency is predicted by a formula,
 //! which the model card shows to be better than the networks; these give its interval alone. A
 //! feature outside of what was trained on is taken as the nearest value that was, and is named if
 //! it is far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
-use crate::timing::{Computed, Demand, Margin, Timing};
+use crate::throughput::{Occupation, level};
+use crate::timing::{Computed, Demand, Margin, Margins, Timing};
 use apex_model::file::FileError;
 use apex_model::forecast::{Forecast, Forecaster};
 use apex_model::{Cache, Model, Precision};
@@ -83,6 +84,12 @@ impl Estimate {
         Estimate { value: self.value.max(floor), low: self.low.max(floor), high: self.high * scale }
     }
 
+    /// A computed share, with its margin.
+    fn of_computed_share(share: f64, [low, high]: Margin) -> Estimate {
+        let (low, high) = (low.min(0.0) - RESOLUTION, high.max(0.0) + RESOLUTION);
+        Estimate { value: share, low: (share + low).max(0.0), high: (share + high).min(1.0) }
+    }
+
     /// A computed duration, with its margin.
     fn of_duration(us: f64, [low, high]: Margin) -> Estimate {
         Estimate { value: us, low: us * low.min(0.0).exp2(), high: us * high.max(0.0).exp2() }
@@ -109,7 +116,7 @@ const RESOLUTION: f64 = 0.005;
 
 /// By how much the warp efficiency of the walked warps is off in nine of ten launches of the suite.
 /// The networks' intervals are narrower: they were calibrated over all bases together.
-pub const WALKED_MARGIN: f64 = 0.032;
+pub const WALKED_MARGIN: f64 = 0.03;
 
 /// What is predicted of a launch. Fractions are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,17 +154,6 @@ pub enum LoadError {
     },
 }
 
-/// The note of the large model that has what predictions of durations rest on where it is known
-/// what a launch executes ([`Timing`]).
-pub const TIMING_NOTE: &str = "timing";
-
-/// The timing of a model's notes.
-fn timing(model: &Model) -> Result<Timing, String> {
-    let note = model.notes().iter().find(|(name, _)| name == TIMING_NOTE);
-    let (_, timing) = note.ok_or("the model does not say which rates durations are computed with")?;
-    timing.parse().map_err(|()| "the model's rates are not those that are used here".to_owned())
-}
-
 /// A model in use.
 #[derive(Debug)]
 struct Ready {
@@ -191,12 +187,17 @@ impl Ready {
         Ok(Ready { model, forecaster, cache: Mutex::new(Cache::new(REMEMBERED)) })
     }
 
+    /// The names of the features that lie far from where the model was trained.
+    fn unfamiliar(&self, features: &[f32]) -> Vec<String> {
+        let trained = &self.model.features().features;
+        self.forecaster.unfamiliar(features, NEAR).map(|position| trained[position].name.clone()).collect()
+    }
+
     /// Forecasts of a row of features, which is moved to where the model was trained, and the names
     /// of those that lie far from there.
     fn forecast<const N: usize>(&self, features: &mut [f32]) -> ([Forecast; N], Vec<String>) {
         let trained = &self.model.features().features;
-        let name = |position: usize| trained[position].name.clone();
-        let unfamiliar = self.forecaster.unfamiliar(features, NEAR).map(name).collect();
+        let unfamiliar = self.unfamiliar(features);
         for (value, feature) in features.iter_mut().zip(trained) {
             *value = value.clamp(feature.least, feature.greatest);
         }
@@ -251,7 +252,7 @@ impl Models {
     /// The file's name in [`Models::FILES`], and what is wrong with it.
     pub fn new(models: [Model; 3]) -> Result<Models, (&'static str, String)> {
         let [small, large, what_if] = models;
-        let timing = timing(&large);
+        let timing = Timing::of_notes(large.notes()).map_err(str::to_owned);
         let ready = |index: usize, model| {
             Ready::new(Set::ALL[index], model).map_err(|why| (Models::FILES[index], why))
         };
@@ -262,7 +263,14 @@ impl Models {
 
     /// The computed duration of a launch, if it is known what it executes.
     fn computed(&self, placed: &Placed<'_>) -> Option<Computed> {
-        Demand::of(placed).map(|demand| demand.computed(&self.timing.rates))
+        Demand::of(placed).map(|demand| demand.computed(&self.timing.rates.on(placed.device)))
+    }
+
+    /// Margins of computed durations, by the features of the launch that are unfamiliar: a device
+    /// unlike those that were trained on is among them.
+    fn margins(&self, unfamiliar: &[String]) -> &Margins {
+        let away = unfamiliar.iter().any(|name| features::is_of_device(name));
+        if away { &self.timing.away } else { &self.timing.home }
     }
 
     /// What is noted of the models, for people: small, large, what-if.
@@ -293,15 +301,24 @@ impl Models {
             }
         };
         let (bound, least) = (placed.occupancy_bound(), placed.least_duration_us());
+        let margins = self.margins(&unfamiliar);
         let duration_us = match self.computed(&placed) {
-            Some(computed) => Estimate::of_duration(computed.us, self.timing.margins[computed.size()]),
+            Some(computed) => Estimate::of_duration(computed.us, margins.durations[computed.size()]),
             None => Estimate::of(&duration, |over| least * over.exp2()),
+        };
+        let duration_us = duration_us.at_least(placed.floor_us());
+        let sm_utilisation = match Occupation::of(&placed) {
+            Some(occupation) => {
+                let share = occupation.utilisation(&self.timing.loads, duration_us.value);
+                Estimate::of_computed_share(share, margins.utilisations[level(share)])
+            }
+            None => Estimate::of_share(&utilisation, 1.0, RESOLUTION),
         };
         Ok(Prediction {
             achieved_occupancy: Estimate::of_share(&share, bound, RESOLUTION),
-            sm_utilisation: Estimate::of_share(&utilisation, 1.0, RESOLUTION),
+            sm_utilisation,
             warp_efficiency: Estimate::warp_efficiency(&efficiency, &placed),
-            duration_us: duration_us.at_least(placed.floor_us()),
+            duration_us,
             basis: placed.basis(),
             unfamiliar,
         })
@@ -324,12 +341,13 @@ impl Models {
         let full = [from, to].iter().all(|case| case.work.is_some());
         let [from, to] = [from, to].map(|case| if full { case.clone() } else { bare(case) });
         let (from, to) = (Placed::new(device, &from)?, Placed::new(device, &to)?);
+        let mut row = Vec::new();
         if let (Some(before), Some(after)) = (self.computed(&from), self.computed(&to)) {
             let us = after.after(&before, measured_us);
-            let margin = self.timing.changes[after.change(&before)];
+            features::full(&to, &mut row);
+            let margin = self.margins(&self.large.unfamiliar(&row)).changes[after.change(&before)];
             return Ok(Estimate::of_duration(us, margin).at_least(to.floor_us()));
         }
-        let mut row = Vec::new();
         features::what_if(&from, &Measured { duration_us: measured_us }, &to, &mut row);
         let ([change], _) = self.what_if.forecast(&mut row);
         let scale = measured_us * to.least_duration_us() / from.least_duration_us();

@@ -59,13 +59,13 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
 /// # Errors
 /// That they were not, as a sentence.
 pub fn check_trained(device: &Device) -> Result<(), String> {
-    let trained = Device::h200();
     let capability = |device: &Device| device.limits.attributes.compute_capability;
-    let ((major, minor), (x, y)) = (capability(device), capability(&trained));
+    let trained = Device::trained();
+    let ((major, minor), (x, y)) = (capability(device), capability(&trained[0]));
     if (major, minor) == (x, y) {
         return Ok(());
     }
-    let (name, known) = (&device.name, &trained.name);
+    let (name, known) = (&device.name, trained.map(|device| device.name).join(", "));
     Err(format!(
         "no predictions for {name}: it has compute capability {major}.{minor}, and the models were trained on {x}.{y} \
          ({known})"
@@ -84,8 +84,8 @@ pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
 /// Which devices there are predictions for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
-    /// Those like the one that the shipped models were trained on.
-    OnH200,
+    /// Those like the ones that the shipped models were trained on.
+    Shipped,
     /// Any: the models are the user's own.
     Elsewhere,
 }
@@ -98,7 +98,7 @@ impl Trained {
     pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
         let device = device(name, attributes)?;
         match self {
-            Self::OnH200 => check_trained(&device)?,
+            Self::Shipped => check_trained(&device)?,
             Self::Elsewhere => {}
         }
         Ok(device)

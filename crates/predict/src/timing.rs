@@ -11,12 +11,11 @@
 //! and stores go there, which costs more where a sector is not written as a whole. Each of the
 //! loads that wait for each other takes as long as the slowest of the sectors that it waits for.
 
-use crate::case::{Basis, Placed};
+use crate::case::{Basis, Device, Placed};
+use crate::throughput::{LEVELS, Loads};
 use ptx::Class;
 use ptx::estimate::Work;
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 /// A rate of a device, or how its parts work together. Cycles are those of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +114,30 @@ impl Rates {
     /// The value of one.
     pub fn of(&self, rate: Rate) -> f64 {
         self.0[rate as usize]
+    }
+
+    /// These with another value of one.
+    pub fn with(mut self, rate: Rate, value: f64) -> Rates {
+        self.0[rate as usize] = value;
+        self
+    }
+}
+
+/// Rates of several devices. What a device changes follows from its attributes, but for how long it
+/// takes to start and end a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceRates {
+    /// Of a device that none was fitted to.
+    pub elsewhere: Rates,
+    /// [`Rate::Start`] of those that rates were fitted to, by their names.
+    pub starts: Vec<(String, f64)>,
+}
+
+impl DeviceRates {
+    /// Those of a device.
+    pub fn on(&self, device: &Device) -> Rates {
+        let own = self.starts.iter().find(|(name, _)| *name == device.name);
+        own.map_or(self.elsewhere, |(_, us)| self.elsewhere.with(Rate::Start, *us))
     }
 }
 
@@ -263,7 +286,7 @@ impl Demand {
 }
 
 /// Joins times of parts that hide each other in part.
-fn join(power: f64, parts: &[f64]) -> f64 {
+pub(crate) fn join(power: f64, parts: &[f64]) -> f64 {
     match parts {
         [one] => *one,
         all => all.iter().map(|us| us.max(1e-6).powf(power)).sum::<f64>().powf(1.0 / power),
@@ -311,42 +334,90 @@ impl Computed {
 /// greatest over the predicted one.
 pub type Margin = [f64; 2];
 
-/// What predictions of durations rest on where it is known what launches execute.
+/// Margins of all classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
-    /// The device's rates.
-    pub rates: Rates,
-    /// Margins of computed durations, by [`Computed::size`].
-    pub margins: [Margin; SIZES],
-    /// Margins of durations after a measured one, by [`Computed::change`].
+pub struct Margins {
+    /// Of computed durations, by [`Computed::size`].
+    pub durations: [Margin; SIZES],
+    /// Of durations after a measured one, by [`Computed::change`].
     pub changes: [Margin; CHANGES],
+    /// Of SM throughput, by [`level`](crate::throughput::level): not logarithms, but by how much it is less or more.
+    pub utilisations: [Margin; LEVELS],
 }
 
-impl fmt::Display for Timing {
-    /// All of its numbers, in the order in which they are declared.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let margins = self.margins.iter().chain(&self.changes).flatten();
-        let all: Vec<String> = self.rates.0.iter().chain(margins).map(f64::to_string).collect();
-        f.write_str(&all.join(" "))
+impl Margins {
+    fn all(&self) -> impl Iterator<Item = &f64> {
+        self.durations.iter().chain(&self.changes).chain(&self.utilisations).flatten()
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut f64> {
+        let margins = self.durations.iter_mut().chain(&mut self.changes).chain(&mut self.utilisations);
+        margins.flatten()
     }
 }
 
-impl FromStr for Timing {
-    type Err = ();
+/// What predictions of durations and SM throughput rest on where it is known what launches execute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// Rates.
+    pub rates: DeviceRates,
+    /// What SM throughput is computed with.
+    pub loads: Loads,
+    /// Margins on devices that rates were fitted to, ...
+    pub home: Margins,
+    /// ... and on others.
+    pub away: Margins,
+}
 
-    /// Reads what is displayed.
-    fn from_str(text: &str) -> Result<Timing, ()> {
-        let zero = [0.0; 2];
-        let mut timing = Timing { rates: Rates::PRIOR, margins: [zero; SIZES], changes: [zero; CHANGES] };
-        let mut numbers = text.split(' ').map(|number| number.parse::<f64>().map_err(|_| ()));
-        let margins = timing.margins.iter_mut().chain(&mut timing.changes).flatten();
-        for place in timing.rates.0.iter_mut().chain(margins) {
-            *place = numbers.next().ok_or(())??;
+/// The note that has rates, loads and margins, in the order in which they are declared, ...
+const NUMBERS: &str = "timing";
+/// ... and those that have what a device of some name takes to start a kernel.
+const START: &str = "start";
+
+impl Timing {
+    /// As notes of a model.
+    pub fn notes(&self) -> Vec<(&'static str, String)> {
+        let rates = self.rates.elsewhere.0.iter().chain(&self.loads.0);
+        let numbers = rates.chain(self.home.all()).chain(self.away.all());
+        let numbers = numbers.map(f64::to_string).collect::<Vec<_>>().join(" ");
+        let starts = self.rates.starts.iter().map(|(name, us)| (START, format!("{us} {name}")));
+        [(NUMBERS, numbers)].into_iter().chain(starts).collect()
+    }
+
+    /// Of a model's notes.
+    ///
+    /// # Errors
+    /// What is wrong with them, as a sentence.
+    pub fn of_notes(notes: &[(String, String)]) -> Result<Timing, &'static str> {
+        let wrong = "the model's rates are not those that are used here";
+        let mut of = notes.iter().filter(|(name, _)| name == NUMBERS).map(|(_, text)| text);
+        let text = of.next().ok_or("the model does not say which rates durations are computed with")?;
+        let starts = notes.iter().filter(|(name, _)| name == START).map(|(_, text)| {
+            let (us, name) = text.split_once(' ')?;
+            Some((name.to_owned(), us.parse().ok()?))
+        });
+        let starts = starts.collect::<Option<Vec<(String, f64)>>>().ok_or(wrong)?;
+        Timing::read(text, starts).ok_or(wrong)
+    }
+
+    fn read(text: &str, starts: Vec<(String, f64)>) -> Option<Timing> {
+        let none = Margins {
+            durations: [[0.0; 2]; SIZES],
+            changes: [[0.0; 2]; CHANGES],
+            utilisations: [[0.0; 2]; LEVELS],
+        };
+        let (mut rates, mut loads, mut home, mut away) = (Rates::PRIOR, Loads::PRIOR, none, none);
+        let mut numbers = text.split(' ').map(|number| number.parse::<f64>().ok());
+        let all = rates.0.iter_mut().chain(&mut loads.0).chain(home.all_mut()).chain(away.all_mut());
+        for place in all {
+            *place = numbers.next()??;
         }
-        let rates = timing.rates.0.iter().all(|rate| rate.is_normal() && *rate > 0.0);
-        let margins =
-            timing.margins.iter().chain(&timing.changes).flatten().all(|margin| margin.abs() < 64.0);
-        (rates && margins && numbers.next().is_none()).then_some(timing).ok_or(())
+        let mut all = rates.0.iter().chain(&loads.0).chain(starts.iter().map(|(_, us)| us));
+        let possible = all.all(|rate| rate.is_normal() && *rate > 0.0)
+            && home.all().chain(away.all()).all(|margin| margin.abs() < 64.0)
+            && numbers.next().is_none();
+        let rates = DeviceRates { elsewhere: rates, starts };
+        possible.then_some(Timing { rates, loads, home, away })
     }
 }
 
@@ -356,14 +427,31 @@ mod tests {
 
     #[test]
     fn a_timing_is_read_as_it_was_written() {
-        let timing =
-            Timing { rates: Rates::PRIOR, margins: [[-0.5, 0.75]; SIZES], changes: [[-0.1, 0.2]; 2] };
-        let text = timing.to_string();
-        assert_eq!(text.parse(), Ok(timing));
-        for wrong in ["", &text[4..], &format!("{text} 1"), &format!("-{text}"), &text.replace("0.75", "NaN")]
+        let margins = |duration: f64, change: f64| Margins {
+            durations: [[-duration, duration]; SIZES],
+            changes: [[-change, change]; CHANGES],
+            utilisations: [[-0.02, 0.03]; LEVELS],
+        };
+        let (home, away) = (margins(0.75, 0.1), margins(1.5, 0.4));
+        let starts = vec![("NVIDIA H200".to_owned(), 2.25), ("another one".to_owned(), 3.0)];
+        let rates = DeviceRates { elsewhere: Rates::PRIOR, starts };
+        let timing = Timing { rates, loads: Loads::PRIOR, home, away };
+        let notes = |from: &str, to: &str| -> Vec<(String, String)> {
+            let notes = timing.notes().into_iter();
+            notes.map(|(name, text)| (name.to_owned(), text.replacen(from, to, 1))).collect()
+        };
+        assert_eq!(Timing::of_notes(&notes("", "")), Ok(timing.clone()));
+        for (from, to) in
+            [("0.03", "NaN"), ("-0.75", "-64"), (" ", ""), ("130", "0"), ("2.25", "-1"), ("3 ", "x ")]
         {
-            assert_eq!(wrong.parse::<Timing>(), Err(()), "{wrong}");
+            assert!(Timing::of_notes(&notes(from, to)).is_err(), "{from} {to}");
         }
+        assert!(Timing::of_notes(&notes("", "")[1..]).is_err());
+        let start = |name: &str| {
+            let device = Device { name: name.to_owned(), ..Device::h200() };
+            timing.rates.on(&device).of(Rate::Start)
+        };
+        assert_eq!([start("another one"), start("NVIDIA H200"), start("")], [3.0, 2.25, 2.0]);
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! A data set as cases with known outcome, and the cases as rows of numbers.
+//! Data sets as cases with known outcome, and the cases as rows of numbers.
+//!
+//! Data sets of several devices are one [`Data`]: a family has the same number on each of them, so
+//! that what is held out is held out on all.
 
 use crate::Error;
 use crate::work::Code;
@@ -30,9 +33,11 @@ pub struct Truth {
 pub struct Row {
     /// Everything that is known about it.
     pub case: Case,
+    /// What it was measured on: an index into [`Data::sources`].
+    pub source: usize,
     /// Its family: an index into [`Data::families`].
     pub family: usize,
-    /// Launches of one kernel on one problem have the same number.
+    /// Launches of one kernel on one problem, measured on one device, have the same number.
     pub problem: usize,
     /// What was measured.
     pub truth: Truth,
@@ -61,11 +66,20 @@ impl Row {
     }
 }
 
-/// A data set, ready to be learned from.
+/// A device that launches were measured on.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The device.
+    pub device: Device,
+    /// When, UTC.
+    pub measured: String,
+}
+
+/// Data sets, one of each device, ready to be learned from.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// The device that it was measured on.
-    pub device: Device,
+    /// The devices that it was measured on.
+    pub sources: Vec<Source>,
     /// Names of the families.
     pub families: Vec<String>,
     /// The launches with counters that can run according to the occupancy calculator.
@@ -98,19 +112,54 @@ impl Data {
             let truth = truth(&placed, launch);
             let problem = format!("{} {:?} {:?}", launch.kernel, launch.n, launch.m);
             let (family, problem) = (families.of(&kernel.family), problems.of(&problem));
-            rows.push(Row { family, problem, truth, case });
+            rows.push(Row { source: 0, family, problem, truth, case });
         }
         if rows.is_empty() {
             return Err(Error::Refused(
                 "the data set has no counters: collect with --counters require".to_owned(),
             ));
         }
-        Ok(Data { device, families: families.names, rows })
+        let measured = set.manifest.started.clone();
+        Ok(Data { sources: vec![Source { device, measured }], families: families.names, rows })
     }
 
-    /// A launch on the device. It ran with all that is known of its kernel, so it runs with less.
-    pub(crate) fn place<'a>(&'a self, case: &'a Case) -> Result<Placed<'a>, Error> {
-        Placed::new(&self.device, case).map_err(|why| Error::Refused(why.to_string()))
+    /// This and the data of other devices.
+    ///
+    /// # Errors
+    /// A device that this has data of already.
+    pub fn join(mut self, other: Data) -> Result<Data, Error> {
+        let devices = |data: &Data| -> Vec<Device> {
+            data.sources.iter().map(|source| source.device.clone()).collect()
+        };
+        let known = devices(&self);
+        if let Some(twice) = devices(&other).into_iter().find(|device| known.contains(device)) {
+            let name = &twice.name;
+            return Err(Error::Refused(format!("two data sets are of the {name}: name one of each device")));
+        }
+        let mut families = Numbers::default();
+        self.families.iter().for_each(|name| _ = families.of(name));
+        let numbers: Vec<usize> = other.families.iter().map(|name| families.of(name)).collect();
+        let problems = self.rows.iter().map(|row| row.problem + 1).max().unwrap_or(0);
+        self.rows.extend(other.rows.into_iter().map(|row| Row {
+            source: row.source + known.len(),
+            family: numbers[row.family],
+            problem: row.problem + problems,
+            ..row
+        }));
+        self.sources.extend(other.sources);
+        self.families = families.names;
+        Ok(self)
+    }
+
+    /// The device that a row was measured on.
+    pub fn device(&self, row: usize) -> &Device {
+        &self.sources[self.rows[row].source].device
+    }
+
+    /// A case on the device of a row, whose launch it is. It ran with all that is known of its
+    /// kernel, so it runs with less.
+    pub(crate) fn place<'a>(&'a self, row: usize, case: &'a Case) -> Result<Placed<'a>, Error> {
+        Placed::new(self.device(row), case).map_err(|why| Error::Refused(why.to_string()))
     }
 
     /// Features and targets of some rows, each on each of these bases that it has.
@@ -119,7 +168,7 @@ impl Data {
         for &row in rows {
             for &basis in bases.iter().filter(|&&basis| basis <= self.rows[row].basis()) {
                 let case = self.rows[row].known(basis);
-                let placed = self.place(&case)?;
+                let placed = self.place(row, &case)?;
                 let mut numbers = Vec::new();
                 match set {
                     Set::Small => features::small(&placed, &mut numbers),
@@ -139,7 +188,7 @@ impl Data {
         for &(from, to) in pairs {
             for &basis in bases.iter().filter(|&&basis| basis <= self.rows[from].basis()) {
                 let cases = [from, to].map(|row| self.rows[row].known(basis));
-                let (before, after) = (self.place(&cases[0])?, self.place(&cases[1])?);
+                let (before, after) = (self.place(from, &cases[0])?, self.place(to, &cases[1])?);
                 let [was, is] = [from, to].map(|row| self.rows[row].truth.duration_us);
                 let bounds = (after.least_duration_us() / before.least_duration_us()) as f32;
                 let mut numbers = Vec::new();

@@ -13,6 +13,7 @@
 //! The same data, seed and kind of processor give the same weights.
 
 pub mod examples;
+mod fit;
 pub mod judge;
 pub mod learn;
 mod rates;

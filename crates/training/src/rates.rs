@@ -1,137 +1,58 @@
-//! Rates of a device, fitted to measured durations.
-//!
-//! The rates' logarithms are moved from [`Rates::PRIOR`] until the logarithms of computed
-//! durations come closest to those of measured ones, by the method of Levenberg and Marquardt:
-//! errors count by their amount, small ones by their square, and so does how far the rates have
-//! gone. Nothing is random: the same launches give the same rates.
+//! Rates of devices, fitted to measured durations, and loads, fitted to measured throughput.
 
 use crate::Error;
+use crate::fit::{Fit, rounded};
+use apex_predict::throughput::{Load, Loads, Occupation};
 use apex_predict::timing::{Demand, Rate, Rates};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-/// Error, of logarithms to base 2, from which on its amount counts.
-const SMALL: f64 = 0.15;
-/// Weight of the squared distance from the prior.
-const PRIOR_WEIGHT: f64 = 0.003;
-/// How far a rate's logarithm may go.
-const FARTHEST: f64 = 1.5;
-/// Step of a logarithm for derivatives.
-const STEP: f64 = 1e-4;
-/// Attempts to improve a step before it is over.
-const ATTEMPTS: usize = 5;
+/// What a launch asks for, the microseconds that it took, and the number of its device.
+pub(crate) type Launch<'a> = (&'a Demand, f64, usize);
 
-type Vector = [f64; Rate::COUNT];
-
-/// What a launch asks for, and the microseconds that it took.
-pub(crate) type Launch<'a> = (&'a Demand, f64);
-
-/// Fits rates to launches, in at most so many steps.
+/// Fits rates to launches, in at most so many steps: rates of each device up to the last that has
+/// launches. Errors are of logarithms to base 2.
 ///
 /// # Errors
 /// [`Error::Stopped`].
-pub(crate) fn fit(launches: &[Launch<'_>], steps: usize, stop: &AtomicBool) -> Result<Rates, Error> {
-    let mut moved: Vector = [0.0; Rate::COUNT];
+pub(crate) fn fit(launches: &[Launch<'_>], steps: usize, stop: &AtomicBool) -> Result<Vec<Rates>, Error> {
+    let Some(last) = launches.iter().map(|(.., device)| *device).max() else { return Ok(Vec::new()) };
+    let errors = |moved: &[f64]| -> Vec<f64> {
+        let rates: Vec<Rates> = (0..=last).map(|device| rates(moved, device)).collect();
+        let error = |(demand, us, device): &Launch<'_>| (demand.computed(&rates[*device]).us / us).log2();
+        launches.iter().map(error).collect()
+    };
+    let moved = Fit { errors, small: 0.15, prior: 0.003 }.run(Rate::COUNT + last, steps, stop)?;
+    Ok((0..=last).map(|device| Rates(rates(&moved, device).0.map(rounded))).collect())
+}
+
+/// Rates of a device. Moved are all rates of the first, then the others' time to start a kernel,
+/// which no attribute of a device tells. All else is the same for all.
+fn rates(moved: &[f64], device: usize) -> Rates {
+    let start = if device == 0 { Rate::Start as usize } else { Rate::COUNT - 1 + device };
+    let place = |rate: usize| if rate == Rate::Start as usize { start } else { rate };
+    Rates(std::array::from_fn(|rate| Rates::PRIOR.0[rate] * moved[place(rate)].exp()))
+}
+
+/// What a launch asks of the multiprocessors, the microseconds that it takes, and its throughput.
+pub(crate) type Busy<'a> = (&'a Occupation, f64, f64);
+
+/// Fits loads to launches, in at most so many steps. Errors are in points.
+///
+/// # Errors
+/// [`Error::Stopped`].
+pub(crate) fn loads(launches: &[Busy<'_>], steps: usize, stop: &AtomicBool) -> Result<Loads, Error> {
     if launches.is_empty() {
-        return Ok(Rates::PRIOR);
+        return Ok(Loads::PRIOR);
     }
-    let mut damping = 1e-3;
-    let mut before = loss(launches, &moved);
-    for _ in 0..steps {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::Stopped);
-        }
-        let (matrix, gradient) = normal(launches, &moved);
-        let better = (0..ATTEMPTS).find_map(|_| {
-            let step = solve(&matrix, &gradient, damping);
-            let next: Vector =
-                std::array::from_fn(|rate| (moved[rate] - step[rate]).clamp(-FARTHEST, FARTHEST));
-            let after = loss(launches, &next);
-            damping *= if after < before { 0.3 } else { 10.0 };
-            (after < before).then_some((next, after))
-        });
-        let Some((next, after)) = better else { break };
-        let gained = before - after;
-        (moved, before) = (next, after);
-        if gained < 1e-5 * before {
-            break;
-        }
-    }
-    Ok(Rates(rates(&moved).0.map(rounded)))
-}
-
-/// With four digits, as reports and models have it.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.3e}").parse().expect("it was written as a number")
-}
-
-fn rates(moved: &Vector) -> Rates {
-    Rates(std::array::from_fn(|rate| Rates::PRIOR.0[rate] * moved[rate].exp()))
-}
-
-fn errors(launches: &[Launch<'_>], moved: &Vector) -> Vec<f64> {
-    let rates = rates(moved);
-    launches.iter().map(|(demand, measured)| (demand.computed(&rates).us / measured).log2()).collect()
-}
-
-fn loss(launches: &[Launch<'_>], moved: &Vector) -> f64 {
-    let cost = |error: &f64| match error.abs() {
-        small if small < SMALL => 0.5 * small * small / SMALL,
-        large => large - SMALL / 2.0,
+    let loads = |moved: &[f64]| Loads(std::array::from_fn(|load| Loads::PRIOR.0[load] * moved[load].exp()));
+    let errors = |moved: &[f64]| -> Vec<f64> {
+        let loads = loads(moved);
+        let error =
+            |(occupation, us, share): &Busy<'_>| 100.0 * (occupation.utilisation(&loads, *us) - share);
+        launches.iter().map(error).collect()
     };
-    let mean = errors(launches, moved).iter().map(cost).sum::<f64>() / launches.len() as f64;
-    mean + PRIOR_WEIGHT * moved.iter().map(|moved| moved * moved).sum::<f64>()
-}
-
-/// The normal equations' matrix and right side at a place.
-fn normal(launches: &[Launch<'_>], moved: &Vector) -> (Vec<Vector>, Vector) {
-    let here = errors(launches, moved);
-    let weights: Vec<f64> =
-        here.iter().map(|error| 1.0 / error.abs().max(SMALL) / launches.len() as f64).collect();
-    let slopes: Vec<Vec<f64>> = (0..Rate::COUNT)
-        .map(|rate| {
-            let mut beside = *moved;
-            beside[rate] += STEP;
-            let there = errors(launches, &beside);
-            there.iter().zip(&here).map(|(there, here)| (there - here) / STEP).collect()
-        })
-        .collect();
-    let product = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).zip(&weights).map(|((a, b), weight)| weight * a * b).sum()
-    };
-    let mut matrix = vec![[0.0; Rate::COUNT]; Rate::COUNT];
-    let mut gradient = [0.0; Rate::COUNT];
-    for row in 0..Rate::COUNT {
-        for column in 0..=row {
-            matrix[row][column] = product(&slopes[row], &slopes[column]);
-            matrix[column][row] = matrix[row][column];
-        }
-        matrix[row][row] += 2.0 * PRIOR_WEIGHT;
-        gradient[row] = product(&slopes[row], &here) + 2.0 * PRIOR_WEIGHT * moved[row];
-    }
-    (matrix, gradient)
-}
-
-/// Solves `(matrix + damping * its diagonal) x = right` by Cholesky's method.
-fn solve(matrix: &[Vector], right: &Vector, damping: f64) -> Vector {
-    let mut lower = vec![[0.0; Rate::COUNT]; Rate::COUNT];
-    let mut x = *right;
-    for row in 0..Rate::COUNT {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|k| lower[row][k] * lower[column][k]).sum();
-            let value = matrix[row][column] - known;
-            lower[row][column] = match row == column {
-                true => (value + damping * matrix[row][row]).max(f64::MIN_POSITIVE).sqrt(),
-                false => value / lower[column][column],
-            };
-        }
-        let known: f64 = (0..row).map(|k| lower[row][k] * x[k]).sum();
-        x[row] = (x[row] - known) / lower[row][row];
-    }
-    for row in (0..Rate::COUNT).rev() {
-        let known: f64 = (row + 1..Rate::COUNT).map(|k| lower[k][row] * x[k]).sum();
-        x[row] = (x[row] - known) / lower[row][row];
-    }
-    x
+    let moved = Fit { errors, small: 4.0, prior: 0.004 }.run(Load::COUNT, steps, stop)?;
+    Ok(Loads(loads(&moved).0.map(rounded)))
 }
 
 #[cfg(test)]
@@ -139,15 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_is_solved() {
-        let near = |a: usize, b: usize| if a == b { 4.0 } else { 1.0 / (1.0 + a.abs_diff(b) as f64) };
-        let matrix: Vec<Vector> =
-            (0..Rate::COUNT).map(|row| std::array::from_fn(|column| near(row, column))).collect();
-        let right: Vector = std::array::from_fn(|row| row as f64 - 3.0);
-        let x = solve(&matrix, &right, 0.0);
-        for (row, right) in matrix.iter().zip(right) {
-            let found: f64 = row.iter().zip(x).map(|(a, x)| a * x).sum();
-            assert!((found - right).abs() < 1e-9, "{found} {right}");
+    fn each_device_has_its_time_to_start_and_all_else_in_common() {
+        let mut moved = vec![0.0; Rate::COUNT + 2];
+        moved[Rate::Start as usize] = 0.1;
+        moved[Rate::COUNT + 1] = 0.3;
+        let [first, second, third] = [0, 1, 2].map(|device| rates(&moved, device));
+        let starts = [first, second, third].map(|rates| rates.of(Rate::Start) / Rates::PRIOR.of(Rate::Start));
+        for (start, moved) in starts.into_iter().zip([0.1, 0.0, 0.3]) {
+            assert!((start.ln() - moved).abs() < 1e-12, "{starts:?}");
         }
+        assert_eq!(first.0[1..], third.0[1..]);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Name and version of the JSON document's schema.
-pub const SCHEMA: &str = "apex.train/1";
+pub const SCHEMA: &str = "apex.train/2";
 
 /// Number of best and of worst families that a card names.
 const NAMED: usize = 6;
@@ -78,16 +78,25 @@ pub struct ModelSummary {
     pub quantising_error: Vec<f64>,
 }
 
+/// A device that launches were measured on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredDevice {
+    /// Its name.
+    pub name: String,
+    /// When it was measured, UTC.
+    pub measured: String,
+    /// Launches.
+    pub launches: usize,
+}
+
 /// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The device that the data was measured on.
-    pub device: String,
-    /// When the data was measured, UTC.
-    pub measured: String,
-    /// Launches.
+    /// The devices that the data was measured on.
+    pub devices: Vec<MeasuredDevice>,
+    /// Launches, on all of them.
     pub launches: usize,
     /// Families of kernels.
     pub families: usize,
@@ -112,12 +121,15 @@ What is held out was never trained on: of five parts of the families, each in tu
 models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.
 
 Where a formula or boosted trees do better than the network, the tables say so. For warp efficiency the formula is what is predicted: the
-walked warps' with `work`, else the block's; the network gives the interval, which is extended to the formula. Durations with `work` are
-*computed* from what the launch executes and from rates of the device: rates and margins with which a family is judged were fitted to the other parts'
-families, those in use to all. What the networks say of these durations is not shown to users. A duration is not predicted from attributes or code: unless it is known what
+walked warps' with `work`, else the block's; the network gives the interval, which is extended to the formula. Durations and SM utilisation with `work` are
+*computed* from what the launch executes and from rates: rates and margins with which a family is judged were fitted to the other parts'
+families, those in use to all. What the networks say of these is not shown to users. A duration is not predicted from attributes or code: unless it is known what
 a launch executes, the launch alone says as much.
 
-Known limits: one kind of GPU; kernels written for this, most of them small; PTX for compute capability 8.0, so nothing of
+Where several devices were measured, a family is held out on all of them. *None of which was trained on* means that neither the family nor the device was:
+rates, networks (three, not eight) and the margins of what is computed are from the other devices; margins of the networks are from all.
+
+Known limits: few kinds of GPU; kernels written for this, most of them small; PTX for compute capability 8.0, so nothing of
 asynchronous matrix products, bulk copies or clusters; a launch that has the GPU to itself, with warm caches. SM utilisation was
 measured for part of the launches; in training, instructions issued stand in for it where it was not. A few rates and latencies
 behind the features of `work` (local and constant memory, atomics, what a warp waits for) were fitted to launches of all families, those held out included: errors
@@ -133,11 +145,16 @@ impl Report {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
+        let device = |of: &MeasuredDevice| format!("{} on an {} ({})", of.launches, of.name, of.measured);
+        let devices: Vec<String> = self.devices.iter().map(device).collect();
         writeln!(text, "# Model card\n")?;
         writeln!(
             text,
-            "Trained on {} launches of {} families, measured on {} ({}); seed {}.\n",
-            self.launches, self.families, self.device, self.measured, self.seed
+            "Trained on {} launches of {} families: {}; seed {}.\n",
+            self.launches,
+            self.families,
+            devices.join(", "),
+            self.seed
         )?;
         writeln!(text, "{HOW_TO_READ}")?;
         writeln!(

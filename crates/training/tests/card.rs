@@ -52,8 +52,9 @@ fn by_basis(report: &Report) -> String {
     let correlation = |score: &Score| format!("{:.2}", score.correlation.unwrap().value);
     let alone = errors(of(ALONE, "duration", "launch"));
     let row = |known: &str, held_out, basis, duration: &str| {
-        let (occupancy, throughput) =
-            (of(held_out, "achieved occupancy", basis), of(held_out, "SM utilisation", basis));
+        let occupancy = of(held_out, "achieved occupancy", basis);
+        let method = if basis == "work" { "computed" } else { "network" };
+        let throughput = score(report, held_out, method, "SM utilisation", basis);
         format!("| {known} | {} | {} | {duration} |\n", correlation(occupancy), errors(throughput))
     };
     let mut table = String::from(
@@ -68,6 +69,30 @@ fn by_basis(report: &Report) -> String {
     table + &format!("| and the measured time of another launch of the kernel | | | {change} |\n")
 }
 
+/// The table of the page on predictions: each device, known and not.
+fn by_device(report: &Report) -> String {
+    let mut table = String::from(
+        "| device | trained on it | achieved occupancy, correlation | SM utilisation, points | duration, % | its interval holds |\n\
+         | --- | --- | ---: | ---: | ---: | ---: |\n",
+    );
+    for device in &report.devices {
+        for (known, end) in [("yes", ""), ("no", ", none of which was trained on")] {
+            let held_out = format!("families, launches on the {}{end}", device.name);
+            let of = |method, quantity| score(report, &held_out, method, quantity, "work");
+            let occupancy = of("network", "achieved occupancy").correlation.unwrap().value;
+            let (throughput, duration) = (of("computed", "SM utilisation"), of("computed", "duration"));
+            table += &format!(
+                "| {} | {known} | {occupancy:.2} | {} | {} | {:.2} |\n",
+                device.name,
+                errors(throughput),
+                errors(duration),
+                duration.coverage.unwrap().value
+            );
+        }
+    }
+    table
+}
+
 /// The table of the page of results: plain methods beside the networks.
 fn by_method(report: &Report) -> String {
     let mut table = String::from(
@@ -77,7 +102,7 @@ fn by_method(report: &Report) -> String {
         (FAMILIES, "achieved occupancy", "kernel", Some("the same, limited by the grid")),
         (FAMILIES, "achieved occupancy", "work", None),
         (FAMILIES, "SM utilisation", "kernel", None),
-        (FAMILIES, "SM utilisation", "work", None),
+        (FAMILIES, "SM utilisation", "work", Some("computed")),
         (FAMILIES, "warp efficiency", "kernel", Some("block efficiency")),
         (FAMILIES, "warp efficiency", "work", Some("walked warps")),
         (FAMILIES, "duration", "work", Some("computed")),
@@ -98,16 +123,19 @@ fn by_method(report: &Report) -> String {
 fn pages_quote_the_card() {
     const MARK: &str =
         "<!-- BLESS=1 cargo test -p apex-training --test card renews this table from card.json -->\n";
+    const DEVICES: &str = "<!-- BLESS=1 cargo test -p apex-training --test card renews this table of devices from card.json -->\n";
     let report = report();
-    for (page, table) in
-        [("docs/predict.md", by_basis(&report)), ("docs/results/predict-h200.md", by_method(&report))]
-    {
+    for (page, mark, table) in [
+        ("docs/predict.md", MARK, by_basis(&report)),
+        ("docs/predict.md", DEVICES, by_device(&report)),
+        ("docs/results/predict-h200.md", MARK, by_method(&report)),
+    ] {
         let file = repository().join(page);
         let text = fs::read_to_string(&file).unwrap();
         let (before, rest) =
-            text.split_once(MARK).unwrap_or_else(|| panic!("{page} has no table of the card"));
+            text.split_once(mark).unwrap_or_else(|| panic!("{page} has no table of the card"));
         let after = rest.find("\n\n").map_or("", |end| &rest[end..]).trim_start_matches('\n');
-        let renewed = format!("{before}{MARK}{table}\n{after}");
+        let renewed = format!("{before}{mark}{table}\n{after}");
         if std::env::var_os("BLESS").is_some() {
             fs::write(&file, &renewed).unwrap();
         } else {

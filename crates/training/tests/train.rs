@@ -5,6 +5,7 @@ use apex_predict::{Case, Device, Models};
 use apex_training::report::Score;
 use apex_training::{Data, Error, Options, Progress, Report, Trained, run};
 use cuda_launch::LaunchConfig;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +17,7 @@ fn measured(name: &str, every: usize) -> DataSet {
 }
 
 fn options(seed: u64, threads: usize) -> Options {
-    Options { quick: true, seed, threads, measured: "long ago".to_owned() }
+    Options { quick: true, seed, threads }
 }
 
 fn trained(data: &Data, real: Option<&Data>, options: &Options) -> Trained {
@@ -135,6 +136,46 @@ fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
     let models = Models::new(first.models).unwrap();
     let launch = LaunchConfig::new(1000, 256);
     models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();
+}
+
+/// A device that is left out is predicted by what was measured on the other one alone.
+#[test]
+fn devices_are_judged_each_with_and_without_having_been_trained_on() {
+    let [h200, h100] = ["launches-h200", "launches-h100"].map(|name| {
+        let mut set = measured(name, 1);
+        // Two launches of each kernel, on one problem.
+        set.launches.truncate(2 * set.kernels.len());
+        Data::new(&set).unwrap()
+    });
+    let launches = [h200.rows.len(), h100.rows.len()];
+    let data = h200.clone().join(h100).unwrap();
+    // A family has one number on both, and no problem is on both.
+    assert_eq!(data.families.len(), data.families.iter().collect::<BTreeSet<_>>().len());
+    let problems = |source| -> BTreeSet<usize> {
+        data.rows.iter().filter(|row| row.source == source).map(|row| row.problem).collect()
+    };
+    assert!(problems(0).is_disjoint(&problems(1)));
+
+    let report = trained(&data, None, &options(1, 2)).report;
+    let measured: Vec<usize> = report.devices.iter().map(|device| device.launches).collect();
+    assert_eq!(measured, launches);
+    for (device, launches) in report.devices.iter().zip(launches) {
+        for end in ["", ", none of which was trained on"] {
+            let held_out = format!("families, launches on the {}{end}", device.name);
+            let test = report.tests.iter().find(|test| test.held_out == held_out).unwrap();
+            for (method, quantity) in [("network", "achieved occupancy"), ("computed", "duration")] {
+                let wanted = |score: &&Score| {
+                    (&*score.method, &*score.quantity, &*score.basis) == (method, quantity, "work")
+                };
+                let score = test.scores.iter().find(wanted).unwrap();
+                assert_eq!(score.cases, launches, "{held_out}");
+                assert!(score.median_error.value < 30.0, "{held_out}, {quantity}: {:?}", score.median_error);
+            }
+        }
+    }
+
+    let why = h200.clone().join(h200).unwrap_err().to_string();
+    assert!(why.contains("two data sets are of the NVIDIA H200"), "{why}");
 }
 
 #[test]

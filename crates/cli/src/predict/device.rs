@@ -22,7 +22,7 @@ struct Manifest {
     device_attributes: BTreeMap<u32, i32>,
 }
 
-/// The device of this name: `h200`, `sm_90`, or the folder of a session or data set.
+/// The device of this name: `h200`, `h100`, `sm_90`, or the folder of a session or data set.
 ///
 /// # Errors
 /// If there is no such device, or there are no predictions for it.
@@ -30,24 +30,28 @@ pub fn named(name: &str, trained: Trained) -> anyhow::Result<Device> {
     match name.to_ascii_lowercase().as_str() {
         "auto" => Ok(here()),
         "h200" | "nvidia h200" => Ok(Device::h200()),
+        "h100" | "nvidia h100 80gb hbm3" => Ok(Device::h100()),
         lower if lower.starts_with("sm_") => architecture(lower),
         _ => from_folder(Path::new(name), trained),
     }
 }
 
-/// The device that the shipped models were trained on. Where there is another GPU here, a remark
-/// says that it is not meant.
+/// The device here, if the shipped models were trained on it; else the first of those that they were
+/// trained on. Where there is another GPU here, a remark says that it is not meant.
 fn here() -> Device {
-    let trained = Device::h200();
     let gpus = std::fs::read_dir(GPUS).into_iter().flatten().flatten();
     let models: Vec<_> = gpus.filter_map(|gpu| model(&gpu.path().join("information"))).collect();
-    if let Some(other) = models.first().filter(|_| !models.contains(&trained.name)) {
-        let name = &trained.name;
-        output::remark(format!(
-            "predicting for an {name}, on which the models were trained, not for the {other} here"
-        ));
-    }
-    trained
+    let known = Device::trained().into_iter().find(|device| models.contains(&device.name));
+    known.unwrap_or_else(|| {
+        let device = Device::h200();
+        if let Some(other) = models.first() {
+            let name = &device.name;
+            output::remark(format!(
+                "predicting for an {name}, on which the models were trained, not for the {other} here"
+            ));
+        }
+        device
+    })
 }
 
 fn model(information: &Path) -> Option<String> {
@@ -56,7 +60,7 @@ fn model(information: &Path) -> Option<String> {
     Some(model.trim().to_owned())
 }
 
-/// The device that the shipped models were trained on, by its architecture: `sm_90`.
+/// The first device that the shipped models were trained on, by its architecture: `sm_90`.
 fn architecture(name: &str) -> anyhow::Result<Device> {
     let trained = Device::h200();
     let (major, minor) = trained.limits.attributes.compute_capability;
@@ -81,7 +85,7 @@ fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
     } else {
         let path = apex_untrusted::shown(path);
         bail!(
-            "there is no device or folder {path}: write h200, sm_90, or the folder of a session or data set"
+            "there is no device or folder {path}: write h200, h100, sm_90, or the folder of a session or data set"
         );
     };
     known.map_err(anyhow::Error::msg)
@@ -94,12 +98,13 @@ mod tests {
     #[test]
     fn names_of_devices() {
         for name in ["h200", "H200", "NVIDIA H200", "sm_90", "sm_90a", "auto"] {
-            assert_eq!(named(name, Trained::OnH200).unwrap(), Device::h200(), "{name}");
+            assert_eq!(named(name, Trained::Shipped).unwrap(), Device::h200(), "{name}");
         }
+        assert_eq!(named("H100", Trained::Shipped).unwrap(), Device::h100());
         for (name, why) in
             [("sm_80", "trained on sm_90"), ("sm_", "trained on sm_90"), ("a100", "write h200")]
         {
-            let error = format!("{:#}", named(name, Trained::OnH200).unwrap_err());
+            let error = format!("{:#}", named(name, Trained::Shipped).unwrap_err());
             assert!(error.contains(why), "{name}: {error}");
         }
     }
@@ -111,14 +116,16 @@ mod tests {
         let named =
             |trained| named(folder.path().to_str().unwrap(), trained).map_err(|error| format!("{error:#}"));
         write(r#"{"device_name": "NVIDIA GH200", "device_attributes": {"75": 9, "76": 0}}"#);
-        assert!(named(Trained::OnH200).unwrap_err().contains("clocks and caches"));
+        assert!(named(Trained::Shipped).unwrap_err().contains("clocks and caches"));
         let whole = r#""13": 1, "16": 108, "36": 1, "37": 1, "38": 1"#;
         write(&format!(r#"{{"device_name": "A100", "device_attributes": {{"75": 8, "76": 0, {whole}}}}}"#));
-        assert!(named(Trained::OnH200).unwrap_err().contains("the models were trained on 9.0 (NVIDIA H200)"));
+        assert!(
+            named(Trained::Shipped).unwrap_err().contains("the models were trained on 9.0 (NVIDIA H200, ")
+        );
         assert_eq!(named(Trained::Elsewhere).unwrap().name, "A100");
         write(r#"{"device_name": "X", "device_attributes": {"75": 99, "76": 0}}"#);
-        assert!(named(Trained::OnH200).unwrap_err().contains("compute capability are not known"));
+        assert!(named(Trained::Shipped).unwrap_err().contains("compute capability are not known"));
         write("{");
-        assert!(named(Trained::OnH200).unwrap_err().contains("manifest.json is no manifest"));
+        assert!(named(Trained::Shipped).unwrap_err().contains("manifest.json is no manifest"));
     }
 }

@@ -93,7 +93,7 @@ pub struct Args {
     /// The launch changed: block=, grid=, shared=, registers= with commas between; may be repeated
     #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
     what_if: Vec<Change>,
-    /// Device to predict for: auto, h200, sm_90, or the folder of a session or data set [default:
+    /// Device to predict for: auto, h200, h100, sm_90, or the folder of a session or data set [default:
     /// the session's, else auto]
     #[arg(long, value_name = "DEVICE", env = "APEX_PREDICT_DEVICE")]
     device: Option<String>,
@@ -267,7 +267,7 @@ impl Args {
     }
 
     fn trained(&self) -> Trained {
-        if self.models.is_some() { Trained::Elsewhere } else { Trained::OnH200 }
+        if self.models.is_some() { Trained::Elsewhere } else { Trained::Shipped }
     }
 
     /// The lines of a file or of stdin.

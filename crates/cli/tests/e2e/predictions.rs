@@ -369,7 +369,7 @@ fn what_cannot_be_predicted_is_said() {
         (
             with(&["--device", "a100"]),
             125,
-            "there is no device or folder a100: write h200, sm_90, or the folder",
+            "there is no device or folder a100: write h200, h100, sm_90, or the folder",
         ),
         (with(&["--device", "sm_80"]), 125, "no predictions for sm_80: the models were trained on sm_90"),
         (with(&["--device", "folder"]), 125, "folder"),

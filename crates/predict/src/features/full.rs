@@ -1,6 +1,6 @@
 //! All that is known of a launch: configuration, residency, device, kernel, PTX, executed work.
 
-use super::{Sink, log, work};
+use super::{DEVICE, Sink, log, work};
 use crate::case::{Basis, Placed};
 use occupancy::{Limiter, block_efficiency};
 use ptx::{Class, Mix};
@@ -90,16 +90,12 @@ fn limiter_name(limiter: Limiter) -> &'static str {
 
 fn device(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let (device, limits) = (placed.device, &placed.device.limits);
-    sink.put("device", "sms", f64::from(limits.attributes.multiprocessors).log2());
-    sink.put("device", "warps_per_sm", f64::from(limits.max_warps_per_sm()).log2());
-    sink.put(
-        "device",
-        "shared_per_sm",
-        log(f64::from(limits.attributes.max_shared_bytes_per_multiprocessor)),
-    );
-    sink.put("device", "sm_cycles_per_us", device.cycles_per_us().log2());
-    sink.put("device", "memory_bytes_per_us", device.memory_bytes_per_us().log2());
-    sink.put("device", "l2", f64::from(limits.attributes.l2_cache_bytes).log2());
+    sink.put(DEVICE, "sms", f64::from(limits.attributes.multiprocessors).log2());
+    sink.put(DEVICE, "warps_per_sm", f64::from(limits.max_warps_per_sm()).log2());
+    sink.put(DEVICE, "shared_per_sm", log(f64::from(limits.attributes.max_shared_bytes_per_multiprocessor)));
+    sink.put(DEVICE, "sm_cycles_per_us", device.cycles_per_us().log2());
+    sink.put(DEVICE, "memory_bytes_per_us", device.memory_bytes_per_us().log2());
+    sink.put(DEVICE, "l2", f64::from(limits.attributes.l2_cache_bytes).log2());
 }
 
 fn kernel(placed: &Placed<'_>, sink: &mut dyn Sink) {

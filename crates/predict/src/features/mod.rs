@@ -41,6 +41,14 @@ impl Sink for Names {
     }
 }
 
+/// The group of what a device has to give.
+const DEVICE: &str = "device";
+
+/// Whether a feature says what a device has to give, and nothing of the launch.
+pub fn is_of_device(name: &str) -> bool {
+    name.strip_prefix(DEVICE).is_some_and(|rest| rest.starts_with('_'))
+}
+
 /// Which numbers a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {

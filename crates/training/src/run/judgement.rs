@@ -1,34 +1,47 @@
 //! Scores of the networks: on the families that they have not seen, and on other programs' kernels.
 
+use super::timing::Timed;
 use super::{COVERAGE, FOLDS, Held, NETWORK, Run, within};
 use crate::Error;
-use crate::examples::{Data, Origin, Table};
+use crate::examples::{Data, Origin, Source, Table};
 use crate::judge::{Cases, Quantity};
 use crate::report::{Score, Test};
 use apex_model::forecast::{Calibration, Spread};
 use apex_model::network::Target;
 use apex_model::{Model, Precision, Predictor, Regressor};
-use apex_predict::Basis;
 use apex_predict::features::Set;
+use apex_predict::{Basis, target};
 use std::collections::BTreeMap;
 
+/// Of each fold, a margin of each target.
+pub(super) type Margins = Vec<Vec<Calibration>>;
+
 impl Run<'_> {
-    /// Scores of the networks on held-out examples; intervals use margins of the other folds.
-    pub(super) fn scores(
-        &self,
-        method: &str,
-        table: &Table,
-        held: &Held,
-        targets: &[Target],
-    ) -> Result<Vec<Score>, Error> {
+    /// For each fold, margins of the targets from the examples of the other folds.
+    pub(super) fn margins(&self, table: &Table, held: &Held, targets: &[Target]) -> Result<Margins, Error> {
         let families = self.families(table);
         let margins = (0..FOLDS).map(|fold| {
             let others: Vec<usize> = (0..families.len()).filter(|&row| held.fold[row] != fold).collect();
             calibrations(targets, table, held, &families, &others)
         });
-        let margins = margins.collect::<Result<Vec<_>, Error>>()?;
+        margins.collect()
+    }
+
+    /// Scores of the networks on held-out examples of all devices, or of one.
+    pub(super) fn scores(
+        &self,
+        table: &Table,
+        (held, margins): (&Held, &Margins),
+        targets: &[Target],
+        source: Option<usize>,
+    ) -> Result<Vec<Score>, Error> {
+        let families = self.families(table);
         let mut cases: BTreeMap<(Quantity, Basis), Cases> = BTreeMap::new();
         for (row, origin) in table.origin.iter().enumerate() {
+            let counts = source.is_none_or(|source| self.data.rows[origin.row].source == source);
+            if !counts || held.outputs[row].is_empty() {
+                continue;
+            }
             let mut first = 0;
             for (index, target) in targets.iter().enumerate() {
                 let outputs = &held.outputs[row][first..first + target.outputs()];
@@ -43,7 +56,38 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(scores(&cases, method, &self.data.families))
+        Ok(scores(&cases, NETWORK, &self.data.families))
+    }
+
+    /// Tests on each of several devices alone: by what was trained on all, and by what was trained
+    /// on the others.
+    pub(super) fn by_device(
+        &self,
+        table: &Table,
+        (held, margins): (&Held, &Margins),
+        timed: &Timed,
+    ) -> Result<Vec<Test>, Error> {
+        let targets = target::all();
+        let folds = self.away(&self.families(table), |example| table.origin[example].row)?;
+        let away = self.cross(table, &folds, &self.recipes.away(), &targets)?;
+        let mut tests = Vec::new();
+        for (source, Source { device, .. }) in self.data.sources.iter().enumerate() {
+            let name = &device.name;
+            for (what, held, computed) in [
+                (format!("families, launches on the {name}"), held, &timed.home),
+                (
+                    format!("families, launches on the {name}, none of which was trained on"),
+                    &away,
+                    &timed.away,
+                ),
+            ] {
+                let mut scores = self.scores(table, (held, margins), &targets, Some(source))?;
+                scores.extend(computed[source].iter().flatten().cloned());
+                scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
+                tests.push(Test { held_out: what, scores });
+            }
+        }
+        Ok(tests)
     }
 
     /// The quantity that a target of an example stands for.
@@ -51,12 +95,11 @@ impl Run<'_> {
         let row = &data.rows[origin.row];
         let truth = &row.truth;
         let case = row.known(origin.basis);
-        let placed = data.place(&case)?;
+        let placed = data.place(origin.row, &case)?;
         if let Some(from) = origin.from {
-            let from = &data.rows[from];
-            let bounds =
-                placed.least_duration_us() / data.place(&from.known(origin.basis))?.least_duration_us();
-            let scale = from.truth.duration_us * bounds as f32;
+            let before = data.rows[from].known(origin.basis);
+            let bounds = placed.least_duration_us() / data.place(from, &before)?.least_duration_us();
+            let scale = data.rows[from].truth.duration_us * bounds as f32;
             return Ok(Shown { quantity: Quantity::DurationWhatIf, scale, truth: truth.duration_us });
         }
         let quantity = Quantity::PREDICTED[target];

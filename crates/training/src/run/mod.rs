@@ -9,15 +9,15 @@ mod plain;
 mod timing;
 
 use crate::Error;
-use crate::examples::{Data, Table};
+use crate::examples::{Data, Source, Table};
 use crate::learn::{Recipe, WorkerPool};
-use crate::report::{ModelSummary, Report, Test};
+use crate::report::{MeasuredDevice, ModelSummary, Report, Test};
 use apex_model::evaluate::{Fold, folds};
 use apex_model::forecast::FeatureSet;
 use apex_model::network::Target;
 use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use apex_predict::features::Set;
-use apex_predict::{Basis, TIMING_NOTE, target};
+use apex_predict::{Basis, target};
 use apex_random::Random;
 use judgement::{calibrations, order};
 use std::collections::BTreeMap;
@@ -85,13 +85,24 @@ impl Recipes {
         }
     }
 
-    /// Networks and, for each fold, trees.
-    fn planned(&self) -> usize {
-        let networks =
-            (FOLDS + 1) * (self.large.members + self.what_if.members) + (2 * FOLDS + 1) * self.small.members;
+    /// The large model's, with fewer networks: each device is left out in turn, which nothing but the
+    /// judgement needs.
+    fn away(&self) -> Recipe {
+        Recipe { members: self.large.members.min(AWAY_MEMBERS), ..self.large.clone() }
+    }
+
+    /// Networks and, for each fold, trees, where so many devices were measured.
+    fn planned(&self, devices: usize) -> usize {
+        let away = if devices > 1 { devices * FOLDS * self.away().members } else { 0 };
+        let networks = (FOLDS + 1) * (self.large.members + self.what_if.members)
+            + (2 * FOLDS + 1) * self.small.members
+            + away;
         networks + if self.trees > 0 { TREES_OF * FOLDS } else { 0 }
     }
 }
+
+/// Networks of a large model that is judged on a device which it does not know.
+const AWAY_MEMBERS: usize = 3;
 
 /// Bases, of large and of what-if together, that boosted trees are grown for.
 const TREES_OF: usize = 3;
@@ -105,8 +116,6 @@ pub struct Options {
     pub seed: u64,
     /// Threads.
     pub threads: usize,
-    /// When the data was measured, UTC, for the card.
-    pub measured: String,
 }
 
 /// How far it is.
@@ -139,7 +148,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Trained, Error> {
     let recipes = Recipes::new(options.quick);
-    progress.planned.store(recipes.planned(), Ordering::Relaxed);
+    progress.planned.store(recipes.planned(data.sources.len()), Ordering::Relaxed);
     let run = Run {
         data,
         options,
@@ -148,15 +157,13 @@ pub fn run(
     };
     let (small, small_tests) = run.small()?;
     let timed = run.timing()?;
-    let (large, large_test, real_test) = run.large(real, &timed)?;
+    let (large, mut tests) = run.large(real, &timed)?;
     let (what_if, what_if_test) = run.what_if(&timed)?;
-    let mut tests = vec![large_test, what_if_test];
-    tests.extend(real_test);
+    tests.insert(1, what_if_test);
     tests.extend(small_tests);
     let report = Report {
         schema: crate::report::SCHEMA.to_owned(),
-        device: data.device.name.clone(),
-        measured: options.measured.clone(),
+        devices: data.sources.iter().enumerate().map(|(source, of)| run.summary_of(source, of)).collect(),
         launches: data.rows.len(),
         families: data.families.len(),
         seed: options.seed,
@@ -184,6 +191,11 @@ struct Held {
 }
 
 impl Run<'_> {
+    fn summary_of(&self, source: usize, of: &Source) -> MeasuredDevice {
+        let launches = self.data.rows.iter().filter(|row| row.source == source).count();
+        MeasuredDevice { name: of.device.name.clone(), measured: of.measured.clone(), launches }
+    }
+
     fn all(&self) -> Vec<usize> {
         (0..self.data.rows.len()).collect()
     }
@@ -192,26 +204,52 @@ impl Run<'_> {
         table.origin.iter().map(|origin| self.data.rows[origin.row].family).collect()
     }
 
-    /// Trains a network for each fold, and predicts the examples that it has not seen.
+    /// The parts of the families (or of whatever `groups` are), each to be held out.
+    fn folds(&self, groups: &[usize]) -> Result<Vec<Fold>, Error> {
+        Ok(folds(groups, FOLDS, self.options.seed)?)
+    }
+
+    /// For each device, the folds: tested on its launches, trained on those of other devices.
+    /// `launch` says which launch an example is of.
+    fn away(&self, groups: &[usize], launch: impl Fn(usize) -> usize) -> Result<Vec<Fold>, Error> {
+        let source = |&example: &usize| self.data.rows[launch(example)].source;
+        let (folds, source) = (self.folds(groups)?, &source);
+        let of_device = |device: usize| {
+            let folds: Vec<Fold> = folds
+                .iter()
+                .map(|Fold { train, test }| Fold {
+                    train: train.iter().copied().filter(|row| source(row) != device).collect(),
+                    test: test.iter().copied().filter(|row| source(row) == device).collect(),
+                })
+                .collect();
+            folds
+        };
+        Ok((0..self.data.sources.len()).flat_map(of_device).collect())
+    }
+
+    /// Trains a network for each fold, and predicts the examples that it has not seen. Nothing is
+    /// predicted of a fold that there is nothing to train on for.
     fn cross(
         &self,
         table: &Table,
-        split: &[usize],
+        folds: &[Fold],
         recipe: &Recipe,
         targets: &[Target],
     ) -> Result<Held, Error> {
         let (examples, families) = (table.examples()?, self.families(table));
-        let mut held = Held { outputs: vec![Vec::new(); split.len()], fold: vec![0; split.len()] };
-        for (number, Fold { train, test }) in folds(split, FOLDS, self.options.seed)?.into_iter().enumerate()
-        {
+        let mut held = Held { outputs: vec![Vec::new(); families.len()], fold: vec![0; families.len()] };
+        for (number, Fold { train, test }) in folds.iter().enumerate() {
+            if train.is_empty() || test.is_empty() {
+                continue;
+            }
             let groups: Vec<usize> = train.iter().map(|&row| families[row]).collect();
             let seed = self.options.seed + 1 + number as u64;
-            let network = recipe.learn(&examples.select(&train), &groups, targets, seed, &self.pool)?;
+            let network = recipe.learn(&examples.select(train), &groups, targets, seed, &self.pool)?;
             let outputs =
-                predict_within(&network, examples.select(&train).inputs(), &examples.inputs().select(&test))?;
-            for (row, outputs) in test.into_iter().zip(outputs.iter()) {
+                predict_within(&network, examples.select(train).inputs(), &examples.inputs().select(test))?;
+            for (&row, outputs) in test.iter().zip(outputs.iter()) {
                 held.outputs[row] = outputs.to_vec();
-                held.fold[row] = number;
+                held.fold[row] = number % FOLDS;
             }
         }
         Ok(held)
@@ -240,9 +278,10 @@ impl Run<'_> {
 
     fn notes(&self, test: &Test) -> Vec<(&'static str, String)> {
         let data = self.data;
+        let of_sources = |of: fn(&Source) -> &str| data.sources.iter().map(of).collect::<Vec<_>>().join(", ");
         let mut notes = vec![
-            ("device", data.device.name.clone()),
-            ("measured", self.options.measured.clone()),
+            ("device", of_sources(|source| &source.device.name)),
+            ("measured", of_sources(|source| &source.measured)),
             ("launches", data.rows.len().to_string()),
             ("families", data.families.len().to_string()),
             ("seed", self.options.seed.to_string()),
@@ -267,8 +306,9 @@ impl Run<'_> {
         for (what, split) in
             [("families, launch alone", &families), ("configurations of known kernels", &rows)]
         {
-            let held = self.cross(&table, split, &self.recipes.small, &target::all())?;
-            let scores = self.scores(NETWORK, &table, &held, &target::all())?;
+            let held = self.cross(&table, &self.folds(split)?, &self.recipes.small, &target::all())?;
+            let margins = self.margins(&table, &held, &target::all())?;
+            let scores = self.scores(&table, (&held, &margins), &target::all(), None)?;
             tests.push(Test { held_out: what.to_owned(), scores });
             last = Some(held);
         }
@@ -278,22 +318,29 @@ impl Run<'_> {
         Ok((made, tests))
     }
 
-    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(Made, Test, Option<Test>), Error> {
+    /// The large model, and tests: of families, of other programs, of each device.
+    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(Made, Vec<Test>), Error> {
         let bases = [Basis::Kernel, Basis::Code, Basis::Work];
         let table = self.data.examples(Set::Full, &self.all(), &bases)?;
-        let families = self.families(&table);
-        let held = self.cross(&table, &families, &self.recipes.large, &target::all())?;
-        let mut scores = self.scores(NETWORK, &table, &held, &target::all())?;
+        let folds = self.folds(&self.families(&table))?;
+        let held = self.cross(&table, &folds, &self.recipes.large, &target::all())?;
+        let margins = self.margins(&table, &held, &target::all())?;
+        let mut scores = self.scores(&table, (&held, &margins), &target::all(), None)?;
         scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
         scores.extend(self.formulas()?);
-        scores.extend(timed.duration.clone());
+        let [duration, _, utilisation] = timed.scores.clone();
+        scores.extend([duration, utilisation].into_iter().flatten());
         scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
         let test = Test { held_out: "families".to_owned(), scores };
         let mut notes = self.notes(&test);
-        notes.push((TIMING_NOTE, timed.timing.to_string()));
+        notes.extend(timed.timing.notes());
         let made = self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &notes)?;
-        let real = real.map(|real| self.real(real, &made.0)).transpose()?;
-        Ok((made, test, real))
+        let mut tests = vec![test];
+        tests.extend(real.map(|real| self.real(real, &made.0)).transpose()?);
+        if self.data.sources.len() > 1 {
+            tests.extend(self.by_device(&table, (&held, &margins), timed)?);
+        }
+        Ok((made, tests))
     }
 
     fn what_if(&self, timed: &Timed) -> Result<(Made, Test), Error> {
@@ -304,12 +351,13 @@ impl Run<'_> {
             return Err(Error::Refused(why.to_owned()));
         }
         let table = self.data.pairs(&pairs, &bases)?;
-        let families = self.families(&table);
-        let held = self.cross(&table, &families, &self.recipes.what_if, &target::change())?;
-        let mut scores = self.scores(NETWORK, &table, &held, &target::change())?;
+        let folds = self.folds(&self.families(&table))?;
+        let held = self.cross(&table, &folds, &self.recipes.what_if, &target::change())?;
+        let margins = self.margins(&table, &held, &target::change())?;
+        let mut scores = self.scores(&table, (&held, &margins), &target::change(), None)?;
         scores.extend(self.trees(&table, &[Basis::Work], &target::change())?);
         scores.extend(self.unchanged(&table));
-        scores.extend(timed.change.clone());
+        scores.extend(timed.scores[1].clone());
         let test = Test {
             held_out: "families, one other launch of the kernel on the same problem is known".to_owned(),
             scores,

@@ -81,8 +81,8 @@ impl Run<'_> {
     pub(super) fn formulas(&self) -> Result<Vec<Score>, Error> {
         let [mut theory, mut bound, mut lanes, mut walked, mut roofline] =
             std::array::from_fn(|_| Cases::default());
-        for row in &self.data.rows {
-            let placed = self.data.place(&row.case)?;
+        for (number, row) in self.data.rows.iter().enumerate() {
+            let placed = self.data.place(number, &row.case)?;
             let truth = &row.truth;
             let efficiency =
                 occupancy::block_efficiency(row.case.launch.threads_per_block() as u32, 32) as f32;

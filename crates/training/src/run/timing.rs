@@ -1,16 +1,21 @@
 //! Computed durations: rates fitted, and judged as networks are. Rates and margins with which a
-//! family is judged come from other families.
+//! family is judged come from other families, and where a device is left out, from other devices.
 
 use super::{FOLDS, Run};
 use crate::Error;
+use crate::fit::rounded;
 use crate::judge::{Cases, Quantity};
-use crate::rates::{self, Launch};
+use crate::rates::{self, Busy, Launch};
 use crate::report::Score;
-use apex_model::evaluate::{Fold, folds, quantile};
+use apex_model::evaluate::{Fold, quantile};
 use apex_predict::Basis;
-use apex_predict::timing::{CHANGES, Computed, Demand, Margin, Rates, SIZES, Timing};
+use apex_predict::throughput::{LEVELS, Loads, Occupation, level};
+use apex_predict::timing::{
+    CHANGES, Computed, Demand, DeviceRates, Margin, Margins, Rate, Rates, SIZES, Timing,
+};
+use std::collections::BTreeSet;
 
-/// The name of computed durations in tables.
+/// The name of what is computed in tables.
 pub(super) const COMPUTED: &str = "computed";
 /// Errors that a margin needs at least, and the margin where there are fewer.
 const FEW: usize = 50;
@@ -18,84 +23,170 @@ const UNKNOWN: Margin = [-2.0, 2.0];
 /// Where margins begin and end among the errors.
 const ENDS: [f64; 2] = [0.05, 0.95];
 
-/// A prediction of a launch of a family that its rates were not fitted to.
+/// A launch of which it is known what it executes.
+struct Asked {
+    demand: Demand,
+    occupation: Occupation,
+}
+
+/// What is computed of a launch by rates and loads that were fitted without its family.
+#[derive(Clone, Copy)]
+struct Said {
+    computed: Computed,
+    utilisation: f64,
+    fold: usize,
+}
+
+/// A figure of a launch, by rates and loads that were fitted without its family.
 struct Held {
-    us: f64,
+    value: f64,
     class: usize,
     row: usize,
     fold: usize,
 }
 
-/// The timing of the final models, and how good it is.
+/// Figures of one quantity: durations, durations after a measured launch, or SM utilisation.
+struct Figures {
+    quantity: Quantity,
+    held: Vec<Held>,
+}
+
+/// What the final models compute with, and how good it is.
 pub(super) struct Timed {
     pub(super) timing: Timing,
-    pub(super) duration: Option<Score>,
-    pub(super) change: Option<Score>,
+    /// Scores: of durations, of durations after a measured launch, of SM utilisation.
+    pub(super) scores: [Option<Score>; 3],
+    /// Those of each of several devices: with what was fitted to launches on it, too, ...
+    pub(super) home: Vec<[Option<Score>; 3]>,
+    /// ... and with rates, loads and margins of the other devices.
+    pub(super) away: Vec<[Option<Score>; 3]>,
 }
 
 impl Run<'_> {
     pub(super) fn timing(&self) -> Result<Timed, Error> {
-        let demands = self.demands()?;
+        let asked = self.asked()?;
         let families: Vec<usize> = self.data.rows.iter().map(|row| row.family).collect();
-        let mut computed: Vec<Option<(Computed, usize)>> = vec![None; demands.len()];
-        for (fold, Fold { train, test }) in
-            folds(&families, FOLDS, self.options.seed)?.into_iter().enumerate()
-        {
-            let rates = self.rates(&demands, &train)?;
-            for row in test {
-                computed[row] = demands[row].as_ref().map(|demand| (demand.computed(&rates), fold));
-            }
-        }
-        let durations: Vec<Held> = (0..demands.len())
-            .filter_map(|row| {
-                let (computed, fold) = computed[row]?;
-                Some(Held { us: computed.us, class: computed.size(), row, fold })
-            })
-            .collect();
-        let changes: Vec<Held> = self
-            .partners()
-            .into_iter()
-            .filter_map(|(from, row)| {
-                let ((before, _), (after, fold)) = (computed[from]?, computed[row]?);
-                let us = after.after(&before, f64::from(self.measured(from)));
-                Some(Held { us, class: after.change(&before), row, fold })
-            })
-            .collect();
-        let all: Vec<usize> = (0..demands.len()).collect();
+        let home = self.figures(&self.computed(&asked, &self.folds(&families)?)?);
+        let devices = self.data.sources.len();
+        let folds = if devices > 1 { self.away(&families, |row| row)? } else { Vec::new() };
+        let away = self.figures(&self.computed(&asked, &folds)?);
+        let all: Vec<usize> = (0..asked.len()).collect();
+        let (rates, loads) = self.fitted(&asked, &all)?;
+        let each = |figures: &[Figures; 3], unknown: bool| -> Vec<[Option<Score>; 3]> {
+            (0..devices).map(|device| self.judged(figures, Some(device), unknown)).collect()
+        };
         Ok(Timed {
-            timing: Timing {
-                rates: self.rates(&demands, &all)?,
-                margins: std::array::from_fn::<_, SIZES, _>(|size| self.margin(&durations, size, None)),
-                changes: std::array::from_fn::<_, CHANGES, _>(|class| self.margin(&changes, class, None)),
-            },
-            duration: self.judged(&durations, Quantity::Duration),
-            change: self.judged(&changes, Quantity::DurationWhatIf),
+            timing: Timing { rates, loads, home: self.margins_of(&home), away: self.margins_of(&away) },
+            scores: self.judged(&home, None, false),
+            home: each(&home, false),
+            away: each(&away, true),
         })
     }
 
-    fn measured(&self, row: usize) -> f32 {
-        self.data.rows[row].truth.duration_us
-    }
-
     /// What each launch asks for, where it is known what it executes.
-    fn demands(&self) -> Result<Vec<Option<Demand>>, Error> {
-        let demand = |row: &crate::examples::Row| Ok(Demand::of(&self.data.place(&row.case)?));
-        self.data.rows.iter().map(demand).collect()
+    fn asked(&self) -> Result<Vec<Option<Asked>>, Error> {
+        let asked = |row: usize| {
+            let placed = self.data.place(row, &self.data.rows[row].case)?;
+            let both = Demand::of(&placed).zip(Occupation::of(&placed));
+            Ok(both.map(|(demand, occupation)| Asked { demand, occupation }))
+        };
+        (0..self.data.rows.len()).map(asked).collect()
     }
 
-    fn rates(&self, demands: &[Option<Demand>], rows: &[usize]) -> Result<Rates, Error> {
+    /// What is computed of the launches of each fold, with what was fitted to those that it is to be
+    /// trained on.
+    fn computed(&self, asked: &[Option<Asked>], folds: &[Fold]) -> Result<Vec<Option<Said>>, Error> {
+        let mut said = vec![None; asked.len()];
+        for (number, Fold { train, test }) in folds.iter().enumerate() {
+            let (rates, loads) = self.fitted(asked, train)?;
+            for &row in test {
+                said[row] = asked[row].as_ref().map(|Asked { demand, occupation }| {
+                    let computed = demand.computed(&rates.on(self.data.device(row)));
+                    let utilisation = occupation.utilisation(&loads, computed.us);
+                    Said { computed, utilisation, fold: number % FOLDS }
+                });
+            }
+        }
+        Ok(said)
+    }
+
+    fn figures(&self, said: &[Option<Said>]) -> [Figures; 3] {
+        let all = |of: fn(&Said) -> (f64, usize)| -> Vec<Held> {
+            let held = |(row, said): (usize, &Option<Said>)| {
+                let said = said.as_ref()?;
+                let (value, class) = of(said);
+                Some(Held { value, class, row, fold: said.fold })
+            };
+            said.iter().enumerate().filter_map(held).collect()
+        };
+        let change = |(from, row): (usize, usize)| {
+            let (before, Said { computed: after, fold, .. }) = (said[from]?.computed, said[row]?);
+            let value = after.after(&before, self.duration(from));
+            Some(Held { value, class: after.change(&before), row, fold })
+        };
+        [
+            Figures {
+                quantity: Quantity::Duration,
+                held: all(|Said { computed, .. }| (computed.us, computed.size())),
+            },
+            Figures {
+                quantity: Quantity::DurationWhatIf,
+                held: self.partners().into_iter().filter_map(change).collect(),
+            },
+            Figures {
+                quantity: Quantity::SmUtilisation,
+                held: all(|Said { utilisation, .. }| (*utilisation, level(*utilisation))),
+            },
+        ]
+    }
+
+    fn duration(&self, row: usize) -> f64 {
+        f64::from(self.data.rows[row].truth.duration_us)
+    }
+
+    /// Rates and loads that are fitted to some launches: loads to as long as these are computed to
+    /// take.
+    fn fitted(&self, asked: &[Option<Asked>], rows: &[usize]) -> Result<(DeviceRates, Loads), Error> {
+        let rates = self.rates(asked, rows)?;
+        let launch = |&row: &usize| -> Option<Busy<'_>> {
+            let Asked { demand, occupation } = asked[row].as_ref()?;
+            let share = f64::from(self.data.rows[row].truth.sm_utilisation);
+            let us = demand.computed(&rates.on(self.data.device(row))).us;
+            (!share.is_nan()).then_some((occupation, us, share))
+        };
+        let launches: Vec<Busy<'_>> = rows.iter().filter_map(launch).collect();
+        let loads = rates::loads(&launches, self.recipes.steps, self.pool.stop)?;
+        Ok((rates, loads))
+    }
+
+    /// Rates that are fitted to launches, on whichever devices these ran.
+    fn rates(&self, asked: &[Option<Asked>], rows: &[usize]) -> Result<DeviceRates, Error> {
+        let source = |row: usize| self.data.rows[row].source;
+        let devices: Vec<usize> =
+            rows.iter().map(|&row| source(row)).collect::<BTreeSet<_>>().into_iter().collect();
         let launch = |&row: &usize| -> Option<Launch<'_>> {
-            let measured = f64::from(self.measured(row));
-            Some((demands[row].as_ref().filter(|_| measured > 0.0)?, measured))
+            let measured = self.duration(row);
+            let device = devices.binary_search(&source(row)).ok()?;
+            Some((&asked[row].as_ref().filter(|_| measured > 0.0)?.demand, measured, device))
         };
         let launches: Vec<Launch<'_>> = rows.iter().filter_map(launch).collect();
-        rates::fit(&launches, self.recipes.steps, self.pool.stop)
+        let rates = rates::fit(&launches, self.recipes.steps, self.pool.stop)?;
+        let start = |(rates, &device): (&Rates, &usize)| {
+            (self.data.sources[device].device.name.clone(), rates.of(Rate::Start))
+        };
+        let starts: Vec<(String, f64)> = rates.iter().zip(&devices).map(start).collect();
+        let mean = starts.iter().map(|(_, us)| us).sum::<f64>() / starts.len() as f64;
+        let elsewhere = rates.first().map(|rates| rates.with(Rate::Start, rounded(mean)));
+        Ok(DeviceRates { elsewhere: elsewhere.unwrap_or(Rates::PRIOR), starts })
     }
 
-    /// The margin of a class, from cases outside of a fold.
-    fn margin(&self, cases: &[Held], class: usize, outside: Option<usize>) -> Margin {
-        let own = cases.iter().filter(|case| case.class == class && Some(case.fold) != outside);
-        let errors = own.map(|case| (f64::from(self.measured(case.row)) / case.us).log2());
+    /// The margin of a class, from the figures that count.
+    fn margin(&self, figures: &Figures, class: usize, counts: impl Fn(&Held) -> bool) -> Margin {
+        let own = figures.held.iter().filter(|held| held.class == class && counts(held));
+        let errors = own.map(|held| match figures.quantity {
+            Quantity::SmUtilisation => self.truth(figures, held) - held.value,
+            _ => (self.truth(figures, held) / held.value).log2(),
+        });
         let errors: Vec<f64> = errors.filter(|error| error.is_finite()).collect();
         let end = |level: f64| quantile(&errors, level).filter(|_| errors.len() >= FEW);
         let [low, high] = ENDS.map(end);
@@ -103,17 +194,47 @@ impl Run<'_> {
         low.zip(high).map_or(UNKNOWN, |(low, high)| [rounded(low), rounded(high)])
     }
 
-    fn judged(&self, held: &[Held], quantity: Quantity) -> Option<Score> {
-        let margins: Vec<Vec<Margin>> = (0..FOLDS)
-            .map(|fold| (0..SIZES.max(CHANGES)).map(|class| self.margin(held, class, Some(fold))).collect())
-            .collect();
-        let mut cases = Cases::default();
-        for case in held {
-            let [low, high] = margins[case.fold][case.class].map(|end| (case.us * end.exp2()) as f32);
-            let us = case.us as f32;
-            let family = self.data.rows[case.row].family;
-            cases.push(us, Some((low.min(us), high.max(us))), self.measured(case.row), family);
+    fn truth(&self, figures: &Figures, held: &Held) -> f64 {
+        match figures.quantity {
+            Quantity::SmUtilisation => f64::from(self.data.rows[held.row].truth.sm_utilisation),
+            _ => self.duration(held.row),
         }
-        cases.score(COMPUTED, quantity, Basis::Work, &self.data.families)
+    }
+
+    fn margins_of(&self, [durations, changes, utilisations]: &[Figures; 3]) -> Margins {
+        let margin = |figures: &Figures, class: usize| self.margin(figures, class, |_| true);
+        Margins {
+            durations: std::array::from_fn(|class| margin(durations, class)),
+            changes: std::array::from_fn(|class| margin(changes, class)),
+            utilisations: std::array::from_fn(|class| margin(utilisations, class)),
+        }
+    }
+
+    /// Scores of one device or of all. Margins are from other folds, and from other devices if a
+    /// device is to be `unknown`.
+    fn judged(&self, all: &[Figures; 3], device: Option<usize>, unknown: bool) -> [Option<Score>; 3] {
+        let source = |held: &Held| self.data.rows[held.row].source;
+        let judged = |figures: &Figures| {
+            let counts =
+                |fold: usize, held: &Held| held.fold != fold && !(unknown && Some(source(held)) == device);
+            let of_fold = |fold: usize| -> Vec<Margin> {
+                let classes = 0..SIZES.max(CHANGES).max(LEVELS);
+                classes.map(|class| self.margin(figures, class, |held| counts(fold, held))).collect()
+            };
+            let margins: Vec<Vec<Margin>> = (0..FOLDS).map(of_fold).collect();
+            let mut cases = Cases::default();
+            for held in figures.held.iter().filter(|held| device.is_none_or(|of| of == source(held))) {
+                let value = held.value;
+                let [low, high] = margins[held.fold][held.class].map(|end| match figures.quantity {
+                    Quantity::SmUtilisation => (value + end).clamp(0.0, 1.0),
+                    _ => value * end.exp2(),
+                });
+                let interval = (low.min(value) as f32, high.max(value) as f32);
+                let family = self.data.rows[held.row].family;
+                cases.push(value as f32, Some(interval), self.truth(figures, held) as f32, family);
+            }
+            cases.score(COMPUTED, figures.quantity, Basis::Work, &self.data.families)
+        };
+        all.each_ref().map(judged)
     }
 }
