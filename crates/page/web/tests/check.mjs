@@ -218,6 +218,8 @@ async function memoryOverTime(page, { profile }) {
     const chart = pictures.nth(at).getByRole('slider');
     const part = of.most.indexOf(of.peak_bytes);
     await chart.focus();
+    // (The page has moved to the chart: a pointer that rests on it points at another part.)
+    await page.mouse.move(0, 0);
     await page.keyboard.press('Home');
     for (let tens = 0; tens < Math.floor(part / 10); tens++) await page.keyboard.press('PageUp');
     for (let ones = 0; ones < part % 10; ones++) await page.keyboard.press('ArrowRight');
