@@ -47,6 +47,8 @@ export class Panel {
   #written = '';
   #settled: ReturnType<typeof setTimeout> | undefined;
   #gap = -1;
+  /** The event of the address that was found last: its time may change a little while the session grows. */
+  #asked = '';
 
   answer = $derived.by(() => this.source.answer);
   whole: Span = $derived.by(() => {
@@ -164,7 +166,7 @@ export class Panel {
     if (isNone) this.launch = this.missed = null;
     if (isNone || !this.answer) return undefined;
     if (!this.#groupOf(lane)) {
-      [this.launch, this.missed] = [null, `The timeline has no lane ${lane}.`];
+      untrack(() => this.#miss(`The timeline has no lane ${lane}.`, !this.#tells({ lane, at: Number(at) })));
       return undefined;
     }
     const request = new AbortController();
@@ -178,8 +180,10 @@ export class Panel {
     try {
       const { state, message, event } = await this.source.client.launch(question, signal);
       if (!this.source.holds({ state })) return this.#miss(DELETED, isNew && !this.#tells(question));
-      if (!event) return this.#miss(message ?? BUILDING, isNew);
+      // (A session that cannot be read for the moment takes nothing back.)
+      if (!event) return this.#miss(message ?? BUILDING, isNew && (state === 'ready' || !this.#tells(question)));
       this.launch = event;
+      if (isNew) this.#asked = `${question.lane}@${question.at}`;
       this.missed = null;
       this.lane = event.lane;
       const took = event.duration_ns ? `, ${time(event.duration_ns.value)} ${event.duration_ns.kind}` : '';
@@ -187,14 +191,16 @@ export class Panel {
       return event;
     } catch (error) {
       if (signal?.aborted) return null;
-      return this.#miss(error instanceof Error ? error.message : String(error), isNew);
+      return this.#miss(error instanceof Error ? error.message : String(error), isNew && !this.#tells(question));
     }
   }
 
   /** Whether the event that is told is the one at this time of a lane. */
   #tells({ lane, at }: { lane: string; at: number }): boolean {
     const { launch } = this;
-    return launch !== null && launch.lane === lane && at >= launch.start_ns.value && at <= launch.start_ns.value + (launch.duration_ns?.value ?? 0);
+    if (launch?.lane !== lane) return false;
+    const start = Math.floor(launch.start_ns.value);
+    return this.#asked === `${lane}@${at}` || (at >= start && at <= start + (launch.duration_ns?.value ?? 0) + 1);
   }
 
   /** There is no such event. Where that was a step from the selected one, the selected one stays. */
