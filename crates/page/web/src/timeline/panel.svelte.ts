@@ -47,7 +47,7 @@ export class Panel {
   #written = '';
   #settled: ReturnType<typeof setTimeout> | undefined;
   #gap = -1;
-  /** The event of the address that was found last: its time may change a little while the session grows. */
+  /** The event of the address that was found last. */
   #asked = '';
 
   answer = $derived.by(() => this.source.answer);
@@ -180,8 +180,8 @@ export class Panel {
     try {
       const { state, message, event } = await this.source.client.launch(question, signal);
       if (!this.source.holds({ state })) return this.#miss(DELETED, isNew && !this.#tells(question));
-      // (A session that cannot be read for the moment takes nothing back.)
-      if (!event) return this.#miss(message ?? BUILDING, isNew && (state === 'ready' || !this.#tells(question)));
+      // (What was found stays: its time may have changed a little, and a session may be unreadable for a moment.)
+      if (!event) return this.#miss(message ?? BUILDING, isNew && !this.#tells(question));
       this.launch = event;
       if (isNew) this.#asked = `${question.lane}@${question.at}`;
       this.missed = null;
