@@ -60,7 +60,7 @@ export async function usable(page, what) {
   await page.locator('.theme').focus();
   await page.keyboard.press('Enter');
   assert.notEqual(await background(), before, 'the switch changes the colours');
-  assert.match(page.url(), /theme=light/);
+  await page.waitForURL(/theme=light/);
   // Back to the colours of the system.
   await page.evaluate(() => (location.hash = location.hash.replace(/&?theme=light/, '')));
 }

@@ -168,7 +168,7 @@ async function kernels(page, { profile }) {
   await page.locator('#kernels thead button', { hasText: 'Launches' }).click();
   const launches = await rows(page, '#kernels [data-kernel] td:nth-of-type(1)', 'Number(row.textContent.replaceAll(",", ""))');
   assert.deepEqual(launches, launches.toSorted((a, b) => b - a));
-  assert.match(page.url(), /sort=-launches/);
+  await page.waitForURL(/sort=-launches/);
   await page.locator('#kernels input').fill('no kernel has this name');
   assert.equal(await page.locator('#kernels [data-kernel]').count(), 0);
   await page.locator('#kernels input').fill('');
@@ -187,9 +187,9 @@ async function places(page, report) {
   await page.locator('[role=treeitem]').first().focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
-  assert.match(page.url(), /zoom=0/);
+  await page.waitForURL(/zoom=0/);
   await page.keyboard.press('Escape');
-  assert.doesNotMatch(page.url(), /zoom=/);
+  await page.waitForURL((url) => !/zoom=/.test(url.href));
 }
 
 /** Bytes with three significant digits and a binary prefix. */

@@ -26,7 +26,7 @@ try {
   const box = panel.getByRole('checkbox').first();
   await box.check();
   await panel.getByText(diff.verdict).waitFor();
-  assert.match(page.url(), new RegExp(`before=${before}`));
+  await page.waitForURL(new RegExp(`before=${before}`));
   const row = (name) => panel.locator(`[data-compared="${name}"]`);
   const shown = { 'Time of a step': comparison.step_ns, 'GPU time': comparison.gpu_time_ns, Launches: comparison.launches };
   for (const { account, time_ns } of comparison.accounts) shown[account] = time_ns;

@@ -66,7 +66,7 @@ async function whatIf(page, { geometry }) {
   await page.keyboard.press('End');
   const answer = sheet.locator('table[data-answer]:not([data-answer=""])');
   await answer.waitFor();
-  assert.match(page.url(), /change=registers%3D255/);
+  await page.waitForURL(/change=registers%3D255/);
   const hash = new URLSearchParams(new URL(page.url()).hash.slice(1));
   const asked = `/api/v1/sessions/${hash.get('session')}/kernels/${hash.get('kernel')}/what-if?phase=all&registers=255`;
   const said = await page.evaluate(async (address) => (await fetch(address)).json(), asked);
@@ -77,7 +77,7 @@ async function whatIf(page, { geometry }) {
   if (said.prediction) near(Number(await answer.locator('td[data-ns]').getAttribute('data-ns')), said.prediction.duration_ns.value, 'predicted');
   await fits(page, 'a kernel with other registers');
   await sheet.getByRole('button', { name: 'As launched' }).click();
-  assert.doesNotMatch(page.url(), /change=/);
+  await page.waitForURL((url) => !/change=/.test(url.href));
   await sheet.locator('table[data-answer=""]').waitFor();
 }
 
@@ -88,7 +88,7 @@ export async function kernelPage(page, profile) {
   await page.keyboard.press('Enter');
   const sheet = page.locator('dialog[open]');
   await sheet.waitFor();
-  assert.match(page.url(), /kernel=[0-9a-f]{16}/);
+  await page.waitForURL(/kernel=[0-9a-f]{16}/);
   await shows(page, profile, at);
   await fits(page, 'a page of a kernel');
   if (profile.kernels[at].geometry) await whatIf(page, profile.kernels[at]);
@@ -98,7 +98,7 @@ export async function kernelPage(page, profile) {
   await shows(page, profile, at);
   await page.keyboard.press('Escape');
   await sheet.waitFor({ state: 'hidden' });
-  assert.doesNotMatch(page.url(), /kernel=/);
+  await page.waitForURL((url) => !/kernel=/.test(url.href));
   for (let row = 0; row < Math.min(LOOKS, await rows.count()); row++) {
     const link = rows.nth(row).getByRole('link');
     await link.click();

@@ -23,7 +23,7 @@ try {
   // Its last seconds, in the address too; and back.
   await press('Last 5 min');
   await page.getByText('The last seconds: from', { exact: false }).waitFor();
-  assert.match(page.url(), /last=300/);
+  await page.waitForURL(/last=300/);
   await launches('100');
   if (picture) await page.screenshot({ path: picture });
   // An event of the timeline, with the figures of its lanes: both are asked for again as the session grows.
@@ -44,14 +44,14 @@ try {
   await press('Hold');
   await launches('150');
   await press('Whole run');
-  assert.doesNotMatch(page.url(), /last=/);
+  await page.waitForURL((url) => !/last=/.test(url.href));
   await launches('150');
   // Filters: what they leave empty is said, and what was shown stays.
   await page.getByText('Filters', { exact: true }).click();
   await page.getByLabel('Kernel', { exact: true }).fill('none*');
   await press('Apply');
   await page.getByRole('status').getByText('no kernel matches').waitFor();
-  assert.match(page.url(), /only=none/);
+  await page.waitForURL(/only=none/);
   await page.getByLabel('Window').fill('nonsense');
   await press('Apply');
   await page.getByRole('status').getByText('`nonsense` is no window').waitFor();
