@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes docs/pictures/page*.png, kernel*.png, dashboard*.png and timeline*.png from sessions of an H200 in data/corpus-h200, with the apex of target/debug or of $APEX.
-# Needs Chromium, Node.js, and `npm ci` in crates/page/web.
+# Makes docs/pictures/page*.png, kernel*.png, dashboard*.png and timeline*.png from sessions of an
+# H200 in data/corpus-h200, with the apex of target/debug or of $APEX. Needs Chromium, Node.js, and
+# `npm ci` in crates/page/web.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 apex=$(realpath "${APEX:-target/debug/apex}")

@@ -322,7 +322,8 @@ class Operators(unittest.TestCase):
         schema = torch.ops.aten._flash_attention_backward.default._schema
 
         def flash(gradient, q, k, v, out, sums, *rest, scale, **window):
-            # The arguments that PyTorch names, on tensors without elements: the shapes that it says.
+            # The arguments that PyTorch names, on tensors without elements: the shapes that it
+            # says.
             bare = [x.to("meta") for x in (gradient, q, k, v, out, sums)]
             rest_bare = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in rest]
             shapes = flash_of_pytorch(*bare, *rest_bare, scale=scale, **window)

@@ -4,11 +4,12 @@
 #   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
 # Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
-# makes, with and without many launches in a row), verify (verify.sh with the queue always on), sanitizer (a program under
-# compute-sanitizer), gain (what programs gain by the queue, and by batches), recording (what recording alone costs them), million (a
-# million launches in a row, ROUNDS times): these three are in fast.py; memory (memory.py). FAST has what `order`, `verify` and
-# `sanitizer` turn on, in turn (default: queue memory batch,memory; verify and sanitizer take the last of them alone). Default: all.
-# Exit status 1 when a part failed; the others have run.
+# makes, with and without many launches in a row), verify (verify.sh with the queue always on),
+# sanitizer (a program under compute-sanitizer), gain (what programs gain by the queue, and by
+# batches), recording (what recording alone costs them), million (a million launches in a row,
+# ROUNDS times): these three are in fast.py; memory (memory.py). FAST has what `order`, `verify` and
+# `sanitizer` turn on, in turn (default: queue memory batch,memory; verify and sanitizer take the
+# last of them alone). Default: all. Exit status 1 when a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
 [ $# -gt 0 ] || set -- order verify sanitizer gain recording million memory

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares what `apex run` records of the machine with nvidia-smi, and measures what it costs: Markdown into OUT/machine.md.
 
-* Readings: for each record of the machine, the nvidia-smi line nearest to its end; medians of both and the median of their
-  differences. Exit status 1 where a median differs by more than its tolerance.
-* Cost: CPU time of the sampler for each sample (recorded with it), and steps a second of a loop of small kernels, which the
-  host limits, with and without the sampler, in turns.
+* Readings: for each record of the machine, the nvidia-smi line nearest to its end; medians of both
+  and the median of their differences. Exit status 1 where a median differs by more than its tolerance.
+* Cost: CPU time of the sampler for each sample (recorded with it), and steps a second of a loop of
+  small kernels, which the host limits, with and without the sampler, in turns.
 * Untouched: limits, locked clocks and modes, as nvidia-smi has them before and after.
 """
 
@@ -18,7 +18,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-# Reading, nvidia-smi's query, by what that is multiplied, tolerance: a part of the value, and at least so much.
+# Reading, nvidia-smi's query, by what that is multiplied, tolerance: a part of the value, and at
+# least so much.
 COMPARED = [
     ("power_w", "power.draw", 1, 0.05, 10),
     ("power_limit_w", "enforced.power.limit", 1, 0, 0.5),

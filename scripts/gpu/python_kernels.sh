@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# The module apex_cuda.kernels with PyTorch on a GPU: scripts/gpu/python_kernels.py, and CuPy's client where CuPy is installed.
+# The module apex_cuda.kernels with PyTorch on a GPU: scripts/gpu/python_kernels.py, and CuPy's
+# client where CuPy is installed.
 #
-#   scripts/gpu/python_kernels.sh [OUT]    # APEX_LIB_DIR: folder of libapex_kernels_c.so (default: target/release)
+#   scripts/gpu/python_kernels.sh [OUT]
 #
-# It needs PyTorch, and the library that `cargo build --release -p apex-kernels-c` makes. DEVICE=cpu tries it without a GPU.
+# APEX_LIB_DIR: folder of libapex_kernels_c.so (default: target/release).
+#
+# It needs PyTorch, and the library that `cargo build --release -p apex-kernels-c` makes. DEVICE=cpu
+# tries it without a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-${OUT:-out}}

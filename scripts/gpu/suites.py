@@ -2,12 +2,17 @@
 """Programs of others, run on the GPU and on the CPU device: the same verdicts, exit statuses and launches?
 
     suites.py run --apex BIN --suite FOLDER --out OUT [--jobs N] [--seconds S] [--programs N]
+    suites.py record --apex BIN --suite FOLDER --out OUT [--jobs N] [--seconds S] [--programs N]
     suites.py table OUT/suites.json
 
 FOLDER is the `src` folder of HeCBench (https://github.com/zjin-lcf/HeCBench) or a part of it: folders called NAME-cuda with a
 Makefile each. Every program is built for sm_80 with its PTX, then run three times with the arguments of its own `make run`, in
 which integers are made smaller (`smaller`): alone on the GPU, recorded on the GPU, recorded on the CPU device. A program that
 does not build, fails or takes too long on the GPU says nothing about APEX and is counted apart.
+
+`record` keeps a session of each program, OUT/PROGRAM, with code and with every launch timed, for predictions to be compared with
+what was measured. Programs are built together and run one after the other, on the arguments of `make run`, for S seconds at
+most; one that launches nothing in that time runs again with smaller integers.
 """
 
 import argparse
@@ -57,21 +62,21 @@ def run(command, folder, seconds, environment=None):
     return status, text(out), text(error), time.monotonic() - started
 
 
-def build(folder):
+def build(folder, architecture="sm_80"):
     """Why it could not be built, or None."""
-    options = ["ARCH=sm_80", "CC=nvcc", "LAUNCHER="]
+    options = [f"ARCH={architecture}", "CC=nvcc", "LAUNCHER="]
     status, out, error, _ = run(["make", "-j2", *options], folder, 120)
     return None if status == 0 else (error or out).strip()[-300:]
 
 
-def command_of(folder):
-    """What `make run` would start, with smaller integers."""
+def command_of(folder, shortened=smaller):
+    """What `make run` would start, with `shortened` arguments."""
     status, out, _, _ = run(["make", "-n", "run", "ARCH=sm_80", "CC=nvcc", "LAUNCHER="], folder, 10)
     joined = out.replace("\\\n", " ")
     lines = [line.strip() for line in joined.splitlines() if line.strip().startswith("./")]
     if status != 0 or not lines:
         return None
-    words = shlex.split(smaller(lines[0]))
+    words = shlex.split(shortened(lines[0]))
     return None if {"|", ">", "&&", ";", "2>&1"} & set(words) else words
 
 
@@ -151,20 +156,59 @@ def judge(program, apex, seconds):
         return {**result, "outcome": "same", "launches": sum(sessions["gpu"].values())}
 
 
-def judge_all(arguments):
+def programs_of(arguments):
+    """The folders of the programs that are asked for."""
     programs = sorted(path for path in Path(arguments.suite).iterdir() if (path / "Makefile").exists())
-    programs = programs[:: max(1, len(programs) // arguments.programs)] if arguments.programs else programs
+    return programs[:: max(1, len(programs) // arguments.programs)] if arguments.programs else programs
+
+
+def judge_all(arguments):
     apex = str(Path(arguments.apex).resolve())
     out = Path(arguments.out) / "suites.json"
     results = []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for job in concurrent.futures.as_completed([pool.submit(judged, program, apex, arguments.seconds) for program in programs]):
+        for job in concurrent.futures.as_completed([pool.submit(judged, program, apex, arguments.seconds) for program in programs_of(arguments)]):
             results.append(job.result())
             command = " ".join(["scripts/gpu/suites.py", *sys.argv[1:]])
             ordered = sorted(results, key=lambda result: result["program"])
             document = {"date": str(datetime.date.today()), "machine": machine(), "command": command, "results": ordered}
             out.write_text(json.dumps(document, indent=1) + "\n")
     table(out)
+
+
+def record(apex, folder, session, seconds):
+    """What came of recording the program that is built in `folder`."""
+    for shortened in (lambda arguments: arguments, smaller):
+        command = command_of(folder, shortened)
+        if command is None:
+            return "no command in its Makefile"
+        shutil.rmtree(session, ignore_errors=True)
+        options = ["--device", "gpu", "--timing", "all", "--code=32M", "--max-size", "3M", "--quiet", "-o", str(session)]
+        status, _, error, _ = run([apex, "run", *options, "--", *command], folder, seconds)
+        found = launches(apex, session) if session.exists() else {}
+        if found:
+            return f"{sum(found.values())} launches" + (", ended early" if status is None else "")
+    return f"no launches: {error.strip()[-200:]}"
+
+
+def record_all(arguments):
+    apex, out = str(Path(arguments.apex).resolve()), Path(arguments.out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        folders = {}
+        for program in programs_of(arguments):
+            folders[program.name] = Path(place) / program.name
+            shutil.copytree(program, folders[program.name])
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            failures = dict(zip(folders, pool.map(lambda folder: build(folder, arguments.arch), folders.values())))
+        for name, folder in folders.items():
+            if failures[name]:
+                print(f"{name}: not built")
+                continue
+            try:
+                print(f"{name}: {record(apex, folder, out / name, arguments.seconds)}", flush=True)
+            except (RuntimeError, OSError) as error:
+                print(f"{name}: {error}", flush=True)
 
 
 def machine():
@@ -185,14 +229,17 @@ def table(path):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(required=True)
-    part = parts.add_parser("run")
-    part.add_argument("--apex", required=True)
-    part.add_argument("--suite", required=True)
-    part.add_argument("--out", required=True)
-    part.add_argument("--jobs", type=int, default=14)
-    part.add_argument("--seconds", type=float, default=20)
-    part.add_argument("--programs", type=int, help="about so many of them, evenly chosen")
-    part.set_defaults(act=judge_all)
+    for name, act, seconds in (("run", judge_all, 20), ("record", record_all, 4)):
+        part = parts.add_parser(name)
+        part.add_argument("--apex", required=True)
+        part.add_argument("--suite", required=True)
+        part.add_argument("--out", required=True)
+        part.add_argument("--jobs", type=int, default=14)
+        part.add_argument("--seconds", type=float, default=seconds)
+        part.add_argument("--programs", type=int, help="about so many of them, evenly chosen")
+        if name == "record":
+            part.add_argument("--arch", default="sm_90", help="what nvcc builds machine code and PTX for")
+        part.set_defaults(act=act)
     part = parts.add_parser("table")
     part.add_argument("file")
     part.set_defaults(act=lambda arguments: table(arguments.file))

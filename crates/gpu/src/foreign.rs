@@ -35,9 +35,9 @@ impl Device {
     /// # Safety
     /// `stream` is a stream of the device's primary context, or null. It lives as long as the
     /// result and all buffers that were allocated or used on it, which keep it; workspaces of other
-    /// crates are such buffers. While somebody else captures it, it is given kernels and the clearing
-    /// of memory alone, on buffers that were borrowed on the result: anything else may wait for
-    /// another stream, or be copied from the host's memory of that moment.
+    /// crates are such buffers. While somebody else captures it, it is given kernels and the
+    /// clearing of memory alone, on buffers that were borrowed on the result: anything else may
+    /// wait for another stream, or be copied from the host's memory of that moment.
     pub unsafe fn borrow_stream(&self, stream: *mut c_void) -> Stream {
         // SAFETY: the caller says so.
         unsafe { Stream::borrow(self.core(), stream.cast()) }

@@ -1,8 +1,8 @@
 //! What a caller passes, and what is answered.
 //!
 //! A call is one piece of memory: a [`Header`], and behind it as many tensors, integers and numbers
-//! as it says, all in steps of 8 bytes. Callers that have no structures of C's write it as easily as
-//! C does, and quickly.
+//! as it says, all in steps of 8 bytes. Callers that have no structures of C's write it as easily
+//! as C does, and quickly.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -10,8 +10,9 @@ use std::slice;
 
 use crate::VERSION;
 
-/// What a call begins with. Behind it are `tensors` of [`Tensor`], `integers` of `i64` and `numbers`
-/// of `f64`, in the order of the operation's table: inputs before outputs, sizes before choices.
+/// What a call begins with. Behind it are `tensors` of [`Tensor`], `integers` of `i64` and
+/// `numbers` of `f64`, in the order of the operation's table: inputs before outputs, sizes before
+/// choices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -86,7 +87,8 @@ impl<'c> Call<'c> {
     /// If it is not aligned, or the caller speaks another version; then nothing but that is read.
     ///
     /// # Safety
-    /// At `header` is a header with what it says behind it, unchanged for as long as the call lives.
+    /// At `header` is a header with what it says behind it, unchanged for as long as the call
+    /// lives.
     pub(crate) unsafe fn read(header: *const Header) -> Result<Call<'c>, Failure> {
         if !header.is_aligned() {
             return Err(Failure::invalid("a call must begin at a multiple of 8 bytes"));

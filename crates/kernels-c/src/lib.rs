@@ -64,9 +64,9 @@ pub unsafe extern "C" fn apex_kernels_run(operation: *const c_char, call: *const
     unsafe { answer(operation, call, Operation::run) }
 }
 
-/// Writes to `bytes` how large [`Header::workspace`] has to be for this call, and returns what a run
-/// would return: the form, or what is wrong. Addresses of tensors, the stream and the workspace are
-/// not looked at.
+/// Writes to `bytes` how large [`Header::workspace`] has to be for this call, and returns what a
+/// run would return: the form, or what is wrong. Addresses of tensors, the stream and the workspace
+/// are not looked at.
 ///
 /// # Safety
 /// As [`apex_kernels_run`], but for addresses and the stream; `bytes` is valid for writes.

@@ -4,10 +4,10 @@
 //! takes in addition what another launch of the same kernel took. Fractions are predicted as
 //! shares of what is possible, and durations as multiples of a bound, so that what can be computed
 //! is computed. Where it is known what a launch executes, durations and SM utilisation are computed
-//! ([`crate::timing`], [`crate::throughput`]) and not left to the networks. Warp efficiency is predicted by a formula,
-//! which the model card shows to be better than the networks; these give its interval alone. A
-//! feature outside of what was trained on is taken as the nearest value that was, and is named if
-//! it is far outside.
+//! ([`crate::timing`], [`crate::throughput`]) and not left to the networks. Warp efficiency is
+//! predicted by a formula, which the model card shows to be better than the networks; these give
+//! its interval alone. A feature outside of what was trained on is taken as the nearest value that
+//! was, and is named if it is far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};

@@ -341,7 +341,8 @@ pub struct Margins {
     pub durations: [Margin; SIZES],
     /// Of durations after a measured one, by [`Computed::change`].
     pub changes: [Margin; CHANGES],
-    /// Of SM throughput, by [`level`](crate::throughput::level): not logarithms, but by how much it is less or more.
+    /// Of SM throughput, by [`level`](crate::throughput::level): not logarithms, but by how much it
+    /// is less or more.
     pub utilisations: [Margin; LEVELS],
 }
 

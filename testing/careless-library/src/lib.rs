@@ -1,5 +1,5 @@
-//! `libapex.so` whose launch queue lets the calls pass that `CARELESS_ABOUT` names, or whose batches or
-//! memory pool neglect what it names.
+//! `libapex.so` whose launch queue lets the calls pass that `CARELESS_ABOUT` names, or whose
+//! batches or memory pool neglect what it names.
 //!
 //! Tests preload it in place of `libapex.so`, to see whether a fault in the queue's table or in the
 //! pool would be noticed.

@@ -36,8 +36,8 @@ pub fn named(name: &str, trained: Trained) -> anyhow::Result<Device> {
     }
 }
 
-/// The device here, if the shipped models were trained on it; else the first of those that they were
-/// trained on. Where there is another GPU here, a remark says that it is not meant.
+/// The device here, if the shipped models were trained on it; else the first of those that they
+/// were trained on. Where there is another GPU here, a remark says that it is not meant.
 fn here() -> Device {
     let gpus = std::fs::read_dir(GPUS).into_iter().flatten().flatten();
     let models: Vec<_> = gpus.filter_map(|gpu| model(&gpu.path().join("information"))).collect();

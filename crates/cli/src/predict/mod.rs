@@ -93,8 +93,8 @@ pub struct Args {
     /// The launch changed: block=, grid=, shared=, registers= with commas between; may be repeated
     #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
     what_if: Vec<Change>,
-    /// Device to predict for: auto, h200, h100, sm_90, or the folder of a session or data set [default:
-    /// the session's, else auto]
+    /// Device to predict for: auto, h200, h100, sm_90, or the folder of a session or data set
+    /// [default: the session's, else auto]
     #[arg(long, value_name = "DEVICE", env = "APEX_PREDICT_DEVICE")]
     device: Option<String>,
     /// Folder of models that `apex train` wrote; new ones are taken while it runs [default: those

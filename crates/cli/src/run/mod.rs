@@ -119,9 +119,9 @@ pub struct Recording {
     /// Most of the program's time that sampled timing may cost, percent
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
-    /// Make a program faster: `queue` has a thread of APEX make its launches, `batch` has that thread
-    /// launch those that repeat as graphs, `memory` keeps what the program frees for its next
-    /// allocations [values: queue, batch, memory, or some of them: batch,memory]
+    /// Make a program faster: `queue` has a thread of APEX make its launches, `batch` has that
+    /// thread launch those that repeat as graphs, `memory` keeps what the program frees for its
+    /// next allocations [values: queue, batch, memory, or some of them: batch,memory]
     #[arg(
         long,
         value_enum,

@@ -60,8 +60,8 @@ fn ranges_of_cupy() {
     });
 }
 
-/// The module `apex_cuda.kernels`, with the library that was built: all kernels that are launched are
-/// its.
+/// The module `apex_cuda.kernels`, with the library that was built: all kernels that are launched
+/// are its.
 #[test]
 fn kernels_of_apex_on_arrays_of_cupy() {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");

@@ -100,8 +100,8 @@ pub struct Output<T> {
 pub struct Attention {
     device: Device,
     images: Arc<Images>,
-    /// As large as the largest call needed. Launches on different streams take turns at it, as `gpu`
-    /// orders the uses of a buffer.
+    /// As large as the largest call needed. Launches on different streams take turns at it, as
+    /// `gpu` orders the uses of a buffer.
     workspace: Mutex<Workspace>,
 }
 

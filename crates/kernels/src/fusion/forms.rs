@@ -38,8 +38,8 @@ pub fn residual_relu_layer_norm(
 }
 
 /// The gradients of [`residual_relu_layer_norm`]: of `x`, which is that of `residual` too, and the
-/// terms of the weight's in f32, which is the sum of their rows. The bias has the sum of the rows of
-/// `y_gradient`.
+/// terms of the weight's in f32, which is the sum of their rows. The bias has the sum of the rows
+/// of `y_gradient`.
 pub fn residual_relu_layer_norm_gradient(
     element: ElementType,
     rows: usize,

@@ -1,5 +1,5 @@
-// What differs between sessions, as the server of `apex dashboard` says it (apex.diff/2 in docs/json.md), and which advice was
-// marked as done.
+// What differs between sessions, as the server of `apex dashboard` says it (apex.diff/2 in
+// docs/json.md), and which advice was marked as done.
 import type { Provenance } from './document';
 import type { Session } from './server.svelte';
 
@@ -92,7 +92,10 @@ function stored(): Record<string, string[]> {
   }
 }
 
-/** Rules whose advice was marked as done, by the session that has the finding. This browser remembers them. */
+/**
+ * Rules whose advice was marked as done, by the session that has the finding. This browser
+ * remembers them.
+ */
 class Done {
   #marks: Record<string, string[]> = $state.raw(stored());
 
@@ -113,7 +116,10 @@ class Done {
 
 export const done = new Done();
 
-/** The newest session of the same command that was begun before this one and has advice that was marked as done. */
+/**
+ * The newest session of the same command that was begun before this one and has advice that was
+ * marked as done.
+ */
 export function marked(sessions: Session[], of: Session | undefined): Session | undefined {
   const earlier = sessions.filter((one) => one.command === of?.command && (one.started_ns ?? 0) < (of?.started_ns ?? 0));
   return earlier.filter((one) => done.of(one.id).length > 0).sort((a, b) => (b.started_ns ?? 0) - (a.started_ns ?? 0))[0];

@@ -377,7 +377,10 @@ export interface MachineOverTime {
   host: MachineSeries[];
 }
 
-/** What a process had allocated on devices, or of pinned host memory: lists have an entry for each part of its time. */
+/**
+ * What a process had allocated on devices, or of pinned host memory: lists have an entry for each
+ * part of its time.
+ */
 export interface MemoryOverTime {
   pid: number;
   rank: number | null;

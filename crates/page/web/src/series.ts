@@ -31,7 +31,10 @@ export function bars(parts: number[]): string {
   return parts.map((part, at) => (part > 0 ? `M${at} 100V${round(100 - (part / most) * 100)}h1V100z` : '')).join('');
 }
 
-/** A line through the middles of parts: x counts parts, y is percent of `most` from the top; a gap where there is nothing. */
+/**
+ * A line through the middles of parts: x counts parts, y is percent of `most` from the top; a gap
+ * where there is nothing.
+ */
 export function line(parts: (number | null)[], most: number): string {
   let path = '';
   parts.forEach((part, at) => {

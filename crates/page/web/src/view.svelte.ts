@@ -15,8 +15,11 @@ export interface View {
   by: '' | 'launches';
   /** Path of places from the root of the flame graph. */
   zoom: string;
-  /** Of the timeline: the time that is shown, the span that is selected (`FROM-TO` in ns), the groups that are open, the event
-   * that is selected (`LANE@START`), the kernels that are highlighted. */
+  /**
+   * Of the timeline: the time that is shown, the span that is selected (`FROM-TO` in ns), the
+   * groups that are open, the event that is selected (`LANE@START`), the kernels that are
+   * highlighted.
+   */
   shown: string;
   span: string;
   lanes: string;

@@ -4,7 +4,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
-/** Longer than anything here takes, even on a busy machine, ms: reaching it is a failure, not a measurement. */
+/**
+ * Longer than anything here takes, even on a busy machine, ms: reaching it is a failure, not a
+ * measurement.
+ */
 export const PATIENCE = 120_000;
 
 export const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
@@ -33,7 +36,10 @@ export async function opened(browser, address) {
   return { page, wrong };
 }
 
-/** Waits until what observes sizes has seen those of now: it is told after a frame, and what follows is drawn in the next one. */
+/**
+ * Waits until what observes sizes has seen those of now: it is told after a frame, and what follows
+ * is drawn in the next one.
+ */
 const laidOut = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
 
 /** Themes, narrow windows, and what axe finds in each. */

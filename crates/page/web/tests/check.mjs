@@ -200,7 +200,10 @@ function bytes(count) {
   return `${value.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][step]}`;
 }
 
-/** Pictures of what was allocated, those with the highest peaks first: the peak, its places, and a part by keyboard. */
+/**
+ * Pictures of what was allocated, those with the highest peaks first: the peak, its places, and a
+ * part by keyboard.
+ */
 async function memoryOverTime(page, { profile }) {
   const wanted = profile.memory_over_time.toSorted((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 16);
   const all = page.locator('#memory > .all');

@@ -1,4 +1,5 @@
-// Compares two sessions of `apex dashboard` in Chromium, and the numbers with those of `apex diff --json`.
+// Compares two sessions of `apex dashboard` in Chromium, and the numbers with those of `apex diff
+// --json`.
 //
 //   node compare.mjs ADDRESS BEFORE AFTER DIFF.json [PICTURE.png]
 //

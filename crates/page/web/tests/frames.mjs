@@ -1,9 +1,11 @@
-// Frame times of the timeline while it is dragged and zoomed, and the time to the first paint of the page.
+// Frame times of the timeline while it is dragged and zoomed, and the time to the first paint of
+// the page.
 //
 //   node frames.mjs [ADDRESS]
 //
-// ADDRESS is of `apex dashboard`, with its fragment; without one, the timeline of synthetic.mjs is shown: ten million launches. All
-// groups are opened. Chromium is headless and draws in software. What is printed goes to docs/results/timeline-frames.txt.
+// ADDRESS is of `apex dashboard`, with its fragment; without one, the timeline of synthetic.mjs is
+// shown: ten million launches. All groups are opened. Chromium is headless and draws in software.
+// What is printed goes to docs/results/timeline-frames.txt.
 import { cpus, loadavg } from 'node:os';
 import { launch } from './browser.mjs';
 import { serve } from './synthetic.mjs';

@@ -1,4 +1,5 @@
-// A kernel's page: what it shows is what the report says of the kernel, and it opens and closes by link, keyboard and address.
+// A kernel's page: what it shows is what the report says of the kernel, and it opens and closes by
+// link, keyboard and address.
 import assert from 'node:assert/strict';
 import { fits } from './browser.mjs';
 

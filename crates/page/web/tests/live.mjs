@@ -2,9 +2,10 @@
 //
 //   node live.mjs ADDRESS FOLDER [PICTURE.png]
 //
-// The timeline follows the session, with an event selected, until that is deleted: it says so, asks nothing more, and keeps what it
-// has shown. The program has launched 100 kernels. It launches 50 more when FOLDER/more is made, and ends when FOLDER/end is. Its session
-// is FOLDER/s. Says what is wrong and exits with status 1.
+// The timeline follows the session, with an event selected, until that is deleted: it says so, asks
+// nothing more, and keeps what it has shown. The program has launched 100 kernels. It launches 50
+// more when FOLDER/more is made, and ends when FOLDER/end is. Its session is FOLDER/s. Says what is
+// wrong and exits with status 1.
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { launch, opened, usable } from './browser.mjs';
@@ -26,7 +27,8 @@ try {
   await page.waitForURL(/last=300/);
   await launches('100');
   if (picture) await page.screenshot({ path: picture });
-  // An event of the timeline, with the figures of its lanes: both are asked for again as the session grows.
+  // An event of the timeline, with the figures of its lanes: both are asked for again as the
+  // session grows.
   const timeline = page.locator('#timeline');
   const stage = timeline.locator('.stage');
   await timeline.locator('.group').first().waitFor();

@@ -1,5 +1,5 @@
-// What hands and keys do to the timeline, in Chromium, on the session of synthetic.mjs: ten million launches. Says what is wrong and
-// exits with status 1.
+// What hands and keys do to the timeline, in Chromium, on the session of synthetic.mjs: ten million
+// launches. Says what is wrong and exits with status 1.
 import assert from 'node:assert/strict';
 import { PATIENCE, launch, opened, usable } from './browser.mjs';
 import { END, serve } from './synthetic.mjs';

@@ -1,5 +1,5 @@
-// The parts of a kernel's page that draw nothing: waves, sliders, rooflines. `node parts.mjs` exits with status 1 and says what is
-// wrong.
+// The parts of a kernel's page that draw nothing: waves, sliders, rooflines. `node parts.mjs` exits
+// with status 1 and says what is wrong.
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';

@@ -39,7 +39,10 @@ async function zoomed(page, { zoom, find }) {
   await page.locator('#timeline').evaluate((section) => section.scrollIntoView());
 }
 
-/** Opens the page of the first kernel that is found by a name; with a server, moves the slider of its block. */
+/**
+ * Opens the page of the first kernel that is found by a name; with a server, moves the slider of
+ * its block.
+ */
 async function openedKernel(page, name, isServed) {
   await page.locator('#kernels input').fill(name);
   await page.locator('#kernels [data-kernel]').first().getByRole('link').click();

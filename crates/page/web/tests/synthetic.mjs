@@ -1,5 +1,6 @@
-// A server of the dashboard's interface whose session has ten million launches, none of which is stored: each follows from its
-// number. The timeline is measured (frames.mjs) and tried without a program on it.
+// A server of the dashboard's interface whose session has ten million launches, none of which is
+// stored: each follows from its number. The timeline is measured (frames.mjs) and tried without a
+// program on it.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -20,7 +21,10 @@ const hash = (value) => {
   return (x ^ (x >>> 16)) >>> 0;
 };
 
-/** The `i`-th event of a lane: kernels on streams, calls on threads. Phases of a second have different loads. */
+/**
+ * The `i`-th event of a lane: kernels on streams, calls on threads. Phases of a second have
+ * different loads.
+ */
 function event(lane, i) {
   const h = hash(i * 31 + lane.process * 7 + lane.id.charCodeAt(1));
   const begins = i * PERIOD;
@@ -131,8 +135,8 @@ const page = {
 };
 
 /**
- * Starts the server. While `session.building`, it says that the session is being read; while `session.growing`, the end grows with
- * each answer about all of it.
+ * Starts the server. While `session.building`, it says that the session is being read; while
+ * `session.growing`, the end grows with each answer about all of it.
  */
 export async function serve({ building = false } = {}) {
   const session = { building, growing: false, end: END, requests: [] };

@@ -1,5 +1,5 @@
-// The timeline's parts that draw nothing: views, axis, rows, tiles, pixels. `node timeline.mjs` exits with status 1 and says what is
-// wrong.
+// The timeline's parts that draw nothing: views, axis, rows, tiles, pixels. `node timeline.mjs`
+// exits with status 1 and says what is wrong.
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';

@@ -85,8 +85,8 @@ impl Recipes {
         }
     }
 
-    /// The large model's, with fewer networks: each device is left out in turn, which nothing but the
-    /// judgement needs.
+    /// The large model's, with fewer networks: each device is left out in turn, which nothing but
+    /// the judgement needs.
     fn away(&self) -> Recipe {
         Recipe { members: self.large.members.min(AWAY_MEMBERS), ..self.large.clone() }
     }

@@ -93,8 +93,8 @@ impl Run<'_> {
         (0..self.data.rows.len()).map(asked).collect()
     }
 
-    /// What is computed of the launches of each fold, with what was fitted to those that it is to be
-    /// trained on.
+    /// What is computed of the launches of each fold, with what was fitted to those that it is to
+    /// be trained on.
     fn computed(&self, asked: &[Option<Asked>], folds: &[Fold]) -> Result<Vec<Option<Said>>, Error> {
         let mut said = vec![None; asked.len()];
         for (number, Fold { train, test }) in folds.iter().enumerate() {

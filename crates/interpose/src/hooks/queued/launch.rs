@@ -341,8 +341,8 @@ impl<const INDEX: usize> Kinds<INDEX> {
         Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
 }
 
-/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come in
-/// a buffer of the program's own form.
+/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come
+/// in a buffer of the program's own form.
 ///
 /// # Safety
 /// [`Copied::write`] wrote the arguments.

@@ -22,8 +22,8 @@
 //!    one by one, and return what they return.
 //! 5. *Use.* [`judge`] stops it where launches one by one take less.
 //!
-//! Batches begin and end at calls of other kinds, where the program waited, and where a longer run is
-//! cut: behind the pair of launches whose prints give the least number ([`cut`]). So a run that
+//! Batches begin and end at calls of other kinds, where the program waited, and where a longer run
+//! is cut: behind the pair of launches whose prints give the least number ([`cut`]). So a run that
 //! repeats is cut at the same places wherever the look at it begins.
 
 mod judge;
@@ -196,8 +196,8 @@ impl Batches {
         is_decided
     }
 
-    /// What to do next, by the calls that wait in the ring, where it is not decided. The thread that
-    /// takes calls out asks. Whoever made calls has waited at the ticket `waited_at` for those
+    /// What to do next, by the calls that wait in the ring, where it is not decided. The thread
+    /// that takes calls out asks. Whoever made calls has waited at the ticket `waited_at` for those
     /// before.
     pub fn next(
         &mut self,
@@ -348,8 +348,8 @@ enum End {
     Empty,
 }
 
-/// How many of the launches of a run that goes on make a batch: up to the last of those that, with the
-/// one before, have the least number.
+/// How many of the launches of a run that goes on make a batch: up to the last of those that, with
+/// the one before, have the least number.
 fn cut(run: &[Node]) -> usize {
     let number = |at: usize| spread(run[at].print.word() ^ run[at - 1].print.word().rotate_left(32));
     (FEWEST..=run.len()).rev().min_by_key(|&count| number(count - 1)).unwrap_or(run.len())

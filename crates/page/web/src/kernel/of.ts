@@ -1,4 +1,5 @@
-// Kernels of the document: which one a launch of the timeline is of, and the shapes of one function.
+// Kernels of the document: which one a launch of the timeline is of, and the shapes of one
+// function.
 import type { Document, Dim3, Kernel } from '../document';
 
 interface Launched {
@@ -19,7 +20,10 @@ export function kernelOf(list: Kernel[], { name, kernel: of }: Launched): Kernel
   );
 }
 
-/** All configurations of its function on its device, in the order of the document: most GPU time first. */
+/**
+ * All configurations of its function on its device, in the order of the document: most GPU time
+ * first.
+ */
 export function shapesOf(list: Kernel[], kernel: Kernel): Kernel[] {
   // (Long names are cut: short ones tell functions apart.)
   const isSame = (other: Kernel) => other.name === kernel.name && other.short_name === kernel.short_name;

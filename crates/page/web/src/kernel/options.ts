@@ -1,4 +1,5 @@
-// What the sliders of a kernel's page offer: values that a launch can have, with the kernel's own among them.
+// What the sliders of a kernel's page offer: values that a launch can have, with the kernel's own
+// among them.
 import type { Dim3, Kernel } from '../document';
 
 export interface Changes {
@@ -7,7 +8,10 @@ export interface Changes {
   shared: number;
 }
 
-/** The block of so many threads that is most like another: its x and z stay, and a block of one row stays one. */
+/**
+ * The block of so many threads that is most like another: its x and z stay, and a block of one row
+ * stays one.
+ */
 export function blockOf(like: Dim3, threads: number): Dim3 | null {
   const [x, y, z] = like;
   if (y === 1 && z === 1) return [threads, 1, 1];

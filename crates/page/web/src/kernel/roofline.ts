@@ -1,5 +1,6 @@
-// An instruction roofline: how fast a kernel executes instructions of warps, over how many it executes for a byte of global memory.
-// Below the slanted roof memory could give no more, below the flat one the issue slots.
+// An instruction roofline: how fast a kernel executes instructions of warps, over how many it
+// executes for a byte of global memory. Below the slanted roof memory could give no more, below the
+// flat one the issue slots.
 import type { Kernel } from '../document';
 
 export interface Roofs {

@@ -30,7 +30,9 @@ export function rows(geometry: Geometry, sms: number): Row[] {
   return [...waves(1, ENDS), middle, ...waves(all - ENDS + 1, all)];
 }
 
-/** Bars from the lower edge of a row that is 100 high: x counts SMs. Equal neighbours are one shape. */
+/**
+ * Bars from the lower edge of a row that is 100 high: x counts SMs. Equal neighbours are one shape.
+ */
 export function shape({ blocks }: Row, most: number): string {
   let path = '';
   for (let from = 0, to = 0; from < blocks.length; from = to) {

@@ -1,4 +1,5 @@
-// Marks of the time axis: round times, all in one unit. Times of too many digits are counted from a base, which is shown once.
+// Marks of the time axis: round times, all in one unit. Times of too many digits are counted from a
+// base, which is shown once.
 import type { Span } from './viewport';
 
 export interface Mark {
@@ -18,7 +19,10 @@ const UNITS: [number, string][] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'n
 /** Digits of a mark that are read at a glance. */
 const DIGITS = 6;
 
-/** A time with as many decimals as a step needs, in the unit of `largest`: `1.25 s` for steps of 50 ms. */
+/**
+ * A time with as many decimals as a step needs, in the unit of `largest`: `1.25 s` for steps of 50
+ * ms.
+ */
 function exact(ns: number, step: number, largest: number): string {
   const [scale, unit] = UNITS.find(([scale]) => Math.max(largest, step) >= scale) ?? [1, 'ns'];
   const decimals = Math.max(0, Math.ceil(Math.log10(scale / step) - 1e-9));

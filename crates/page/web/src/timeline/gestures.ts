@@ -71,8 +71,8 @@ export function listen(element: HTMLElement, to: Gestures): () => void {
 
   const leave = () => to.point(null, 0);
 
-  // The wheel scrolls the page until the timeline has the focus or a key says otherwise; two fingers on a touchpad come as a
-  // wheel with the control key.
+  // The wheel scrolls the page until the timeline has the focus or a key says otherwise; two
+  // fingers on a touchpad come as a wheel with the control key.
   const wheel = (event: WheelEvent) => {
     const { x, width } = place(event);
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE : event.deltaMode === WheelEvent.DOM_DELTA_PAGE ? width : 1;

@@ -1,11 +1,14 @@
-// Fetches the tiles that a view needs. Requests wait until the view rests for a moment, though not for long while it moves on;
-// those of tiles that are no longer wanted are aborted.
+// Fetches the tiles that a view needs. Requests wait until the view rests for a moment, though not
+// for long while it moves on; those of tiles that are no longer wanted are aborted.
 import { Refused, type Client } from './client';
 import { USES, type Answer } from './model';
 import { COLUMNS, levelOf, places, spanOfPlace, tileOf, type Place, type Tiles } from './tiles';
 import type { Span } from './viewport';
 
-/** Rest of the view before tiles are fetched, and the longest that a view which moves waits for them, ms. */
+/**
+ * Rest of the view before tiles are fetched, and the longest that a view which moves waits for
+ * them, ms.
+ */
 const REST = 40;
 const LONGEST = 120;
 /** Requests at a time. */

@@ -1,5 +1,5 @@
-// The timeline as the server tells it (docs/api.md), and lanes by the process that they belong to. Times are nanoseconds since
-// the session's start.
+// The timeline as the server tells it (docs/api.md), and lanes by the process that they belong to.
+// Times are nanoseconds since the session's start.
 
 import type { Dim3 } from '../document';
 
@@ -10,7 +10,9 @@ export type Basis = 'measured' | 'modelled' | 'unknown';
 /** Sums over the columns of a lane; uses that are missing are zero everywhere. */
 export interface Columns {
   time: Record<string, number[]>;
-  /** The kernel that takes most time in the column, and how much; where all series were asked for. */
+  /**
+   * The kernel that takes most time in the column, and how much; where all series were asked for.
+   */
   top?: (number | null)[];
   top_ns?: number[];
 }

@@ -1,5 +1,6 @@
-// The state of the timeline: what is shown, what is selected, and what changes them. What a link should bring back stands in the
-// address (`view.svelte.ts`): the time that is shown, the selected span and event, the open groups, the search.
+// The state of the timeline: what is shown, what is selected, and what changes them. What a link
+// should bring back stands in the address (`view.svelte.ts`): the time that is shown, the selected
+// span and event, the open groups, the search.
 import { tick, untrack } from 'svelte';
 import type { Document } from '../document';
 import { time, words } from '../format';
@@ -180,7 +181,8 @@ export class Panel {
     try {
       const { state, message, event } = await this.source.client.launch(question, signal);
       if (!this.source.holds({ state })) return this.#miss(DELETED, isNew && !this.#tells(question));
-      // (What was found stays: its time may have changed a little, and a session may be unreadable for a moment.)
+      // (What was found stays: its time may have changed a little, and a session may be unreadable
+      // for a moment.)
       if (!event) return this.#miss(message ?? BUILDING, isNew && !this.#tells(question));
       this.launch = event;
       if (isNew) this.#asked = `${question.lane}@${question.at}`;
@@ -203,7 +205,9 @@ export class Panel {
     return this.#asked === `${lane}@${at}` || (at >= start && at <= start + (launch.duration_ns?.value ?? 0) + 1);
   }
 
-  /** There is no such event. Where that was a step from the selected one, the selected one stays. */
+  /**
+   * There is no such event. Where that was a step from the selected one, the selected one stays.
+   */
   #miss(why: string, forgets: boolean): null {
     this.say(why);
     if (forgets) this.launch = null;
@@ -297,7 +301,10 @@ export class Panel {
     else void this.pickNear(lane, middle);
   }
 
-  /** Selects the event of a lane at a time, or the last one before; the first one where there is none. */
+  /**
+   * Selects the event of a lane at a time, or the last one before; the first one where there is
+   * none.
+   */
   async pickNear(lane: Lane, time: number) {
     this.lane = lane.id;
     const isBefore = time < lane.start_ns;

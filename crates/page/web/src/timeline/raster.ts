@@ -1,5 +1,6 @@
-// Draws columns and events into pixels, row by row of the picture. What a frame costs depends on its pixels alone, not on how
-// many launches lie behind them, and not on what the machine has to draw with.
+// Draws columns and events into pixels, row by row of the picture. What a frame costs depends on
+// its pixels alone, not on how many launches lie behind them, and not on what the machine has to
+// draw with.
 import type { Span } from './viewport';
 
 /** A colour as the pixels of a canvas hold it: little-endian, opaque. */
@@ -18,7 +19,9 @@ export function mixed(from: Colour, to: Colour, share: number): Colour {
   return colour(part(0), part(8), part(16));
 }
 
-/** Whether black text is easier to read on a colour than white text is: by its relative luminance. */
+/**
+ * Whether black text is easier to read on a colour than white text is: by its relative luminance.
+ */
 export function isLight(of: Colour): boolean {
   const linear = (byte: number) => ((byte / 255 + 0.055) / 1.055) ** 2.4;
   const [red, green, blue] = [of & 255, (of >>> 8) & 255, (of >>> 16) & 255];
@@ -55,8 +58,8 @@ export class Raster {
   }
 
   /**
-   * Columns from a time on, each `columnNs` long: shares, in 255ths, that are stacked from the lower edge. `range` bounds the
-   * time that is drawn.
+   * Columns from a time on, each `columnNs` long: shares, in 255ths, that are stacked from the lower
+   * edge. `range` bounds the time that is drawn.
    */
   columns(start: number, columnNs: number, layers: { shares: Uint8Array; colour: Colour }[], range: Span, top: number, bottom: number) {
     const count = layers[0]?.shares.length ?? 0;

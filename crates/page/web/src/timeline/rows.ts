@@ -87,10 +87,15 @@ function firstAfter(start: ArrayLike<number>, time: number): number {
   return low;
 }
 
-/** Events before a time that are looked at for one that goes on at it: calls may lie in each other. */
+/**
+ * Events before a time that are looked at for one that goes on at it: calls may lie in each other.
+ */
 const BACK = 64;
 
-/** The event at a time: the one that began last; else the nearest within `slack`; -1 if there is none. */
+/**
+ * The event at a time: the one that began last; else the nearest within `slack`; -1 if there is
+ * none.
+ */
 export function eventAt({ start, end }: Times, time: number, slack: number): number {
   const after = firstAfter(start, time);
   for (let at = after - 1; at >= Math.max(0, after - BACK); at--) if (end[at]! > time) return at;

@@ -1,7 +1,10 @@
 // Which kernels a search means, and where they are launched as far as tiles tell.
 import type { Tile } from './tiles';
 
-/** Whether a name is searched for: `"gemm"` is the whole name, `*` any characters, anything else a part of it. */
+/**
+ * Whether a name is searched for: `"gemm"` is the whole name, `*` any characters, anything else a
+ * part of it.
+ */
 export function matcher(search: string): (name: string) => boolean {
   const wanted = search.trim().toLowerCase();
   if (!wanted) return () => false;
@@ -30,7 +33,10 @@ export interface Hit {
   isEvent: boolean;
 }
 
-/** The nearest hit after a time, or before it. A column counts only where no event that is known of lies in it. */
+/**
+ * The nearest hit after a time, or before it. A column counts only where no event that is known of
+ * lies in it.
+ */
 export function nearest(tiles: Iterable<Tile>, time: number, isNext: boolean, lanes: Set<string>): Hit | null {
   let event: Hit | null = null;
   let column: Hit | null = null;

@@ -54,7 +54,9 @@ export class Source {
     this.end();
   }
 
-  /** Asks for the whole session, with what is searched for. One that was deleted may be there again. */
+  /**
+   * Asks for the whole session, with what is searched for. One that was deleted may be there again.
+   */
   async look(search: string) {
     this.#search = search;
     clearTimeout(this.#timer);

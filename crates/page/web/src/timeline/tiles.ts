@@ -1,7 +1,8 @@
-// What is known of the lanes at each zoom. A tile is COLUMNS columns of one lane; a column of level n is 2^n ns long, so that tiles
-// of one level stand side by side and two of them lie in one of the next. While a tile is fetched, what is known of its time at
-// other levels is drawn instead. The store is bounded: tiles that were not drawn for longest are dropped, but never the tile of
-// the whole session.
+// What is known of the lanes at each zoom. A tile is COLUMNS columns of one lane; a column of level
+// n is 2^n ns long, so that tiles of one level stand side by side and two of them lie in one of the
+// next. While a tile is fetched, what is known of its time at other levels is drawn instead. The
+// store is bounded: tiles that were not drawn for longest are dropped, but never the tile of the
+// whole session.
 import type { Answer, Basis, LaneData } from './model';
 import { matcher } from './search';
 import type { Span } from './viewport';
@@ -19,7 +20,9 @@ export interface Tile {
   from: number;
   /** Length of a column. */
   columnNs: number;
-  /** Shares of each column in 255ths by use, from the lower edge up; none where there are events. */
+  /**
+   * Shares of each column in 255ths by use, from the lower edge up; none where there are events.
+   */
   layers: { use: string; shares: Uint8Array }[];
   /** Shares of what was searched for, where it takes most of the time. */
   found: Uint8Array | null;

@@ -1,5 +1,6 @@
-// The part of the session that the timeline shows: how it is panned and zoomed. Times are nanoseconds since the session's
-// start. A view is never narrower than SHORTEST, and never leaves the session.
+// The part of the session that the timeline shows: how it is panned and zoomed. Times are
+// nanoseconds since the session's start. A view is never narrower than SHORTEST, and never leaves
+// the session.
 
 export interface Span {
   from: number;
@@ -19,7 +20,10 @@ export function within(wanted: Span, whole: Span): Span {
   return { from, to: from + size };
 }
 
-/** Zooms so that the time at a share of the width stays where it is; a factor above 1 shows more time. */
+/**
+ * Zooms so that the time at a share of the width stays where it is; a factor above 1 shows more
+ * time.
+ */
 export function zoomed(view: Span, factor: number, at: number, whole: Span): Span {
   const size = Math.min(Math.max(length(view) * factor, SHORTEST), Math.max(length(whole), SHORTEST));
   const fixed = view.from + length(view) * at;
