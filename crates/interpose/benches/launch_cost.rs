@@ -1,4 +1,4 @@
-//! What recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost`.
+//! What recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost [ROWS]`.
 //!
 //! Runs itself under the injected library with the fake driver, whose launch returns at once: as
 //! bare jumps, with recording switched off, recording one configuration, recording a thousand in
@@ -11,6 +11,13 @@
 //! line and no page of the recorder is left in the nearest caches. Of a cold program's launches
 //! only the calls themselves are timed. What `--code` adds is the difference of the two rows with
 //! sampled timing, whose kernels have parameters.
+//!
+//! The rows named "waits" are a program that waits for each of its launches: their figures are of a
+//! launch and the synchronisation behind it. It has nothing to gain from the launch queue, so
+//! "queue" has it closed nearly all the time; in "queue open" it stays open.
+//!
+//! `ROWS` chooses rows: those whose names contain it. Further arguments are files of the library
+//! to compare; each row is measured with the first (0), the second (1), … in turn.
 
 mod client;
 
@@ -35,49 +42,87 @@ fn main() {
     let first = arguments.first().map_or("", String::as_str);
     match first.parse() {
         Ok(configurations) => measure(configurations, arguments.get(1).map_or("", String::as_str)),
-        Err(_) => run_all(first),
+        Err(_) => run_all(first, arguments.get(1..).unwrap_or_default()),
     }
 }
 
-/// Measures the rows whose names contain `chosen`.
-fn run_all(chosen: &str) {
+/// What one row measures.
+struct Row {
+    name: &'static str,
+    /// The program: how many configurations it launches in turn, and what else it does.
+    configurations: u32,
+    what: &'static str,
+    settings: Settings,
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const DISABLED: (&str, &str) = ("APEX_DISABLE", "1");
+const BUSY: (&str, &str) = ("FAKE_BUSY", "1");
+const QUEUE: (&str, &str) = ("APEX_FAST", "queue");
+
+/// All rows.
+fn rows() -> Vec<Row> {
+    let off =
+        || Settings { recording: true, timing: TimingMode::Off, code_max_bytes: 0, ..Settings::default() };
+    let sampled = || Settings { timing: TimingMode::Sampled, ..off() };
+    let row = |name, configurations, what, settings, environment| Row {
+        name,
+        configurations,
+        what,
+        settings,
+        environment,
+    };
+    vec![
+        row("bare", 1, "", off(), &[DISABLED]),
+        row("recording off", 1, "", Settings { recording: false, ..off() }, &[]),
+        row("recording", 1, "", off(), &[]),
+        row("recording, 1000 configs", 1000, "", off(), &[]),
+        row("recording, sampled timing", 1, "given", sampled(), &[]),
+        row(
+            "sampled timing, with --code",
+            1,
+            "given",
+            Settings { code_max_bytes: apex_trace::image::DEFAULT_MAX_BYTES, ..sampled() },
+            &[],
+        ),
+        row("bare, busy driver", 1, "", off(), &[DISABLED, BUSY]),
+        row("recording, busy driver", 1, "", off(), &[BUSY]),
+        row("bare, cold program", 200, "cold", off(), &[DISABLED]),
+        row("recording, cold program", 200, "cold", off(), &[]),
+        row("waits, bare", 1, "waits", off(), &[DISABLED, BUSY]),
+        row("waits, recording", 1, "waits", sampled(), &[BUSY]),
+        row("waits, queue", 1, "waits", sampled(), &[BUSY, QUEUE]),
+        row("waits, queue and batches", 1, "waits", sampled(), &[BUSY, ("APEX_FAST", "batch")]),
+        row("waits, queue open", 1, "waits", sampled(), &[BUSY, QUEUE, ("APEX_FAST_ALWAYS", "1")]),
+        row("cold, waits, bare", 1, "cold waits", off(), &[DISABLED, BUSY]),
+        row("cold, waits, recording", 1, "cold waits", off(), &[BUSY]),
+        row("cold, waits, queue", 1, "cold waits", off(), &[BUSY, QUEUE]),
+    ]
+}
+
+/// Measures the rows whose names contain `chosen`, with each of the libraries in turn; with the one
+/// that was just built if none is named.
+fn run_all(chosen: &str, libraries: &[String]) {
     let me = std::env::current_exe().expect("a path");
-    let library = me.with_file_name("libapex.so");
+    let built = [me.with_file_name("libapex.so").display().to_string()];
+    let libraries = if libraries.is_empty() { &built } else { libraries };
     let driver = test_build::library("fake-driver");
     let temporary = tempfile::tempdir().expect("a temporary folder");
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "ns per launch", "mean", "block", "median", "p99");
     for round in 0..3 {
-        for (name, disable, recording, timing, configurations, what) in [
-            ("bare", true, false, TimingMode::Off, 1, ""),
-            ("recording off", false, false, TimingMode::Off, 1, ""),
-            ("recording", false, true, TimingMode::Off, 1, ""),
-            ("recording, 1000 configs", false, true, TimingMode::Off, 1000, ""),
-            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, "given"),
-            ("sampled timing, with --code", false, true, TimingMode::Sampled, 1, "code"),
-            ("bare, busy driver", true, false, TimingMode::Off, 1, "busy"),
-            ("recording, busy driver", false, true, TimingMode::Off, 1, "busy"),
-            ("bare, cold program", true, false, TimingMode::Off, 200, "cold"),
-            ("recording, cold program", false, true, TimingMode::Off, 200, "cold"),
-        ]
-        .into_iter()
-        .filter(|row| row.0.contains(chosen))
-        {
-            let code_max_bytes = if what == "code" { apex_trace::image::DEFAULT_MAX_BYTES } else { 0 };
-            let settings = Settings { recording, timing, code_max_bytes, ..Settings::default() };
-            let session = session(temporary.path(), &format!("{round}-{name}"), settings);
-            let mut command = Command::new(&me);
-            command.args([&configurations.to_string(), what]).env("LD_PRELOAD", &library);
-            command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
-            if disable {
-                command.env("APEX_DISABLE", "1");
+        for row in rows().into_iter().filter(|row| row.name.contains(chosen)) {
+            for (at, library) in libraries.iter().enumerate() {
+                let session = session(temporary.path(), &format!("{round}-{}-{at}", row.name), row.settings);
+                let mut command = Command::new(&me);
+                command.args([&row.configurations.to_string(), row.what]).env("LD_PRELOAD", library);
+                command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
+                command.envs(row.environment.iter().copied());
+                let output = command.output().expect("the measurement starts");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                let which = if libraries.len() > 1 { format!(" {at}") } else { String::new() };
+                print!("{:<28} {}", row.name.to_owned() + &which, String::from_utf8_lossy(&output.stdout));
+                std::io::stdout().flush().expect("standard output");
             }
-            if what == "busy" {
-                command.env("FAKE_BUSY", "1");
-            }
-            let output = command.output().expect("the measurement starts");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            print!("{name:<28} {}", String::from_utf8_lossy(&output.stdout));
-            std::io::stdout().flush().expect("standard output");
         }
     }
 }
@@ -90,20 +135,25 @@ fn session(folder: &Path, name: &str, settings: Settings) -> PathBuf {
 }
 
 fn measure(configurations: u32, what: &str) {
-    let is_cold = what == "cold";
-    let (launch, function, mut parameters) = if matches!(what, "given" | "code") {
+    let (is_cold, waits) = (what.contains("cold"), what.contains("waits"));
+    let (launch, function, mut parameters) = if what == "given" {
         client::start_with_parameters()
     } else {
         let (launch, function) = client::start();
         (launch, function, [std::ptr::null_mut(); 4])
     };
     let parameters = parameters.as_mut_ptr();
+    let synchronize = client::synchronize();
     let once = |grid: u32| {
         let none = std::ptr::null_mut();
         // SAFETY: the driver's function with its arguments.
         let result =
             unsafe { launch(function, grid + 1, 1, 1, 128, 1, 1, 0, none, parameters, std::ptr::null_mut()) };
         assert_eq!(result, 0);
+        if waits {
+            // SAFETY: likewise.
+            assert_eq!(unsafe { synchronize() }, 0);
+        }
     };
     (0..LAUNCHES as u32).for_each(|launch| once(launch % configurations)); // warm
     let (mean, typical) = if is_cold { (f64::NAN, f64::NAN) } else { in_blocks(configurations, once) };

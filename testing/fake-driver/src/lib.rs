@@ -11,7 +11,7 @@
 //! | `FAKE_HIDES=1` | `cuGetProcAddress` returns addresses other than the exported ones |
 //! | `FAKE_NAMELESS=1` | `cuFuncGetName` fails, as before CUDA 12.3 |
 //! | `FAKE_SLOW=1` | work is done only when somebody waits for it |
-//! | `FAKE_BUSY=1` | a launch takes two microseconds and the processor's caches ([`busy`]) |
+//! | `FAKE_BUSY=1` | launches and waits for a context take as long as real ones ([`busy`]) |
 //! | `FAKE_REFUSES_AFTER=n` | launches after the first `n` are refused |
 //! | `FAKE_MEMORY=n` | the device has `n` bytes |
 //! | `FAKE_KEEPS_MEMORY=1` | frees of device memory are refused |

@@ -37,6 +37,12 @@ pub fn start_with_parameters() -> (Launch, *mut c_void, [*mut c_void; 4]) {
     (symbol(c"cuLaunchKernel"), function, parameters)
 }
 
+/// The driver's way to wait for everything in the current context.
+#[allow(dead_code, reason = "not every benchmark waits")]
+pub fn synchronize() -> unsafe extern "C" fn() -> u32 {
+    symbol(c"cuCtxSynchronize")
+}
+
 /// The function of this name in an image, in a new context.
 fn function(image: &[u8], name: &CStr) -> *mut c_void {
     let mut handles = [std::ptr::null_mut::<c_void>(); 3];
