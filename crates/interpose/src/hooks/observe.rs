@@ -12,7 +12,7 @@ use crate::record::thread::{self, Here};
 use crate::record::{Done, timed};
 use crate::switch::{caught, is_recording};
 use crate::timing::Subject;
-use apex_trace::layout::NO_CONFIG;
+use apex_trace::layout::{CallClass, NO_CONFIG};
 use apex_trace::now;
 use cuda_abi::types::*;
 
@@ -45,18 +45,22 @@ pub fn decided<const INDEX: usize>(
     if !is_recording() {
         return make();
     }
-    let start = now();
+    let Some(here) = thread::here() else { return make() };
+    let Some(clock) = here.borrow().map(|thread| thread.clock) else { return make() };
+    let start = clock.now();
     let result = make();
-    let done = Done { start, end: now(), result };
-    let mut notes = Notes { result: done.result, ..Notes::default() };
+    let done = Done { start, end: clock.now(), result };
+    let mut notes = Notes { result, ..Notes::default() };
     describe(&mut notes);
-    record(INDEX, const { is_per_thread(INDEX) }, done, &notes);
-    done.result
+    if let Some(class) = notes.class {
+        record(here, INDEX, const { is_per_thread(INDEX) }, done, class, &notes);
+    }
+    result
 }
 
 #[inline(never)]
-fn record(index: usize, per_thread: bool, done: Done, notes: &Notes) {
-    thread::with(|thread| caught(|| thread.record_call(index, per_thread, done, notes)));
+fn record(here: Here, index: usize, per_thread: bool, done: Done, class: CallClass, notes: &Notes) {
+    here.lend(|thread| caught(|| thread.record_call(index, per_thread, done, class, notes)));
 }
 
 /// Forwards a call that launches what `asked` says, and records it.

@@ -1,5 +1,6 @@
 //! Calls that are not launches: what is said of each, and the record made of it.
 
+use super::stacks::is_walked;
 use super::thread::Thread;
 use super::{Done, api};
 use crate::objects::streams::normalised;
@@ -124,9 +125,16 @@ impl Notes {
 }
 
 impl Thread {
-    /// Records a call.
-    pub fn record_call(&mut self, index: usize, per_thread: bool, done: Done, notes: &Notes) {
-        let Some(class) = notes.class else { return };
+    /// Records a call of this class.
+    #[inline]
+    pub fn record_call(
+        &mut self,
+        index: usize,
+        per_thread: bool,
+        done: Done,
+        class: CallClass,
+        notes: &Notes,
+    ) {
         let (mut stream, mut more) = (0, 0);
         if let Some(handle) = notes.stream.map(|stream| normalised(stream, per_thread)) {
             self.context();
@@ -155,14 +163,21 @@ impl Thread {
             object: notes.object,
         };
         self.push(&call);
-        self.note_call(&call, done.end);
+        if is_walked(class) {
+            self.note_call(&call, done.end);
+        }
     }
 
+    #[inline(always)]
     fn kind(&mut self, memory: Memory, address: u64) -> MemoryKind {
         match memory {
             Memory::Is(kind) => kind,
-            Memory::Host | Memory::Any if address == 0 => MemoryKind::Unknown,
-            Memory::Host | Memory::Any => self.addresses.kind_at(self.objects, address),
+            Memory::Host | Memory::Any => self.kind_at(address),
         }
+    }
+
+    #[inline(never)]
+    fn kind_at(&mut self, address: u64) -> MemoryKind {
+        if address == 0 { MemoryKind::Unknown } else { self.addresses.kind_at(self.objects, address) }
     }
 }

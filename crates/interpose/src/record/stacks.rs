@@ -132,21 +132,10 @@ impl Thread {
         }
     }
 
-    /// The thread has made a call that is no launch, which ended at `end` ticks.
+    /// The thread has made a call of a class [whose stacks are read](is_walked), which ended at
+    /// `end` ticks.
+    #[inline]
     pub fn note_call(&mut self, call: &Call, end: u64) {
-        let is_of_interest = matches!(
-            call.class(),
-            Some(
-                CallClass::Allocate
-                    | CallClass::Free
-                    | CallClass::Copy
-                    | CallClass::Set
-                    | CallClass::Synchronize
-            )
-        );
-        if !is_of_interest {
-            return;
-        }
         let Call { api, class, memory, source_memory, .. } = *call;
         let sample = StackSample { config: api, class, memory, source_memory, ..StackSample::default() };
         let of_call = flags::OF_CALL | call.head.flags & flags::ASYNC;
@@ -189,6 +178,15 @@ impl Thread {
         self.noted.last = (begun, ticks);
         ticks
     }
+}
+
+/// Whether stacks of calls of this class, which are no launches, are read.
+#[inline(always)]
+pub fn is_walked(class: CallClass) -> bool {
+    matches!(
+        class,
+        CallClass::Allocate | CallClass::Free | CallClass::Copy | CallClass::Set | CallClass::Synchronize
+    )
 }
 
 fn of_launch(config: u32) -> StackSample {

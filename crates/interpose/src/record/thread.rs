@@ -68,6 +68,8 @@ pub struct Thread {
     pub addresses: KnownAddresses,
     /// Event pairs whose reading is awaited.
     pub pending: Pending,
+    /// The context last found to need no calibration any more; 0 for none.
+    pub settled_context: u32,
     /// What it notes about its stacks.
     pub noted: Noted,
     /// The range that it has stated to be in; 0 for none.
@@ -93,9 +95,15 @@ impl KnownStream {
 /// already (then a record is counted as dropped).
 #[inline(always)]
 pub fn here() -> Option<Here> {
+    near().or_else(find_or_attach)
+}
+
+/// The calling thread's state, if it is found in the page that all launches look at.
+#[inline(always)]
+fn near() -> Option<Here> {
     // SAFETY: null, or set by `attach` in this thread and freed only when the thread ends.
     let near = unsafe { HOT.state().cast::<Block>().as_ref() };
-    near.filter(|block| block.state() == State::Ready).map(Here).or_else(find_or_attach)
+    near.filter(|block| block.state() == State::Ready).map(Here)
 }
 
 #[cold]
@@ -117,7 +125,7 @@ pub fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
 
 /// Lends the calling thread's state to `work`, if the thread has recorded before.
 pub fn with_existing(work: impl FnOnce(&mut Thread)) {
-    here_already().and_then(|here| here.lend(work));
+    near().or_else(here_already).and_then(|here| here.lend(work));
 }
 
 /// A thread's state, for that thread.
@@ -269,6 +277,7 @@ impl Thread {
             context_set: 0,
             addresses: KnownAddresses::default(),
             pending: Pending::default(),
+            settled_context: 0,
             noted: Noted::new(),
             range: 0,
         }

@@ -4,7 +4,7 @@ use super::thread::{self, Thread};
 use super::{Done, Recorder};
 use crate::limits;
 use crate::switch::caught;
-use crate::timing::{Candidates, Sample, Subject, wants_all};
+use crate::timing::{Candidates, Sample, Subject, is_off, wants_all};
 use apex_trace::now;
 use cuda_abi::types::*;
 
@@ -36,16 +36,7 @@ pub fn read_all() {
 }
 
 fn read(which: impl FnOnce(&mut Thread) -> Candidates) {
-    thread::with_existing(|thread| {
-        if !thread.pending.is_empty() {
-            let begun = now();
-            caught(|| {
-                let which = which(thread);
-                thread.read_pairs(which, limits::PENDING_PAIRS);
-            });
-            thread.recorder.spend(now() - begun);
-        }
-    });
+    thread::with_existing(|thread| thread.read_pending(which));
 }
 
 /// The program waited for an event, so pairs may be done; which is not known.
@@ -79,10 +70,12 @@ pub fn after_idling(result: CUresult) {
     if result != CUDA_SUCCESS {
         return;
     }
-    read_all();
     thread::with_existing(|thread| {
-        let (recorder, context) = (thread.recorder, thread.context());
-        recorder.calibrated(context, recorder.timing.prepare_idle(context));
+        thread.read_pending(|_| Candidates::All);
+        let context = thread.context();
+        if context != thread.settled_context && !is_off(thread.control) {
+            thread.calibrate_idle(context);
+        }
     });
 }
 
@@ -95,6 +88,29 @@ impl Recorder {
 }
 
 impl Thread {
+    /// Reads what can be read of the pairs that `which` says.
+    #[inline(always)]
+    fn read_pending(&mut self, which: impl FnOnce(&mut Thread) -> Candidates) {
+        if !self.pending.is_empty() {
+            let begun = now();
+            caught(|| {
+                let which = which(self);
+                self.read_pairs(which, limits::PENDING_PAIRS);
+            });
+            self.recorder.spend(now() - begun);
+        }
+    }
+
+    /// Calibrates the current context, which is idle, if it still has to be.
+    #[cold]
+    fn calibrate_idle(&mut self, context: u32) {
+        let recorder = self.recorder;
+        recorder.calibrated(context, recorder.timing.prepare_idle(context));
+        if recorder.timing.is_settled(context) {
+            self.settled_context = context;
+        }
+    }
+
     /// Records the event before a launch.
     fn begin_sample(&mut self, subject: Subject, stream: CUstream) -> Option<Sample> {
         if self.pending.is_full() {

@@ -78,6 +78,12 @@ pub fn wants_all(control: &Control) -> bool {
     control.timing.load(Relaxed) == TimingMode::All as u32
 }
 
+/// Whether nothing is to be timed.
+#[inline(always)]
+pub fn is_off(control: &Control) -> bool {
+    control.timing.load(Relaxed) == TimingMode::Off as u32
+}
+
 impl Timing {
     /// `None` if there is no memory for it.
     pub fn new(objects: &'static Objects, control: &'static Control) -> Option<Timing> {
@@ -146,6 +152,11 @@ impl Timing {
         if is_waiting { guarded(|| self.calibrate(context)).flatten() } else { None }
     }
 
+    /// Whether it is decided for good whether the context's launches can be timed.
+    pub fn is_settled(&self, context: u32) -> bool {
+        self.pools.state(context).is_some_and(|state| state != State::Uncalibrated)
+    }
+
     /// Calibrates the current context, which is idle, if it should be timed.
     fn calibrate(&self, context: u32) -> Option<Calibrated> {
         if self.control.timing_mode() == TimingMode::Off {
@@ -197,7 +208,7 @@ impl Timing {
 
     /// Whether graphs are timed at all.
     pub fn is_off(&self) -> bool {
-        self.control.timing_mode() == TimingMode::Off
+        is_off(self.control)
     }
 
     fn decide_on(&self, subject: Subject, context: u32) -> Decision {
