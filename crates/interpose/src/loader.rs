@@ -95,16 +95,20 @@ fn connect(library: Library) {
         let is_watched = is_pooled && driver::has(index) && pool::watches(index);
         let direct = if is_watched { flush::slot(index, behind) } else { behind };
         let holding = if flushes && !is_watched { holding(index, behind, is_queued) } else { direct };
-        DIRECT[index].store(if is_queued && launches(index) { holding } else { direct }, Ordering::Release);
+        DIRECT[index].store(direct, Ordering::Release);
         HOLDING[index].store(holding, Ordering::Release);
     }
-    if flushes && !is_queued { hold() } else { release() }
+    match (is_queued, flushes) {
+        (true, _) => arm(),
+        (false, true) => hold(),
+        (false, false) => release(),
+    }
 }
 
 /// Has the process's launches handed over to a queue, and its memory pooled, if the user wants that
 /// and it can be had: whether there is a queue, and whether there is a pool.
 fn start_actions(recorder: &'static record::Recorder) -> [bool; 2] {
-    let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, release });
+    let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, arm, release });
     let wants_queue = ["queue", "batch"].into_iter().any(environment::is_fast_by);
     let is_queued = wants_queue && queue::start(recorder, slots).is_some();
     let is_pooled =
@@ -141,8 +145,7 @@ fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
     }
 }
 
-/// Whether calls of the entry point at `index` are handed over and open the queue again after it
-/// has closed.
+/// Whether calls of the entry point at `index` are handed over and open the queue once it may open.
 fn launches(index: usize) -> bool {
     hooks::queued::table()[index].is_some() && hooks::is_launch(index)
 }
@@ -154,6 +157,12 @@ static HOLDING: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; 
 /// Work may be held back from here on.
 fn hold() {
     fill(|index| HOLDING[index].load(Ordering::Acquire));
+}
+
+/// Nothing is held back from here on, and the next launch may open the queue.
+fn arm() {
+    let slots = |index| if launches(index) { &HOLDING[index] } else { &DIRECT[index] };
+    fill(|index| slots(index).load(Ordering::Acquire));
 }
 
 /// Nothing is held back from here on.

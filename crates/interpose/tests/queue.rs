@@ -87,6 +87,15 @@ fn a_program_that_waits_for_each_launch_is_left_alone() {
 }
 
 #[test]
+fn a_queue_that_closed_opens_again_for_a_program_that_no_longer_waits() {
+    let recording = Recording::untimed();
+    let mut client = recording.client("waits-then-launches");
+    finished(client.env("APEX_FAST", "queue").env("FAKE_BUSY", "1"));
+    let process = recording.process();
+    assert!(process.queue.made > 0, "{:?}", process.queue);
+}
+
+#[test]
 fn a_child_that_is_forked_while_calls_wait_goes_its_own_way() {
     let recording = Recording::untimed();
     finished(&mut queued(&recording, "forks 500"));

@@ -3,6 +3,7 @@
 use crate::driver::*;
 use cuda_abi::index;
 use cuda_abi::types::*;
+use std::time::{Duration, Instant};
 
 /// Launches from several threads, then waits: by then the driver has seen every launch.
 pub fn handed_over(threads: usize, each: usize) {
@@ -52,6 +53,26 @@ pub fn waits_for_each(launches: usize) {
         launch(one, 7, stream);
         check(cuda!(cuStreamSynchronize(stream)));
     }
+}
+
+/// Waits for each launch for some time, so that the queue closes; then launches without waiting
+/// until launches are handed over, which the driver sees later.
+pub fn waits_then_launches() {
+    context();
+    let (stream, one) = (stream(CU_STREAM_NON_BLOCKING), function(module(c"one_100"), c"one_100"));
+    let (launch, begun, mut launched) = (launcher(), Instant::now(), 0);
+    while begun.elapsed() < Duration::from_millis(200) {
+        check(launch(one, 7, stream));
+        check(cuda!(cuStreamSynchronize(stream)));
+        launched += 1;
+    }
+    while calls(index::cuLaunchKernel) == launched {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the queue stays closed");
+        (0..500).for_each(|_| check(launch(one, 7, stream)));
+        launched += 500;
+    }
+    check(cuda!(cuCtxSynchronize()));
+    assert_eq!(calls(index::cuLaunchKernel), launched);
 }
 
 /// Forks while calls wait. The child makes a call and ends; the parent's calls are all made.

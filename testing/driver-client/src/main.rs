@@ -59,6 +59,7 @@ fn main() {
         "on-one-processor" => fast::on_one_processor(number(1)),
         "until-refused" => fast::until_refused(),
         "waits-for-each" => fast::waits_for_each(number(1)),
+        "waits-then-launches" => fast::waits_then_launches(),
         "forks" => fast::forks(number(1)),
         "ends" => fast::ends(number(1)),
         "order" => order::random_programs(number(1) as u64, number(2), number(3), false),

@@ -141,7 +141,12 @@ impl Gain {
 
     /// Whether the closed queue may open.
     pub fn may_open(&self, now: u64) -> bool {
-        now >= self.opens_at.load(Relaxed)
+        self.opens_in(now) == 0
+    }
+
+    /// How long the closed queue stays closed from now on, nanoseconds.
+    pub fn opens_in(&self, now: u64) -> u64 {
+        self.opens_at.load(Relaxed).saturating_sub(now)
     }
 
     /// Time that the driver's calls took on the worker, nanoseconds.

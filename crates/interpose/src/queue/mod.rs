@@ -19,7 +19,8 @@
 //!    Should the driver refuse it nevertheless, the next launch returns the error, and the queue
 //!    stays off.
 //! 4. *Use.* The queue closes where it gains nothing ([`gain`]) and opens again later. While it is
-//!    closed, calls go straight to the driver.
+//!    closed, calls go straight to the driver, and launches do not even come here. The worker
+//!    sleeps until the queue may open and then sets their slots, and the next launch opens it.
 //!
 //! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and
 //! makes them through the hooks that record them. So what the session holds is what was made, when
@@ -30,6 +31,7 @@ pub mod accepted;
 mod asked;
 pub mod batch;
 mod gain;
+mod opening;
 pub mod order;
 mod ring;
 mod wait;
@@ -53,7 +55,7 @@ use ring::Ring;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use worker::Worker;
 
@@ -100,6 +102,11 @@ pub enum Taking {
 /// sleeping worker is woken. A program that waits for each of its launches never wakes it.
 const WAKING_STREAK: u32 = 3;
 
+/// So many shorter rows of launches in a row show a program that waits for nearly each of its
+/// launches. It makes the first launches of a row itself, whether or not the worker sleeps, so the
+/// worker falls asleep.
+const SHORT_ROWS: u32 = 16;
+
 /// One of so many calls is timed while it is handed over.
 const ASKED_INTERVAL: u64 = 64;
 
@@ -110,7 +117,9 @@ static QUEUE: PerProcess<Queue> = PerProcess::new();
 pub struct Slots {
     /// Calls wait until the ring is empty, and launches are handed over.
     pub hold: fn(),
-    /// Calls go straight to the driver.
+    /// Launches come to the queue, which may open; other calls go straight to the driver.
+    pub arm: fn(),
+    /// Calls go straight to the driver: a launch costs what it costs without a queue.
     pub release: fn(),
 }
 
@@ -135,10 +144,16 @@ pub struct Queue {
     file: &'static ProcessFile,
     objects: &'static Objects,
     guard: ForkGuard,
-    /// Launches since the last call for which the ring must be empty.
+    /// Calls since the last one for which the ring must be empty that were not handed over although
+    /// they could have been.
     streak: AtomicU32,
+    /// Rows of launches shorter than [`WAKING_STREAK`] since the last longer one.
+    short_rows: AtomicU32,
     /// Whether a thread is opening or closing it.
     changing: AtomicBool,
+    /// Whether it is closed for a while and launches do not come to it: the worker changes that
+    /// when it may open again.
+    is_resting: AtomicBool,
     /// Whether it stays closed for good.
     ended: AtomicBool,
     /// What the driver returned for a call that it refused although it had accepted it before; 0 if
@@ -229,6 +244,8 @@ impl Queue {
             objects: recorder.objects,
             guard: ForkGuard::new().ok()?,
             streak: AtomicU32::new(0),
+            short_rows: AtomicU32::new(0),
+            is_resting: AtomicBool::new(false),
             changing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             refusal: AtomicU32::new(0),
@@ -246,9 +263,10 @@ impl Queue {
         if self.objects.captures.any() {
             return Taking::Not;
         }
-        // Nothing waits while the worker sleeps, so a call that the caller makes itself overtakes
-        // nothing.
-        if self.worker.is_asleep() && self.streak.fetch_add(1, Relaxed) + 1 < WAKING_STREAK {
+        // (Whoever makes a call itself waits first until the ring is empty, as it is while the
+        // worker sleeps.)
+        let is_idle = self.worker.is_asleep() || self.short_rows.load(Relaxed) >= SHORT_ROWS;
+        if is_idle && self.streak.fetch_add(1, Relaxed) + 1 < WAKING_STREAK {
             self.passed_by();
             return Taking::Not;
         }
@@ -320,12 +338,24 @@ impl Queue {
         if order::ends_code(index) {
             self.drop_batches();
         }
-        self.streak.store(0, Relaxed);
         let given = self.ring.given();
-        if self.is_batching {
-            self.waited_at.store(given, Relaxed);
-        }
+        self.row_ends(given);
         self.ring.made() != given
+    }
+
+    /// A call is made for which the ring must be empty, after so many tickets. (Threads that do
+    /// this at the same time may count a row wrongly, which only moves when the worker sleeps.)
+    fn row_ends(&self, given: u64) {
+        let handed_over = given.saturating_sub(self.waited_at.load(Relaxed));
+        let row = handed_over + u64::from(self.streak.load(Relaxed));
+        if row >= u64::from(WAKING_STREAK) {
+            self.short_rows.store(0, Relaxed);
+        } else if row > 0 && !self.stays_open {
+            let short = self.short_rows.load(Relaxed).saturating_add(1);
+            self.short_rows.store(short, Relaxed);
+        }
+        self.streak.store(0, Relaxed);
+        self.waited_at.store(given, Relaxed);
     }
 
     /// Has the worker drop its graphs, behind all calls that wait.
@@ -349,7 +379,7 @@ impl Queue {
         }
     }
 
-    /// A launch is made by the program itself, because the worker sleeps.
+    /// A call is made by the program itself, because the worker sleeps or need not be kept awake.
     #[inline(always)]
     fn passed_by(&self) {
         if self.gain.passed_by() {
@@ -365,89 +395,6 @@ impl Queue {
         }
     }
 
-    /// Opens the queue, which is closed, if it is time.
-    #[cold]
-    fn open_if_due(&'static self) {
-        if self.ended.load(Relaxed) || !self.gain.is_worth_a_look() || !self.gain.may_open(wait::now_ns()) {
-            return;
-        }
-        self.change(|| {
-            if self.ended.load(SeqCst) {
-                return;
-            }
-            if !worker::start(self) {
-                self.ended.store(true, SeqCst);
-                self.file.set_queue_state(QueueState::Failed);
-                return;
-            }
-            set_slots(|slots| slots.hold);
-            self.gain.opened(wait::now_ns());
-            self.file.set_queue_state(QueueState::On);
-            self.ring.open();
-            if self.ended.load(SeqCst) {
-                // Another thread ends it, and closed the ring before it was opened here. It waits
-                // for this change.
-                self.ring.close();
-            }
-        });
-    }
-
-    /// Closes the queue, which gains nothing, for a while.
-    #[cold]
-    fn close(&self, now: u64) {
-        self.change(|| {
-            self.let_out();
-            self.gain.closed(now);
-            self.file.set_queue_state(QueueState::GainsNothing);
-        });
-    }
-
-    /// Closes the queue for good; `why` is what the session says of it. False if another thread
-    /// opens or closes it now: then it is to be tried again, but nothing is handed over from here
-    /// on. The worker calls it when nothing waits.
-    #[cold]
-    fn end(&self, why: Option<QueueState>) -> bool {
-        self.ended.store(true, SeqCst);
-        self.ring.close();
-        self.change(|| {
-            self.let_out();
-            self.note_figures();
-            if let Some(why) = why {
-                self.file.set_queue_state(why);
-            }
-        })
-    }
-
-    /// No call is handed over from here on, those that wait are made, and calls go straight to the
-    /// driver again.
-    fn let_out(&self) {
-        self.drop_batches();
-        self.ring.close();
-        let given = self.ring.given();
-        self.worker.wait_until(|| self.ring.made() >= given);
-        set_slots(|slots| slots.release);
-    }
-
-    /// The driver has refused a call although it had accepted it before. True if the queue has to
-    /// end for that.
-    fn refused(&self, result: CUresult) -> bool {
-        // After a fault on the GPU every call fails, and the program hears of it from its own
-        // calls.
-        let is_first = self.refusal.compare_exchange(0, result, SeqCst, SeqCst).is_ok();
-        self.ring.close();
-        is_first && !self.ended.swap(true, SeqCst)
-    }
-
-    /// Does `work` if no other thread opens or closes the queue now.
-    fn change(&self, work: impl FnOnce()) -> bool {
-        if self.changing.swap(true, SeqCst) {
-            return false;
-        }
-        work();
-        self.changing.store(false, SeqCst);
-        true
-    }
-
     /// Writes what the queue did into the process file.
     fn note_figures(&self) {
         self.file.set_queue_figures(&apex_trace::layout::QueueFigures {
@@ -461,11 +408,5 @@ impl Queue {
         });
         let [batches, launches, avoided_ns] = self.gain.batches();
         self.file.set_batch_figures(&apex_trace::layout::BatchFigures { batches, launches, avoided_ns });
-    }
-}
-
-fn set_slots(which: impl FnOnce(&Slots) -> fn()) {
-    if let Some(slots) = SLOTS.get() {
-        which(slots)();
     }
 }

@@ -1,6 +1,6 @@
 //! How threads wait for each other: first by looking again and again, then asleep in the kernel.
 
-use std::ptr::null;
+use std::ptr::{from_ref, null};
 use std::sync::atomic::AtomicU32;
 
 /// Rounds of [`pause`] that only pause the processor: some 50 µs.
@@ -17,12 +17,23 @@ pub fn pause(rounds: &mut u32) {
     }
 }
 
-/// Sleeps until `word` is woken, unless it no longer holds `value`. It may wake for no reason.
-pub fn sleep(word: &AtomicU32, value: u32) {
+/// Sleeps until `word` is woken, unless it no longer holds `value`; at most so many nanoseconds, if
+/// that is limited. It may wake for no reason.
+pub fn sleep(word: &AtomicU32, value: u32, most_ns: Option<u64>) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word outlives the call; no timeout.
+    let most = most_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    // SAFETY: the word and the time outlive the call; a null pointer is no limit.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, null::<libc::timespec>());
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            most.as_ref().map_or(null(), from_ref),
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! The thread that makes the calls that were handed over.
 //!
 //! It makes them in order, one at a time, each in the context in which the program made it. With
-//! nothing to do it looks for work for some 200 µs and then sleeps.
+//! nothing to do it looks for work for some 200 µs and then sleeps. While the queue is closed it
+//! wakes when the queue may open.
 
 use super::batch::{Batches, Next};
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
@@ -80,7 +81,7 @@ impl Worker {
             if is_done() {
                 break;
             }
-            sleep(&self.rounds, round);
+            sleep(&self.rounds, round, None);
         }
         self.waiting.fetch_sub(1, SeqCst);
     }
@@ -164,7 +165,8 @@ fn run(queue: &'static Queue, scratch: Scratch) {
             continue;
         }
         while queue.worker.is_asleep() {
-            sleep(state, ASLEEP);
+            sleep(state, ASLEEP, queue.rest_ns());
+            queue.arm_if_due();
         }
     }
 }
