@@ -2,18 +2,22 @@
 
     fast.py measure --apex BIN --out DIR [--processes N] [--windows N] [--limit S] [PROGRAM]…
     fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
+    fast.py costs --apex BIN --out DIR [--processes N] [--windows N] [--cores N] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
-    fast.py tables|recording-table|million-table FILE
+    fast.py tables|recording-table|costs-table|million-table FILE
 
 A program (programs/fast.py) runs in four processes at once: bare, under `apex run`, and under `apex run` with `--fast` and with
 `--fast=batch`. They take turns: while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
 figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file.
 
-`recording` says what recording alone costs a launch in a real program: one process under `apex run`, in which recording is switched off
-and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
+`costs` says what APEX costs programs that gain nothing: six processes at once (also with
+APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores.
 
-`tables`, `recording-table` and `million-table` print the table of a file of raw figures: docs/results/fast-h200.md shows them, and a test
-compares (xtask/tests/figures.rs).
+`recording` says what recording alone costs a launch in a real program: one process under
+`apex run`, in which recording is switched off and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
+
+`tables`, `recording-table`, `costs-table` and `million-table` print the table of a file of raw
+figures: docs/results/fast-h200.md shows them, and a test compares (xtask/tests/figures.rs).
 """
 
 import argparse
@@ -46,6 +50,17 @@ PROGRAMS = {
 }
 # What is before a program's command, but for the folder of the session.
 MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"], "batch": ["run", "--quiet", "--fast=batch"]}
+# Of `costs`: the ways to run, what they are called, and how many steps a window has: some 30 ms.
+WAYS = MODES | {"disabled": ["run", "--quiet"], "untimed": ["run", "--quiet", "--timing", "off"]}
+COSTS = {
+    "bare": "bare",
+    "disabled": "`APEX_DISABLE=1 apex run`",
+    "untimed": "`apex run --timing off`",
+    "recorded": "`apex run`",
+    "fast": "`apex run --fast`",
+    "batch": "`apex run --fast=batch`",
+}
+COSTS_STEPS = {"waits": 20, "decode": 8, "matmul": 15, "graphs": 50}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -55,11 +70,12 @@ class Process:
     def __init__(self, name, mode, apex):
         self.apex, self.folder = apex, Path(tempfile.mkdtemp())
         command = [sys.executable, str(PROGRAM), name]
-        if MODES[mode]:
-            command = [apex, *MODES[mode], "-o", str(self.folder / "session"), "--", *command]
+        if WAYS[mode]:
+            command = [apex, *WAYS[mode], "-o", str(self.folder / "session"), "--", *command]
         self.errors = (self.folder / "errors").open("w+")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors, "text": True}
-        self.process = subprocess.Popen(command, env=os.environ | {"PYTHONHASHSEED": "0"}, **pipes)
+        environment = os.environ | {"PYTHONHASHSEED": "0"} | ({"APEX_DISABLE": "1"} if mode == "disabled" else {})
+        self.process = subprocess.Popen(command, env=environment, **pipes)
 
     def line(self):
         line = self.process.stdout.readline()
@@ -69,9 +85,14 @@ class Process:
         return line.strip()
 
     def window(self, steps):
+        """The median of that many steps, ms."""
+        return self.times(steps)[0]
+
+    def times(self, steps):
+        """The median and the mean of that many steps, ms."""
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        return float(self.line())
+        return [float(ms) for ms in self.line().split()]
 
     def launches_in(self, steps):
         """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
@@ -107,20 +128,20 @@ class Process:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def in_turns(name, options):
+def in_turns(name, modes, steps, options):
     """The processes of a program take turns; returns their windows and hashes, or the error of one."""
-    steps = PROGRAMS[name][1]
-    processes = {mode: Process(name, mode, options.apex) for mode in random.sample(list(MODES), len(MODES))}
+    processes = {mode: Process(name, mode, options.apex) for mode in random.sample(list(modes), len(modes))}
     row = {"program": name}
     try:
         for process in processes.values():
             process.line()
         for process in processes.values():
             process.window(max(steps // 2, 1))
-        row |= {mode: {"windows_ms": []} for mode in processes}
+        row |= {mode: {"windows_ms": [], "means_ms": []} for mode in processes}
         for _ in range(options.windows):
-            for mode in random.sample(list(MODES), len(MODES)):
-                row[mode]["windows_ms"].append(processes[mode].window(steps))
+            for mode in random.sample(list(modes), len(modes)):
+                for times, ms in zip(row[mode].values(), processes[mode].times(steps), strict=True):
+                    times.append(ms)
         for mode, process in processes.items():
             row[mode] |= process.finish()
     except (RuntimeError, OSError, ValueError) as error:
@@ -140,20 +161,39 @@ def machine():
 
 
 def measure(options):
-    names = options.programs or list(PROGRAMS)
-    file = Path(options.out) / "fast.json"
+    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda name: in_turns(name, MODES, PROGRAMS[name][1], options))
+
+
+def costs(options):
+    os.sched_setaffinity(0, cores(options.cores))
+    names = options.programs or ["waits", "decode"]
+    repeat(options, "fast-costs.json", names, lambda name: in_turns(name, COSTS, COSTS_STEPS[name], options))
+
+
+def repeat(options, file, names, run):
+    """Runs all programs as often as asked for, while there is time, and adds what they gave to the file."""
+    file = Path(options.out) / file
     result = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "commands": [], "runs": []}
     asked = ["--processes", str(options.processes), "--windows", str(options.windows), *options.programs]
-    result["commands"].append(" ".join(["fast.py", "measure", *asked]))
+    result["commands"].append(" ".join(["fast.py", options.command, *asked]))
     ends = time.monotonic() + options.limit
     for _ in range(options.processes):
         for name in random.sample(names, len(names)):
             if time.monotonic() > ends:
                 return
-            row = in_turns(name, options)
+            row = run(name)
             print(json.dumps(row), flush=True)
             result["runs"].append(row)
             file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def cores(most):
+    """So many of the processors that this process may use, of different cores where the system tells."""
+    chosen = {}
+    for processor in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        chosen.setdefault(siblings.read_text() if siblings.exists() else processor, processor)
+    return sorted(chosen.values())[:most]
 
 
 def recording(options):
@@ -207,6 +247,32 @@ def recording_table(file):
     print(table(["program", "off, ms", "on, ms", "launches a step", "added, %", "added, ns a launch", "windows"], rows))
 
 
+def costs_table(file):
+    """What each way to run costs: by the medians of windows that took turns, and over the whole time."""
+    rows = []
+    runs = [row for row in json.loads(Path(file).read_text())["runs"] if "error" not in row]
+    for name in dict.fromkeys(row["program"] for row in runs):
+        of_program = [row for row in runs if row["program"] == name]
+        for mode, title in COSTS.items():
+            of_runs = [(row["bare"], row[mode]) for row in of_program]
+            lost = [[(b / a - 1) * 100 for a, b in zip(bare["windows_ms"], other["windows_ms"], strict=True)] for bare, other in of_runs]
+            means = [pair for bare, other in of_runs for pair in zip(bare["means_ms"], other["means_ms"], strict=True)]
+            ms = statistics.median(ms for row in of_program for ms in row[mode]["windows_ms"])
+            cells = ["", "", ""]
+            if mode != "bare":
+                each = ", ".join(f"{statistics.median(of_one):.1f}" for of_one in lost)
+                cells = [spread([percent for of_one in lost for percent in of_one], 1), spread(means, 1, in_all), each]
+            states = sorted({queue["state"] for row in of_program for queue in row[mode].get("queue", [])})
+            rows.append([PROGRAMS[name][0], title, f"{ms:.3f}", *cells, sum(map(len, lost)), ", ".join(states)])
+    titles = ["program", "run", "step, ms", "lost, %", "lost over all, %", "lost in each process, %", "windows", "queue"]
+    print(table(titles, rows))
+
+
+def in_all(means):
+    """What all windows together lost, percent, given pairs of their means: bare, and not."""
+    return (sum(after for _, after in means) / sum(before for before, _ in means) - 1) * 100
+
+
 def million_table(file):
     runs = json.loads(Path(file).read_text())["runs"]
     rows = []
@@ -220,17 +286,17 @@ def million_table(file):
     print(table(["", "median, ns", "p90", "p99", "mean", "until the last kernel ends, ns a launch", "runs"], rows))
 
 
-def spread(values, digits):
-    """The median and its 95% interval."""
-    low, high = interval(values)
-    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+def spread(values, digits, statistic=statistics.median):
+    """The median, or another statistic, and its 95% interval."""
+    low, high = interval(values, statistic)
+    return f"{statistic(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def interval(ratios):
-    """The 95% bootstrap interval of the median."""
+def interval(values, statistic):
+    """The 95% bootstrap interval of a statistic."""
     generator = random.Random(0)
-    medians = sorted(statistics.median(generator.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return medians[50], medians[-51]
+    resampled = sorted(statistic(generator.choices(values, k=len(values))) for _ in range(2000))
+    return resampled[50], resampled[-51]
 
 
 def tables(file):
@@ -266,28 +332,30 @@ def same_bits(runs, modes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    measuring = commands.add_parser("measure")
-    measuring.add_argument("--processes", type=int, default=1)
-    measuring.add_argument("--windows", type=int, default=16)
-    measuring.add_argument("--limit", type=float, default=500.0)
-    measuring.add_argument("programs", nargs="*", metavar="PROGRAM")
+    measuring, costing = commands.add_parser("measure"), commands.add_parser("costs")
+    for parsed, processes, windows, limit in ((measuring, 1, 16, 500.0), (costing, 3, 80, 100.0)):
+        parsed.add_argument("--processes", type=int, default=processes)
+        parsed.add_argument("--windows", type=int, default=windows)
+        parsed.add_argument("--limit", type=float, default=limit)
+        parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
+    costing.add_argument("--cores", type=int, default=4)
     switching = commands.add_parser("recording")
     switching.add_argument("--windows", type=int, default=24)
     switching.add_argument("programs", nargs="*", metavar="PROGRAM")
     launching = commands.add_parser("million")
     launching.add_argument("--rounds", type=int, default=5)
     launching.add_argument("command_line", nargs="+", metavar="COMMAND")
-    for measured in (measuring, switching, launching):
+    for measured in (measuring, costing, switching, launching):
         measured.add_argument("--apex", required=True)
         measured.add_argument("--out", required=True)
-    tabled = {"tables": tables, "recording-table": recording_table, "million-table": million_table}
+    tabled = {"tables": tables, "recording-table": recording_table, "costs-table": costs_table, "million-table": million_table}
     for name in tabled:
         commands.add_parser(name).add_argument("file")
     options = parser.parse_args()
     if options.command in tabled:
         tabled[options.command](options.file)
     else:
-        {"measure": measure, "recording": recording, "million": million}[options.command](options)
+        {"measure": measure, "costs": costs, "recording": recording, "million": million}[options.command](options)
 
 
 main()

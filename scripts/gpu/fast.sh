@@ -6,13 +6,14 @@
 # Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
 # makes, with and without many launches in a row), verify (verify.sh with the queue always on),
 # sanitizer (a program under compute-sanitizer), gain (what programs gain by the queue, and by
-# batches), recording (what recording alone costs them), million (a million launches in a row,
-# ROUNDS times): these three are in fast.py; memory (memory.py). FAST has what `order`, `verify` and
-# `sanitizer` turn on, in turn (default: queue memory batch,memory; verify and sanitizer take the
-# last of them alone). Default: all. Exit status 1 when a part failed; the others have run.
+# batches), recording (what recording alone costs them), costs (what APEX costs programs that gain
+# nothing), million (a million launches in a row, ROUNDS times): these four are in fast.py; memory
+# (memory.py). FAST has what `order`, `verify` and `sanitizer` turn on, in turn (default: queue
+# memory batch,memory; verify and sanitizer take the last of them alone). Default: all. Exit status
+# 1 when a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
-[ $# -gt 0 ] || set -- order verify sanitizer gain recording million memory
+[ $# -gt 0 ] || set -- order verify sanitizer gain recording costs million memory
 apex=${APEX_BIN-$here/../../target/release}
 client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
 read -ra ways <<<"${FAST:-queue memory batch,memory}"
@@ -47,6 +48,11 @@ sanitizer() {
 gain() {
   python3 "$here/fast.py" measure --apex "$apex/apex" --out "$out" --limit "${GAIN_SECONDS:-450}"
   python3 "$here/fast.py" tables "$out/fast.json" | tee "$out/fast.md"
+}
+
+costs() {
+  python3 "$here/fast.py" costs --apex "$apex/apex" --out "$out" --processes "${COSTS_PROCESSES:-3}" --limit "${COSTS_SECONDS:-100}"
+  python3 "$here/fast.py" costs-table "$out/fast-costs.json" | tee "$out/fast-costs.md"
 }
 
 memory() {

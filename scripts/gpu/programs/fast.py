@@ -1,5 +1,5 @@
-"""One PyTorch program by name. For each number of steps read from its input it takes that many and prints their median in ms; at
-the end of its input it prints a hash of what the first five and the last step computed.
+"""One PyTorch program by name. For each number of steps read from its input it takes that many and prints their median and mean in
+ms; at the end of its input it prints a hash of what the first five and the last step computed.
 
     fast.py decode|mlp|cnn|gpt2|generate|resnet50|matmul|compiled|graphs|waits
 
@@ -189,7 +189,7 @@ def main():
             result = step()
             torch.cuda.synchronize()
             times.append((time.perf_counter() - begun) * 1e3)
-        print(f"{statistics.median(times):.4f}", flush=True)
+        print(f"{statistics.median(times):.4f} {statistics.fmean(times):.4f}", flush=True)
     print(digest(first, result), flush=True)
 
 
