@@ -65,12 +65,11 @@ class Reference:
             compute = getattr(self, operation)
             found = thread.submit(compute, inputs, integers, *numbers).result()
         assert len(found) == len(outputs)
+        assert has_workspace or not operation.endswith("norm_gradient"), operation
         for place, (to, values) in enumerate(zip(outputs, found)):
-            if operation.endswith("norm_gradient") and place == 1:
-                values = values.flatten(0, -2)  # row by row, as the C interface has them
             assert to.shape == values.shape, (operation, to.shape, values.shape)
-            # Log-sum-exps and the terms of a weight's gradient, as the C interface has them.
-            single = place == 1 and operation not in ("residual_rms_norm", "attention_backward")
+            # Log-sum-exps, as the C interface has them.
+            single = place == 1 and operation == "attention_forward"
             assert to.dtype == (torch.float32 if single else inputs[0].dtype), operation
             to.copy_(values.detach())
         return 1
@@ -105,26 +104,24 @@ class Reference:
 
     def rms_norm_gradient(self, inputs, _, epsilon):
         x, weight, gradient = (x.double() for x in inputs)
-        return self._gradient(lambda x, rows: norm(x, rows, epsilon), x, weight, gradient)
+        return self._gradient(lambda x, weight: norm(x, weight, epsilon), [x, weight], gradient)
 
     def residual_rms_norm_gradient(self, inputs, _, epsilon):
-        of_x, terms = self.rms_norm_gradient(inputs[:3], _, epsilon)
-        return of_x + inputs[3].double(), terms
+        of_x, of_weight = self.rms_norm_gradient(inputs[:3], _, epsilon)
+        return of_x + inputs[3].double(), of_weight
 
     def residual_relu_layer_norm_gradient(self, inputs, _, epsilon):
         x, residual, weight, gradient = (x.double() for x in inputs)
-
-        def rows_of(x, rows):
-            ones = torch.ones_like(weight)
-            return layer_norm(x, residual, ones, 0 * ones, epsilon) * rows
-
-        return self._gradient(rows_of, x, weight, gradient)
+        return self._gradient(
+            lambda x, weight, bias: layer_norm(x, residual, weight, bias, epsilon),
+            [x, weight, torch.zeros_like(weight)],
+            gradient,
+        )
 
     @staticmethod
-    def _gradient(function, x, weight, gradient):
-        """Gradients of x, and of the weight row by row: it is given as a matrix."""
-        x, rows = x.requires_grad_(), weight.expand(x.shape).clone().requires_grad_()
-        return torch.autograd.grad(function(x, rows), [x, rows], gradient)
+    def _gradient(function, leaves, gradient):
+        leaves = [x.requires_grad_() for x in leaves]
+        return torch.autograd.grad(function(*leaves), leaves, gradient)
 
 
 @unittest.skipIf(torch is None, "no PyTorch")

@@ -3,6 +3,7 @@
 
     scripts/gpu/fusion.py run PTX OUT        # writes OUT/fusion.json; needs a Hopper GPU, ptxas and PyTorch
     scripts/gpu/fusion.py clusters PTX OUT   # writes OUT/clusters.json: only schedules with clusters, beside the rule
+    scripts/gpu/fusion.py gradients PTX OUT  # writes OUT/gradients.json: the gradients of norms instead of the other forms
     scripts/gpu/fusion.py table FILE         # prints the table of such a file
     scripts/gpu/fusion.py tried FILE         # prints what each schedule takes
     scripts/gpu/fusion.py change OLD NEW     # prints what the rule took in each of two such files
@@ -59,10 +60,12 @@ def assemble(folder, kernels):
         list(pool.map(one, kernels))
 
 
-def run(folder, out, clusters=False):
+def run(folder, out, command="run"):
     began = time.monotonic()
-    is_wanted = lambda schedule: schedule == "rule" or schedule.startswith("cluster") == clusters
-    entries = [entry for entry in json.loads((folder / "kernels.json").read_text()) if is_wanted(entry["schedule"])]
+    clusters, gradients = command == "clusters", command == "gradients"
+    is_wanted = lambda entry: (entry["schedule"] == "rule" or entry["schedule"].startswith("cluster") == clusters) \
+        and entry["form"].endswith("gradients") == gradients
+    entries = [entry for entry in json.loads((folder / "kernels.json").read_text()) if is_wanted(entry)]
     assemble(folder, [kernel for entry in entries for kernel in entry["kernels"]])
     for entry in entries:
         for kernel in entry["kernels"]:
@@ -134,6 +137,27 @@ def run(folder, out, clusters=False):
         loads.scatter_add_(0, experts.flatten(), torch.ones_like(experts.flatten()))
         return weights / weights.sum(-1, keepdim=True), experts, loads
 
+    def through_norm(gradient, normal, scale):
+        return (gradient - normal * (gradient * normal).mean(-1, keepdim=True)) * scale
+
+    def rms_norm_gradients(x, weight, gradient, residual=None):
+        wide, weight, given = (y if y.dtype == torch.float64 else y.float() for y in (x, weight, gradient))
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        normal = wide * scale
+        found = through_norm(given * weight, normal, scale)
+        found = found if residual is None else found + residual
+        return found.to(x.dtype), (given * normal).sum(0).to(x.dtype)
+
+    def layer_norm_gradients(x, residual, weight, gradient):
+        wide, residual, weight, given = (y if y.dtype == torch.float64 else y.float()
+                                         for y in (x, residual, weight, gradient))
+        total = wide + residual
+        centred = F.relu(total) - F.relu(total).mean(-1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+        of_normal, normal = given * weight, centred * scale
+        found = through_norm(of_normal - of_normal.mean(-1, keepdim=True), normal, scale) * (total > 0)
+        return found.to(x.dtype), (given * normal).sum(0).to(x.dtype), given.sum(0).to(x.dtype)
+
     def tensor(*shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device="cuda").to(dtype)
 
@@ -150,6 +174,9 @@ def run(folder, out, clusters=False):
             "scale + mask + softmax": (masked, lambda: [tensor(heads, rows // heads, length)]),
             "softmax": (softmax, lambda: [x()]),
             "gate softmax + top-k + renormalise + histogram": (gate, lambda: [tensor(rows, 64, dtype=torch.float32)]),
+            "RMSNorm, gradients": (rms_norm_gradients, lambda: [x(), vector(), x()]),
+            "residual + RMSNorm, gradients": (rms_norm_gradients, lambda: [x(), vector(), x(), x()]),
+            "residual + ReLU + LayerNorm, gradients": (layer_norm_gradients, lambda: [x(), x(), vector(), x()]),
         }[form]
 
     def outputs(function, inputs):
@@ -197,9 +224,12 @@ def run(folder, out, clusters=False):
         made = [[poisoned(y) for y in expected_kinds] for _ in inputs]
         tensors = [{f"i{place}": x for place, x in enumerate(given)} | {f"o{place}": y for place, y in enumerate(results)}
                    for given, results in zip(inputs, made)]
-        between = torch.empty(rows * length if any(len(entry["kernels"]) > 1 for entry in schedules) else 1, device="cuda")
-        for given in tensors:
-            given["between"] = between
+        sizes = [entry["between"] for entry in schedules]
+        for place in range(max(map(len, sizes))):
+            most = max(between[place] for between in sizes if place < len(between))
+            shared = torch.empty(max(most, 4), dtype=torch.uint8, device="cuda")
+            for given in tensors:
+                given[f"b{place}"] = shared
         empty = lambda: torch.empty(bytes_moved // 2, dtype=torch.uint8, device="cuda")
         copies = [(empty(), empty().random_()) for _ in range(sets)]
         candidates = {"copy": [lambda to=to, source=source: to.copy_(source) for to, source in copies]}
@@ -207,12 +237,13 @@ def run(folder, out, clusters=False):
             candidates |= {"eager": [lambda given=given: function(*given) for given in inputs],
                            "torch.compile": [lambda given=given: compiled(*given) for given in inputs]}
         for entry in schedules:
-            candidates[entry["schedule"]] = [launcher(entry["kernels"], given, results[2:])
+            candidates[entry["schedule"]] = [launcher(entry["kernels"], given, [] if gradients else results[2:])
                                              for given, results in zip(tensors, made)]
         # float64 of a part, which fits into memory.
-        part = [x[:1] if form.startswith("scale") else x[:, :512] if x.dim() == 4 else x[:512] if x.dim() > 1 else x
-                for x in inputs[0]]
-        expected = outputs(function, [x.double() for x in part])[0]
+        part = [x if gradients else x[:1] if form.startswith("scale") else x[:, :512] if x.dim() == 4
+                else x[:512] if x.dim() > 1 else x for x in inputs[0]]
+        every = outputs(function, [x.double() for x in part])
+        expected = every[0]
         off = lambda y: distance(y.flatten()[: expected.numel()].view(expected.shape), expected)
         case = {"form": form, "rows": rows, "length": length, "before": schedules[0]["before"], "after": bytes_moved,
                 "errors": {}, "schedules": {}}
@@ -228,7 +259,16 @@ def run(folder, out, clusters=False):
             case["errors"][name] = off(y) if not bool(y.isnan().any()) else float("inf")
             case["schedules"][name] = [{key: kernel[key] for key in ("grid", "block", "shared", "registers", "spilled")}
                                        for kernel in entry["kernels"]]
-        if len(made[0]) > 2:
+        if gradients:
+            # The sums over rows, which are outputs too.
+            worst = lambda found: max(distance(y, right) for y, right in zip(found[1:], every[1:]))
+            case["sums"] = {"eager": worst(outputs(function, inputs[0]))}
+            for entry in schedules:
+                [y.fill_(float("nan")) for y in made[0]]
+                candidates[entry["schedule"]][0]()
+                case["sums"][entry["schedule"]] = worst(made[0])
+            del every
+        elif len(made[0]) > 2:
             wanted = outputs(function, inputs[0])
             case["choices agree"] = float((wanted[1] == made[0][1]).float().mean())
             case["loads differ"] = int((wanted[2] != made[0][2]).sum())
@@ -244,7 +284,6 @@ def run(folder, out, clusters=False):
     cases = {}
     for entry in entries:
         cases.setdefault((entry["form"], entry["rows"], entry["length"]), []).append(entry)
-    command = "clusters" if clusters else "run"
     results = {"facts": facts(f"scripts/gpu/fusion.py {command}"), "cases": []}
     for (form, rows, length), schedules in cases.items():
         if len(schedules) < 2 or time.monotonic() - began > float(os.environ.get("FUSION_SECONDS", 600)):
@@ -261,7 +300,7 @@ def run(folder, out, clusters=False):
         print(f"{form} {rows}x{length}: " + ", ".join(f"{name} {us[name]:.1f}" for name in (*PEERS, "rule", best) if name in us)
               + f" us ({best}); worst error {max(case['errors'][name] for name in case['schedules']):.2e}, eager "
               f"{case['errors'].get('eager', 0):.2e}; {time.monotonic() - began:.0f} s", flush=True)
-        (out / ("clusters.json" if clusters else "fusion.json")).write_text(json.dumps(results))
+        (out / ("fusion.json" if command == "run" else f"{command}.json")).write_text(json.dumps(results))
         torch.cuda.empty_cache()
 
 
@@ -308,12 +347,10 @@ def change(old, new):
               f"{share(before, moved):.2f} | {share(after, moved):.2f} |")
 
 
-def clusters(folder, out):
-    run(folder, out, clusters=True)
-
-
 if __name__ == "__main__":
     arguments = [pathlib.Path(argument) for argument in sys.argv[2:]]
-    if sys.argv[1] in ("run", "clusters"):
+    if sys.argv[1] in ("run", "clusters", "gradients"):
         arguments[1].mkdir(parents=True, exist_ok=True)
-    {"run": run, "clusters": clusters, "table": table, "tried": tried, "change": change}[sys.argv[1]](*arguments)
+        run(*arguments, sys.argv[1])
+    else:
+        {"table": table, "tried": tried, "change": change}[sys.argv[1]](*arguments)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generated kernels on a Hopper GPU: the set forms beside PyTorch eager, torch.compile and a copy, the tests of the crate on the
+# Generated kernels on a Hopper GPU: the set forms and the gradients of norms beside PyTorch eager, torch.compile and a copy, the tests of the crate on the
 # GPU, and compute-sanitizer.
 #
 #   scripts/gpu/fusion.sh [OUT]             # everything
@@ -26,12 +26,13 @@ status=0
 if [ -z "$only" ]; then
   timeout "$limit" python3 scripts/gpu/fusion.py run "$ptx" "$out" || status=1
   timeout "$limit" python3 scripts/gpu/fusion.py clusters "$ptx" "$out" || status=1
+  timeout "$limit" python3 scripts/gpu/fusion.py gradients "$ptx" "$out" || status=1
 fi
 timeout "$limit" "$tests" >"$out/fusion-tests.txt" 2>&1 || status=1
 tail -n 5 "$out/fusion-tests.txt"
 sanitize() {
   # Calls that the driver refuses are not reported, since `gpu` counts a kernel's parameters by asking until there are no more.
-  timeout "$limit" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 1 "$tests" any_size every_schedule clusters \
+  timeout "$limit" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 1 "$tests" any_size every_schedule clusters any_shape \
     >"$out/fusion-$1.txt" 2>&1
 }
 sanitize memcheck & memcheck=$!

@@ -34,7 +34,7 @@ use call::{Call, Failure};
 use operation::Operation;
 
 /// Version of the interface: the functions, what a call looks like, and the table of operations.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 thread_local! {
     /// What went wrong last in this thread.

@@ -5,12 +5,13 @@
 
 use std::sync::{Arc, PoisonError};
 
+use apex_gpu::Buffer;
 use apex_kernels::Result as KernelResult;
 use apex_kernels::fusion::{ElementType, Fused, Graph, Tensor, View};
 use half::{bf16, f16};
 
 use crate::call::{Call, Failure, element, status};
-use crate::kernels::{Borrowed, Kernels};
+use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 use crate::operation::{Argument, Kind, Operation};
 
 /// What writes the graph of an operation for a type of elements, rows and their length.
@@ -29,10 +30,7 @@ pub fn run(
     call: &Call<'_>,
     borrowed: &Borrowed<'_>,
 ) -> Result<i32, Failure> {
-    if call.integers[0] == 0 {
-        return Ok(status::DONE); // there are no rows
-    }
-    let fused = fused(kernels, operation, norm, call)?;
+    let fused = fused(kernels, operation, norm, call, call.tensors[0].element)?;
     let tensor = |place: usize, argument: &Argument| -> Result<Tensor, Failure> {
         Ok(match (argument.kind, call.tensors[place].element) {
             (Kind::F32, _) => borrowed.tensor::<f32>(place)?.into(),
@@ -47,8 +45,30 @@ pub fn run(
     let inputs = all(operation.inputs, 0)?;
     let mut outputs = all(operation.outputs, inputs.len())?;
     let views: Vec<View<'_>> = inputs.iter().map(View::from).collect();
-    fused.run_into(&views, &mut outputs, &borrowed.stream)?;
+    let needed = fused.workspace();
+    // Operations of one kernel leave nothing between kernels.
+    let mut workspace = match needed.is_empty() {
+        true => None,
+        false => Some(Workspace::new(call, bytes(&needed), borrowed)?),
+    };
+    let take = |&words: &usize| workspace.as_mut().map(|workspace| workspace.take(words, borrowed));
+    let mut between = needed.iter().filter_map(take).collect::<Result<Vec<Buffer<u32>>, _>>()?;
+    fused.run_with(&views, &mut outputs, &mut between, &borrowed.stream)?;
     Ok(status::DONE)
+}
+
+/// Bytes of the workspace for a call. Types of elements are not known yet: both take as many.
+pub fn workspace(
+    kernels: &Kernels,
+    operation: &Operation,
+    norm: &Norm,
+    call: &Call<'_>,
+) -> Result<u64, Failure> {
+    Ok(bytes(&fused(kernels, operation, norm, call, element::BF16)?.workspace()))
+}
+
+fn bytes(words: &[usize]) -> u64 {
+    words.iter().map(|words| part_bytes(4 * words)).sum()
 }
 
 /// The kernels for a call, which are generated if it is the first of its shape.
@@ -57,6 +77,7 @@ fn fused(
     operation: &Operation,
     norm: &Norm,
     call: &Call<'_>,
+    code: u32,
 ) -> Result<Arc<Fused>, Failure> {
     let name = operation.name;
     let size = |place: usize| {
@@ -70,7 +91,6 @@ fn fused(
     };
     let (rows, length) = (size(0)?, size(1)?);
     let epsilon = call.numbers.first().copied().unwrap_or_default();
-    let code = call.tensors[0].element;
     let key = (name, code, rows, length, epsilon.to_bits());
     // A thread that panicked here left whole entries.
     let mut known = kernels.fused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,13 +108,6 @@ fn fused(
         Norm::WithEpsilon(form) => form(element, rows, length, epsilon)?,
     };
     let fused = Arc::new(Fused::new(&kernels.device, &graph)?);
-    let count = fused.plan().kernels().len();
-    if count != 1 {
-        // They would share memory between them, whichever stream they run on.
-        return Err(Failure::invalid(format!(
-            "{name}: {rows} rows of {length} elements become {count} kernels, and one is supported"
-        )));
-    }
     known.insert(key, Arc::clone(&fused));
     Ok(fused)
 }

@@ -84,7 +84,7 @@ static OPERATIONS: &[Operation] = &[
     norm(
         "rms_norm_gradient",
         &[half("x"), half("weight"), half("y_gradient")],
-        &[half("x_gradient"), f32("weight_terms")],
+        &[half("x_gradient"), half("weight_gradient")],
         Norm::WithEpsilon(forms::rms_norm_gradient),
     ),
     norm(
@@ -96,7 +96,7 @@ static OPERATIONS: &[Operation] = &[
     norm(
         "residual_rms_norm_gradient",
         &[half("sum"), half("weight"), half("y_gradient"), half("sum_gradient")],
-        &[half("x_gradient"), f32("weight_terms")],
+        &[half("x_gradient"), half("weight_gradient")],
         Norm::WithEpsilon(forms::residual_rms_norm_gradient),
     ),
     norm(
@@ -108,7 +108,7 @@ static OPERATIONS: &[Operation] = &[
     norm(
         "residual_relu_layer_norm_gradient",
         &[half("x"), half("residual"), half("weight"), half("y_gradient")],
-        &[half("x_gradient"), f32("weight_terms")],
+        &[half("x_gradient"), half("weight_gradient"), half("bias_gradient")],
         Norm::WithEpsilon(forms::residual_relu_layer_norm_gradient),
     ),
     norm("softmax", &[half("x")], &[half("y")], Norm::Plain(forms::softmax)),
@@ -150,7 +150,7 @@ impl Operation {
         match &self.code {
             Code::AttentionForward => attention::forward_plan(&kernels, call),
             Code::AttentionBackward => attention::backward_plan(&kernels, call),
-            Code::Norm(_) => Ok((0, status::DONE)),
+            Code::Norm(norm) => Ok((norms::workspace(&kernels, self, norm, call)?, status::DONE)),
         }
     }
 

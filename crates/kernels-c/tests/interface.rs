@@ -11,6 +11,7 @@ use cudarc::driver::sys;
 use half::f16;
 
 /// An operation, and what it is called with.
+#[derive(Clone)]
 struct Asked {
     version: u32,
     device: i32,
@@ -165,6 +166,48 @@ fn no_rows_are_nothing_to_do() {
     let none = Tensor { address: 0, elements: 0, element: element::F16, reserved: 0 };
     let asked = Asked { tensors: vec![none; 2], integers: vec![0, 64], ..Asked::new("softmax") };
     assert_eq!(asked.run().0, status::DONE);
+    // The gradient of a weight is the sum of nothing.
+    let device = Device::open(0).unwrap();
+    let [weight, gradient] = [1.0, f32::NAN].map(|x| device.upload(&[f16::from_f32(x); 64]).unwrap());
+    device.synchronize().unwrap();
+    let tensors = vec![none, tensor(&weight), none, none, tensor(&gradient)];
+    let numbers = vec![1e-6];
+    let asked = Asked { tensors, integers: vec![0, 64], numbers, ..Asked::new("rms_norm_gradient") };
+    let (code, said) = asked.run();
+    assert_eq!(code, status::DONE, "{said}");
+    assert_eq!(gradient.to_vec().unwrap(), [f16::ZERO; 64]);
+}
+
+/// Rows that are all alike, whose norms are their signs: the gradient of the weight is the sum of
+/// the rows' signs, and that of `x` is 0 but for rounding.
+#[test]
+fn gradients_of_a_norm_use_the_workspace() {
+    let device = Device::open(0).unwrap();
+    let (rows, length) = (300, 64);
+    let signs: Vec<f16> = (0..length).map(|place| f16::from_f32([1.0, -1.0][place % 2])).collect();
+    let x = device.upload(&signs.repeat(rows)).unwrap();
+    let y_gradient = device.upload(&vec![f16::ONE; rows * length]).unwrap();
+    let weight = device.upload(&signs).unwrap();
+    let nan = |len| device.upload(&vec![f16::NAN; len]).unwrap();
+    let (x_gradient, weight_gradient) = (nan(rows * length), nan(length));
+    let tensors = [&x, &weight, &y_gradient, &x_gradient, &weight_gradient].map(tensor).to_vec();
+    let (integers, numbers) = (vec![rows as i64, length as i64], vec![0.0]);
+    let asked = Asked { tensors, integers, numbers, ..Asked::new("rms_norm_gradient") };
+    let (needed, _) = asked.plan();
+    assert!(needed > 0, "partial sums lie in the workspace");
+    let memory = device.upload(&vec![f32::NAN; needed as usize / 4]).unwrap();
+    for workspace in [None, Some((memory.address(), needed))] {
+        device.synchronize().unwrap();
+        let (code, said) = Asked { workspace, ..asked.clone() }.run();
+        assert_eq!(code, status::DONE, "{said}");
+        device.synchronize().unwrap();
+        let sums: Vec<f32> = weight_gradient.to_vec().unwrap().iter().map(|x| x.to_f32()).collect();
+        let expected: Vec<f32> = signs.iter().map(|sign| rows as f32 * sign.to_f32()).collect();
+        assert_eq!(sums, expected);
+        assert!(x_gradient.to_vec().unwrap().iter().all(|x| x.to_f32().abs() < 1e-3));
+    }
+    let (code, said) = Asked { workspace: Some((256, needed - 1)), ..asked }.run();
+    assert_eq!((code, said.contains("the workspace has")), (status::INVALID, true), "{said}");
 }
 
 #[test]

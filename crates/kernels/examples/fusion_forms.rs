@@ -3,7 +3,7 @@
 //!     cargo run -p apex-kernels --example fusion_forms
 //!     cargo run -p apex-kernels --example fusion_forms -- --emit FOLDER
 //!
-//! Prints the plan of each form at 64 × 4096 in bf16 and the relative error of what it computes,
+//! Prints the plan of each form, and of norms' gradients, at 64 × 4096 in bf16 and the relative error of what it computes,
 //! against the reference in f64 (Frobenius norm). Exits with status 1 if an error is larger than
 //! bf16 allows. With `--emit`, nothing is launched: PTX of all forms for an H200, of many sizes and
 //! in several schedules, goes into the folder, with `kernels.json`, which says how to launch it.
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use apex_gpu::Device;
 use apex_kernels::Result;
 use apex_kernels::fusion::{
-    ElementType, Fused, Graph, Memory, Options, Plan, Target, Tensor, Tuning, View, forms, reference,
+    ElementType, Fused, Graph, Kernel, Memory, Options, Plan, Target, Tensor, Tuning, View, forms, reference,
 };
 use half::bf16;
 
@@ -64,8 +64,10 @@ fn schedules() -> Vec<(String, Tuning)> {
         ("rule".to_owned(), rule),
         ("streaming".to_owned(), Tuning { streaming: Some(true), ..rule }),
         ("persistent 2".to_owned(), Tuning { persistent: Some(2), ..rule }),
+        ("persistent 3".to_owned(), Tuning { persistent: Some(3), ..rule }),
         ("persistent 4".to_owned(), Tuning { persistent: Some(4), ..rule }),
         ("persistent 8".to_owned(), Tuning { persistent: Some(8), ..rule }),
+        ("not ahead".to_owned(), Tuning { ahead: Some(false), ..rule }),
         ("vector 4".to_owned(), Tuning { vector: Some(4), ..rule }),
         ("resident 0".to_owned(), Tuning { resident: Some(0), ..rule }),
         ("cluster 1".to_owned(), Tuning { cluster: Some(1), ..rule }),
@@ -94,14 +96,22 @@ const SIZES: [(usize, usize); 8] = [
     (1024, 65536),
 ];
 
+/// All forms, by name.
+fn graphs(rows: usize, length: usize) -> Result<Vec<(&'static str, Graph)>> {
+    let mut all = forms::all(ElementType::Bf16, rows, length)?;
+    all.append(&mut forms::gradients(ElementType::Bf16, rows, length)?);
+    Ok(all)
+}
+
 /// Writes PTX, and how it is launched.
 fn emit(folder: &Path) -> std::io::Result<()> {
     let target = Target { multiprocessors: 132, shared: 227 << 10, clusters: true, alignment: 16 };
     let mut list = vec![];
     for (rows, length) in SIZES {
-        for (form, graph) in forms::all(ElementType::Bf16, rows, length).map_err(std::io::Error::other)? {
+        let all = graphs(rows, length).map_err(std::io::Error::other)?;
+        for (form, graph) in all {
             let by_rows = ["residual + ReLU + LayerNorm", "RMSNorm", "softmax"];
-            if (rows, length) != SIZES[0] && !by_rows.contains(&form) {
+            if (rows, length) != SIZES[0] && !by_rows.contains(&form) && !form.ends_with("gradients") {
                 continue;
             }
             let mut known: Vec<Vec<String>> = vec![];
@@ -118,13 +128,17 @@ fn emit(folder: &Path) -> std::io::Result<()> {
                     continue;
                 }
                 let mut kernels = vec![];
+                let between: Vec<(Memory, usize)> = plan.kernels().iter().flat_map(Kernel::leaves).collect();
                 for kernel in plan.kernels() {
                     let file = format!("{}.ptx", list.len() * 8 + kernels.len());
                     std::fs::write(folder.join(&file), kernel.ptx())?;
                     let parameters = kernel.parameters().map(|memory| match memory {
                         Memory::Input(place) => format!("\"i{place}\""),
                         Memory::Output(place) => format!("\"o{place}\""),
-                        Memory::Between(_) => "\"between\"".to_owned(),
+                        _ => {
+                            let place = between.iter().position(|(left, _)| *left == memory);
+                            format!("\"b{}\"", place.expect("a kernel has left it"))
+                        }
                     });
                     kernels.push(format!(
                         "{{\"file\": \"{file}\", \"name\": \"{}\", \"grid\": {}, \"block\": {}, \"shared\": {}, \
@@ -141,9 +155,10 @@ fn emit(folder: &Path) -> std::io::Result<()> {
                 write!(
                     entry,
                     "{{\"form\": \"{form}\", \"rows\": {rows}, \"length\": {length}, \"schedule\": \"{schedule}\", \
-                     \"before\": {}, \"after\": {}, \"kernels\": [{}]}}",
+                     \"before\": {}, \"after\": {}, \"between\": {:?}, \"kernels\": [{}]}}",
                     plan.bytes_before(),
                     plan.bytes_after(),
+                    between.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
                     kernels.join(", ")
                 )
                 .expect("a string takes everything");
@@ -158,7 +173,7 @@ fn check() -> Result<ExitCode> {
     let device = Device::open(0)?;
     println!("{} ({})", device.name(), device.kind());
     let mut right = true;
-    for (form, graph) in forms::all(ElementType::Bf16, 64, 4096)? {
+    for (form, graph) in graphs(64, 4096)? {
         let fused = Fused::new(&device, &graph)?;
         let off = error(&device, &graph, &fused)?;
         right &= off < TOLERANCE;

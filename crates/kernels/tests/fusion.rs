@@ -2,6 +2,7 @@
 //! CI. Random graphs over random shapes, the set forms, plans as they are printed, errors.
 
 mod common;
+mod fusion_columns;
 
 use apex_gpu::Device;
 use apex_kernels::Error;

@@ -105,12 +105,22 @@ fn set_forms_save_two_fifths_of_the_traffic() {
     }
 }
 
+fn column_sums(element: ElementType, rows: usize, length: usize) -> Graph {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length]).unwrap();
+    let sum = graph.column_sum(x).unwrap();
+    graph.output("sum", sum, ElementType::F32).unwrap();
+    graph
+}
+
 /// The computed bytes are those that the CPU device counts, where no tensor is read twice.
 #[test]
 fn what_is_computed_is_what_is_counted() {
     for (form, graph) in [
         ("softmax", forms::softmax(ElementType::Bf16, 64, 1024).unwrap()),
         ("softmax, long rows", forms::softmax(ElementType::F32, 2, 20480).unwrap()),
+        ("column sums", column_sums(ElementType::Bf16, 64, 1024)),
+        ("column sums, by blocks that share rows", column_sums(ElementType::F32, 4, 30720)),
     ] {
         // Shared memory that holds the long rows.
         let target = Target { shared: 163 << 10, ..Target::default() };
@@ -132,6 +142,25 @@ fn plans_say_what_is_fused_and_why() {
     ] {
         assert!(printed.contains(line), "no `{line}` in\n{printed}");
     }
+}
+
+/// x, its gradient and that of y go over the memory once, and what blocks leave of the weight's.
+#[test]
+fn column_sums_are_a_part_of_the_kernel_that_computes_their_terms() {
+    let graph = forms::rms_norm_gradient(ElementType::Bf16, 16384, 4096, 1e-6).unwrap();
+    let plan = Plan::new(&graph, &Options::default()).unwrap();
+    let printed = plan.to_string();
+    for line in [
+        "; 324 blocks walk through the rows",
+        "256 threads a row, in registers, passes 3, column sums: blocks a multiprocessor 3, rows of partial sums 324, the \
+         next row read ahead; accesses of 16 bytes, grid 324, block 256; ",
+        "fused_0_totals: column-sum: partial sums of 324 × 4096, grid 128, block 1024; ",
+    ] {
+        assert!(printed.contains(line), "no `{line}` in\n{printed}");
+    }
+    let (matrix, vector, partials) = (2 * 16384 * 4096, 2 * 4096, 4 * 324 * 4096);
+    assert_eq!(plan.kernels().len(), 2, "{printed}");
+    assert_eq!(plan.bytes_after(), 3 * matrix + 2 * vector + 2 * partials, "{printed}");
 }
 
 #[test]

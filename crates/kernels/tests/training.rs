@@ -157,7 +157,7 @@ fn compare(device: &Device, graph: &Graph, integers: &[u32], tolerance: f64) -> 
 }
 
 #[test]
-fn losses_and_norms_are_one_kernel_each_and_right() {
+fn losses_and_norms_are_one_kernel_each_or_two_and_right() {
     let device = Device::open(0).unwrap();
     for (element, tolerance) in [(ElementType::Bf16, bf16::TOLERANCE), (ElementType::F16, f16::TOLERANCE)] {
         for (rows, length) in [(1, 1), (5, 64), (3, 257)] {
@@ -165,14 +165,16 @@ fn losses_and_norms_are_one_kernel_each_and_right() {
             let targets: Vec<u32> = (1..=rows as u32).map(|row| row * length as u32 / rows as u32).collect();
             let loss = forms::cross_entropy(element, rows, length, 1.0 / rows as f64).unwrap();
             assert_eq!(compare(&device, &loss, &targets, tolerance), 1);
-            let forms = [
-                forms::residual_rms_norm,
+            let norm = forms::residual_rms_norm(element, rows, length, 1e-5).unwrap();
+            assert_eq!(compare(&device, &norm, &[], tolerance), 1);
+            // Sums over several rows take a second kernel.
+            for form in [
                 forms::rms_norm_gradient,
                 forms::residual_rms_norm_gradient,
                 forms::residual_relu_layer_norm_gradient,
-            ];
-            for form in forms {
-                assert_eq!(compare(&device, &form(element, rows, length, 1e-5).unwrap(), &[], tolerance), 1);
+            ] {
+                let gradient = form(element, rows, length, 1e-5).unwrap();
+                assert_eq!(compare(&device, &gradient, &[], tolerance), 1 + usize::from(rows > 1));
             }
             let softmax = forms::softmax_gradient(element, rows, length).unwrap();
             assert_eq!(compare(&device, &softmax, &[], tolerance), 1);
@@ -210,8 +212,7 @@ fn the_gradient_of_the_norm_is_its_gradient() {
         dot(&y[0], &given) + dot(x, &residual)
     };
     differences(&x, &found[0], |x| loss(x, &weight));
-    let column = |column: usize| found[1].iter().skip(column).step_by(length).sum::<f64>();
-    differences(&weight, &(0..length).map(column).collect::<Vec<_>>(), |weight| loss(&x, weight));
+    differences(&weight, &found[1], |weight| loss(&x, weight));
 }
 
 /// That the first output of `backward`, from `inputs`, is the gradient of the output of `forward`
@@ -235,7 +236,15 @@ fn gradients_of_layer_norm_and_softmax_are_gradients() {
     let backward = forms::residual_relu_layer_norm_gradient(ElementType::F32, rows, length, 0.1).unwrap();
     let inputs = [x.clone(), residual.clone(), weight.clone(), given.clone()];
     let found = graphs::evaluate(&backward, &inputs).unwrap();
-    is_gradient(&forward, &x, &[residual, weight, numbers(5, length)], &given, &found[0]);
+    let bias = numbers(5, length);
+    is_gradient(&forward, &x, &[residual.clone(), weight.clone(), bias.clone()], &given, &found[0]);
+    let loss = |weight: &[f64], bias: &[f64]| {
+        let inputs = [x.clone(), residual.clone(), weight.to_vec(), bias.to_vec()];
+        let y = graphs::evaluate(&forward, &inputs).unwrap();
+        y[0].iter().zip(&given).map(|(y, given)| y * given).sum::<f64>()
+    };
+    differences(&weight, &found[1], |weight| loss(weight, &bias));
+    differences(&bias, &found[2], |bias| loss(&weight, bias));
 
     let forward = forms::softmax(ElementType::F32, rows, length).unwrap();
     let backward = forms::softmax_gradient(ElementType::F32, rows, length).unwrap();

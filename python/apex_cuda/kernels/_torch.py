@@ -412,20 +412,23 @@ def _rows_run(operation: str) -> Callable[..., Tensor]:
     return run
 
 
-def _gradient_run(operation: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The same with the gradient of ``x`` and the terms of the weight's as outputs."""
+def _gradient_run(operation: str, vectors: int = 1) -> Callable[..., tuple[Tensor, ...]]:
+    """The same with the gradients of ``x`` and of so many vectors as long as a row as outputs."""
 
-    def run(x: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    def run(x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         sizes = _problem.rows_of(x.shape)
-        outputs = (torch.empty_like(x), x.new_empty(sizes, dtype=torch.float32))
-        _launch(operation, (x, *others[:-1]), outputs, sizes, others[-1:])
+        outputs = (torch.empty_like(x), *(x.new_empty(sizes[1:]) for _ in range(vectors)))
+        _launch(operation, (x, *others[:-1]), outputs, sizes, others[-1:], True)
         return outputs
 
     return run
 
 
-def _gradient_fake(x: Tensor, *_others: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(_problem.rows_of(x.shape), dtype=torch.float32)
+def _gradient_fake(vectors: int = 1) -> Callable[..., tuple[Tensor, ...]]:
+    def fake(x: Tensor, *_others: Any) -> tuple[Tensor, ...]:
+        return x.new_empty(x.shape), *(x.new_empty(x.shape[-1:]) for _ in range(vectors))
+
+    return fake
 
 
 def _pair_run(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -441,15 +444,11 @@ def _pair_fake(
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
 
-def _of_weight(terms: Tensor, weight: Tensor) -> Tensor:
-    return terms.sum(0).to(weight.dtype)
-
-
 _rms_norm_gradient = _Operator(
     "rms_norm_gradient(Tensor x, Tensor weight, Tensor gradient, float epsilon)"
     " -> (Tensor, Tensor)",
     _gradient_run("rms_norm_gradient"),
-    _gradient_fake,
+    _gradient_fake(),
 )
 
 
@@ -460,8 +459,8 @@ def _rms_norm_save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _rms_norm_backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
-    of_x, terms = _rms_norm_gradient(x, weight, gradient.contiguous(), ctx.epsilon)
-    return of_x, _of_weight(terms, weight), None
+    of_x, of_weight = _rms_norm_gradient(x, weight, gradient.contiguous(), ctx.epsilon)
+    return of_x, of_weight, None
 
 
 _rms_norm = _Operator(
@@ -475,7 +474,7 @@ _residual_rms_norm_gradient = _Operator(
     "residual_rms_norm_gradient(Tensor sum, Tensor weight, Tensor gradient, Tensor sum_gradient,"
     " float epsilon) -> (Tensor, Tensor)",
     _gradient_run("residual_rms_norm_gradient"),
-    _gradient_fake,
+    _gradient_fake(),
 )
 
 
@@ -487,8 +486,8 @@ def _residual_rms_norm_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Ten
 def _residual_rms_norm_backward(ctx: Any, of_sum: Tensor, gradient: Tensor) -> tuple[Any, ...]:
     total, weight = ctx.saved_tensors
     given = (gradient.contiguous(), of_sum.contiguous())
-    of_x, terms = _residual_rms_norm_gradient(total, weight, *given, ctx.epsilon)
-    return of_x, of_x, _of_weight(terms, weight), None
+    of_x, of_weight = _residual_rms_norm_gradient(total, weight, *given, ctx.epsilon)
+    return of_x, of_x, of_weight, None
 
 
 _residual_rms_norm = _Operator(
@@ -501,9 +500,9 @@ _residual_rms_norm = _Operator(
 
 _layer_norm_gradient = _Operator(
     "residual_relu_layer_norm_gradient(Tensor x, Tensor residual, Tensor weight, Tensor gradient,"
-    " float epsilon) -> (Tensor, Tensor)",
-    _gradient_run("residual_relu_layer_norm_gradient"),
-    _gradient_fake,
+    " float epsilon) -> (Tensor, Tensor, Tensor)",
+    _gradient_run("residual_relu_layer_norm_gradient", 2),
+    _gradient_fake(2),
 )
 
 
@@ -514,11 +513,9 @@ def _layer_norm_save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _layer_norm_backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     x, residual, weight = ctx.saved_tensors
-    gradient = gradient.contiguous()
-    of_x, terms = _layer_norm_gradient(x, residual, weight, gradient, ctx.epsilon)
-    rows = gradient.reshape(terms.shape)
-    of_bias = rows.sum(0, dtype=torch.float32).to(weight.dtype)
-    return of_x, of_x, _of_weight(terms, weight), of_bias, None
+    given = gradient.contiguous()
+    of_x, *of_vectors = _layer_norm_gradient(x, residual, weight, given, ctx.epsilon)
+    return of_x, of_x, *of_vectors, None
 
 
 _layer_norm = _Operator(

@@ -121,9 +121,8 @@ impl Layers {
         given: &Bf16,
         past: &Bf16,
     ) -> Result<(Bf16, Bf16)> {
-        let [of_sum, terms] = run(&self.norm_gradient, &[sum, weight, given, past])?;
-        let terms = Tensor::<f32>::from_buffer(terms.try_into()?, (self.tokens, self.dim))?;
-        Ok((self.activations(of_sum)?, terms.sum(0)?.cast()?))
+        let [of_sum, of_weight] = run(&self.norm_gradient, &[sum, weight, given, past])?;
+        Ok((self.activations(of_sum)?, Tensor::from_buffer(of_weight.try_into()?, self.dim)?))
     }
 
     /// Causal attention with rotary positions, each key head shared by a group of heads.

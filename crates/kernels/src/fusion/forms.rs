@@ -26,20 +26,15 @@ pub fn residual_relu_layer_norm(
     epsilon: f64,
 ) -> Result<Graph> {
     let mut graph = Graph::new();
-    let x = graph.input("x", element, &[rows, length])?;
-    let residual = graph.input("residual", element, &[rows, length])?;
-    let weight = graph.input("weight", element, &[length])?;
+    let [_, positive, weight] = residual_relu(&mut graph, element, rows, length)?;
     let bias = graph.input("bias", element, &[length])?;
-    let sum = graph.add(x, residual)?;
-    let positive = graph.relu(sum)?;
     let y = graph.layer_norm(positive, weight, bias, epsilon)?;
     graph.output("y", y, element)?;
     Ok(graph)
 }
 
-/// The gradients of [`residual_relu_layer_norm`]: of `x`, which is that of `residual` too, and the
-/// terms of the weight's in f32, which is the sum of their rows. The bias has the sum of the rows
-/// of `y_gradient`.
+/// The gradients of [`residual_relu_layer_norm`]: of `x`, which is that of `residual` too, of the
+/// weight and of the bias.
 pub fn residual_relu_layer_norm_gradient(
     element: ElementType,
     rows: usize,
@@ -47,16 +42,14 @@ pub fn residual_relu_layer_norm_gradient(
     epsilon: f64,
 ) -> Result<Graph> {
     let mut graph = Graph::new();
-    let x = graph.input("x", element, &[rows, length])?;
-    let residual = graph.input("residual", element, &[rows, length])?;
-    let weight = graph.input("weight", element, &[length])?;
+    let [sum, positive, weight] = residual_relu(&mut graph, element, rows, length)?;
     let y_gradient = graph.input("y_gradient", element, &[rows, length])?;
-    let sum = graph.add(x, residual)?;
-    let positive = graph.relu(sum)?;
     let mean = graph.row_mean(positive)?;
     let centred = graph.sub(positive, mean)?;
     let (normal, scale) = normalised(&mut graph, centred, epsilon)?;
     let weight_terms = graph.mul(y_gradient, normal)?;
+    let weight_gradient = graph.column_sum(weight_terms)?;
+    let bias_gradient = graph.column_sum(y_gradient)?;
     let of_normal = graph.mul(y_gradient, weight)?;
     let shift = graph.row_mean(of_normal)?; // a shift of a row is normalised away
     let shifted = graph.sub(of_normal, shift)?;
@@ -65,8 +58,19 @@ pub fn residual_relu_layer_norm_gradient(
     let is_positive = graph.less(zero, sum)?;
     let x_gradient = graph.select(is_positive, through, zero)?;
     graph.output("x_gradient", x_gradient, element)?;
-    graph.output("weight_terms", weight_terms, ElementType::F32)?;
+    graph.output("weight_gradient", weight_gradient, element)?;
+    graph.output("bias_gradient", bias_gradient, element)?;
     Ok(graph)
+}
+
+/// The inputs `x`, `residual` and `weight`, and what begins [`residual_relu_layer_norm`]: the sum
+/// of the first two, its positive part, and the weight.
+fn residual_relu(graph: &mut Graph, element: ElementType, rows: usize, length: usize) -> Result<[Value; 3]> {
+    let x = graph.input("x", element, &[rows, length])?;
+    let residual = graph.input("residual", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let sum = graph.add(x, residual)?;
+    Ok([sum, graph.relu(sum)?, weight])
 }
 
 /// `x / √(mean(x²) + ε) · weight`, in the operations in which models write it.
@@ -94,8 +98,7 @@ pub fn residual_rms_norm(element: ElementType, rows: usize, length: usize, epsil
     Ok(graph)
 }
 
-/// The gradients of [`rms_norm`]: of `x`, and the terms of the weight's in f32, which is the sum of
-/// their rows. `y_gradient` is that of the output.
+/// The gradients of [`rms_norm`]: of `x` and of the weight. `y_gradient` is that of the output.
 pub fn rms_norm_gradient(element: ElementType, rows: usize, length: usize, epsilon: f64) -> Result<Graph> {
     gradient_of_rms_norm(element, [rows, length], epsilon, false)
 }
@@ -123,6 +126,7 @@ fn gradient_of_rms_norm(
     let y_gradient = graph.input("y_gradient", element, &shape)?;
     let (normal, scale) = normalised(&mut graph, x, epsilon)?;
     let weight_terms = graph.mul(y_gradient, normal)?;
+    let weight_gradient = graph.column_sum(weight_terms)?;
     let of_normal = graph.mul(y_gradient, weight)?;
     let mut x_gradient = through_norm(&mut graph, of_normal, normal, scale)?;
     if with_residual {
@@ -130,7 +134,7 @@ fn gradient_of_rms_norm(
         x_gradient = graph.add(x_gradient, residual)?;
     }
     graph.output("x_gradient", x_gradient, element)?;
-    graph.output("weight_terms", weight_terms, ElementType::F32)?;
+    graph.output("weight_gradient", weight_gradient, element)?;
     Ok(graph)
 }
 
@@ -266,6 +270,18 @@ pub fn gate(element: ElementType, tokens: usize, experts: usize, k: usize) -> Re
     graph.output("experts", indices, ElementType::U32)?;
     graph.output("loads", loads, ElementType::U32)?;
     Ok(graph)
+}
+
+/// The gradients of norms, by name, at `rows` × `length`; for tables.
+pub fn gradients(element: ElementType, rows: usize, length: usize) -> Result<Vec<(&'static str, Graph)>> {
+    Ok(vec![
+        ("RMSNorm, gradients", rms_norm_gradient(element, rows, length, 1e-6)?),
+        ("residual + RMSNorm, gradients", residual_rms_norm_gradient(element, rows, length, 1e-6)?),
+        (
+            "residual + ReLU + LayerNorm, gradients",
+            residual_relu_layer_norm_gradient(element, rows, length, 1e-5)?,
+        ),
+    ])
 }
 
 /// A value of each kind of set form, by name, at `rows` × `length`; for tables.

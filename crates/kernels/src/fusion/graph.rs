@@ -6,7 +6,8 @@
 //!
 //! 1. Operands of an elementwise node broadcast to its shape: dimensions, aligned at the last, are
 //!    equal or 1.
-//! 2. Reductions, top-k and roll act along the last dimension. A reduced dimension stays, as 1.
+//! 2. Reductions, top-k and roll act along the last dimension, column sums along all others. A
+//!    reduced dimension stays, as 1.
 //! 3. No tensor has more than 2³¹ − 1 elements, no dimension that is indexed more than 2²⁴, so
 //!    that indices are exact in f32.
 //!
@@ -117,6 +118,8 @@ pub(super) enum Op {
     /// The second where the first is not 0, else the third.
     Select(Value, Value, Value),
     Reduce(Reduction, Value),
+    /// Over all dimensions but the last.
+    ColumnSum(Value),
     /// Element `(j + by) mod n` of a row at place j.
     Roll(Value, usize),
     TopValues(Value, usize),
@@ -131,6 +134,7 @@ impl Op {
             Op::Input | Op::Constant(_) | Op::Index { .. } => [None; 3],
             Op::Unary(_, x)
             | Op::Reduce(_, x)
+            | Op::ColumnSum(x)
             | Op::Roll(x, _)
             | Op::TopValues(x, _)
             | Op::TopIndices(x, _)
@@ -306,6 +310,21 @@ impl Graph {
         }
         shape[rank - 1] = 1;
         self.operation(name, |graph| graph.push(Op::Reduce(reduction, x), shape, Some(ElementType::F32)))
+    }
+
+    /// Sums each column, over all dimensions but the last, which become 1: the sum of the rows. It
+    /// is the same in each run on the same device. The sum of no rows is 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]: the value is a constant.
+    pub fn column_sum(&mut self, x: Value) -> Result<Value> {
+        let mut shape = self.row_of("column-sum", x)?.to_vec();
+        let rank = shape.len();
+        if shape[..rank - 1].iter().all(|&size| size == 1) {
+            return self.operation("column-sum", |graph| graph.unary(Unary::Copy, x));
+        }
+        shape[..rank - 1].fill(1);
+        self.operation("column-sum", |graph| graph.push(Op::ColumnSum(x), shape, Some(ElementType::F32)))
     }
 
     /// Moves elements of each row to the left by so many places, around the end.

@@ -41,8 +41,8 @@
 //! | build | `graph`, `composite` | shapes fit; nodes are in topological order |
 //! | group | `plan` | no cycles among kernels; each fusion saves bytes |
 //! | nest | `nest` | one iteration space; each value has a place in it and a pass that knows it |
-//! | schedule | `schedule` | a row fits where it is held |
-//! | emit | `emit` | PTX for compute capability 8.0; 9.0 with clusters |
+//! | schedule | `schedule`, `pressure` | a row fits where it is held |
+//! | emit | `emit`, `totals` | PTX for compute capability 8.0; 9.0 with clusters |
 //!
 //! [`reference`](mod@reference) computes the same graphs in f64 on the host; [`forms`] holds the
 //! graphs that transformers have most use for.
@@ -51,8 +51,10 @@
 //!
 //! Elements are bf16, f16, f32, or u32 for indices and counts; arithmetic is f32. A value that one
 //! kernel leaves for another is rounded to the type of its operands, as in PyTorch; inside a kernel
-//! nothing is rounded. Reductions work along the last dimension. Kernels belong to a graph with its
-//! shapes. NaN and infinities go through as IEEE 754 says, and `max` and `min` keep NaN.
+//! nothing is rounded. Reductions work along the last dimension, column sums along all others; both
+//! have one order of additions and use no atomics, so results are the same in each run. Kernels
+//! belong to a graph with its shapes. NaN and infinities go through as IEEE 754 says, and `max` and
+//! `min` keep NaN.
 //!
 //! `docs/results/fusion-h200.md` compares kernels with copies and with PyTorch on an H200, and has
 //! the schedules that were tried.
@@ -61,11 +63,14 @@ mod composite;
 mod emit;
 pub mod forms;
 mod graph;
+mod kernel;
 mod nest;
 mod plan;
+mod pressure;
 pub mod reference;
 mod schedule;
 mod tensor;
+mod totals;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,8 +78,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use apex_gpu::{Buffer, Device, Stream};
 
 pub use graph::{Binary, ElementType, Graph, Reduction, Unary, Value};
+pub use kernel::Kernel;
 pub use nest::Memory;
-pub use plan::{Kernel, Options, Plan};
+pub use plan::{Options, Plan};
 pub use schedule::{Target, Tuning};
 pub use tensor::{Tensor, View};
 
@@ -92,8 +98,8 @@ pub struct Fused {
     plan: Plan,
     /// By alignment of the inputs.
     compiled: Mutex<HashMap<usize, Arc<Compiled>>>,
-    /// What kernels leave for others.
-    between: Mutex<BTreeMap<Memory, Buffer<u32>>>,
+    /// What kernels leave for others, where the caller has no memory for it.
+    between: Mutex<Vec<Buffer<u32>>>,
 }
 
 #[derive(Debug)]
@@ -153,23 +159,53 @@ impl Fused {
     /// [`Error::Shape`](crate::Error::Shape): inputs or outputs are not those of the graph;
     /// [`Error::Gpu`](crate::Error::Gpu).
     pub fn run_into(&self, inputs: &[View<'_>], outputs: &mut [Tensor], stream: &Stream) -> Result<()> {
-        self.check(inputs, outputs)?;
-        let aligned = |view: &View<'_>| 1 << view.address().trailing_zeros().min(4);
-        let alignment = inputs.iter().map(aligned).min().unwrap_or(16);
-        let compiled = self.compiled(alignment)?;
+        let compiled = self.compiled_for(inputs, outputs)?;
         // A thread that panicked here left whole buffers.
         let mut between = self.between.lock().unwrap_or_else(PoisonError::into_inner);
-        for kernel in &compiled.plan.kernels {
-            self.reserve(kernel, &mut between, stream)?;
-        }
-        for (kernel, loaded) in compiled.plan.kernels.iter().zip(&compiled.kernels) {
-            if kernel.grid() > 0 {
-                launch(kernel, loaded, inputs, outputs, &mut between, stream)?;
-            } else {
-                kernel.counts().try_for_each(|counts| clear(counts, outputs, stream))?;
+        for (place, words) in words(&compiled.plan).into_iter().enumerate() {
+            if place == between.len() {
+                between.push(self.device.zeros_on(words, stream)?);
             }
+            reserve(&mut between[place], words, stream)?;
         }
-        Ok(())
+        launch_all(&compiled, inputs, outputs, &mut between, stream)
+    }
+
+    /// Lengths of the buffers that [`Fused::run_with`] needs, for inputs that begin at multiples of
+    /// 16 bytes: one for each tensor that a kernel leaves for another.
+    pub fn workspace(&self) -> Vec<usize> {
+        words(&self.plan)
+    }
+
+    /// As [`Fused::run_into`], with the caller's memory for what kernels leave for others, so that
+    /// calls on several streams do not wait for each other. It may hold anything.
+    ///
+    /// # Errors
+    /// As [`Fused::run_into`]; [`Error::Shape`](crate::Error::Shape): the buffers are not those of
+    /// [`Fused::workspace`].
+    pub fn run_with(
+        &self,
+        inputs: &[View<'_>],
+        outputs: &mut [Tensor],
+        workspace: &mut [Buffer<u32>],
+        stream: &Stream,
+    ) -> Result<()> {
+        let compiled = self.compiled_for(inputs, outputs)?;
+        let (needed, found) = (words(&compiled.plan), workspace.iter().map(Buffer::len));
+        let found: Vec<usize> = found.collect();
+        if needed.len() != found.len() || needed.iter().zip(&found).any(|(needed, found)| needed > found) {
+            return Err(wrong(format!(
+                "buffers between kernels of {needed:?} words are needed, not {found:?}"
+            )));
+        }
+        launch_all(&compiled, inputs, outputs, workspace, stream)
+    }
+
+    /// Kernels for these tensors, which are checked.
+    fn compiled_for(&self, inputs: &[View<'_>], outputs: &[Tensor]) -> Result<Arc<Compiled>> {
+        self.check(inputs, outputs)?;
+        let aligned = |view: &View<'_>| 1 << view.address().trailing_zeros().min(4);
+        self.compiled(inputs.iter().map(aligned).min().unwrap_or(16))
     }
 
     fn check(&self, inputs: &[View<'_>], outputs: &[Tensor]) -> Result<()> {
@@ -212,27 +248,6 @@ impl Fused {
         compiled.insert(alignment, made.clone());
         Ok(made)
     }
-
-    /// Memory for what the kernel leaves for others.
-    fn reserve(
-        &self,
-        kernel: &Kernel,
-        between: &mut BTreeMap<Memory, Buffer<u32>>,
-        stream: &Stream,
-    ) -> Result<()> {
-        for write in kernel.nest.writes.iter().filter(|write| matches!(write.memory, Memory::Between(_))) {
-            let words = write.bytes().div_ceil(4);
-            let buffer = match between.remove(&write.memory) {
-                Some(mut buffer) => {
-                    reserve(&mut buffer, words, stream)?;
-                    buffer
-                }
-                None => self.device.zeros_on(words, stream)?,
-            };
-            between.insert(write.memory, buffer);
-        }
-        Ok(())
-    }
 }
 
 /// What kernels may rely on on a device.
@@ -244,6 +259,33 @@ pub fn target(device: &Device) -> Target {
         clusters: limits.compute_capability.0 == 9,
         alignment: 16,
     }
+}
+
+/// Memory that kernels leave for others, by what is in it.
+type Between<'a> = BTreeMap<Memory, &'a mut Buffer<u32>>;
+
+/// Words of what kernels leave for others.
+fn words(plan: &Plan) -> Vec<usize> {
+    plan.between().map(|(_, bytes)| bytes.div_ceil(4).max(1)).collect()
+}
+
+fn launch_all(
+    compiled: &Compiled,
+    inputs: &[View<'_>],
+    outputs: &mut [Tensor],
+    workspace: &mut [Buffer<u32>],
+    stream: &Stream,
+) -> Result<()> {
+    let memories = compiled.plan.between().map(|(memory, _)| memory);
+    let mut between: Between<'_> = memories.zip(workspace).collect();
+    for (kernel, loaded) in compiled.plan.kernels.iter().zip(&compiled.kernels) {
+        if kernel.grid() > 0 {
+            launch(kernel, loaded, inputs, outputs, &mut between, stream)?;
+        } else {
+            kernel.counts().try_for_each(|counts| clear(counts, outputs, stream))?;
+        }
+    }
+    Ok(())
 }
 
 /// Zeros for counts.
@@ -261,7 +303,7 @@ fn launch<'a>(
     loaded: &'a apex_gpu::Kernel,
     inputs: &'a [View<'a>],
     outputs: &'a mut [Tensor],
-    between: &'a mut BTreeMap<Memory, Buffer<u32>>,
+    between: &'a mut Between<'_>,
     stream: &'a Stream,
 ) -> Result<()> {
     for counts in kernel.counts() {
@@ -275,8 +317,8 @@ fn launch<'a>(
     // A kernel writes each tensor once, and reads none that it writes.
     let mut outputs: Vec<Option<&mut Tensor>> = outputs.iter_mut().map(Some).collect();
     let mut between: BTreeMap<Memory, &mut Buffer<u32>> =
-        between.iter_mut().map(|(memory, buffer)| (*memory, buffer)).collect();
-    for (accesses, writes) in [(&kernel.nest.reads, false), (&kernel.nest.writes, true)] {
+        between.iter_mut().map(|(memory, buffer)| (*memory, &mut **buffer)).collect();
+    for (accesses, writes) in [(&kernel.reads, false), (&kernel.writes, true)] {
         for access in accesses {
             launch = match access.memory {
                 Memory::Input(place) => inputs[place].push(launch),
@@ -284,7 +326,7 @@ fn launch<'a>(
                     let tensor = outputs[place].take().expect("a kernel uses an output once");
                     if writes { tensor.push_mut(launch) } else { (*tensor).push(launch) }
                 }
-                Memory::Between(_) => {
+                Memory::Between(_) | Memory::Partials(_) => {
                     let buffer = between.remove(&access.memory).expect("a kernel uses a tensor once");
                     if writes { launch.arg(buffer) } else { launch.arg(&*buffer) }
                 }

@@ -11,6 +11,8 @@
 //!    the group chooses.
 //! 2. What is written and what is reduced varies along all of `outer`: nothing is written twice.
 //! 3. What is rolled is read from memory.
+//! 4. No node of the group uses what is complete only when all rows are done: histograms and
+//!    column sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +29,8 @@ pub enum Place {
     Short,
     /// Counts over all rows.
     Whole,
+    /// Sums over all rows, spread over the threads as a row is.
+    Columns,
 }
 
 /// A tensor in memory that a kernel reads or writes.
@@ -61,6 +65,9 @@ pub enum Memory {
     Output(usize),
     /// What a kernel leaves for another one.
     Between(Value),
+    /// What the blocks of a kernel leave of a column sum, a row each, for the kernel that adds
+    /// them.
+    Partials(Value),
 }
 
 /// See the [module](self).
@@ -75,6 +82,8 @@ pub struct Nest {
     pub passes: BTreeMap<Value, usize>,
     pub reads: Vec<Access>,
     pub writes: Vec<Access>,
+    /// Where column sums go when their partial sums, which are among the writes, have been added.
+    pub totals: Vec<Access>,
     /// Indices along a dimension of the space: strides as if each were a tensor `0, 1, 2, …`.
     pub indices: BTreeMap<Value, Vec<usize>>,
 }
@@ -149,19 +158,47 @@ impl Nest {
             places,
             reads: vec![],
             writes: vec![],
+            totals: vec![],
             indices: BTreeMap::new(),
         };
         nest.check(graph, group)?;
         nest.find_reads(residence, group)?;
         for &value in group {
-            for (memory, element) in residence.written(value, group) {
-                let place = nest.places[&value];
-                let elements = graph.shape(value).iter().product();
-                let strides = nest.strides(graph.shape(value));
-                nest.writes.push(Access { value, memory, element, place, strides, elements });
+            let (place, strides) = (nest.places[&value], nest.strides(graph.shape(value)));
+            let elements = graph.shape(value).iter().product();
+            let of = |(memory, element)| Access {
+                value,
+                memory,
+                element,
+                place,
+                strides: strides.clone(),
+                elements,
+            };
+            let written = residence.written(value, group).into_iter().map(of);
+            if place == Place::Columns {
+                nest.totals.extend(written);
+                nest.writes.push(of((Memory::Partials(value), ElementType::F32)));
+            } else {
+                nest.writes.extend(written);
             }
         }
         Ok(nest)
+    }
+
+    /// Column sums, and what they sum.
+    pub fn column_sums(&self, graph: &Graph) -> Vec<(Value, Value)> {
+        let of = |&value: &Value| match graph.nodes[value.0].op {
+            Op::ColumnSum(x) => Some((value, x)),
+            _ => None,
+        };
+        self.nodes.iter().filter_map(of).collect()
+    }
+
+    /// Says how many rows of partial sums the kernel leaves.
+    pub fn leave_partials(&mut self, rows: usize) {
+        for write in self.writes.iter_mut().filter(|write| write.place == Place::Columns) {
+            write.elements = rows * self.length;
+        }
     }
 
     /// Rows of the space.
@@ -301,13 +338,16 @@ impl Nest {
                 {
                     return Err("two top-k of different sizes".to_owned());
                 }
+                Op::ColumnSum(x) if self.length != 1 && graph.shape(x).last() == Some(&1) => {
+                    return Err("a column sum of one number for each row".to_owned());
+                }
                 Op::Roll(x, _) if group.contains(&x) => {
                     return Err("roll reads elements that other threads compute".to_owned());
                 }
                 _ => {}
             }
             let varying = match node.op {
-                Op::Reduce(_, x) | Op::Histogram(x, _) => x,
+                Op::Reduce(_, x) | Op::Histogram(x, _) | Op::ColumnSum(x) => x,
                 Op::TopValues(x, _) | Op::TopIndices(x, _) => x,
                 _ => continue,
             };
@@ -335,8 +375,10 @@ fn places(graph: &Graph, group: &BTreeSet<Value>) -> Result<BTreeMap<Value, Plac
         let node = &graph.nodes[value.0];
         let of = |operand: &Value| places.get(operand).copied();
         let operands: Vec<Value> = node.op.operands().collect();
-        if operands.iter().any(|operand| of(operand) == Some(Place::Whole)) {
-            return Err("a histogram is complete only when all rows are done".to_owned());
+        for (place, what) in [(Place::Whole, "a histogram"), (Place::Columns, "a column sum")] {
+            if operands.iter().any(|operand| of(operand) == Some(place)) {
+                return Err(format!("{what} is complete only when all rows are done"));
+            }
         }
         let place = match node.op {
             Op::Reduce(..) => Place::Row,
@@ -347,6 +389,10 @@ fn places(graph: &Graph, group: &BTreeSet<Value>) -> Result<BTreeMap<Value, Plac
                 Place::Short
             }
             Op::Histogram(..) => Place::Whole,
+            Op::ColumnSum(x) if of(&x) == Some(Place::Short) => {
+                return Err("a column sum of the choices of a top-k".to_owned());
+            }
+            Op::ColumnSum(..) => Place::Columns,
             _ => {
                 let has = |place| operands.iter().any(|operand| of(operand) == Some(place));
                 let is_wide = |operand: &&Value| graph.shape(**operand).last().is_some_and(|&size| size != 1);
@@ -375,7 +421,11 @@ fn length(graph: &Graph, group: &BTreeSet<Value>, places: &BTreeMap<Value, Place
     for &value in group {
         let node = &graph.nodes[value.0];
         let spread = match node.op {
-            Op::Reduce(_, x) | Op::Histogram(x, _) | Op::TopValues(x, _) | Op::TopIndices(x, _)
+            Op::Reduce(_, x)
+            | Op::ColumnSum(x)
+            | Op::Histogram(x, _)
+            | Op::TopValues(x, _)
+            | Op::TopIndices(x, _)
                 if places.get(&x) != Some(&Place::Short) =>
             {
                 x

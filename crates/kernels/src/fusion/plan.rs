@@ -5,15 +5,20 @@
 //! wait for itself through another, and the estimate of registers leaves the row where it is held
 //! before. Every decision is kept, with its figures, and printed by [`Plan`]'s `Display`.
 //!
+//! A kernel with column sums is followed by one that adds what its blocks left. It counts as a part
+//! of the former where bytes are compared.
+//!
 //! Bytes are those of an ideal memory system: each tensor of a kernel counts once.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::emit::{Code, emit};
-use super::graph::{ElementType, Graph, Value, wrong};
-use super::nest::{Memory, Nest, Residence};
-use super::schedule::{Held, Schedule, Shape, Target, Tuning};
+use super::emit::emit;
+use super::graph::{Graph, Value, wrong};
+use super::kernel::{Kernel, Work};
+use super::nest::{Access, Memory, Nest, Place, Residence};
+use super::schedule::{Held, Schedule, Target, Tuning};
+use super::totals::Totals;
 use crate::Result;
 
 /// Parameters of a kernel, 8 bytes each, of which there may be 4 KiB; fewer are plenty.
@@ -36,60 +41,6 @@ impl Default for Options {
     }
 }
 
-/// A kernel of a plan.
-#[derive(Clone, Debug)]
-pub struct Kernel {
-    /// Its name in [`Kernel::ptx`].
-    pub name: String,
-    pub(super) nest: Nest,
-    pub(super) schedule: Schedule,
-    code: Code,
-    operations: Vec<&'static str>,
-}
-
-impl Kernel {
-    /// The module that holds it.
-    pub fn ptx(&self) -> &str {
-        &self.code.ptx
-    }
-
-    /// Blocks of its launch; none if there is nothing to compute.
-    pub fn grid(&self) -> usize {
-        self.schedule.grid(&self.nest)
-    }
-
-    /// Threads of a block.
-    pub fn block(&self) -> usize {
-        self.schedule.block()
-    }
-
-    /// Dynamic shared memory of a block, in bytes.
-    pub fn shared(&self) -> usize {
-        self.code.shared
-    }
-
-    /// Its parameters, all pointers: tensors to read, then tensors to write.
-    pub fn parameters(&self) -> impl Iterator<Item = Memory> {
-        self.nest.reads.iter().chain(&self.nest.writes).map(|access| access.memory)
-    }
-
-    /// Bytes that it reads and writes, each tensor once.
-    pub fn bytes(&self) -> usize {
-        self.nest.bytes()
-    }
-
-    /// The operations that it computes.
-    pub fn operations(&self) -> &[&'static str] {
-        &self.operations
-    }
-
-    /// Outputs that must hold zeros before.
-    pub(super) fn counts(&self) -> impl Iterator<Item = Memory> {
-        let whole = super::nest::Place::Whole;
-        self.nest.writes.iter().filter(move |write| write.place == whole).map(|write| write.memory)
-    }
-}
-
 /// Whether two kernels were fused, and why.
 #[derive(Clone, Debug)]
 struct Decision {
@@ -100,7 +51,7 @@ struct Decision {
 
 #[derive(Clone, Debug)]
 enum Outcome {
-    Fused { saves: usize, registers: usize, shared: usize },
+    Fused { saves: usize, registers: usize, shared: usize, walkers: Option<usize> },
     Refused(String),
 }
 
@@ -126,7 +77,7 @@ impl Plan {
         let residence = Residence::of(graph);
         let planner = Planner { graph, residence: &residence, options };
         let mut groups = planner.operations()?;
-        let before = groups.iter().map(|group| group.nest.bytes()).sum();
+        let before = groups.iter().map(Group::bytes).sum();
         let operations = groups.len();
         let mut decisions = vec![];
         if options.fuse {
@@ -134,7 +85,7 @@ impl Plan {
         }
         planner.sort(&mut groups);
         let kernels: Vec<Kernel> =
-            groups.into_iter().enumerate().map(|(place, group)| planner.kernel(place, group)).collect();
+            groups.into_iter().enumerate().flat_map(|(place, group)| planner.kernels(place, group)).collect();
         if let Some(kernel) = kernels.iter().find(|kernel| kernel.parameters().count() > MOST_TENSORS) {
             let tensors = kernel.parameters().count();
             return Err(wrong(format!(
@@ -158,6 +109,11 @@ impl Plan {
     pub fn bytes_after(&self) -> usize {
         self.kernels.iter().map(Kernel::bytes).sum()
     }
+
+    /// Tensors that kernels leave for others, and their bytes.
+    pub(super) fn between(&self) -> impl Iterator<Item = (Memory, usize)> {
+        self.kernels.iter().flat_map(Kernel::leaves)
+    }
 }
 
 /// Nodes that will be one kernel.
@@ -165,8 +121,16 @@ struct Group {
     nodes: BTreeSet<Value>,
     nest: Nest,
     schedule: Schedule,
+    /// What adds its partial sums.
+    totals: Option<Totals>,
     /// Operations of the graph, by number.
     operations: BTreeSet<usize>,
+}
+
+impl Group {
+    fn bytes(&self) -> usize {
+        self.nest.bytes() + self.totals.as_ref().map_or(0, Totals::bytes)
+    }
 }
 
 struct Planner<'a> {
@@ -178,13 +142,23 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn group(&self, nodes: BTreeSet<Value>) -> std::result::Result<Group, String> {
         let nest = Nest::of(self.residence, &nodes)?;
-        for write in nest.writes.iter().filter(|write| write.place != super::nest::Place::Whole) {
+        let is_of_all_rows = |write: &&Access| matches!(write.place, Place::Whole | Place::Columns);
+        for write in nest.writes.iter().filter(|write| !is_of_all_rows(write)) {
             nest.varies(self.graph.shape(write.value))?;
         }
-        let nest = nest.collapsed(self.graph);
+        let mut nest = nest.collapsed(self.graph);
         let schedule = Schedule::of(self.graph, &nest, &self.options.target, &self.options.tuning);
+        if nest.has_column_sums() && schedule.held != Held::Registers {
+            return Err(format!(
+                "column sums stay in the registers of one block, which do not hold a row of {}",
+                nest.length
+            ));
+        }
+        let rows = schedule.partials(&nest);
+        nest.leave_partials(rows);
+        let totals = Totals::of(&nest.writes, &nest.totals, rows, nest.length);
         let operations = nodes.iter().filter_map(|value| self.graph.nodes[value.0].operation).collect();
-        Ok(Group { nodes, nest, schedule, operations })
+        Ok(Group { nodes, nest, schedule, totals, operations })
     }
 
     /// A group for each operation whose results are used.
@@ -256,7 +230,9 @@ impl Planner<'_> {
             let (first, second) = (self.title(&groups[one]), self.title(&groups[other]));
             let registers = group.schedule.registers;
             let shared = emit(self.graph, &group.nest, &group.schedule, "estimate").shared;
-            decisions.push(Decision { first, second, outcome: Outcome::Fused { saves, registers, shared } });
+            let walkers = group.totals.as_ref().map(|_| group.schedule.grid(&group.nest));
+            let outcome = Outcome::Fused { saves, registers, shared, walkers };
+            decisions.push(Decision { first, second, outcome });
             groups[one] = group;
             groups.remove(other);
         }
@@ -273,7 +249,8 @@ impl Planner<'_> {
     /// Whether they share a tensor.
     fn are_related(&self, one: &Group, other: &Group) -> bool {
         let of = |group: &Group| -> BTreeSet<Value> {
-            group.nest.reads.iter().chain(&group.nest.writes).map(|access| access.value).collect()
+            let Nest { reads, writes, totals, .. } = &group.nest;
+            reads.iter().chain(writes).chain(totals).map(|access| access.value).collect()
         };
         !of(one).is_disjoint(&of(other))
     }
@@ -290,8 +267,7 @@ impl Planner<'_> {
             return Err("a kernel between them needs one and feeds the other".to_owned());
         }
         let group = self.group(first.nodes.union(&second.nodes).copied().collect())?;
-        let apart = first.nest.bytes() + second.nest.bytes();
-        let saves = apart.saturating_sub(group.nest.bytes());
+        let saves = (first.bytes() + second.bytes()).saturating_sub(group.bytes());
         if saves == 0 {
             return Err("it saves no bytes".to_owned());
         }
@@ -359,11 +335,23 @@ impl Planner<'_> {
         names.join(" + ")
     }
 
-    fn kernel(&self, place: usize, group: Group) -> Kernel {
+    /// The kernel of a group, and the one that adds its partial sums.
+    fn kernels(&self, place: usize, group: Group) -> impl Iterator<Item = Kernel> {
+        let Group { nest, schedule, totals, operations, .. } = group;
         let name = format!("fused_{place}");
-        let operations = group.operations.iter().map(|&number| self.graph.operations[number]).collect();
-        let code = emit(self.graph, &group.nest, &group.schedule, &name);
-        Kernel { name, nest: group.nest, schedule: group.schedule, code, operations }
+        let operations = operations.iter().map(|&number| self.graph.operations[number]).collect();
+        let second = totals.map(|totals| {
+            let name = format!("{name}_totals");
+            let writes = totals.totals.iter().map(|(_, total)| total.clone()).collect();
+            let reads = totals.partials.clone();
+            let code = totals.emit(&name);
+            Kernel { name, reads, writes, work: Work::Totals(totals), code, operations: vec!["column-sum"] }
+        });
+        let code = emit(self.graph, &nest, &schedule, &name);
+        let (reads, writes) = (nest.reads.clone(), nest.writes.clone());
+        let first =
+            Kernel { name, reads, writes, work: Work::Nest(Box::new(nest), schedule), code, operations };
+        std::iter::once(first).chain(second)
     }
 }
 
@@ -372,11 +360,17 @@ impl fmt::Display for Plan {
         for decision in &self.decisions {
             let Decision { first, second, outcome } = decision;
             match outcome {
-                Outcome::Fused { saves, registers, shared } => writeln!(
-                    out,
-                    "fused: {first} | {second}: saves {saves} bytes; needs about {registers} registers a thread and \
-                     {shared} bytes of shared memory"
-                )?,
+                Outcome::Fused { saves, registers, shared, walkers } => {
+                    write!(
+                        out,
+                        "fused: {first} | {second}: saves {saves} bytes; needs about {registers} registers a thread and \
+                         {shared} bytes of shared memory"
+                    )?;
+                    match walkers {
+                        Some(blocks) => writeln!(out, "; {blocks} blocks walk through the rows")?,
+                        None => writeln!(out)?,
+                    }
+                }
                 Outcome::Refused(why) => writeln!(out, "not fused: {first} | {second}: {why}")?,
             }
         }
@@ -390,39 +384,6 @@ impl fmt::Display for Plan {
             "operations: {}; kernels: {}; memory traffic (computed): {before} bytes before, {after} after, {saved:.0}% saved",
             self.operations,
             self.kernels.len()
-        )
-    }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kernel { name, nest, schedule, operations, .. } = self;
-        let widest = nest.reads.iter().chain(&nest.writes).map(|access| access.element.size()).min();
-        let bytes = schedule.vector * widest.unwrap_or(ElementType::F32.size());
-        write!(out, "{name}: {}: ", operations.join(" + "))?;
-        match schedule.shape {
-            Shape::Flat => write!(out, "each element for itself, ")?,
-            Shape::Rows => {
-                write!(out, "{} rows of {}, ", nest.rows(), nest.length)?;
-                let blocks = if schedule.cluster > 1 {
-                    format!("{} blocks of {} threads", schedule.cluster, schedule.threads)
-                } else {
-                    format!("{} threads", schedule.threads)
-                };
-                let held = match schedule.held {
-                    Held::Registers => "in registers",
-                    Held::Shared => "in shared memory",
-                    Held::Memory => "read again in each pass",
-                };
-                write!(out, "{blocks} a row, {held}, passes {}, ", nest.pass_count())?;
-            }
-        }
-        write!(
-            out,
-            "accesses of {bytes} bytes, grid {}, block {}; {} bytes",
-            self.grid(),
-            self.block(),
-            self.bytes()
         )
     }
 }

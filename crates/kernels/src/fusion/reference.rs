@@ -76,6 +76,11 @@ fn compute(graph: &Graph, op: &Op, shape: &[usize], values: &[Vec<f64>]) -> Vec<
             .map(|place| if at(condition, place) != 0.0 { at(yes, place) } else { at(no, place) })
             .collect(),
         Op::Reduce(reduction, x) => rows(x).map(|row| reduce(reduction, row)).collect(),
+        Op::ColumnSum(x) => {
+            let mut sums = vec![0.0; elements];
+            rows(x).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x));
+            sums
+        }
         Op::Roll(x, by) => rows(x).flat_map(|row| [&row[by..], &row[..by]].concat()).collect(),
         Op::TopValues(x, k) => rows(x).flat_map(|row| order(row, k).map(|place| row[place])).collect(),
         Op::TopIndices(x, k) => rows(x).flat_map(|row| order(row, k).map(|place| place as f64)).collect(),

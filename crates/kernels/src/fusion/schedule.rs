@@ -7,15 +7,23 @@
 //! shorter ones take longer that way. The estimate of registers counts what is alive between
 //! passes: 16-bit elements stay packed.
 //!
+//! Column sums are added up in registers: as many blocks as fit on the device at once walk through
+//! all rows, each from row to row, and leave one row of partial sums each. A walking block would
+//! wait for each row that it reads, so it reads the next one before it computes (`ahead`). Where
+//! rows need no reduction, several blocks share the columns of a row (`parts`); a cluster never
+//! does.
+//!
 //! The numbers below were chosen by measurement on an H200: `docs/results/fusion-h200.md`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::graph::{Graph, Op, Value};
+use super::graph::{Graph, Op};
 use super::nest::{Nest, Place};
+use super::pressure::Pressure;
 
 /// Registers that a thread needs besides the elements that it holds: addresses, guards, operands.
 const OVERHEAD: usize = 30;
+/// The same where columns are added up, and little is held between passes: ptxas spills none of the
+/// gradients of norms then, or a few bytes.
+const SUMMING_OVERHEAD: usize = 24;
 /// Registers of a multiprocessor, and most of a thread.
 const REGISTERS: usize = 65536;
 const MOST_REGISTERS: usize = 255;
@@ -30,6 +38,15 @@ const MOST_THREADS: usize = 1024;
 const HELD_CHUNKS: usize = 4;
 /// Vectors of a thread in one iteration of a loop over a row.
 const LOOP_CHUNKS: usize = 2;
+/// Columns of a thread that adds them up: beside a sum for each, its registers hold two rows.
+const SUMMED_COLUMNS: usize = 16;
+/// Rows that a block walks through, at least, where it leaves a row of partial sums.
+const LEAST_TURNS: usize = 4;
+/// Threads and blocks that a multiprocessor has at once.
+const RESIDENT_THREADS: usize = 2048;
+const RESIDENT_BLOCKS: usize = 32;
+/// Shared memory that every block may have, in bytes.
+const COMMON_SHARED: usize = 48 << 10;
 
 /// What generated code may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +85,8 @@ pub struct Tuning {
     pub resident: Option<usize>,
     /// Whether what is accessed once is to leave caches first.
     pub streaming: Option<bool>,
+    /// Whether a block that adds up columns reads the next row before it computes one.
+    pub ahead: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +118,14 @@ pub struct Schedule {
     pub chunks: usize,
     pub held: Held,
     pub rows_per_block: usize,
-    /// Blocks that share a row.
+    /// Blocks of a cluster, which share a row.
     pub cluster: usize,
-    /// Blocks of the grid, if they loop over rows.
+    /// Blocks that share a row and have nothing to do with each other.
+    pub parts: usize,
+    /// Blocks, or groups of blocks that share a row, if they loop over rows.
     pub persistent: Option<usize>,
+    /// Whether a row is read before the one before it is computed.
+    pub ahead: bool,
     pub resident: usize,
     pub streaming: bool,
     /// Estimate for a thread.
@@ -121,7 +144,9 @@ impl Schedule {
             held: Held::Registers,
             rows_per_block: 1,
             cluster: 1,
+            parts: 1,
             persistent: None,
+            ahead: false,
             resident: tuning.resident.unwrap_or(0),
             streaming: tuning.streaming.unwrap_or(false),
             registers: 0,
@@ -133,9 +158,7 @@ impl Schedule {
             schedule.shape = Shape::Rows;
             schedule.rows(graph, nest, target, tuning, &pressure);
         }
-        let elements = schedule.vector * schedule.chunks;
-        schedule.registers = OVERHEAD
-            + if schedule.held == Held::Registers { pressure.registers(elements) } else { 4 * elements };
+        schedule.registers = schedule.estimate(&pressure);
         schedule
     }
 
@@ -149,10 +172,15 @@ impl Schedule {
     }
 
     fn rows(&mut self, graph: &Graph, nest: &Nest, target: &Target, tuning: &Tuning, pressure: &Pressure) {
+        if nest.has_column_sums() {
+            self.column_sums(nest, target, tuning, pressure);
+            return;
+        }
         let counts = nest.places.values().any(|&place| place == Place::Whole);
         // Several blocks share rows that are long, and wait for each other when they reduce.
         let shares = target.clusters && nest.length > WARP_ROW && nest.short == 0 && !counts;
         let cluster = tuning.cluster.filter(|_| shares).map_or(1, |cluster| cluster.clamp(1, 8));
+        self.cluster = cluster;
         if !self.hold(nest, cluster, tuning, pressure) {
             self.cluster = 1;
             self.chunks = LOOP_CHUNKS;
@@ -164,8 +192,11 @@ impl Schedule {
             }
             let may_share = shares && tuning.cluster.is_none() && self.held == Held::Memory;
             let mut shared = self.clone();
-            if may_share && [2, 4, 8].into_iter().any(|cluster| shared.hold(nest, cluster, tuning, pressure))
-            {
+            let mut holds = |cluster| {
+                shared.cluster = cluster;
+                shared.hold(nest, cluster, tuning, pressure)
+            };
+            if may_share && [2, 4, 8].into_iter().any(&mut holds) {
                 *self = Schedule { held: Held::Registers, ..shared };
             }
         }
@@ -179,14 +210,96 @@ impl Schedule {
         }
     }
 
+    /// Rows whose columns are added up. Where no registers can hold them, nothing is held: no such
+    /// kernel is made.
+    fn column_sums(&mut self, nest: &Nest, target: &Target, tuning: &Tuning, pressure: &Pressure) {
+        let is_alone = nest.pass_count() == 1 && nest.short == 0;
+        let most_parts = if is_alone { nest.length.max(1).next_power_of_two() } else { 1 };
+        let parts = std::iter::successors(Some(1), |parts| Some(2 * parts));
+        let found = parts.take_while(|&parts| parts <= most_parts).find_map(|parts| {
+            let mut chosen = self.clone();
+            chosen.parts = parts;
+            chosen.hold_sums(nest, tuning, pressure).then_some(chosen)
+        });
+        let Some(chosen) = found else {
+            self.held = Held::Memory;
+            return;
+        };
+        *self = chosen;
+        if self.threads <= 32 && self.parts == 1 {
+            self.rows_per_block = BLOCK / self.threads;
+            while self.slots_bytes() > COMMON_SHARED && self.rows_per_block > 1 {
+                self.rows_per_block /= 2;
+            }
+        }
+        let registers = self.estimate(pressure).next_multiple_of(8);
+        let fit = (REGISTERS / (registers * self.block()))
+            .min(RESIDENT_THREADS / self.block())
+            .clamp(1, RESIDENT_BLOCKS);
+        let wanted = tuning.persistent.filter(|&blocks| blocks > 0);
+        let resident = wanted.unwrap_or(fit);
+        self.resident = tuning.resident.unwrap_or(resident);
+        let blocks = nest.rows().div_ceil(self.rows_per_block);
+        let at_once = (resident * target.multiprocessors / self.parts).max(1);
+        self.persistent = Some(blocks.div_ceil(LEAST_TURNS).clamp(1, at_once));
+    }
+
+    /// Divides a row, or a part of it, among the threads of a block whose registers can hold it and
+    /// the sums of its columns; with the next row if there is room.
+    fn hold_sums(&mut self, nest: &Nest, tuning: &Tuning, pressure: &Pressure) -> bool {
+        let own = nest.length.div_ceil(self.vector).div_ceil(self.parts);
+        let columns = (SUMMED_COLUMNS / self.vector).clamp(2, HELD_CHUNKS);
+        let widest = match tuning.threads {
+            _ if nest.short > 0 => 32,
+            Some(threads) => threads,
+            None if nest.length <= WARP_ROW => own.max(1).next_power_of_two().min(32),
+            None => (own.div_ceil(columns).div_ceil(32) * 32).clamp(64, MOST_THREADS),
+        };
+        let narrower = widest / 2 / 32 * 32;
+        let ways = match tuning.threads {
+            None if widest > 256 => vec![widest, narrower],
+            _ => vec![widest],
+        };
+        ways.into_iter().any(|threads| {
+            self.threads = threads;
+            self.chunks = own.div_ceil(threads);
+            [true, false].into_iter().filter(|&ahead| tuning.ahead.is_none_or(|wanted| wanted == ahead)).any(
+                |ahead| {
+                    self.ahead = ahead;
+                    self.estimate(pressure) <= (REGISTERS / threads.max(BLOCK)).min(MOST_REGISTERS)
+                },
+            )
+        })
+    }
+
+    /// Registers of a thread.
+    fn estimate(&self, pressure: &Pressure) -> usize {
+        let elements = self.vector * self.chunks;
+        let overhead = if pressure.has_sums { SUMMING_OVERHEAD } else { OVERHEAD };
+        overhead
+            + match self.held {
+                Held::Registers => pressure.registers(elements, self.ahead),
+                _ => 4 * elements,
+            }
+    }
+
+    /// Shared memory in which the rows of a block leave their partial sums, in bytes.
+    pub fn slots_bytes(&self) -> usize {
+        if self.rows_per_block == 1 { 0 } else { 4 * self.block() * self.vector * self.chunks }
+    }
+
+    /// Rows of partial sums that its blocks leave.
+    pub fn partials(&self, nest: &Nest) -> usize {
+        if nest.rows() == 0 { 0 } else { self.persistent.unwrap_or(0) }
+    }
+
     /// Divides a row among the threads of so many blocks. Whether their registers can hold it.
     fn hold(&mut self, nest: &Nest, cluster: usize, tuning: &Tuning, pressure: &Pressure) -> bool {
         let own = nest.length.div_ceil(self.vector).div_ceil(cluster);
         let fits = |threads: usize, chunks: usize| {
             let allowed = (REGISTERS / threads.max(BLOCK)).min(MOST_REGISTERS);
-            nest.short > 0 || OVERHEAD + pressure.registers(chunks * self.vector) <= allowed
+            nest.short > 0 || OVERHEAD + pressure.registers(chunks * self.vector, false) <= allowed
         };
-        self.cluster = cluster;
         self.threads = match tuning.threads {
             _ if nest.short > 0 => 32,
             Some(threads) => threads,
@@ -210,7 +323,12 @@ impl Schedule {
 
     /// Elements of a row that its threads have at once.
     pub fn span(&self) -> usize {
-        self.cluster * self.threads * self.vector
+        self.cluster * self.parts * self.threads * self.vector
+    }
+
+    /// Rows that blocks which loop over rows compute at once.
+    pub fn rows_at_once(&self) -> usize {
+        self.persistent.unwrap_or(0) * self.rows_per_block
     }
 
     /// Threads of a block.
@@ -232,7 +350,7 @@ impl Schedule {
         let rows = nest.rows();
         match (self.shape, self.persistent) {
             _ if rows == 0 => 0,
-            (Shape::Rows, Some(blocks)) => blocks,
+            (Shape::Rows, Some(blocks)) => blocks * self.parts,
             (Shape::Rows, None) => rows.div_ceil(self.rows_per_block) * self.cluster,
             (Shape::Flat, _) if nest.outer.is_empty() => {
                 nest.length.div_ceil(self.vector * self.threads * self.chunks)
@@ -267,87 +385,4 @@ fn vector(graph: &Graph, nest: &Nest, target: &Target, tuning: &Tuning) -> usize
         vector /= 2;
     }
     if nest.length == 0 { 1 } else { vector }
-}
-
-/// Registers that the elements of a row take.
-struct Pressure {
-    /// Of an element, in bytes, at the worst time.
-    bytes: usize,
-}
-
-impl Pressure {
-    fn of(graph: &Graph, nest: &Nest) -> Pressure {
-        let lives = nest.lives(graph);
-        let bytes_of = |value: Value| {
-            let read = nest.reads.iter().find(|read| read.value == value);
-            read.map_or(4, |read| read.element.size())
-        };
-        let worst = (0..nest.pass_count()).map(|pass| {
-            let alive = lives.iter().filter(|&(&value, &(first, last))| {
-                let is_read = nest.reads.iter().any(|read| read.value == value);
-                // What this pass reads is read at once; what it computes may be used at once.
-                first <= pass && last >= pass && (is_read || first < pass || last > pass)
-            });
-            alive.map(|(&value, _)| bytes_of(value)).sum()
-        });
-        Pressure { bytes: worst.max().unwrap_or(0) }
-    }
-
-    fn registers(&self, elements: usize) -> usize {
-        (self.bytes * elements).div_ceil(4)
-    }
-}
-
-impl Nest {
-    /// The first and the last pass that uses the elements of each value, if all are kept.
-    fn lives(&self, graph: &Graph) -> BTreeMap<Value, (usize, usize)> {
-        let mut lives = BTreeMap::<Value, (usize, usize)>::new();
-        for pass in 0..self.pass_count() {
-            let mut waiting: Vec<Value> = self.main_work(graph, pass).into_iter().collect();
-            let mut seen = BTreeSet::new();
-            while let Some(value) = waiting.pop() {
-                if !seen.insert(value) {
-                    continue;
-                }
-                if let Some(life) = lives.get_mut(&value) {
-                    life.1 = pass;
-                    continue;
-                }
-                lives.insert(value, (pass, pass));
-                if self.places.contains_key(&value) {
-                    waiting.extend(
-                        graph.nodes[value.0].op.operands().filter(|&operand| self.is_spread(operand)),
-                    );
-                }
-            }
-        }
-        lives
-    }
-
-    /// Whether a value has elements of its own along the row, in memory or computed.
-    fn is_spread(&self, value: Value) -> bool {
-        match self.places.get(&value) {
-            Some(place) => *place == Place::Main,
-            None => self.reads.iter().any(|read| read.value == value && read.place == Place::Main),
-        }
-    }
-
-    /// Whether a pass needs a tensor that the first pass reads, if nothing else is kept.
-    pub fn is_read_again(&self, graph: &Graph, read: Value) -> bool {
-        let needs = |pass: usize| {
-            let mut waiting: Vec<Value> = self.main_work(graph, pass).into_iter().collect();
-            while let Some(value) = waiting.pop() {
-                if value == read {
-                    return true;
-                }
-                if self.places.contains_key(&value) {
-                    waiting.extend(
-                        graph.nodes[value.0].op.operands().filter(|&operand| self.is_spread(operand)),
-                    );
-                }
-            }
-            false
-        };
-        needs(0) && (1..self.pass_count()).any(needs)
-    }
 }

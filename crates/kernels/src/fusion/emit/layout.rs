@@ -1,7 +1,8 @@
 //! The space of a kernel: which rows a block computes, which elements a thread, and where they lie.
 //!
 //! In the row form, element `((chunk · cluster + rank) · threads + thread) · vector + lane` of the
-//! row belongs to a thread of a block of the cluster. In the flat form a thread has one vector of
+//! row belongs to a thread of a block of the cluster, or of the blocks that share the row otherwise
+//! (`parts`). In the flat form a thread has one vector of
 //! columns in as many rows along the last outer dimension as it has chunks, so that what does not
 //! vary along it is read once; without outer dimensions its chunks follow each other by blocks.
 
@@ -9,7 +10,7 @@ use std::fmt::Write;
 
 use super::super::graph::{Op, Value};
 use super::super::nest::{Access, Place};
-use super::super::schedule::{Held, Shape};
+use super::super::schedule::{Held, Schedule, Shape};
 use super::{At, Class, Emitter, line, streams};
 
 /// What an address begins with.
@@ -35,10 +36,12 @@ pub struct Space {
     /// Column of the thread's first element.
     pub column: String,
     /// Indices along the outer dimensions.
-    coordinates: Vec<String>,
+    pub coordinates: Vec<String>,
     /// Number of the row; of the first row of the block.
-    row: String,
-    first_row: String,
+    pub row: String,
+    pub first_row: String,
+    /// Number of the block, or of the blocks that share a row.
+    pub block: String,
     /// Whether the thread has a row at all; none if all have.
     pub has_row: Option<String>,
     /// Columns that a loop over the row has passed.
@@ -102,8 +105,15 @@ impl Emitter<'_> {
             self.space.thread = self.word("rem.u32", &[&tid, &threads]);
         }
         let mut place = self.space.thread.clone();
-        if self.schedule.cluster > 1 {
-            let rank = self.special("cluster_ctarank");
+        let rank = match self.schedule {
+            Schedule { cluster: 2.., .. } => Some(self.special("cluster_ctarank")),
+            Schedule { parts: parts @ 2.., .. } => {
+                let block = self.special("ctaid.x");
+                Some(self.word("rem.u32", &[&block, &parts.to_string()]))
+            }
+            _ => None,
+        };
+        if let Some(rank) = rank {
             place = self.word("mad.lo.u32", &[&rank, &threads, &place]);
         }
         self.space.column = self.word("mul.lo.u32", &[&place, &vector]);
@@ -113,21 +123,22 @@ impl Emitter<'_> {
     pub(super) fn row_space(&mut self) -> String {
         self.tid_space();
         let per_block = self.schedule.rows_per_block;
-        let block =
+        let mut block =
             if self.schedule.cluster > 1 { self.special("clusterid.x") } else { self.special("ctaid.x") };
+        if self.schedule.parts > 1 {
+            block = self.word("div.u32", &[&block, &self.schedule.parts.to_string()]);
+        }
         let first_row = self.word("mul.lo.u32", &[&block, &per_block.to_string()]);
+        self.space.block = block;
+        self.space.first_row.clone_from(&first_row);
+        if self.schedule.ahead {
+            self.read_first_row();
+        }
         let again = self.label("ROW");
         if self.schedule.persistent.is_some() {
             line!(self, "{again}:");
         }
-        self.space.row = match per_block {
-            1 => first_row.clone(),
-            _ => {
-                let own = self.space.row_of_block.clone();
-                self.word("add.u32", &[&first_row, &own])
-            }
-        };
-        self.space.first_row = first_row;
+        self.space.row = self.row_of(&first_row);
         let rows = self.nest.rows();
         if !rows.is_multiple_of(per_block) {
             let row = self.space.row.clone();
@@ -140,11 +151,23 @@ impl Emitter<'_> {
         for access in nest.reads.iter().chain(&nest.writes).filter(|access| access.place == Place::Main) {
             self.base(access, Base::Thread);
         }
+        if self.schedule.ahead {
+            self.read_next_row();
+        }
         again
     }
 
+    /// The thread's row, of the rows that begin with this one.
+    pub(super) fn row_of(&mut self, first_row: &str) -> String {
+        if self.schedule.rows_per_block == 1 {
+            return first_row.to_owned();
+        }
+        let own = self.space.row_of_block.clone();
+        self.word("add.u32", &[first_row, &own])
+    }
+
     /// The row's indices along the outer dimensions.
-    fn split_row(&mut self) {
+    pub(super) fn split_row(&mut self) {
         let outer = &self.nest.outer;
         let mut rest = self.space.row.clone();
         self.space.coordinates = vec![String::new(); outer.len()];
@@ -172,10 +195,8 @@ impl Emitter<'_> {
             // The one barrier of a row does not keep the next row's partial results away.
             line!(self, "bar.sync 0;");
         }
-        let blocks = self.special("nctaid.x");
         let first_row = self.space.first_row.clone();
-        let per_block = self.schedule.rows_per_block;
-        line!(self, "mad.lo.u32 {first_row}, {blocks}, {per_block}, {first_row};");
+        line!(self, "add.u32 {first_row}, {first_row}, {};", self.schedule.rows_at_once());
         let goes_on = self.compare("lt", &first_row, self.nest.rows());
         line!(self, "@{goes_on} bra {again};");
     }

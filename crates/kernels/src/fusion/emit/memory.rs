@@ -70,13 +70,26 @@ impl Emitter<'_> {
     ) -> Vec<String> {
         let count = if access.strides.last() == Some(&0) { 1 } else { self.schedule.vector };
         let words = words(access.element, count);
-        let bytes = access.element.size() * count;
         let guard = match access.place {
             Place::Main => self.guard(chunk),
             _ => None,
         };
         let registers: Vec<String> = (0..words).map(|_| self.register(Class::Word)).collect();
-        let at = self.guarded(guard.as_deref(), &registers);
+        self.loads_into(&registers, space, address, offset, access.element.size() * count, guard);
+        registers
+    }
+
+    /// So many bytes into these registers; zeros where the guard does not hold.
+    pub(super) fn loads_into(
+        &mut self,
+        registers: &[String],
+        space: &str,
+        address: &str,
+        offset: usize,
+        bytes: usize,
+        guard: Option<String>,
+    ) {
+        let at = self.guarded(guard.as_deref(), registers);
         if bytes == 2 {
             let half = self.register(Class::Half);
             if guard.is_some() {
@@ -84,13 +97,12 @@ impl Emitter<'_> {
             }
             line!(self, "{at}ld.{space}.b16 {half}, [{address}+{offset}];");
             line!(self, "cvt.u32.u16 {}, {half};", registers[0]);
-            return registers;
+            return;
         }
         for (place, piece) in registers.chunks(4).enumerate() {
             let (width, list) = vector(piece);
             line!(self, "{at}ld.{space}{width}.b32 {list}, [{address}+{}];", offset + 16 * place);
         }
-        registers
     }
 
     /// Zeros where nothing is loaded, and the guard as instructions have it.
@@ -102,7 +114,7 @@ impl Emitter<'_> {
         format!("@{guard} ")
     }
 
-    fn stores(
+    pub(super) fn stores(
         &mut self,
         space: &str,
         address: &str,
@@ -158,27 +170,52 @@ impl Emitter<'_> {
 
     /// An element in f32.
     fn widened(&mut self, element: ElementType, packed: &[String], lane: usize) -> String {
+        let word = packed[lane * element.size() / 4].clone();
+        match (self.hidden.clone(), element) {
+            (Some(hidden), ElementType::Bf16) => {
+                let bits = self.word("prmt.b32", &[&word, "0", &hidden.halves[lane % 2]]);
+                self.number_of(&bits)
+            }
+            (Some(hidden), _) => {
+                let word = self.word("xor.b32", &[&word, &hidden.zero]);
+                self.converted(element, &word, lane)
+            }
+            (None, _) => self.converted(element, &word, lane),
+        }
+    }
+
+    fn number_of(&mut self, bits: &str) -> String {
         let number = self.register(Class::Float);
+        line!(self, "mov.b32 {number}, {bits};");
+        number
+    }
+
+    /// The element that a word holds, or the lower or the upper half of it.
+    fn converted(&mut self, element: ElementType, word: &str, lane: usize) -> String {
+        let is_low = lane.is_multiple_of(2);
         match element {
-            ElementType::F32 => line!(self, "mov.b32 {number}, {};", packed[lane]),
-            ElementType::U32 => line!(self, "cvt.rn.f32.u32 {number}, {};", packed[lane]),
+            ElementType::F32 => self.number_of(word),
+            ElementType::U32 => {
+                let number = self.register(Class::Float);
+                line!(self, "cvt.rn.f32.u32 {number}, {word};");
+                number
+            }
             ElementType::Bf16 => {
-                let word = &packed[lane / 2];
-                let bits = match lane % 2 {
-                    0 => self.word("shl.b32", &[word, "16"]),
-                    _ => self.word("and.b32", &[word, "0xffff0000"]),
+                let bits = match is_low {
+                    true => self.word("shl.b32", &[word, "16"]),
+                    false => self.word("and.b32", &[word, "0xffff0000"]),
                 };
-                line!(self, "mov.b32 {number}, {bits};");
+                self.number_of(&bits)
             }
             ElementType::F16 => {
-                let word = &packed[lane / 2];
+                let number = self.register(Class::Float);
                 let (low, high) = (self.register(Class::Half), self.register(Class::Half));
                 line!(self, "mov.b32 {{{low}, {high}}}, {word};");
-                let half = if lane.is_multiple_of(2) { low } else { high };
+                let half = if is_low { low } else { high };
                 line!(self, "cvt.f32.f16 {number}, {half};");
+                number
             }
         }
-        number
     }
 
     /// Writes a chunk of a value.
@@ -248,7 +285,7 @@ impl Emitter<'_> {
         packed
     }
 
-    fn moved(&mut self, instruction: &str, numbers: &[String]) -> Vec<String> {
+    pub(super) fn moved(&mut self, instruction: &str, numbers: &[String]) -> Vec<String> {
         numbers.iter().map(|number| self.word(instruction, &[number])).collect()
     }
 

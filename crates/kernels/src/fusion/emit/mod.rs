@@ -4,8 +4,10 @@
 //! ptxas allocates registers. [`Emitter::element`] is the heart: it gives the register that holds
 //! one element of a value, and emits what computes it where that has not been done. What a later
 //! pass needs again stays in its register; only widened copies of 16-bit elements are forgotten
-//! after each pass, and made again from the packed ones, to halve what is held. In a looped
-//! schedule nothing of the row survives a pass, and elements are read again.
+//! after each pass, and made again from the packed ones, to halve what is held; with column sums
+//! most of what is computed is forgotten too ([`pressure`](super::pressure)), and ptxas is kept
+//! from finding the same computation in two passes, for it would hold the result in between. In a
+//! looped schedule nothing of the row survives a pass, and elements are read again.
 //!
 //! | module | what it emits |
 //! | --- | --- |
@@ -13,11 +15,13 @@
 //! | `memory` | loads and stores, packed and widened |
 //! | `math` | functions of numbers |
 //! | `reduce` | reductions over threads, warps, blocks of a cluster; histograms |
+//! | `columns` | sums over rows, and rows that are read ahead of their computation |
 //! | `top` | the largest elements of a row |
 //!
 //! Generated code is correct for any contents of memory: it reads and writes only what accesses
 //! say, and histograms ignore indices outside of their bins.
 
+mod columns;
 mod layout;
 mod math;
 mod memory;
@@ -66,6 +70,12 @@ pub struct Emitter<'a> {
     counts: BTreeMap<Class, usize>,
     /// Registers of elements.
     known: HashMap<(Value, At), String>,
+    /// What stays known after a pass, of what is computed; everything if none.
+    kept: Option<BTreeSet<Value>>,
+    /// Where a zero lies in shared memory, of which ptxas does not know that it is one; and what is
+    /// made of it in this pass.
+    zero: Option<usize>,
+    hidden: Option<columns::Hidden>,
     constants: HashMap<u32, String>,
     /// Elements as they are in memory.
     packed: HashMap<(Value, usize), Vec<String>>,
@@ -77,6 +87,12 @@ pub struct Emitter<'a> {
     /// Choices of top-k: values and indices, by what they choose from.
     tops: HashMap<Value, [String; 2]>,
     accumulators: HashMap<Value, String>,
+    /// Column sums of a thread.
+    sums: HashMap<(Value, At), String>,
+    /// The next row as it is in memory.
+    next: BTreeMap<(Value, usize), Vec<String>>,
+    /// Where the rows of a block leave their partial sums in shared memory.
+    slots: usize,
     /// Reads that the first pass keeps in shared memory, and where.
     staged: BTreeMap<Value, usize>,
     is_staging: bool,
@@ -108,6 +124,9 @@ pub fn emit(graph: &Graph, nest: &Nest, schedule: &Schedule, name: &str) -> Code
         body: String::new(),
         counts: BTreeMap::new(),
         known: HashMap::new(),
+        kept: nest.has_column_sums().then(|| nest.kept(graph)),
+        zero: None,
+        hidden: None,
         constants: HashMap::new(),
         packed: HashMap::new(),
         bases: HashMap::new(),
@@ -115,6 +134,9 @@ pub fn emit(graph: &Graph, nest: &Nest, schedule: &Schedule, name: &str) -> Code
         space: layout::Space::default(),
         tops: HashMap::new(),
         accumulators: HashMap::new(),
+        sums: HashMap::new(),
+        next: BTreeMap::new(),
+        slots: 0,
         staged: BTreeMap::new(),
         is_staging: false,
         shared_bytes: 0,
@@ -208,6 +230,7 @@ impl Emitter<'_> {
         self.enter_cluster();
         self.constants();
         self.clear_histograms();
+        self.hide_zero();
         let again = match self.schedule.shape {
             Shape::Flat => {
                 self.flat_space();
@@ -217,6 +240,7 @@ impl Emitter<'_> {
                 if self.schedule.hoists() {
                     self.hoist();
                 }
+                self.begin_column_sums();
                 Some(self.row_space())
             }
         };
@@ -227,6 +251,7 @@ impl Emitter<'_> {
             self.next_row(&again);
         }
         self.flush_histograms();
+        self.leave_column_sums();
         line!(self, "ret;");
     }
 
@@ -246,6 +271,7 @@ impl Emitter<'_> {
         if self.schedule.shape == Shape::Rows {
             self.row_values(pass);
         }
+        self.hidden = self.load_hidden(pass);
         let reductions: Vec<Value> = nest
             .nodes
             .iter()
@@ -295,6 +321,11 @@ impl Emitter<'_> {
         for (value, of) in nest.histograms(self.graph) {
             if nest.place_of(of) == Place::Main && nest.passes[&value] == pass {
                 self.count(value, of, chunk);
+            }
+        }
+        for (value, of) in nest.column_sums(self.graph) {
+            if nest.passes[&value] == pass {
+                self.add_to_columns(value, of, chunk);
             }
         }
     }
@@ -380,13 +411,20 @@ impl Emitter<'_> {
             Op::Reduce(..) => unreachable!("a reduction is known after its pass"),
             Op::TopValues(x, _) => self.tops[&x][0].clone(),
             Op::TopIndices(x, _) => self.tops[&x][1].clone(),
-            Op::Histogram(..) => unreachable!("histograms are not read by their own kernel"),
+            Op::Histogram(..) | Op::ColumnSum(..) => {
+                unreachable!("what is complete after all rows is not read by its own kernel")
+            }
         }
     }
 
-    /// Forgets the widened copies of what is packed.
+    /// Forgets the widened copies of what is packed, and what is to be computed again.
     fn forget_widened(&mut self) {
         let nest = self.nest;
+        if let Some(kept) = &self.kept {
+            let is_made_again =
+                |value: &Value| nest.places.get(value) == Some(&Place::Main) && !kept.contains(value);
+            self.known.retain(|(value, _), _| !is_made_again(value));
+        }
         let is_packed = |value: &Value| {
             nest.reads
                 .iter()
@@ -438,6 +476,7 @@ impl Nest {
             match graph.nodes[value.0].op {
                 Op::Reduce(_, x) if spread(x) && self.passes[&value] == pass + 1 => work.insert(x),
                 Op::Histogram(x, _) if spread(x) && self.passes[&value] == pass => work.insert(x),
+                Op::ColumnSum(x) if self.passes[&value] == pass => work.insert(x),
                 _ => false,
             };
         }

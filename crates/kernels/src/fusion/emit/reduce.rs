@@ -44,6 +44,14 @@ impl Emitter<'_> {
             self.histograms.insert(value, self.shared_bytes);
             self.shared_bytes += self.bins(value) * 4;
         }
+        if nest.has_column_sums() && nest.pass_count() > 1 {
+            self.zero = Some(self.shared_bytes);
+            self.shared_bytes += 16;
+        }
+        if nest.has_column_sums() {
+            self.slots = self.shared_bytes.next_multiple_of(16);
+            self.shared_bytes = self.slots + self.schedule.slots_bytes();
+        }
     }
 
     fn reduction(&self, value: Value) -> (Reduction, Value) {
@@ -224,22 +232,31 @@ impl Emitter<'_> {
         self.graph.shape(value)[0]
     }
 
-    /// Every thread of the block goes through some of the bins; the address of one.
-    fn each_bin(&mut self, value: Value, visit: impl FnOnce(&mut Self, &str, &str)) {
-        let bin = self.special("tid.x");
-        let (done, again) = (self.label("DONE"), self.label("BIN"));
-        let bins = self.bins(value);
-        let beyond = self.compare("ge", &bin, bins);
+    /// Every thread of the block goes through some of so many words of shared memory from `start`
+    /// on: the number of one, and its address.
+    pub(super) fn each_word(
+        &mut self,
+        start: usize,
+        count: usize,
+        visit: impl FnOnce(&mut Self, &str, &str),
+    ) {
+        let word = self.special("tid.x");
+        let (done, again) = (self.label("DONE"), self.label("WORD"));
+        let beyond = self.compare("ge", &word, count);
         line!(self, "@{beyond} bra {done};");
         line!(self, "{again}:");
         let base = self.word("mov.u32", &["scratch"]);
-        let address = self.word("mad.lo.u32", &[&bin, "4", &base]);
-        let address = self.word("add.u32", &[&address, &self.histograms[&value].to_string()]);
-        visit(self, &bin, &address);
-        line!(self, "add.u32 {bin}, {bin}, {};", self.schedule.block());
-        let goes_on = self.compare("lt", &bin, bins);
+        let address = self.word("mad.lo.u32", &[&word, "4", &base]);
+        let address = self.word("add.u32", &[&address, &start.to_string()]);
+        visit(self, &word, &address);
+        line!(self, "add.u32 {word}, {word}, {};", self.schedule.block());
+        let goes_on = self.compare("lt", &word, count);
         line!(self, "@{goes_on} bra {again};");
         line!(self, "{done}:");
+    }
+
+    fn each_bin(&mut self, value: Value, visit: impl FnOnce(&mut Self, &str, &str)) {
+        self.each_word(self.histograms[&value], self.bins(value), visit);
     }
 
     pub(super) fn clear_histograms(&mut self) {
