@@ -56,9 +56,11 @@ mod tests {
         assert_eq!(timed.basis, "kernel");
         let measured = timed.measured_duration_ns.expect("it was timed");
         assert_eq!((measured.value, measured.provenance()), (41_500.0, Provenance::Measured));
-        assert_eq!(timed.measured_over_predicted, Some(41_500.0 / timed.duration_ns.value));
+        // What its launches execute is not known, so that the measured duration stands alone.
+        assert_eq!((timed.duration_ns, timed.measured_over_predicted), (None, None));
         assert_eq!((untimed.measured_duration_ns, untimed.measured_over_predicted), (None, None));
-        for estimate in [timed.duration_ns, timed.achieved_occupancy, timed.sm_utilisation] {
+        let predicted = untimed.duration_ns.expect("nothing was measured");
+        for estimate in [predicted, timed.achieved_occupancy, timed.sm_utilisation] {
             assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{estimate:?}");
             assert_eq!(estimate.provenance, Provenance::Predicted);
         }

@@ -131,7 +131,7 @@ impl Answer {
             let floor_us = Placed::new(device, to).map_or(0.0, |placed| placed.floor_us());
             let duration_us =
                 crate::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
-            prediction.duration_ns = Estimate::from(duration_us).scaled(1e3);
+            prediction.duration_ns = Some(Estimate::from(duration_us).scaled(1e3));
             answer.saves = Some(Estimate::from(expected).saved_of(before.value));
         }
         answer

@@ -22,7 +22,7 @@ pub fn of(placed: &Placed<'_>, said: &Prediction) -> Option<Bound> {
     let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?;
     let (duration_us, duration) = match said.measured_duration_ns {
         Some(measured) => (measured.value / 1e3, Provenance::Measured),
-        None => (said.duration_ns.value / 1e3, Provenance::Predicted),
+        None => (said.duration_ns?.value / 1e3, Provenance::Predicted),
     };
     let parts: Vec<_> = Bounds::of(placed).parts().collect();
     let longest = |all: &mut dyn Iterator<Item = (&'static str, f64)>| {

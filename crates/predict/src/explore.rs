@@ -197,7 +197,7 @@ pub fn explored(
                 Some(_) => Provenance::Measured,
                 None => Provenance::Predicted,
             });
-            (found.prediction, found.saves) = (answer.prediction, answer.saves);
+            (found.prediction, found.saves) = (answer.prediction.map(session::shown), answer.saves);
             found.unpredicted = answer.error;
         }
     }

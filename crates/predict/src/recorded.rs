@@ -27,7 +27,7 @@ impl From<crate::Estimate> for apex_profile::Estimate {
 impl From<crate::Prediction> for apex_profile::Prediction {
     fn from(said: crate::Prediction) -> Self {
         Self {
-            duration_ns: apex_profile::Estimate::from(said.duration_us).scaled(1e3),
+            duration_ns: Some(apex_profile::Estimate::from(said.duration_us).scaled(1e3)),
             achieved_occupancy: said.achieved_occupancy.into(),
             sm_utilisation: said.sm_utilisation.into(),
             warp_efficiency: said.warp_efficiency.into(),
@@ -155,6 +155,16 @@ pub fn prediction(
     Ok(apex_profile::Prediction { bound, work, ..said })
 }
 
+/// What is shown of a session's kernel: no predicted duration beside a measured one, unless it is
+/// known what its launches execute. Attributes and configuration alone tell so little of it that
+/// its interval spans a factor of hundreds.
+pub fn shown(said: apex_profile::Prediction) -> apex_profile::Prediction {
+    let is_vague = said.basis != Basis::Work.name() && said.measured_duration_ns.is_some();
+    let duration_ns = said.duration_ns.filter(|_| !is_vague);
+    let measured_over_predicted = said.measured_over_predicted.filter(|_| !is_vague);
+    apex_profile::Prediction { duration_ns, measured_over_predicted, ..said }
+}
+
 /// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says
 /// why not, where they do not. Says too what is known of the kernels' code.
 pub fn predict(profile: &mut Profile, models: &Models) {
@@ -202,5 +212,5 @@ fn predicted(
     let case = recorded.case(kernel.launch, kernel.attributes);
     // The driver refuses a launch that cannot run: it is counted as failed, and nothing is
     // predicted.
-    prediction(models, device, &case, measured_duration_ns(kernel)).ok()
+    prediction(models, device, &case, measured_duration_ns(kernel)).ok().map(shown)
 }

@@ -35,8 +35,9 @@ impl Estimate {
 /// What the models say of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The kernel's own duration.
-    pub duration_ns: Estimate,
+    /// The kernel's own duration. `None` of a session's kernel that was measured and of which it is
+    /// not known what a launch executes.
+    pub duration_ns: Option<Estimate>,
     /// Warps resident on a multiprocessor while it is active, of the most possible.
     pub achieved_occupancy: Estimate,
     /// Compute (SM) throughput, of the most possible.
@@ -123,9 +124,9 @@ impl Prediction {
     /// Sets a measured duration beside it.
     pub fn beside(mut self, measured_ns: Option<Figure>) -> Self {
         self.measured_duration_ns = measured_ns;
-        self.measured_over_predicted = measured_ns
-            .filter(|_| self.duration_ns.value > 0.0)
-            .map(|measured| measured.value / self.duration_ns.value);
+        let predicted = self.duration_ns.filter(|predicted| predicted.value > 0.0);
+        self.measured_over_predicted =
+            measured_ns.zip(predicted).map(|(measured, predicted)| measured.value / predicted.value);
         self
     }
 }

@@ -184,10 +184,11 @@ impl Kernel {
                 longest_ns: gpu.each.max_ns,
                 deviation_ns: gpu.deviation_ns,
             }),
-            prediction: kernel.prediction.as_ref().map(|prediction| {
-                let estimate = prediction.duration_ns;
-                [estimate.value, estimate.low, estimate.high]
-            }),
+            prediction: kernel
+                .prediction
+                .as_ref()
+                .and_then(|prediction| prediction.duration_ns)
+                .map(|estimate| [estimate.value, estimate.low, estimate.high]),
             frames: frames.take(FRAMES).map(Frame::of).collect(),
         }
     }

@@ -16,6 +16,10 @@ const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten ca
     most possible, while the SM is active. SM utilisation: compute (SM) throughput. Warp efficiency: threads that take part \
     in an instruction, of 32.";
 
+/// Why a kernel of a session has no predicted duration.
+const WITHHELD: &str =
+    "No duration is predicted beside a measured one where it is not known what a launch executes.";
+
 /// Writes one launch with its what-ifs, or many launches.
 pub fn write(
     out: &mut dyn Write,
@@ -41,7 +45,12 @@ pub fn write(
             several(out, answers, style, width)?;
         }
     }
-    for line in wrap(LEGEND, width, "") {
+    let is_withheld = |answer: &Answer| {
+        let said = answer.prediction.as_ref();
+        said.is_some_and(|said| said.duration_ns.is_none())
+    };
+    let withheld = if answers.iter().any(is_withheld) { WITHHELD } else { "" };
+    for line in wrap(&format!("{LEGEND} {withheld}"), width, "") {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     Ok(())
@@ -71,12 +80,16 @@ fn single(
 fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     let Prediction { duration_ns: time, measured_duration_ns: measured, .. } = prediction;
     let mut line = |name: &str, value: String| writeln!(out, "  {name:24}{value}");
-    line("durationᵖ", units::time_between(time.value, time.low, time.high))?;
-    if let (Some(measured), Some(ratio)) = (measured, prediction.measured_over_predicted) {
-        line(
-            "measuredᵐ",
-            format!("{}, {} times the predicted", units::time(measured.value), units::ratio(ratio)),
-        )?;
+    if let Some(time) = time {
+        line("durationᵖ", units::time_between(time.value, time.low, time.high))?;
+    }
+    if let Some(measured) = measured {
+        let time = units::time(measured.value);
+        let beside = match prediction.measured_over_predicted {
+            Some(ratio) => format!("{time}, {} times the predicted", units::ratio(ratio)),
+            None => time,
+        };
+        line("measuredᵐ", beside)?;
     }
     for (name, share) in [
         ("achieved occupancyᵖ", prediction.achieved_occupancy),
@@ -193,7 +206,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
             (lined, answer.line.map_or(String::new(), |line| line.to_string())),
             (named, format!("{mark}{}", answer.kernel.as_deref().unwrap_or("-"))),
             (true, configuration(launch)),
-            (true, units::time_between(time.value, time.low, time.high)),
+            (true, time.map_or("-".to_owned(), |it| units::time_between(it.value, it.low, it.high))),
             (changed, answer.saves.map_or(String::new(), share_of)),
             (measured, measured_of(answer).map_or(String::new(), units::time)),
             (measured, said.measured_over_predicted.map_or(String::new(), units::ratio)),

@@ -133,15 +133,15 @@ impl Csv {
 fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let Answer { prediction, computed, .. } = answer;
     let number = |value: f64| Some(value.to_string()).filter(|_| value.is_finite());
-    let said = |of: fn(&apex_profile::Prediction) -> Estimate, scale: f64| {
-        let estimate = prediction.as_ref().map(of);
+    let said = |of: fn(&apex_profile::Prediction) -> Option<Estimate>, scale: f64| {
+        let estimate = prediction.as_ref().and_then(of);
         let cell = |part: fn(&Estimate) -> f64| estimate.as_ref().and_then(|it| number(part(it) * scale));
         [cell(|it| it.value), cell(|it| it.low), cell(|it| it.high)]
     };
     let [duration, low, high] = said(|said| said.duration_ns, 1e-3);
-    let [occupancy, occupancy_low, occupancy_high] = said(|said| said.achieved_occupancy, 1.0);
-    let [utilisation, utilisation_low, utilisation_high] = said(|said| said.sm_utilisation, 1.0);
-    let [efficiency, efficiency_low, efficiency_high] = said(|said| said.warp_efficiency, 1.0);
+    let [occupancy, occupancy_low, occupancy_high] = said(|said| Some(said.achieved_occupancy), 1.0);
+    let [utilisation, utilisation_low, utilisation_high] = said(|said| Some(said.sm_utilisation), 1.0);
+    let [efficiency, efficiency_low, efficiency_high] = said(|said| Some(said.warp_efficiency), 1.0);
     let prediction = prediction.as_ref();
     let exactly = |of: fn(&apex_predict::answer::Computed) -> Option<f64>| {
         computed.as_ref().and_then(of).and_then(number)

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A prediction is shown whose interval spans at most such a factor.
-const WIDEST: f64 = 4.0;
+const WIDEST: f64 = 9.0;
 
 /// What the headings mean.
 const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten cases like those that \
@@ -24,16 +24,19 @@ const MOST: f64 = 0.5;
 
 /// The table of predictions, of the kernels at `indices` that have any; and why there are none,
 /// where that is so.
-pub fn table(
+pub fn table<'a>(
     out: &mut dyn Write,
-    profile: &Profile,
+    profile: &'a Profile,
     indices: &[usize],
     style: Style,
     width: usize,
 ) -> io::Result<()> {
     let kernels = indices.iter().map(|&index| &profile.kernels[index]);
-    let all = kernels.filter_map(|kernel| Some((kernel, kernel.prediction.as_ref()?)));
-    let predicted: Vec<_> = all.filter(|(_, said)| says_something(said.duration_ns)).collect();
+    let useful = |kernel: &'a Kernel| {
+        let said = kernel.prediction.as_ref()?;
+        Some((kernel, said, said.duration_ns.filter(says_something)?))
+    };
+    let predicted: Vec<_> = kernels.filter_map(useful).collect();
     write_lines(out, &profile.unpredicted, style, width)?;
     let basis = basis(profile);
     if predicted.is_empty() {
@@ -41,7 +44,7 @@ pub fn table(
         let is_silent = profile.unpredicted.is_empty() && basis.is_empty();
         return if is_silent { Ok(()) } else { writeln!(out) };
     }
-    let any_bound = predicted.iter().any(|(_, said)| said.bound.is_some());
+    let any_bound = predicted.iter().any(|(_, said, _)| said.bound.is_some());
     let mut columns = vec![
         ("kernel", Align::Flexible),
         ("grid × block", Align::Left),
@@ -55,8 +58,7 @@ pub fn table(
         columns.push(("bound byᶜ", Align::Optional));
     }
     let mut table = Table::new(&columns);
-    for (kernel, said) in predicted {
-        let time = said.duration_ns;
+    for (kernel, said, time) in predicted {
         let strange = if said.unfamiliar.is_empty() { "" } else { "*" };
         let mut row = vec![
             shorten(&kernel.short_name, 60),
@@ -131,7 +133,7 @@ fn code_would_help(profile: &Profile) -> bool {
 }
 
 /// Whether the interval of a prediction is narrow enough to be of use.
-fn says_something(time: Estimate) -> bool {
+fn says_something(time: &Estimate) -> bool {
     time.high <= WIDEST * time.low
 }
 

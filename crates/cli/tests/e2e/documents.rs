@@ -95,6 +95,8 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
                 "ptr",
                 "--arg",
                 "100000",
+                "--measured",
+                "48.5us",
             ],
         ],
         &[],
@@ -129,7 +131,7 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 15] = [
+const UNFILLED: [(&str, &str); 19] = [
     ("apex.report/3.profile.activities[].over_time.collectives", "likewise"),
     ("apex.report/3.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
@@ -145,6 +147,13 @@ const UNFILLED: [(&str, &str); 15] = [
     ("apex.report/3.profile.kernels[].prediction.work", "likewise"),
     ("apex.page/1.kernels.list[].prediction.bound", "likewise"),
     ("apex.page/1.kernels.list[].prediction.work", "likewise"),
+    (
+        "apex.report/3.profile.kernels[].prediction.duration_ns",
+        "of a timed kernel it takes its work; apex.predict/1 has the member",
+    ),
+    ("apex.report/3.profile.kernels[].prediction.measured_over_predicted", "likewise"),
+    ("apex.page/1.kernels.list[].prediction.duration_ns", "likewise"),
+    ("apex.page/1.kernels.list[].prediction.measured_over_predicted", "likewise"),
     ("apex.report/3.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),

@@ -400,12 +400,15 @@ fn a_session_is_predicted_beside_what_was_measured() {
         assert_eq!(entry["prediction"]["basis"], "kernel");
         let own = entry["prediction"]["measured_duration_ns"]["value"].as_f64().unwrap();
         assert_eq!(own, above_empty + 1_500.0);
+        assert!(entry["prediction"]["duration_ns"].is_null(), "{entry}");
     }
     let changed = self::entries(&sandbox, &["s", "--kernel", "uneven", "--what-if", "block=128"]);
     assert_eq!((changed.len(), &changed[1]["launch"]["grid"]), (2, &json!([3907, 1, 1])));
     assert!(estimate(&changed[1]["saves"]) < 1.0);
     let page = text(&output(&mut predict(&sandbox, &["s", "--what-if", "block=128"]), 0).stdout);
     assert!(page.contains("→ uneven") && page.contains("measuredᵐ") && page.contains("savesᵖ"), "{page}");
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("No duration is predicted beside a measured one"), "{page}");
     let none = output(&mut predict(&sandbox, &["s", "--kernel", "odd"]), 125);
     assert!(text(&none.stderr).contains("s has no kernel odd"));
 
@@ -420,22 +423,17 @@ fn reports_advice_and_exports_have_predictions() {
     let sandbox = Sandbox::new();
     h200_session(&sandbox.path("s"), &[("uneven", 5000, 100, 40_000), ("even", 4096, 256, 7_000)]);
     let report = sandbox.json(&["report", "--json", "s"]);
-    let narrow = report["profile"]["kernels"].as_array().unwrap().iter().any(|kernel| {
-        let end = |name: &str| kernel["prediction"]["duration_ns"][name].as_f64().unwrap();
-        end("high") <= 4.0 * end("low")
-    });
     for width in [80usize, 100, 160] {
         let page = text(&output(sandbox.apex(&["report", "s"]).env("COLUMNS", width.to_string()), 0).stdout);
-        // A prediction that may be off by more than a factor of four is not shown.
+        // What the launches execute is not known: no duration is predicted beside the measured one.
         let shown = ["\nPredicted\n", "durationᵖ", "ᵐ/ᵖ"].map(|part| page.contains(part));
-        assert_eq!(shown, [narrow; 3], "{page}");
+        assert_eq!(shown, [false; 3], "{page}");
         assert!(page.lines().all(|line| line.chars().count() <= width), "{page}");
     }
     let kernel = &report["profile"]["kernels"][0];
     let said = &kernel["prediction"];
     let own = said["measured_duration_ns"]["value"].as_f64().unwrap();
-    let ratio = own / estimate(&said["duration_ns"]);
-    assert!((said["measured_over_predicted"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-9);
+    assert!(said["duration_ns"].is_null() && said["measured_over_predicted"].is_null(), "{said}");
     assert_eq!(report["profile"]["unpredicted"], json!([]));
 
     let advice = sandbox.json(&["advise", "--json", "s"]);
@@ -455,16 +453,14 @@ fn reports_advice_and_exports_have_predictions() {
     std::fs::write(sandbox.path("kernels.csv"), &rows).unwrap();
     let again = entries(&sandbox, &["kernels.csv"]);
     for (entry, kernel) in again.iter().zip(report["profile"]["kernels"].as_array().unwrap()) {
-        for member in ["duration_ns", "achieved_occupancy", "measured_over_predicted"] {
-            let [a, b] = [&entry["prediction"], &kernel["prediction"]].map(|said| match &said[member] {
-                Value::Object(estimate) => estimate["value"].as_f64().unwrap(),
-                ratio => ratio.as_f64().unwrap(),
-            });
+        for member in ["achieved_occupancy", "sm_utilisation"] {
+            let [a, b] = [entry, kernel].map(|said| estimate(&said["prediction"][member]));
             assert!((a / b - 1.0).abs() < 1e-9, "{member}: {a} of the exported table, {b} of the report");
         }
-        let exported = entry["input"]["predicted_duration_ns"].as_str().unwrap().parse::<f64>().unwrap();
-        let reported = kernel["prediction"]["duration_ns"]["value"].as_f64().unwrap();
-        assert!((exported / reported - 1.0).abs() < 1e-9, "{exported}, {reported}");
+        assert_eq!(entry["input"]["predicted_duration_ns"], "");
+        let exported = entry["input"]["predicted_achieved_occupancy"].as_str().unwrap();
+        let reported = estimate(&kernel["prediction"]["achieved_occupancy"]);
+        assert!((exported.parse::<f64>().unwrap() / reported - 1.0).abs() < 1e-9, "{exported}, {reported}");
     }
 }
 

@@ -132,7 +132,7 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
     });
     let prediction = kernel.prediction.as_ref();
     let said = |of: fn(&Prediction) -> Estimate| prediction.map(of);
-    let duration = said(|said| said.duration_ns);
+    let duration = prediction.and_then(|said| said.duration_ns);
     let occupancy = said(|said| said.achieved_occupancy);
     let utilisation = said(|said| said.sm_utilisation);
     let efficiency = said(|said| said.warp_efficiency);

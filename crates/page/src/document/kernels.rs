@@ -87,7 +87,8 @@ struct LaunchedFrom {
 /// What the models say, and what was measured of the same.
 #[derive(Debug, Serialize)]
 struct Predicted {
-    duration_ns: Interval,
+    /// `null` where it was measured and it is not known what a launch executes.
+    duration_ns: Option<Interval>,
     achieved_occupancy: Interval,
     sm_utilisation: Interval,
     measured_ns: Option<Figure>,
@@ -259,7 +260,7 @@ impl LaunchedFrom {
 impl Predicted {
     fn of(prediction: &Prediction) -> Self {
         Self {
-            duration_ns: Interval::of(prediction.duration_ns),
+            duration_ns: prediction.duration_ns.map(Interval::of),
             achieved_occupancy: Interval::of(prediction.achieved_occupancy),
             sm_utilisation: Interval::of(prediction.sm_utilisation),
             measured_ns: prediction.measured_duration_ns.map(Figure::of),

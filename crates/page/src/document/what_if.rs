@@ -27,7 +27,8 @@ pub struct WhatIf {
 /// What the models say of it.
 #[derive(Debug, Serialize)]
 struct Expected {
-    duration_ns: Interval,
+    /// `null` where it was measured and it is not known what a launch executes.
+    duration_ns: Option<Interval>,
     achieved_occupancy: Interval,
     sm_utilisation: Interval,
     /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
@@ -74,7 +75,7 @@ impl<'a> Answer<'a> {
 impl WhatIf {
     pub fn of(explored: &Explored) -> Self {
         let expected = |said: &apex_profile::Prediction| Expected {
-            duration_ns: Interval::of(said.duration_ns),
+            duration_ns: said.duration_ns.map(Interval::of),
             achieved_occupancy: Interval::of(said.achieved_occupancy),
             sm_utilisation: Interval::of(said.sm_utilisation),
             basis: said.basis.clone(),

@@ -158,7 +158,7 @@ export interface Kernel {
   place: string | null;
   places: { place: string; share: number | null }[];
   prediction: {
-    duration_ns: Interval;
+    duration_ns: Interval | null;
     achieved_occupancy: Interval;
     sm_utilisation: Interval;
     measured_ns: Figure | null;
@@ -189,7 +189,7 @@ export interface WhatIf {
   geometry: Geometry | null;
   impossible: string | null;
   prediction: {
-    duration_ns: Interval;
+    duration_ns: Interval | null;
     achieved_occupancy: Interval;
     sm_utilisation: Interval;
     basis: string;

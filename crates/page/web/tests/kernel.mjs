@@ -46,7 +46,7 @@ async function shows(page, profile, at) {
   assert.equal(await sheet.locator('[data-roofline-missing]').count() > 0, !hasWork);
   const durations = Object.fromEntries(await sheet.locator('[data-duration]').evaluateAll((all) => all.map((one) => [one.dataset.duration, Number(one.dataset.ns)])));
   const { duration_ns: predicted, measured_duration_ns: measured } = kernel.prediction ?? {};
-  assert.equal(durations.predicted === undefined, predicted === undefined);
+  assert.equal(durations.predicted === undefined, !predicted);
   if (predicted) near(durations.predicted, predicted.value, 'predicted');
   if (measured) near(durations.measured, measured.value, 'measured');
 }
