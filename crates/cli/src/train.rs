@@ -3,8 +3,9 @@
 use crate::{interrupt, output, progress};
 use anyhow::Context;
 use apex_dataset::{DataSet, DeviceKind};
+use apex_model::Model;
 use apex_predict::Models;
-use apex_training::{Data, Options, Progress, Trained};
+use apex_training::{Data, Options, Progress, Report, Trained};
 use apex_untrusted::text::printable_but;
 use clap::builder::FalseyValueParser;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ const BAR: usize = 30;
   apex train --data mine -o models             on a data set of `apex collect`
   apex train --data one --data other -o models           on data sets of two kinds of device
   apex train --data mine -o try --quick        in a minute, with worse models
+  apex train --data mine --networks models -o models     rates of the device anew, networks as they are
   apex predict --models models --grid 1024 --block 256
 
 Whole families of kernels are held out in turn: the tables at the end say how well networks that never saw a family predict it,
@@ -37,6 +39,10 @@ pub struct Args {
     /// Data set of other programs' kernels, to judge the models on only
     #[arg(long, value_name = "DIR", env = "APEX_REAL")]
     real: Option<PathBuf>,
+    /// Takes the networks of this folder, which `apex train` wrote from the same data with the same
+    /// seed, and fits anew only the rates that durations and SM throughput are computed with
+    #[arg(long, value_name = "DIR", env = "APEX_NETWORKS", conflicts_with = "real")]
+    networks: Option<PathBuf>,
     /// Folder for the models
     #[arg(short, long, value_name = "DIR", env = "APEX_TRAIN_OUTPUT")]
     output: PathBuf,
@@ -59,6 +65,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let data = args.data.iter().map(|folder| read(folder)).collect::<anyhow::Result<Vec<Data>>>()?;
     let data = data.into_iter().map(Ok).reduce(|all, next| all?.join(next?)).expect("clap asks for one")?;
     let real = args.real.as_deref().map(read).transpose()?;
+    let networks = args.networks.as_deref().map(read_trained).transpose()?;
     // Before the work, so that a folder that cannot be written does not cost minutes.
     if apex_trace::is_session(&args.output) {
         anyhow::bail!("{} is a session: name another folder with -o", apex_untrusted::shown(&args.output));
@@ -70,10 +77,15 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options { quick: args.quick, seed: args.seed, threads };
     let progress = Progress::default();
     let stop = interrupt::stop_on_signals();
-    let trained = progress::watch(
-        |elapsed| line(&progress, elapsed),
-        || apex_training::run(&data, real.as_ref(), &options, &progress, stop),
-    )?;
+    let trained = match networks {
+        Some(networks) => {
+            progress::show("fitting rates", |_| apex_training::refit(&data, networks, &options, stop))?
+        }
+        None => progress::watch(
+            |elapsed| line(&progress, elapsed),
+            || apex_training::run(&data, real.as_ref(), &options, &progress, stop),
+        )?,
+    };
     write(&args.output, &trained)?;
     if args.json {
         return output::json(&trained.report);
@@ -87,6 +99,17 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
             Models::FILES.join(", ")
         )
     })
+}
+
+/// What an earlier training wrote.
+fn read_trained(folder: &Path) -> anyhow::Result<Trained> {
+    let [small, large, what_if] = Models::FILES.map(|file| Model::open(&folder.join(file)));
+    let card = folder.join("card.json");
+    let shown = apex_untrusted::shown(&card);
+    let text = std::fs::read(&card).with_context(|| format!("cannot read {shown}"))?;
+    let report: Report =
+        serde_json::from_slice(&text).with_context(|| format!("{shown} is not a report of `apex train`"))?;
+    Ok(Trained { models: [small?, large?, what_if?], report })
 }
 
 /// A data set of a GPU.

@@ -195,8 +195,14 @@ impl Demand {
 
     /// Bytes that the launch touches, as far as can be told.
     fn footprint(&self) -> f64 {
-        let Work { launch_sectors, global_store_sectors, span_sectors, .. } = self.work;
-        SECTOR * (launch_sectors + global_store_sectors).min(span_sectors)
+        let Work { global_store_sectors, span_sectors, .. } = self.work;
+        SECTOR * (self.loaded_sectors() + global_store_sectors).min(span_sectors)
+    }
+
+    /// Different sectors that the launch loads. Blocks that share data are seldom among those that
+    /// were walked, but there are no more sectors than the arrays have.
+    fn loaded_sectors(&self) -> f64 {
+        self.work.launch_sectors.min(self.work.span_sectors)
     }
 
     /// Which part of what the launch touches L2 has not kept from before.
@@ -215,7 +221,7 @@ impl Demand {
             |sectors: f64| 1.0 - (-rates.of(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
         let (l1, l2) = (rates.of(Rate::L1Latency), rates.of(Rate::L2Latency));
         let beyond = waits(work.block_sectors);
-        let far = beyond * missed * waits(work.launch_sectors);
+        let far = beyond * missed * waits(self.loaded_sectors());
         let load = l1 + (l2 - l1) * beyond + (rates.of(Rate::MemoryLatency) - l2) * far;
         let path = (work.latency_cycles - ptx::estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
         let cycles =
@@ -238,7 +244,7 @@ impl Demand {
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
         let partial = 1.0 - (work.global_store_bytes / (SECTOR * stored).max(1.0)).clamp(0.0, 1.0);
-        let moved = work.launch_sectors + stored * (1.0 + rates.of(Rate::Partial) * partial);
+        let moved = self.loaded_sectors() + stored * (1.0 + rates.of(Rate::Partial) * partial);
         let warp = self.warp_us(rates, missed);
         let longest = (work.longest_warp * work.warps / work.total().max(1.0)).max(1.0);
         let slices =

@@ -23,7 +23,7 @@ mod work;
 
 pub use examples::Data;
 pub use report::Report;
-pub use run::{Options, Progress, Trained, run};
+pub use run::{Options, Progress, Trained, refit, run};
 
 /// Why training gave no model.
 #[derive(Debug, thiserror::Error)]

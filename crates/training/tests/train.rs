@@ -1,9 +1,10 @@
 //! Training from beginning to end, quickly, on a part of the measurements in the repository.
 
 use apex_dataset::DataSet;
+use apex_model::Model;
 use apex_predict::{Case, Device, Models};
 use apex_training::report::Score;
-use apex_training::{Data, Error, Options, Progress, Report, Trained, run};
+use apex_training::{Data, Error, Options, Progress, Report, Trained, refit, run};
 use cuda_launch::LaunchConfig;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -133,9 +134,40 @@ fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
     let card = first.report.card();
     assert!(card.contains("2093 launches of 65 families") && card.contains("## real programs"), "{card}");
 
+    rates_are_fitted_again_without_the_networks(&data, &first, again);
+
     let models = Models::new(first.models).unwrap();
     let launch = LaunchConfig::new(1000, 256);
     models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();
+}
+
+/// Networks that lost their rates get them back, with their scores; those of others are refused.
+fn rates_are_fitted_again_without_the_networks(data: &Data, first: &Trained, bare: Trained) {
+    let Trained { models: [small, large, what_if], mut report } = bare;
+    for test in &mut report.tests {
+        test.scores.retain(|score| score.method != "computed");
+    }
+    let notes = large.notes().iter().filter(|(name, _)| !["timing", "start"].contains(&name.as_str()));
+    let notes: Vec<(String, String)> = notes.cloned().collect();
+    assert!(notes.len() < large.notes().len());
+    let calibrations = large.calibrations().to_vec();
+    let large = Model::new(large.features().clone(), large.network().clone(), calibrations, notes).unwrap();
+    let stop = AtomicBool::new(false);
+    let again = |seed| {
+        let models = [small.clone(), large.clone(), what_if.clone()];
+        refit(data, Trained { models, report: report.clone() }, &options(seed, 1), &stop)
+    };
+    let refitted = again(3).unwrap();
+    for (one, other) in first.models.iter().zip(&refitted.models) {
+        assert_eq!(one.to_bytes(), other.to_bytes());
+    }
+    assert!(first.report.card() == refitted.report.card());
+    let why = again(4).unwrap_err().to_string();
+    assert!(why.contains("with the seed 3"), "{why}");
+    let fewer = Data::new(&measured("launches-h200", 40)).unwrap();
+    let others = Trained { models: [small.clone(), large.clone(), what_if.clone()], report: report.clone() };
+    let why = refit(&fewer, others, &options(3, 1), &stop).unwrap_err().to_string();
+    assert!(why.contains("on other data"), "{why}");
 }
 
 /// A device that is left out is predicted by what was measured on the other one alone.

@@ -10,7 +10,7 @@ use apex_model::forecast::{Calibration, Spread};
 use apex_model::network::Target;
 use apex_model::{Model, Precision, Predictor, Regressor};
 use apex_predict::features::Set;
-use apex_predict::{Basis, target};
+use apex_predict::{Basis, Device, target};
 use std::collections::BTreeMap;
 
 /// Of each fold, a margin of each target.
@@ -72,19 +72,12 @@ impl Run<'_> {
         let away = self.cross(table, &folds, &self.recipes.away(), &targets)?;
         let mut tests = Vec::new();
         for (source, Source { device, .. }) in self.data.sources.iter().enumerate() {
-            let name = &device.name;
-            for (what, held, computed) in [
-                (format!("families, launches on the {name}"), held, &timed.home),
-                (
-                    format!("families, launches on the {name}, none of which was trained on"),
-                    &away,
-                    &timed.away,
-                ),
-            ] {
+            for (known, held) in [(true, held), (false, &away)] {
                 let mut scores = self.scores(table, (held, margins), &targets, Some(source))?;
-                scores.extend(computed[source].iter().flatten().cloned());
-                scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
-                tests.push(Test { held_out: what, scores });
+                scores.sort_by_key(place);
+                let mut test = Test { held_out: held_out_on(device, known), scores };
+                timed.judge(&mut test, self.data);
+                tests.push(test);
             }
         }
         Ok(tests)
@@ -191,6 +184,18 @@ impl Shown {
 /// The position of a quantity in tables.
 pub(super) fn order(quantity: &str) -> usize {
     Quantity::PREDICTED.iter().position(|other| other.name() == quantity).unwrap_or(usize::MAX)
+}
+
+/// The place of a score in tables.
+pub(super) fn place(score: &Score) -> (usize, String) {
+    (order(&score.quantity), score.basis.clone())
+}
+
+/// What is held out of a test on one of several devices, which is `known` if other families'
+/// launches on it were trained on.
+pub(super) fn held_out_on(device: &Device, known: bool) -> String {
+    let end = if known { "" } else { ", none of which was trained on" };
+    format!("families, launches on the {}{end}", device.name)
 }
 
 /// Scores of a method for each quantity and basis.

@@ -6,6 +6,7 @@
 
 mod judgement;
 mod plain;
+mod refit;
 mod timing;
 
 use crate::Error;
@@ -19,10 +20,12 @@ use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use apex_predict::features::Set;
 use apex_predict::{Basis, target};
 use apex_random::Random;
-use judgement::{calibrations, order};
+use judgement::{calibrations, place};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use timing::Timed;
+
+pub use refit::refit;
 
 /// Number of folds that the families are divided into.
 const FOLDS: usize = 5;
@@ -328,10 +331,9 @@ impl Run<'_> {
         let mut scores = self.scores(&table, (&held, &margins), &target::all(), None)?;
         scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
         scores.extend(self.formulas()?);
-        let [duration, _, utilisation] = timed.scores.clone();
-        scores.extend([duration, utilisation].into_iter().flatten());
-        scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
-        let test = Test { held_out: "families".to_owned(), scores };
+        scores.sort_by_key(place);
+        let mut test = Test { held_out: FAMILIES.to_owned(), scores };
+        timed.judge(&mut test, self.data);
         let mut notes = self.notes(&test);
         notes.extend(timed.timing.notes());
         let made = self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &notes)?;
@@ -357,11 +359,8 @@ impl Run<'_> {
         let mut scores = self.scores(&table, (&held, &margins), &target::change(), None)?;
         scores.extend(self.trees(&table, &[Basis::Work], &target::change())?);
         scores.extend(self.unchanged(&table));
-        scores.extend(timed.scores[1].clone());
-        let test = Test {
-            held_out: "families, one other launch of the kernel on the same problem is known".to_owned(),
-            scores,
-        };
+        let mut test = Test { held_out: WHAT_IF_FAMILIES.to_owned(), scores };
+        timed.judge(&mut test, self.data);
         let made = self.finish(
             (Set::WhatIf, &self.recipes.what_if, target::change()),
             &table,
@@ -394,6 +393,10 @@ impl Run<'_> {
 
 /// The name of networks in tables.
 const NETWORK: &str = "network";
+
+/// What is held out of the tests of large and of what-if.
+const FAMILIES: &str = "families";
+const WHAT_IF_FAMILIES: &str = "families, one other launch of the kernel on the same problem is known";
 
 /// Features moved into the ranges that were trained on, as prediction does it.
 fn within(features: &FeatureSet, mut inputs: Matrix) -> Matrix {

@@ -1,12 +1,14 @@
 //! Computed durations: rates fitted, and judged as networks are. Rates and margins with which a
 //! family is judged come from other families, and where a device is left out, from other devices.
 
-use super::{FOLDS, Run};
+use super::judgement::{held_out_on, place};
+use super::{FAMILIES, FOLDS, Run, WHAT_IF_FAMILIES};
 use crate::Error;
+use crate::examples::Data;
 use crate::fit::rounded;
 use crate::judge::{Cases, Quantity};
 use crate::rates::{self, Busy, Launch};
-use crate::report::Score;
+use crate::report::{Score, Test};
 use apex_model::evaluate::{Fold, quantile};
 use apex_predict::Basis;
 use apex_predict::throughput::{LEVELS, Loads, Occupation, level};
@@ -62,6 +64,34 @@ pub(super) struct Timed {
     pub(super) away: Vec<[Option<Score>; 3]>,
 }
 
+impl Timed {
+    /// Puts the scores of what is computed into a test, in place of those that it has.
+    pub(super) fn judge(&self, test: &mut Test, data: &Data) {
+        test.scores.retain(|score| score.method != COMPUTED);
+        for score in self.scores_of(&test.held_out, data).into_iter().flatten() {
+            let before = test.scores.iter().rposition(|other| place(other) <= place(&score));
+            test.scores.insert(before.map_or(0, |last| last + 1), score);
+        }
+    }
+
+    fn scores_of(&self, held_out: &str, data: &Data) -> [Option<Score>; 3] {
+        let [duration, change, utilisation] = self.scores.clone();
+        match held_out {
+            FAMILIES => [duration, utilisation, None],
+            WHAT_IF_FAMILIES => [change, None, None],
+            _ => {
+                let of_device = |(source, known): (usize, bool)| {
+                    let device = &data.sources[source].device;
+                    let scores = if known { &self.home } else { &self.away };
+                    (held_out_on(device, known) == held_out).then(|| scores[source].clone())
+                };
+                let tests = (0..data.sources.len()).flat_map(|source| [(source, true), (source, false)]);
+                tests.filter_map(of_device).next().unwrap_or_default()
+            }
+        }
+    }
+}
+
 impl Run<'_> {
     pub(super) fn timing(&self) -> Result<Timed, Error> {
         let asked = self.asked()?;
@@ -72,14 +102,15 @@ impl Run<'_> {
         let away = self.figures(&self.computed(&asked, &folds)?);
         let all: Vec<usize> = (0..asked.len()).collect();
         let (rates, loads) = self.fitted(&asked, &all)?;
-        let each = |figures: &[Figures; 3], unknown: bool| -> Vec<[Option<Score>; 3]> {
-            (0..devices).map(|device| self.judged(figures, Some(device), unknown)).collect()
+        let each = |figures: &[Figures; 3], known: bool| -> Vec<[Option<Score>; 3]> {
+            (0..devices).map(|device| self.judged(figures, Some(device), known)).collect()
         };
+        let (near, far) = (self.margins_of(&home, true), self.margins_of(&away, false));
         Ok(Timed {
-            timing: Timing { rates, loads, home: self.margins_of(&home), away: self.margins_of(&away) },
-            scores: self.judged(&home, None, false),
-            home: each(&home, false),
-            away: each(&away, true),
+            timing: Timing { rates, loads, home: near, away: far },
+            scores: self.judged(&home, None, true),
+            home: each(&home, true),
+            away: each(&away, false),
         })
     }
 
@@ -180,16 +211,24 @@ impl Run<'_> {
         Ok(DeviceRates { elsewhere: elsewhere.unwrap_or(Rates::PRIOR), starts })
     }
 
-    /// The margin of a class, from the figures that count.
-    fn margin(&self, figures: &Figures, class: usize, counts: impl Fn(&Held) -> bool) -> Margin {
+    /// The margin of a class, from the figures that count. That of a device that is not `known` is
+    /// as large to either side: the others' errors do not say to which side it differs from them.
+    fn margin(&self, figures: &Figures, class: usize, known: bool, counts: impl Fn(&Held) -> bool) -> Margin {
         let own = figures.held.iter().filter(|held| held.class == class && counts(held));
         let errors = own.map(|held| match figures.quantity {
             Quantity::SmUtilisation => self.truth(figures, held) - held.value,
             _ => (self.truth(figures, held) / held.value).log2(),
         });
         let errors: Vec<f64> = errors.filter(|error| error.is_finite()).collect();
-        let end = |level: f64| quantile(&errors, level).filter(|_| errors.len() >= FEW);
-        let [low, high] = ENDS.map(end);
+        let end = |errors: &[f64], level: f64| quantile(errors, level).filter(|_| errors.len() >= FEW);
+        let [low, high] = match known {
+            true => ENDS.map(|level| end(&errors, level)),
+            false => {
+                let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+                let size = end(&sizes, ENDS[1] - ENDS[0]);
+                [size.map(|size| -size), size]
+            }
+        };
         let rounded = |end: f64| (1e4 * end).round() / 1e4;
         low.zip(high).map_or(UNKNOWN, |(low, high)| [rounded(low), rounded(high)])
     }
@@ -201,8 +240,8 @@ impl Run<'_> {
         }
     }
 
-    fn margins_of(&self, [durations, changes, utilisations]: &[Figures; 3]) -> Margins {
-        let margin = |figures: &Figures, class: usize| self.margin(figures, class, |_| true);
+    fn margins_of(&self, [durations, changes, utilisations]: &[Figures; 3], known: bool) -> Margins {
+        let margin = |figures: &Figures, class: usize| self.margin(figures, class, known, |_| true);
         Margins {
             durations: std::array::from_fn(|class| margin(durations, class)),
             changes: std::array::from_fn(|class| margin(changes, class)),
@@ -210,16 +249,16 @@ impl Run<'_> {
         }
     }
 
-    /// Scores of one device or of all. Margins are from other folds, and from other devices if a
-    /// device is to be `unknown`.
-    fn judged(&self, all: &[Figures; 3], device: Option<usize>, unknown: bool) -> [Option<Score>; 3] {
+    /// Scores of one device or of all. Margins are from other folds, and from other devices unless
+    /// the device is `known`.
+    fn judged(&self, all: &[Figures; 3], device: Option<usize>, known: bool) -> [Option<Score>; 3] {
         let source = |held: &Held| self.data.rows[held.row].source;
         let judged = |figures: &Figures| {
             let counts =
-                |fold: usize, held: &Held| held.fold != fold && !(unknown && Some(source(held)) == device);
+                |fold: usize, held: &Held| held.fold != fold && (known || Some(source(held)) != device);
             let of_fold = |fold: usize| -> Vec<Margin> {
                 let classes = 0..SIZES.max(CHANGES).max(LEVELS);
-                classes.map(|class| self.margin(figures, class, |held| counts(fold, held))).collect()
+                classes.map(|class| self.margin(figures, class, known, |held| counts(fold, held))).collect()
             };
             let margins: Vec<Vec<Margin>> = (0..FOLDS).map(of_fold).collect();
             let mut cases = Cases::default();
