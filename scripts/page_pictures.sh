@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes docs/pictures/page*.png, kernel*.png, dashboard*.png and timeline*.png from sessions of an
-# H200 in data/corpus-h200, with the apex of target/debug or of $APEX. Needs Chromium, Node.js, and
-# `npm ci` in crates/page/web.
+# H200 in data/corpus-h200 and of a demonstration on the CPU device, with the apex of target/debug
+# or of $APEX. Needs Chromium, Node.js, and `npm ci` in crates/page/web.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 apex=$(realpath "${APEX:-target/debug/apex}")
@@ -15,6 +15,9 @@ for session in torch-eager_training torch-llama_eager; do
   sed -i 's|"/[^"]*/bin/python3"|"python3"|' "$folder/$session/session.json"
   (cd "$folder" && "$apex" report --html "$session.html" "$session")
 done
+# A program with faults, on the CPU device, where its source lies.
+(cd crates/device-code/demo && "$apex" demo bad --device cpu --code -o "$folder/bad" > "$folder/bad.log" 2>&1)
+(cd "$folder" && "$apex" report --html bad.html bad)
 (cd "$folder" && exec "$apex" dashboard --no-open torch-eager_training torch-llama_eager) > "$folder/address" &
 server=$!
 until [ -s "$folder/address" ]; do sleep 0.1; done

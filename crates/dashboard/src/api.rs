@@ -94,6 +94,9 @@ impl Dashboard {
             ["api", "v1", "sessions", id, "kernels", kernel, "what-if"] => {
                 self.of_session(id, |known| what_if::answer(&self.views, request, &known, kernel))
             }
+            ["api", "v1", "sessions", id, "kernels", kernel, "lines"] => {
+                self.of_session(id, |known| what_if::lines(&self.views, request, &known, kernel))
+            }
             ["api", "v1", "sessions", id, "timeline", ref what @ ..] => self.of_session(id, |known| {
                 timeline::answer(&self.timelines, request, &known, what).unwrap_or_else(nothing)
             }),

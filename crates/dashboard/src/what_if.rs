@@ -1,5 +1,5 @@
-//! Kernels in other configurations over HTTP: what the parameters mean, and what status an answer
-//! has.
+//! Questions about one kernel over HTTP, its lines and other configurations: what the parameters
+//! mean, and what status an answer has.
 
 use apex_http::{Request, Response, StatusCode};
 use std::ops::RangeInclusive;
@@ -47,6 +47,12 @@ pub trait Kernels: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// If there is no such kernel, or if the change makes no sense for it.
     fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable>;
+
+    /// What each line of the kernel of an identifier did, as JSON.
+    ///
+    /// # Errors
+    /// Says why there is no answer: there is no such kernel, or its lines were not counted.
+    fn lines(&self, kernel: &str) -> Result<String, String>;
 }
 
 impl Changed {
@@ -93,6 +99,20 @@ pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> 
         Ok(json) => Response::new(StatusCode::OK, JSON, json),
         Err(Unanswerable::NoKernel(why)) => Response::text(StatusCode::NOT_FOUND, why),
         Err(Unanswerable::Nonsense(why)) => Response::text(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+/// Answers a request for the lines of a kernel of a session.
+pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
+    let wanted = Wanted::of(request).and_then(|wanted| views.check(&wanted).map(|()| wanted));
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
+    };
+    match views.kernels(known, &wanted).map(|kernels| kernels.lines(kernel)) {
+        Ok(Ok(json)) => Response::new(StatusCode::OK, JSON, json),
+        Ok(Err(why)) => Response::text(StatusCode::NOT_FOUND, why),
+        Err(problem) => problem.response(),
     }
 }
 

@@ -68,6 +68,23 @@ impl Kernels for One {
         });
         Ok(answer.to_string())
     }
+
+    fn lines(&self, kernel: &str) -> Result<String, String> {
+        if kernel != KERNEL {
+            return Err("no such kernel".to_owned());
+        }
+        let counts = serde_json::json!({
+            "warp_instructions": 6, "thread_instructions": 96, "global_requests": 6, "global_sectors": 96, "global_excess": 84,
+            "shared_requests": 0, "shared_wavefronts": 0, "shared_excess": 0, "atomic_turns": 0, "branches": 0, "divergent_branches": 0,
+        });
+        let row = serde_json::json!({"line": 7, "text": "a = b[32 * i];", "counts": counts, "faults": ["uncoalesced"]});
+        let beside = serde_json::json!({"line": 8, "text": null, "counts": null, "faults": []});
+        let answer = serde_json::json!({
+            "schema": "apex.lines/1", "apex_version": "0", "id": kernel, "launches": 1, "sampled_share": null, "warp_instructions": 6,
+            "left_out": 0, "files": [{"name": "a.cu", "no_text": null, "rows": [row, beside]}],
+        });
+        Ok(answer.to_string())
+    }
 }
 
 impl Reports for Script {
@@ -420,6 +437,30 @@ fn a_kernel_is_asked_about_in_other_configurations() {
 }
 
 #[test]
+fn the_lines_of_a_kernel_are_asked_for() {
+    let serving = Serving::new(&["s"]);
+    let id = serving.ids().remove(0);
+    let path = |kernel: &str, query: &str| format!("/api/v1/sessions/{id}/kernels/{kernel}/lines{query}");
+    assert_eq!(serving.json(&path(KERNEL, "?phase=all"))["files"][0]["rows"][0]["line"], 7);
+    // What was read for one answer serves the next, and the document.
+    assert_eq!(serving.get(&format!("/api/v1/sessions/{id}/document?phase=all")).0, 200);
+    assert_eq!(serving.script.asked().len(), 1);
+    for (kernel, query, status, why) in [
+        ("bb", "", 404, "no such kernel"),
+        // A path leads nowhere but to sessions.
+        ("..%2f..%2fetc%2fpasswd", "", 404, "no such kernel"),
+        (KERNEL, "?block=32", 400, "there is no parameter block"),
+        (KERNEL, "?file=/etc/passwd", 400, "there is no parameter file"),
+        (KERNEL, "?phase=never", 400, "use another"),
+    ] {
+        let (found, _, body) = serving.get(&path(kernel, query));
+        assert!(found == status && body.contains(why), "{kernel}{query}: {found} {body}");
+    }
+    std::fs::remove_dir_all(serving.folder.path().join("s")).unwrap();
+    assert_eq!(serving.get(&path(KERNEL, "?phase=steady")).0, 410);
+}
+
+#[test]
 fn the_description_is_true() {
     let serving = Serving::new(&["s"]);
     let description = serving.json("/api/v1/openapi.json");
@@ -434,7 +475,7 @@ fn the_description_is_true() {
     let columns = &description["components"]["schemas"]["Timeline"];
     conforms(&description, columns, &timeline, "columns");
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 10);
     for (path, methods) in paths {
         let operation = &methods["get"];
         assert_eq!(methods.as_object().unwrap().len(), 1, "{path}");
@@ -447,6 +488,7 @@ fn the_description_is_true() {
             Some("/kernels/{kernel_id}/what-if") => {
                 [&["id", "kernel_id"], &Wanted::PARAMETERS[..], &WHAT_IF_PARAMETERS[..]].concat()
             }
+            Some("/kernels/{kernel_id}/lines") => [&["id", "kernel_id"], &Wanted::PARAMETERS[..]].concat(),
             Some("/timeline") => [&["id"], TIMELINE_PARAMETERS[0]].concat(),
             Some("/timeline/span") => [&["id"], TIMELINE_PARAMETERS[1]].concat(),
             Some("/timeline/launch") => [&["id"], TIMELINE_PARAMETERS[2]].concat(),

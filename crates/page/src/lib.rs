@@ -4,7 +4,7 @@
 //!   which docs/json.md describes. Its size is bounded, however long the session is ([`Limits`]):
 //!   long lists are cut, and what was cut is counted.
 //! * [`html`] is the document in the file that shows it: one page that needs nothing else.
-//! * [`what_if`] is what the page asks its server about a kernel.
+//! * [`what_if`] and [`KernelLines`] are what the page asks its server about a kernel.
 //! * [`served`] is the same page without a document: it asks its server for [`json`].
 //!
 //! The page is written in TypeScript, in `web/`. What Vite makes of it is checked in
@@ -21,7 +21,7 @@
 mod document;
 
 use apex_predict::explore::Explored;
-pub use document::{Document, Limits, SCHEMA, Source};
+pub use document::{Document, KernelLines, Limits, SCHEMA, Source};
 
 /// Bytes that a page has at most.
 pub const MOST_BYTES: usize = 3_000_000;
@@ -34,7 +34,7 @@ const PLACE: &str = "<script id=\"apex-document\" type=\"application/json\"></sc
 
 /// The page of a session: its document in the file that shows it, of at most [`MOST_BYTES`].
 pub fn html(source: &Source<'_>) -> String {
-    bounded(source, |json| {
+    bounded(source, Limits::default(), |json| {
         // `<` stands in strings alone, where JSON has an escape for it: nothing can end the
         // element.
         let json = json.replace('<', "\\u003c");
@@ -44,9 +44,10 @@ pub fn html(source: &Source<'_>) -> String {
     })
 }
 
-/// The document of a session as JSON, of at most [`MOST_BYTES`].
+/// The document of a session as JSON, of at most [`MOST_BYTES`], for a reader who can ask a server
+/// for more.
 pub fn json(source: &Source<'_>) -> String {
-    bounded(source, |json| json)
+    bounded(source, Limits::served(), |json| json)
 }
 
 /// What is answered about the kernel of an identifier in another configuration, as JSON.
@@ -65,8 +66,7 @@ pub fn served() -> (String, String) {
 }
 
 /// What is written of a document; lists are shortened until it has at most [`MOST_BYTES`].
-fn bounded(source: &Source<'_>, written: impl Fn(String) -> String) -> String {
-    let mut limits = Limits::default();
+fn bounded(source: &Source<'_>, mut limits: Limits, written: impl Fn(String) -> String) -> String {
     loop {
         let json = serde_json::to_string(&Document::of(source, &limits)).expect("a document is plain data");
         let written = written(json);

@@ -11,6 +11,7 @@
 //! * [`answer`]: what is said about one launch, as data.
 //! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
 //! * [`programs`]: the code of these kernels and what they were given, where the session keeps it.
+//! * [`source_text`]: the text of their lines.
 //! * [`bound`]: what bounds a kernel.
 //! * [`explore`]: what recorded kernels would do in other configurations.
 //! * [`reload`]: models that are replaced while they are in use.
@@ -32,6 +33,7 @@ mod models;
 pub mod programs;
 pub mod recorded;
 pub mod reload;
+pub mod source_text;
 pub mod throughput;
 pub mod timing;
 

@@ -9,6 +9,7 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
 use ptx::estimate::Argument;
 use ptx::{Module, Variable};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -150,10 +151,7 @@ impl<'p> Content<'p> {
     /// Of a packed image; nothing of what is damaged.
     fn read(packed: &[u8], architecture: u32, symbols: impl Iterator<Item = &'p str>) -> Self {
         let parts = kept::unpack(packed).unwrap_or_default();
-        let texts = parts.iter().filter_map(|part| match fatbin::read(part, architecture).ok()? {
-            Image::Ptx(text) => Some(text),
-            _ => None,
-        });
+        let texts = texts(&parts, architecture);
         let parsed = texts.filter_map(|text| ptx::parse(std::str::from_utf8(&text).ok()?).ok());
         let modules = parsed.map(Arc::new).collect();
         let cubins: Vec<_> =
@@ -164,6 +162,14 @@ impl<'p> Content<'p> {
         };
         Self { modules, tables: symbols.filter_map(table).collect() }
     }
+}
+
+/// The PTX for an architecture of the parts of an image.
+pub(crate) fn texts(parts: &[Vec<u8>], architecture: u32) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    parts.iter().filter_map(move |part| match fatbin::read(part, architecture).ok()? {
+        Image::Ptx(text) => Some(text),
+        _ => None,
+    })
 }
 
 /// Recorded arguments as the parameters of the PTX take them; `None` if they are not those of these

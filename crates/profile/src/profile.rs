@@ -16,6 +16,7 @@ mod counts;
 mod geometry;
 mod kernels;
 mod launches;
+mod lines;
 mod memory;
 mod memory_over_time;
 mod native;
@@ -55,6 +56,7 @@ pub use code::{
 };
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use launches::LaunchesOverTime;
+pub use lines::{Line, Sources};
 pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
@@ -114,6 +116,9 @@ pub struct Profile {
     /// The images that its kernels are from.
     #[serde(skip)]
     pub images: Images,
+    /// The source files that its kernels' line tables name, where the CPU device counted lines.
+    #[serde(skip)]
+    pub sources: Sources,
 }
 
 /// Sums over everything.

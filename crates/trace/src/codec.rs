@@ -230,6 +230,15 @@ impl Output<'_> {
         self.bytes(text.as_bytes());
     }
 
+    /// Seven bits a byte, the lowest first; all bytes but the last have the eighth bit set.
+    pub(crate) fn short(&mut self, mut value: u64) {
+        while value > 0x7f {
+            self.bytes(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.bytes(&[value as u8]);
+    }
+
     fn blob(&mut self, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(MAX_LINE_TABLE_BYTES)];
         self.u32(bytes.len() as u32);
@@ -324,10 +333,9 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             domain: input.string()?,
             name: input.string()?,
         }),
-        tag::FUNCTION_CODE => Definition::FunctionCode(FunctionCode {
-            id: input.u32()?,
-            image: u128::from_le_bytes(input.array()?),
-        }),
+        tag::FUNCTION_CODE => {
+            Definition::FunctionCode(FunctionCode { id: input.u32()?, image: input.u128()? })
+        }
         tag::ARGUMENTS => Definition::Arguments(Arguments {
             id: input.u32()?,
             config: input.u32()?,
@@ -413,6 +421,27 @@ impl<'p> Input<'p> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, String> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn u128(&mut self) -> Result<u128, String> {
+        self.array().map(u128::from_le_bytes)
+    }
+
+    /// What [`Output::short`] writes.
+    pub(crate) fn short(&mut self) -> Result<u64, String> {
+        let mut value = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let [byte] = self.array()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err("a number of more than 64 bits".to_owned())
     }
 
     pub(crate) fn string(&mut self) -> Result<String, String> {

@@ -31,11 +31,20 @@ pub fn file_name(hash: u128) -> String {
 /// # Errors
 /// If it cannot be written, or a limit leaves no room; then nothing of it stays.
 pub fn keep(dir: &Path, control: &Control, hash: u128, packed: &[u8]) -> io::Result<()> {
-    let (folder, name) = (Folder::open(dir)?, file_name(hash));
-    if dir.join(&name).symlink_metadata().is_ok() {
-        return Ok(());
+    if keep_file(dir, control, &file_name(hash), packed)? {
+        control.code.kept.fetch_add(1, Relaxed);
     }
-    let bytes = packed.len() as u64;
+    Ok(())
+}
+
+/// Writes a file named by its content that the session in `dir` does not have yet, within the
+/// limits of `--code` and of the session; false if it was there.
+pub(crate) fn keep_file(dir: &Path, control: &Control, name: &str, content: &[u8]) -> io::Result<bool> {
+    let folder = Folder::open(dir)?;
+    if dir.join(name).symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    let bytes = content.len() as u64;
     if !control.code.take(bytes) {
         return Err(io::Error::other("the limit of --code is reached"));
     }
@@ -46,21 +55,18 @@ pub fn keep(dir: &Path, control: &Control, hash: u128, packed: &[u8]) -> io::Res
     if !control.take(bytes) {
         return undo(io::Error::other("the session's size limit is reached"));
     }
-    let written = folder.create_new(&name).and_then(|mut file| {
-        without_sigxfsz(|| file.write_all(packed)).inspect_err(|_| {
+    let written = folder.create_new(name).and_then(|mut file| {
+        without_sigxfsz(|| file.write_all(content)).inspect_err(|_| {
             // The error that counts is the first one.
-            let _ = folder.remove(&name);
+            let _ = folder.remove(name);
         })
     });
     match written {
-        Ok(()) => {
-            control.code.kept.fetch_add(1, Relaxed);
-            Ok(())
-        }
+        Ok(()) => Ok(true),
         Err(error) => {
             control.give_back(bytes);
             // Another process of the session loaded it first.
-            if error.kind() == io::ErrorKind::AlreadyExists { undo(error).or(Ok(())) } else { undo(error) }
+            if error.kind() == io::ErrorKind::AlreadyExists { undo(error).or(Ok(false)) } else { undo(error) }
         }
     }
 }

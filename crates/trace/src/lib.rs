@@ -8,7 +8,8 @@
 //! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
 //! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found
 //!   wrong ([`counts`]);
-//! * `<hash>.image`: what programs loaded as code, where that is kept ([`image`]).
+//! * `<hash>.image`: what programs loaded as code, where that is kept ([`image`]);
+//! * `<hash>.source`: the source text of kernels that a device counted, kept with it ([`source`]).
 //!
 //! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records
 //! of one kind of writer. Writers map the file shared, so what is committed is in the page cache:
@@ -78,6 +79,7 @@ mod mapping;
 pub mod meta;
 pub mod python;
 mod reader;
+pub mod source;
 mod space;
 mod ticks;
 mod writer;

@@ -1,9 +1,11 @@
 //! Files of counts: what is written is read back, and damage is told and no more.
 
-use apex_trace::Session;
 use apex_trace::control::{MappedControl, Settings};
 use apex_trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
-use apex_trace::counts::{CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
+use apex_trace::counts::{
+    CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Line, LineCounts, Place, Traffic,
+};
+use apex_trace::{Session, source};
 use cuda_launch::LaunchConfig;
 use proptest::prelude::*;
 use std::path::Path;
@@ -40,20 +42,33 @@ fn counts() -> impl Strategy<Value = Counts> {
         })
 }
 
+fn line() -> impl Strategy<Value = Line> {
+    ("[a-z./]{0,3}", any::<u32>(), any::<[u64; LineCounts::VALUES]>()).prop_map(|(file, line, values)| {
+        let mut counts = LineCounts::default();
+        counts.values_mut().into_iter().zip(values).for_each(|(count, value)| *count = value);
+        Line { file: file.into(), line, counts }
+    })
+}
+
 fn launch() -> impl Strategy<Value = LaunchCounts> {
     let hotspot = (0..Fault::ALL.len(), place(), any::<[u64; 3]>()).prop_map(|(fault, place, values)| {
         let [events, total, excess] = values;
         Hotspot { fault: Fault::ALL[fault], place, events, total, excess }
     });
     let shape = any::<([u32; 3], [u32; 3], u32)>();
-    (".{0,40}", shape, counts(), prop::collection::vec(hotspot, 0..6), any::<(u64, u64)>()).prop_map(
-        |(kernel, (grid, block, shared), counts, hotspots, (watched, executed))| LaunchCounts {
-            kernel,
-            launch: LaunchConfig::new(grid, block).with_dynamic_shared_bytes(shared),
-            counts,
-            hotspots,
-            watched,
-            executed,
+    let (hotspots, lines) = (prop::collection::vec(hotspot, 0..6), prop::collection::vec(line(), 0..9));
+    (".{0,40}", shape, counts(), hotspots, lines, any::<(u64, u64, u64)>()).prop_map(
+        |(kernel, (grid, block, shared), counts, hotspots, lines, (watched, executed, lines_left_out))| {
+            LaunchCounts {
+                kernel,
+                launch: LaunchConfig::new(grid, block).with_dynamic_shared_bytes(shared),
+                counts,
+                hotspots,
+                lines,
+                lines_left_out,
+                watched,
+                executed,
+            }
         },
     )
 }
@@ -127,6 +142,52 @@ proptest! {
 }
 
 #[test]
+fn launches_of_versions_that_counted_no_lines_are_read() {
+    let launch = LaunchCounts {
+        kernel: "k".into(),
+        launch: LaunchConfig::new(1, 32),
+        counts: Counts::default(),
+        hotspots: Vec::new(),
+        lines: Vec::new(),
+        lines_left_out: 0,
+        watched: 9,
+        executed: 10,
+    };
+    // Two empty lists and the number of lines left out end the record; they are cut off.
+    let mut bytes = written(std::slice::from_ref(&launch), &[]);
+    let length = u32::from_le_bytes(bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].try_into().unwrap()) - 16;
+    bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&length.to_le_bytes());
+    bytes.truncate(HEADER_BYTES + 8 + length as usize);
+    assert_eq!(
+        read(&bytes),
+        (ProcessCounts { pid: std::process::id(), launches: vec![launch], ..ProcessCounts::default() }, 0)
+    );
+}
+
+#[test]
+fn a_session_that_keeps_code_keeps_source_files_or_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("kernel.cu");
+    std::fs::write(&path, "__global__ void k() {}\n").unwrap();
+    let names = [path.to_str().unwrap(), "vanished.cu"];
+    let sources = |settings: Settings| {
+        let dir = dir.path().join(settings.code_max_bytes.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        MappedControl::create(&dir, settings).unwrap();
+        let mut file = CountsFile::create(&dir).unwrap();
+        names.iter().for_each(|name| file.source(name).unwrap());
+        let session = Session::open(&dir).unwrap();
+        (dir, session.counts[0].sources.clone())
+    };
+    assert_eq!(sources(Settings::default()).1, [], "it was not asked for");
+    let (dir, kept) = sources(Settings { code_max_bytes: 1 << 20, ..Settings::default() });
+    assert_eq!(kept[1].kept, Err("there is no such file".to_owned()));
+    let hash = *kept[0].kept.as_ref().unwrap();
+    assert_eq!(source::read(&dir, hash).unwrap(), "__global__ void k() {}\n");
+}
+
+#[test]
 fn of_a_defect_the_larger_count_holds() {
     let place = Place { instruction: "ld.global.f32".into(), ptx_line: 7, ..Place::default() };
     let defect = |count| Defect {
@@ -153,6 +214,8 @@ fn a_session_has_them_with_their_problems() {
         launch: LaunchConfig::new([1, 2, 3], [4, 5, 6]).with_dynamic_shared_bytes(7),
         counts: Counts::default(),
         hotspots: Vec::new(),
+        lines: Vec::new(),
+        lines_left_out: 0,
         watched: 9,
         executed: 10,
     };
@@ -177,6 +240,8 @@ fn the_sessions_limit_holds_for_them_too() {
         launch: LaunchConfig::new(1, 32),
         counts: Counts::default(),
         hotspots: Vec::new(),
+        lines: Vec::new(),
+        lines_left_out: 0,
         watched: 9,
         executed: 10,
     };

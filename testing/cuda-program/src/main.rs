@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `launch N` | launches an empty kernel N times, waits for it, prints `launched` and the count so far |
 //! | `steps N TIME` | N times: launches three empty kernels and one that writes, waits, sleeps for so many microseconds |
-//! | `run KERNEL` | launches `race`, `wild`, `beyond` or `speculates` (see the PTX) once, waits, prints the code that it ends with |
+//! | `run KERNEL` | launches `race`, `wild`, `beyond`, `speculates` or `lines` (see the PTX) once, waits, prints the code that it ends with |
 //! | `forever` | launches without end, a hundred at a time, printing as above |
 //! | `threads T N` | T threads launch N times each |
 //! | `fork N` | a forked child launches N times; waits for it (to be used before anything else) |
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// An empty kernel; one whose threads write different values to one word; one that reads where
 /// nothing is; one that reads beyond a variable; one that loads what nobody has written and uses it
-/// in one lane.
+/// in one lane; one whose lines have counts that are known by hand.
 const PTX: &CStr = c".version 7.0
 .target sm_70
 .address_size 64
@@ -66,6 +66,25 @@ const PTX: &CStr = c".version 7.0
     selp.u32 %r3, %r2, 7, %p;
     .loc 1 43 9
     st.global.u32 [table], %r3;
+    ret;
+}
+.global .align 128 .u32 rows[512];
+.visible .entry lines() {
+    .reg .u32 %r<2>;
+    .reg .u64 %a<2>;
+    .reg .pred %p;
+    mov.u32 %r0, %tid.x;
+    .loc 1 51 5
+    setp.gt.u32 %p, %r0, 15;
+    @%p bra DONE;
+    .loc 1 52 9
+    mul.wide.u32 %a0, %r0, 128;
+    mov.u64 %a1, rows;
+    add.u64 %a1, %a1, %a0;
+    ld.global.u32 %r1, [%a1];
+    st.global.u32 [%a1], %r1;
+DONE:
+    .loc 1 53 1
     ret;
 }
 ";

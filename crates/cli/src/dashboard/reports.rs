@@ -7,6 +7,7 @@ use crate::report::page;
 use crate::units;
 use apex_dashboard::{Changed, Kernels, Problem, Reader, Reading, Reports, Unanswerable, Wanted};
 use apex_live::Follower;
+use apex_page::KernelLines;
 use apex_predict::explore::{Explorer, Refusal};
 use apex_predict::{Change, Models, recorded};
 use apex_profile::{Profile, Selection};
@@ -79,24 +80,33 @@ impl Reader for OfPart {
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
         let document =
             page::made_of(&name, &loaded, &shown, &shown.advise(&[]), &notes, &[], apex_page::json);
-        let kernels = Arc::new(OfReading(Explorer::of(shown.profile())));
+        let profile = shown.profile();
+        let kernels =
+            Arc::new(OfReading { explorer: Explorer::of(profile), lines: KernelLines::of(profile) });
         Ok(Reading { document, running, kernels })
     }
 }
 
 /// The kernels of what was read.
 #[derive(Debug)]
-struct OfReading(Explorer);
+struct OfReading {
+    explorer: Explorer,
+    lines: KernelLines,
+}
 
 impl Kernels for OfReading {
     fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable> {
         let Changed { block, registers, dynamic_shared_bytes } = *changed;
         let change = Change { grid: None, block: block.map(Into::into), registers, dynamic_shared_bytes };
-        match self.0.explore(&Models::shipped(), kernel, &change) {
+        match self.explorer.explore(&Models::shipped(), kernel, &change) {
             Ok(explored) => Ok(apex_page::what_if(kernel, &explored)),
             Err(why @ Refusal::NoKernel) => Err(Unanswerable::NoKernel(why.to_string())),
             Err(Refusal::Nonsense(why)) => Err(Unanswerable::Nonsense(why)),
         }
+    }
+
+    fn lines(&self, kernel: &str) -> Result<String, String> {
+        self.lines.json(kernel)
     }
 }
 

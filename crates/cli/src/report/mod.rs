@@ -5,6 +5,7 @@ mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
+mod lines;
 mod machine;
 pub mod page;
 mod places;
@@ -38,7 +39,7 @@ const FINDINGS: usize = 5;
 #[command(after_long_help = "Examples:
   apex report                            the newest session in this folder
   apex report --top 30 --sort cpu before
-  apex report --kernel 'gemm*'           kernels of this name, and the advice about them
+  apex report --kernel 'gemm*'           kernels of this name: figures, lines, advice
   apex report --window 2s..5s --rank 0   three seconds of one process
   apex report --by place                 which lines of the program launch what
   apex report --by range                 what ran inside of NVTX ranges
@@ -228,7 +229,9 @@ fn top_kernels(
     let top = kernels::ranked(profile, sort, view.top);
     places::table(out, profile, &top, style, width)?;
     predictions::table(out, profile, &top, style, width)?;
-    counts::table(out, profile, &top, style, width)
+    counts::table(out, profile, &top, style, width)?;
+    // Of kernels that somebody asks about.
+    if shown.kernels.is_some() { lines::table(out, profile, &top, style, width) } else { Ok(()) }
 }
 
 /// How many launches there were, what recording them cost, and what it lost.

@@ -60,7 +60,10 @@ fn a_document_is_that_of_the_page_as_a_file() {
     let mut file = document_of(&sandbox, "page.html");
     // (In the dashboard, the server answers what a file has in a table.)
     assert_eq!(file["what_if"].as_array().unwrap().len(), file["kernels"]["list"].as_array().unwrap().len());
-    file["what_if"] = Value::Array(Vec::new());
+    assert_eq!(file["lines"].as_array().unwrap().len(), file["kernels"]["list"].as_array().unwrap().len());
+    for member in ["what_if", "lines"] {
+        file[member] = Value::Array(Vec::new());
+    }
     let path = format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s"));
     assert_eq!(json(&address, &path), file);
     assert_eq!(json(&address, &format!("{path}?kernel=*"))["key"]["launches"], 100);

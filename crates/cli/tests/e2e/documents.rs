@@ -177,12 +177,14 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any
-/// that the models know (`h200`), and with its file cut off (`cut`); a kernel with a defect
-/// (`race`); a device that is long idle (`gap`); steps that are all alike (`steady`); launches in a
-/// table, one of them wrong; a program that runs (`live`) until there is a file `end`; a Python
-/// program (`placed`); kernels with faults (`ragged`) and without (`better`).
+/// Makes what the commands read: the demo, with the source of one of its programs (`s`); kernels of
+/// an H200, one of them larger than any that the models know (`h200`), and with its file cut off
+/// (`cut`); a kernel with a defect (`race`); a device that is long idle (`gap`); steps that are all
+/// alike (`steady`); launches in a table, one of them wrong; a program that runs (`live`) until
+/// there is a file `end`; a Python program (`placed`); kernels with faults (`ragged`) and without
+/// (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
+    std::fs::copy(repository().join("crates/device-code/demo/matmul.cu"), sandbox.path("matmul.cu")).unwrap();
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [

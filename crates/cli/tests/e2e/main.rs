@@ -21,6 +21,7 @@ mod formats;
 mod hostile;
 mod html;
 mod limits;
+mod lines;
 mod machine;
 mod memory;
 mod messages;

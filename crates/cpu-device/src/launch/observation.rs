@@ -6,16 +6,17 @@
 //! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects; each is told on standard
 //! error once, a line at the end sums up.
 //!
-//! Both go into a file of the session, and so do faults. A file that cannot be written is said
-//! once; the program goes on.
+//! Both go into a file of the session, and so do faults. A session that keeps code (`apex run
+//! --code`) gets the text of the source files, too, whose lines are counted. A file that cannot be
+//! written is said once; the program goes on.
 
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
 use apex_trace::counts::{Defect, LaunchCounts, Place};
 use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, WatchOptions};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Configurations whose launches are counted at most.
@@ -35,6 +36,9 @@ const START: u64 = 1 << 14;
 
 /// Nanoseconds that it takes to count an instruction of a warp, roughly.
 const COUNT_NS: u64 = 200;
+
+/// Source files whose text is kept at most.
+const MAX_SOURCES: usize = 256;
 
 /// Different defects that are kept at most.
 const MAX_DEFECTS: usize = 1000;
@@ -60,6 +64,8 @@ struct State {
     /// Whether the file could not be written.
     failed: bool,
     launches: HashMap<(String, Configuration), u64>,
+    /// Source files that lines were counted of.
+    sources: HashSet<Arc<str>>,
     counted: Duration,
     all: Duration,
     defects: Vec<Found>,
@@ -187,10 +193,16 @@ impl Watcher {
             let watched = seen.counts.as_ref().map_or(0, |counted| counted.watched);
             state.counted += took.min(Duration::from_nanos(watched.saturating_mul(COUNT_NS)));
         }
-        if let Some(Counted { counts, hotspots, watched, executed }) = seen.counts {
+        if let Some(Counted { counts, hotspots, lines, lines_left_out, watched, executed }) = seen.counts {
             let (kernel, launch) = (kernel.to_owned(), configuration.launch);
-            let launch = LaunchCounts { kernel, launch, counts, hotspots, watched, executed };
+            let launch =
+                LaunchCounts { kernel, launch, counts, hotspots, lines, lines_left_out, watched, executed };
             state.write(self, |file| file.launch(&launch));
+            for line in &launch.lines {
+                if state.names_a_new_file(&line.file) {
+                    state.write(self, |file| file.source(&line.file));
+                }
+            }
         }
         for group in seen.defects {
             if state.found(group.clone()) {
@@ -206,6 +218,11 @@ impl Watcher {
 }
 
 impl State {
+    /// Whether this is a source file whose text has not been kept yet. Lines of the PTX have none.
+    fn names_a_new_file(&mut self, name: &Arc<str>) -> bool {
+        !name.is_empty() && self.sources.len() < MAX_SOURCES && self.sources.insert(Arc::clone(name))
+    }
+
     /// Counts a defect; whether it is a new one that is kept. It is a known one if they share a
     /// place.
     fn found(&mut self, group: Group) -> bool {

@@ -137,6 +137,8 @@ struct Counted {
     divergent_branches: u64,
     /// The share of the instructions that was counted; `null` if all were.
     sampled_share: Option<f64>,
+    /// Whether its lines were counted, too.
+    has_lines: bool,
     /// The worst places of each fault.
     hotspots: Vec<Spot>,
 }
@@ -293,6 +295,7 @@ impl Counted {
             wavefronts_per_request: per_request("shared"),
             divergent_branches: counts.divergent_branches,
             sampled_share: counts.sampled_share,
+            has_lines: !counts.lines.is_empty(),
             hotspots: counts.hotspots.iter().take(MOST_SPOTS).map(Spot::of).collect(),
         }
     }

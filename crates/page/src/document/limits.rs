@@ -1,5 +1,7 @@
 //! How long the lists of a document may be.
 
+use super::lines::Extent;
+
 /// Maximum lengths of the lists that grow with the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -7,6 +9,10 @@ pub struct Limits {
     pub kernels: usize,
     /// Kernels that are shown in other block sizes.
     pub tried: usize,
+    /// Kernels whose lines are shown.
+    pub kernels_with_lines: usize,
+    /// Lines of each of them.
+    pub lines: usize,
     /// Kernels of each finding.
     pub kernels_of_finding: usize,
     /// Devices, each as each process used it.
@@ -31,6 +37,8 @@ impl Default for Limits {
         Self {
             kernels: 1_000,
             tried: 100,
+            kernels_with_lines: 60,
+            lines: 80,
             kernels_of_finding: 12,
             devices: 64,
             nodes: 3_000,
@@ -44,12 +52,24 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// For a document whose reader can ask a server for the lines of a kernel.
+    pub fn served() -> Self {
+        Self { kernels_with_lines: 0, ..Self::default() }
+    }
+
+    /// How much is shown of the lines of a kernel.
+    pub(super) fn lines(&self) -> Extent {
+        Extent { lines: self.lines, context: 2 }
+    }
+
     /// Half as many of each.
     #[must_use]
     pub fn halved(&self) -> Self {
         Self {
             kernels: self.kernels / 2,
             tried: self.tried / 2,
+            kernels_with_lines: self.kernels_with_lines / 2,
+            lines: self.lines / 2,
             kernels_of_finding: self.kernels_of_finding / 2,
             devices: self.devices / 2,
             nodes: self.nodes / 2,

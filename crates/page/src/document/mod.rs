@@ -9,6 +9,7 @@ mod figure;
 mod geometry;
 mod kernels;
 mod limits;
+mod lines;
 mod machine;
 mod machine_over_time;
 mod memory;
@@ -22,6 +23,7 @@ use apex_profile::{Iterations, PhaseKind, Profile};
 use apex_trace::meta::Meta;
 use figure::{Figure, text};
 pub use limits::Limits;
+pub use lines::KernelLines;
 use serde::Serialize;
 pub use what_if::Answer;
 
@@ -84,6 +86,8 @@ pub struct Document<'a> {
     kernels: kernels::Table,
     /// Kernels in other block sizes; empty where a server answers for any.
     what_if: Vec<what_if::OfKernel>,
+    /// Their lines, as the CPU device counted them; empty where a server answers for any.
+    lines: Vec<lines::OfKernel>,
     places: places::Places,
     ranges: places::Ranges,
     memory: memory::Memory<'a>,
@@ -139,6 +143,7 @@ impl<'a> Document<'a> {
             advice: advice::Judgement::of(source, limits.kernels_of_finding),
             kernels: kernels::Table::of(source, limits.kernels),
             what_if: source.tried.iter().take(limits.tried).map(what_if::OfKernel::of).collect(),
+            lines: lines::OfKernel::of_all(source.shown, limits.kernels_with_lines, limits.lines()),
             places: places::Places::of(source.shown, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
             memory: memory::Memory::of(source.shown, limits.memory),

@@ -176,6 +176,8 @@ export interface Kernel {
     wavefronts_per_request: number | null;
     divergent_branches: number;
     sampled_share: number | null;
+    /** Whether its lines were counted. */
+    has_lines: boolean;
     hotspots: { fault: string; place: string; instruction: string; events: number; total: number; excess: number }[];
   } | null;
 }
@@ -198,6 +200,36 @@ export interface WhatIf {
     unfamiliar: string[];
   } | null;
   unpredicted: string | null;
+}
+
+/** What one line of a kernel did. */
+export interface LineCounts {
+  warp_instructions: number;
+  thread_instructions: number;
+  global_requests: number;
+  global_sectors: number;
+  global_excess: number;
+  shared_requests: number;
+  shared_wavefronts: number;
+  shared_excess: number;
+  atomic_turns: number;
+  branches: number;
+  divergent_branches: number;
+}
+
+/** The lines of a kernel: what `/kernels/ID/lines` answers. */
+export interface KernelLines {
+  id: string;
+  launches: number;
+  sampled_share: number | null;
+  warp_instructions: number;
+  left_out: number;
+  files: {
+    /** Empty for the PTX. */
+    name: string;
+    no_text: string | null;
+    rows: { line: number; text: string | null; counts: LineCounts | null; faults: string[] }[];
+  }[];
 }
 
 export interface Node {
@@ -249,6 +281,8 @@ export interface Document {
   };
   /** Kernels in other block sizes; empty where a server answers for any. */
   what_if: { id: string; tried: WhatIf[] }[];
+  /** What lines of kernels did; empty where a server answers for any. */
+  lines: KernelLines[];
   places: {
     root: Node;
     samples: number;

@@ -1,5 +1,5 @@
 // What the server of `apex dashboard` tells: docs/api.md.
-import type { Document, WhatIf } from './document';
+import type { Document, KernelLines, WhatIf } from './document';
 import { view } from './view.svelte';
 
 export interface Session {
@@ -44,6 +44,13 @@ export async function whatIf(session: string, kernel: string, changes: URLSearch
   const response = await fetch(`${SESSIONS}/${encodeURIComponent(session)}/kernels/${kernel}/what-if?${query}`, { signal });
   if (!response.ok) throw new Error(await response.text());
   return (await response.json()) as WhatIf;
+}
+
+/** What the lines of a kernel did; an error says what is wrong. */
+export async function linesOf(session: string, kernel: string, signal: AbortSignal): Promise<KernelLines> {
+  const response = await fetch(`${SESSIONS}/${encodeURIComponent(session)}/kernels/${kernel}/lines?${partOf()}`, { signal });
+  if (!response.ok) throw new Error(await response.text());
+  return (await response.json()) as KernelLines;
 }
 
 /** What is known of a part of a session. */

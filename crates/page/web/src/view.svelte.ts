@@ -11,6 +11,8 @@ export interface View {
   /** Kernel whose page is open, and what is changed of it there. */
   kernel: string;
   change: string;
+  /** Order of its lines. */
+  lines: '' | 'worst';
   /** What the flame graph measures. */
   by: '' | 'launches';
   /** Path of places from the root of the flame graph. */
@@ -37,7 +39,7 @@ export interface View {
 }
 
 const NOTHING: View = {
-  at: '', theme: '', find: '', sort: '', kernel: '', change: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
+  at: '', theme: '', find: '', sort: '', kernel: '', change: '', lines: '', by: '', zoom: '', shown: '', span: '', lanes: '', event: '', mark: '',
   session: '', last: '', phase: '', only: '', window: '', rank: '', before: '',
 };
 

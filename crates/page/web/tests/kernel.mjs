@@ -9,6 +9,36 @@ const RESOURCES = ['warps', 'blocks', 'registers', 'shared memory', 'barriers'];
 /** Kernels of a session that are looked at. */
 const LOOKS = 4;
 
+/** Lines that a file has of a kernel. */
+const LINES_OF_FILE = 80;
+
+/** What each line did: of a page that is served all lines, of a file the first. */
+async function showsLines(page, sheet, lines) {
+  assert.equal(await sheet.locator('#k-code').count(), lines.length > 0 ? 1 : 0);
+  if (lines.length === 0) return;
+  await sheet.locator('[data-lines]:not([data-lines=""])').waitFor();
+  const executed = new Map(lines.map(({ file, line, warp_instructions: count }) => [`${file}:${line}`, count]));
+  const shown = await sheet.locator('[data-line]').evaluateAll((all) => all.map((row) => [row.dataset.line, Number(row.dataset.executed), Number(row.children[1].textContent.replace(/[^0-9]/g, ''))]));
+  for (const [line, count, text] of shown) assert.deepEqual([count, text], [executed.get(line), executed.get(line)], line);
+  assert.equal(shown.length, page.url().startsWith('http') ? lines.length : Math.min(lines.length, LINES_OF_FILE));
+  const marked = await sheet.locator('[data-line]:has(.fault)').evaluateAll((all) => all.map((row) => row.dataset.line).sort());
+  const faulty = lines.filter((line) => line.global_excess + line.shared_excess + line.divergent_branches > 0).map(({ file, line }) => `${file}:${line}`);
+  assert.deepEqual(marked, faulty.filter((line) => shown.some(([key]) => key === line)).sort());
+  // By keyboard: a line that one jumps to has the focus; the order stands in the address.
+  const jump = sheet.getByRole('list', { name: 'Jump to a line' }).getByRole('button').first();
+  await jump.focus();
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.activeElement.dataset.line);
+  const busiest = Math.max(...lines.map(({ warp_instructions: count }) => count));
+  assert.equal(await page.evaluate(() => Number(document.activeElement.dataset.executed)), busiest);
+  await sheet.getByRole('button', { name: 'Busiest first' }).click();
+  await page.waitForURL(/lines=worst/);
+  const ordered = await sheet.locator('[data-line]').evaluateAll((all) => all.map((row) => Number(row.dataset.executed)));
+  assert.deepEqual(ordered, shown.map(([, count]) => count).sort((a, b) => b - a));
+  await sheet.getByRole('button', { name: 'As in the file' }).click();
+  await page.waitForURL((url) => !/lines=/.test(url.href));
+}
+
 /** What the open page shows of a kernel. */
 async function shows(page, profile, at) {
   const kernel = profile.kernels[at];
@@ -41,6 +71,7 @@ async function shows(page, profile, at) {
   const spots = await sheet.locator('[data-hotspot]').evaluateAll((all) => all.map((row) => [row.dataset.hotspot, Number(row.children[3].textContent.replace(/[^0-9]/g, ''))]));
   const shownPlace = ({ file, line, ptx_line: ptx, instruction }) => (file ? `${file}:${line}` : `PTX line ${ptx} (${instruction})`);
   assert.deepEqual(spots, (kernel.counts?.hotspots ?? []).slice(0, 10).map(({ place, total }) => [shownPlace(place), total]));
+  await showsLines(page, sheet, kernel.counts?.lines ?? []);
   const hasWork = shapes.some(({ prediction }) => prediction?.work?.global_bytes > 0);
   assert.equal(await sheet.locator('[data-roofline]').count() > 0, hasWork);
   assert.equal(await sheet.locator('[data-roofline-missing]').count() > 0, !hasWork);

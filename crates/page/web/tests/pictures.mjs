@@ -15,6 +15,8 @@ const PICTURES = [
   { name: 'kernel', at: '#phase=all', kernel: 'fused_adam', width: 1280, height: 1560, scheme: 'light' },
   { name: 'kernel-dark', session: 'torch-llama_eager', at: '', kernel: 'fill<bf16>', width: 1280, height: 1280, scheme: 'dark' },
   { name: 'kernel-narrow', at: '#phase=all', kernel: 'fused_adam', width: 400, height: 1300, scheme: 'light' },
+  { name: 'kernel-lines', session: 'bad', at: '', kernel: 'transpose', lines: true, width: 1280, height: 900, scheme: 'light' },
+  { name: 'kernel-lines-narrow', session: 'bad', at: '', kernel: 'transpose', lines: true, width: 400, height: 1000, scheme: 'dark' },
   { name: 'dashboard-narrow', at: '#phase=all', width: 400, height: 1000, scheme: 'light' },
 ];
 
@@ -58,12 +60,19 @@ async function openedKernel(page, name, isServed) {
 }
 
 const browser = await launch();
-for (const { name, session, at, timeline, kernel, width, height, scheme } of PICTURES) {
+for (const { name, session, at, timeline, kernel, lines, width, height, scheme } of PICTURES) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme });
   await page.goto((session ? pathToFileURL(`${folder}/${session}.html`).href : address) + at);
   await page.locator('#overview').waitFor();
   if (timeline) await zoomed(page, timeline);
   if (kernel) await openedKernel(page, kernel, !session);
+  if (lines) {
+    // Below the head of the sheet, which stays where it is.
+    await page.locator('section:has(> #k-code)').evaluate((part) => {
+      part.scrollIntoView();
+      part.closest('dialog').scrollTop -= 64;
+    });
+  }
   await page.screenshot({ path: `${to}/${name}.png` });
   await page.close();
 }

@@ -17,7 +17,6 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
 use cuda_launch::{DeviceAttributes, compute_capability};
 
-use super::code;
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
@@ -26,7 +25,8 @@ use super::stacks::{StackCounts, Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
-    MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Stream, Totals,
+    MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals,
+    code, lines,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
@@ -81,10 +81,11 @@ impl Profile {
     pub fn of_selection(session: &Session, selection: &Selection) -> Self {
         let mut profile = Self::of_selection_without_images(session, selection);
         profile.images = code::images(&session.dir, &profile.kernels);
+        profile.sources = lines::sources(session, selection);
         profile
     }
 
-    /// As [`Self::of_selection`], but leaves [`Profile::images`] empty.
+    /// As [`Self::of_selection`], but leaves [`Profile::images`] and [`Profile::sources`] empty.
     pub fn of_selection_without_images(session: &Session, selection: &Selection) -> Self {
         let mut builder = Builder::default();
         builder.add_selection(session, selection);
@@ -346,6 +347,7 @@ impl Builder {
             prediction_basis: BTreeMap::new(),
             code: self.code,
             images: Images::new(),
+            sources: Sources::new(),
         };
         profile.tell_waiting_for_ranks(&self.other_collectives);
         self.recorder.problems.append(&mut self.problems);

@@ -8,6 +8,7 @@ use cuda_launch::{Dim3, LaunchConfig};
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
+use super::lines::{Line, Lines};
 use crate::figure::Figure;
 use crate::sums::SaturatingSum as _;
 
@@ -40,6 +41,12 @@ pub struct KernelCounts {
     pub divergent_branches: u64,
     /// The worst places, by fault and then by excess.
     pub hotspots: Vec<Hotspot>,
+    /// What each line did, by file and line; empty where an earlier version counted.
+    #[serde(default)]
+    pub lines: Vec<Line>,
+    /// Lines that are not listed, of the launch that has most of them.
+    #[serde(default)]
+    pub lines_left_out: u64,
 }
 
 /// Traffic of one kind.
@@ -183,6 +190,7 @@ struct Counted {
     watched: u64,
     executed: u64,
     hotspots: BTreeMap<(counts::Fault, Place), Hotspot>,
+    lines: Lines,
 }
 
 /// Counts by kernel: symbol, grid, block, dynamic shared memory.
@@ -203,6 +211,7 @@ impl CountedKernels {
         counted.counts += &launch.counts;
         counted.watched = counted.watched.saturating_add(launch.watched);
         counted.executed = counted.executed.saturating_add(launch.executed);
+        counted.lines.add(&launch.lines, launch.lines_left_out);
         for spot in &launch.hotspots {
             let (place, fault) = (Place::from(&spot.place), fault_name(spot.fault).to_owned());
             let counts::Hotspot { events, total, excess, .. } = *spot;
@@ -218,6 +227,7 @@ impl CountedKernels {
             counted.counts += &other.counts;
             counted.watched = counted.watched.saturating_add(other.watched);
             counted.executed = counted.executed.saturating_add(other.executed);
+            counted.lines.merge(other.lines);
             other.hotspots.into_iter().for_each(|((fault, _), spot)| counted.add_hotspot(fault, spot));
         }
     }
@@ -268,11 +278,13 @@ impl Counted {
             branches: counts.branches,
             divergent_branches: counts.divergent_branches,
             hotspots: hotspots.into_iter().map(|(_, spot)| spot.clone()).collect(),
+            lines: self.lines.list(),
+            lines_left_out: self.lines.left_out(),
         }
     }
 }
 
-fn fault_name(fault: counts::Fault) -> &'static str {
+pub(super) fn fault_name(fault: counts::Fault) -> &'static str {
     match fault {
         counts::Fault::Uncoalesced => "uncoalesced",
         counts::Fault::BankConflict => "bank_conflict",

@@ -322,6 +322,23 @@ impl<'a> Launch<'a> {
         Place { instruction: origin.mnemonic.to_string(), ptx_line: origin.line, file, line }
     }
 
+    /// The line of a step: with a file's index where the line table names the file, else of the
+    /// PTX.
+    pub(crate) fn line(&self, function: u32, pc: u32) -> (Option<u32>, u32) {
+        let code = self.code(function);
+        let origin = &code.origins[code.origin_of[pc as usize] as usize];
+        let source = origin.source.map(|source| source.at);
+        match source.filter(|(file, _)| self.linked.program.files.contains_key(file)) {
+            Some((file, line)) => (Some(file), line),
+            None => (None, origin.line),
+        }
+    }
+
+    /// The name of a file of the line table; empty for the PTX.
+    pub(crate) fn file(&self, index: Option<u32>) -> &str {
+        index.and_then(|index| self.linked.program.files.get(&index)).map_or("", |name| name)
+    }
+
     fn file_line(&self, (file, line): (u32, u32)) -> Option<(String, u32)> {
         Some((self.linked.program.files.get(&file)?.clone(), line))
     }

@@ -2,11 +2,12 @@
 //!
 //! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what
 //! these have seen is put together when they go. Reading order: `site` (what a step is), `survey`
-//! (where its lanes access memory), `request` (how often), `tally` (counting); `order`, `race`,
-//! `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
+//! (where its lanes access memory), `request` (how often), `tally` (counting), `lines` (by line);
+//! `order`, `race`, `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
 
 mod check;
 mod defects;
+mod lines;
 mod order;
 pub(crate) mod probe;
 mod race;
@@ -20,7 +21,7 @@ mod uses;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use apex_trace::counts::{Counts, Hotspot};
+use apex_trace::counts::{Counts, Hotspot, Line};
 
 use crate::launch::Launch;
 use crate::observe::probe::{Moment, Probe};
@@ -69,6 +70,10 @@ pub struct Counted {
     pub counts: Counts,
     /// The worst places.
     pub hotspots: Vec<Hotspot>,
+    /// What each line did: those that execute most, by file and line.
+    pub lines: Vec<Line>,
+    /// Lines beyond these.
+    pub lines_left_out: u64,
     /// Instructions of warps that were watched.
     pub watched: u64,
     /// Instructions of warps that were executed.
@@ -141,9 +146,11 @@ impl<'l> Watch<'l> {
         }
         let watched = if rest > 0 { first + sampled } else { executed };
         sums.absorb(others);
-        let (counts, hotspots) = sums.finish(&self.sites);
+        let (counts, hotspots, lines) = sums.finish(&self.sites);
+        let (lines, lines_left_out) = lines.finish(self.launch);
+        let counted = Counted { counts, hotspots, lines, lines_left_out, watched, executed };
         Observation {
-            counts: self.options.count.then_some(Counted { counts, hotspots, watched, executed }),
+            counts: self.options.count.then_some(counted),
             defects: defects.finish(&self.launch.kernel_name(), &self.sites),
         }
     }

@@ -13,6 +13,7 @@ use ptx::{ScalarType, StateSpace};
 
 use crate::code::{Code, Op};
 use crate::launch::Launch;
+use crate::observe::lines::LineKey;
 
 /// A step as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,11 @@ impl<'l> Sites<'l> {
     /// The sites of a function, one for each step.
     pub(super) fn of(&self, function: u32) -> &[Site] {
         self.functions[function as usize].get_or_init(|| sites(self.launch.code(function)))
+    }
+
+    /// The line that a step is from.
+    pub(super) fn line(&self, function: u32, pc: u32) -> LineKey {
+        self.launch.line(function, pc)
     }
 
     /// Where a step is.

@@ -118,6 +118,12 @@ pub(super) struct Cost {
     pub(super) excess: u64,
 }
 
+/// How often an atomic request of some lanes is repeated at the address that most of them access.
+pub(super) fn turns(spots: &[(usize, u64)]) -> u64 {
+    let at = |address| spots.iter().filter(|&&(_, other)| other == address).count() as u64;
+    spots.iter().map(|&(_, address)| at(address)).max().unwrap_or(0)
+}
+
 /// What the request of some lanes (in their order, each with its address) costs in a memory.
 pub(super) fn cost(space: Space, spots: &[(usize, u64)], bytes: u64) -> Cost {
     let mut addresses = [0; WARP];

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use apex_trace::counts::file::MAX_HOTSPOTS;
-use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, LineCounts, Space, Traffic};
 
 use crate::code::Op;
+use crate::observe::lines::Lines;
 use crate::observe::probe::Moment;
 use crate::observe::request::requests;
 use crate::observe::site::{Site, Sites};
@@ -20,6 +21,8 @@ struct Tally {
     threads: u64,
     not_predicated_off: u64,
     divergent: u64,
+    /// Threads of each atomic request at the address that most of them access.
+    atomic_turns: u64,
     /// By space; a generic access may lead to several.
     traffic: [[Traffic; 3]; 3],
 }
@@ -81,6 +84,7 @@ impl Tallies {
                 sum.threads += more.threads;
                 sum.not_predicated_off += more.not_predicated_off;
                 sum.divergent += more.divergent;
+                sum.atomic_turns += more.atomic_turns;
                 let traffic = sum.traffic.iter_mut().flatten();
                 traffic.zip(more.traffic.iter().flatten()).for_each(|(sum, more)| *sum += more);
             }
@@ -94,27 +98,28 @@ impl Tallies {
             *count = all.try_into().unwrap_or(u64::MAX);
         };
         for tally in self.functions.values_mut().flatten() {
-            let Tally { warps, threads, not_predicated_off, divergent, traffic } = tally;
-            [warps, threads, not_predicated_off, divergent].into_iter().for_each(scaled);
+            let Tally { warps, threads, not_predicated_off, divergent, atomic_turns, traffic } = tally;
+            [warps, threads, not_predicated_off, divergent, atomic_turns].into_iter().for_each(scaled);
             for Traffic { requests, threads, bytes, transactions, excess } in traffic.iter_mut().flatten() {
                 [requests, threads, bytes, transactions, excess].into_iter().for_each(scaled);
             }
         }
     }
 
-    /// The sums, and the worst places.
-    pub(super) fn finish(&self, sites: &Sites) -> (Counts, Vec<Hotspot>) {
+    /// The sums, the worst places, and the lines.
+    pub(super) fn finish(&self, sites: &Sites) -> (Counts, Vec<Hotspot>, Lines) {
         let mut counts = Counts::default();
-        let mut spots = Vec::new();
+        let (mut spots, mut lines) = (Vec::new(), Lines::default());
         for (&function, tallies) in &self.functions {
             for (pc, (tally, site)) in tallies.iter().zip(sites.of(function)).enumerate() {
                 if tally.warps > 0 {
                     tally.add_to(&mut counts, site);
+                    lines.add(sites.line(function, pc as u32), &tally.of_line(site));
                     spots.extend(tally.hotspots().map(|spot| (spot, function, pc as u32)));
                 }
             }
         }
-        (counts, worst(spots, sites))
+        (counts, worst(spots, sites), lines)
     }
 }
 
@@ -149,6 +154,9 @@ impl Tally {
             });
             if lanes.is_empty() {
                 continue;
+            }
+            if direction == Direction::Atomic {
+                self.atomic_turns += survey::turns(&lanes);
             }
             let cost = survey::cost(space, &lanes, bytes.into());
             let traffic = &mut self.traffic[space as usize][direction as usize];
@@ -188,11 +196,35 @@ impl Tally {
         sums.zip(self.traffic.iter().flatten()).for_each(|(sum, more)| *sum += more);
     }
 
+    /// Its part of the counts of a line.
+    fn of_line(&self, site: &Site) -> LineCounts {
+        let [global, shared] = [Space::Global, Space::Shared].map(|space| self.all_traffic(space));
+        LineCounts {
+            warp_instructions: self.warps,
+            thread_instructions: self.threads,
+            global_requests: global.requests,
+            global_sectors: global.transactions,
+            global_excess: global.excess,
+            shared_requests: shared.requests,
+            shared_wavefronts: shared.transactions,
+            shared_excess: shared.excess,
+            atomic_turns: self.atomic_turns,
+            branches: if site.branches { self.warps } else { 0 },
+            divergent_branches: if site.branches { self.divergent } else { 0 },
+        }
+    }
+
+    /// Traffic of a space in all directions.
+    fn all_traffic(&self, space: Space) -> Traffic {
+        let mut sum = Traffic::default();
+        self.traffic[space as usize].iter().for_each(|traffic| sum += traffic);
+        sum
+    }
+
     /// What is bad here: fault, events, total and excess.
     fn hotspots(&self) -> impl Iterator<Item = (Fault, u64, u64, u64)> {
         let of_space = |space: Space, fault| {
-            let mut sum = Traffic::default();
-            self.traffic[space as usize].iter().for_each(|traffic| sum += traffic);
+            let sum = self.all_traffic(space);
             (fault, sum.requests, sum.transactions, sum.excess)
         };
         [

@@ -2,15 +2,26 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+use apex_trace::counts::{
+    Counts, Direction, Fault, Hotspot, InstructionClass, Line, LineCounts, Space, Traffic,
+};
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, WatchOptions, watch};
 
 use crate::device::{Device, pack};
 
+/// The line of the PTX at which `body` begins.
+const BODY: u32 = 12;
+
 /// Runs the only kernel of `body`, which takes the addresses of `buffers` buffers of 32 KiB, and
 /// counts.
 fn count(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> (Counts, Vec<Hotspot>) {
+    let counted = counted(body, grid, block, buffers);
+    (counted.counts, counted.hotspots)
+}
+
+/// All that is counted of it.
+fn counted(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> ptx_exec::Counted {
     let params: Vec<String> = (0..buffers).map(|index| format!(".param .u64 p{index}")).collect();
     let source = format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n.file 1 \"kernel.cu\"\n.visible .entry kernel({})\n{{\n\
@@ -35,7 +46,7 @@ fn count(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> (Counts
     assert_eq!(seen.defects, []);
     let counted = seen.counts.unwrap();
     assert!(counted.watched == counted.executed && counted.executed > 0);
-    (counted.counts, counted.hotspots)
+    counted
 }
 
 /// `p1[i] = p0[i * STRIDE]` for each thread `i` of the grid.
@@ -90,6 +101,91 @@ fn strided_loads_take_more_sectors() {
             }
         }
     }
+}
+
+/// Line 10 is executed by all warps, line 11 by the lower half of the lanes of each, which load
+/// words that are 32 words apart, line 12 by all: they add to one word, and write shared words of
+/// which two lanes each share a bank; line 13 has the end.
+const LINES: &str = ".shared .align 4 .b8 words[256];
+     ld.param.u64 %rd1, [p0];
+     mov.u32 %r1, %tid.x;
+     .loc 1 10 1
+     and.b32 %r2, %r1, 31;
+     setp.gt.u32 %p1, %r2, 15;
+     @%p1 bra SKIP;
+     .loc 1 11 1
+     mul.wide.u32 %rd2, %r2, 128;
+     add.u64 %rd3, %rd1, %rd2;
+     ld.global.u32 %r3, [%rd3];
+SKIP:
+     .loc 1 12 1
+     red.global.add.u32 [%rd1], 1;
+     mov.u32 %r4, words;
+     shl.b32 %r5, %r2, 3;
+     add.u32 %r6, %r4, %r5;
+     st.shared.u32 [%r6], %r2;
+     .loc 2 13 1
+     ret;";
+
+#[test]
+fn each_line_has_its_counts() {
+    let counted = counted(LINES, [3, 1, 1], [64, 1, 1], 1);
+    let warps = 3 * 2;
+    let line = |file: &str, line, counts| Line { file: file.into(), line, counts };
+    let executed = |each, lanes| LineCounts {
+        warp_instructions: each * warps,
+        thread_instructions: each * warps * lanes,
+        ..LineCounts::default()
+    };
+    // The end is of a file that the PTX does not name: its line of the PTX counts.
+    let end = BODY + LINES.lines().count() as u32 - 1;
+    let expected = [
+        line("", end, executed(1, 32)),
+        line("kernel.cu", 10, LineCounts { branches: warps, divergent_branches: warps, ..executed(3, 32) }),
+        line(
+            "kernel.cu",
+            11,
+            // 16 words, each in a sector of its own, would fit into two.
+            LineCounts {
+                global_requests: warps,
+                global_sectors: 16 * warps,
+                global_excess: 14 * warps,
+                ..executed(3, 16)
+            },
+        ),
+        line(
+            "kernel.cu",
+            12,
+            LineCounts {
+                global_requests: warps,
+                global_sectors: warps,
+                atomic_turns: 32 * warps,
+                shared_requests: warps,
+                shared_wavefronts: 2 * warps,
+                shared_excess: warps,
+                ..executed(4, 32)
+            },
+        ),
+    ];
+    assert_eq!(counted.lines, expected);
+    assert_eq!(counted.lines_left_out, 0);
+    let all: u64 = counted.lines.iter().map(|line| line.counts.warp_instructions).sum();
+    assert_eq!(all, counted.counts.total_warp_instructions());
+}
+
+#[test]
+fn of_very_many_lines_those_that_execute_most_are_kept() {
+    let each = |at: u32| format!(".loc 1 {at} 1\nadd.u32 %r1, %r1, {at};\n");
+    let twice = |at: u32| format!(".loc 1 {at} 1\nadd.u32 %r2, %r2, {at};\n");
+    let lines: String = (1..=3000).map(each).chain((2990..=3000).map(twice)).collect();
+    let body = format!(
+        "ld.param.u64 %rd1, [p0];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, %tid.x;\n{lines}st.global.v2.u32 [%rd1], {{%r1, %r2}};\nret;"
+    );
+    let counted = counted(&body, [1, 1, 1], [32, 1, 1], 1);
+    // The two moves have lines of the PTX.
+    assert_eq!((counted.lines.len(), counted.lines_left_out), (2048, 2 + 3000 - 2048));
+    assert!(counted.lines.iter().is_sorted_by_key(|line| (&line.file, line.line)));
+    assert!((2990..=3000).all(|at| counted.lines.iter().any(|line| line.line == at)));
 }
 
 /// Transposes a tile of 32 by 32 words whose rows in shared memory are `pitch` words apart.

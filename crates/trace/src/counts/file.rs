@@ -13,13 +13,15 @@ use cuda_launch::LaunchConfig;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
+use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Line, LineCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
 use crate::control::{Control, MappedControl};
 use crate::error::{Error, Problem, in_file};
 use crate::mapping::without_sigxfsz;
+use crate::source::{self, SourceFile};
 
 /// How the names of these files end.
 pub const EXTENSION: &str = "counts";
@@ -31,10 +33,13 @@ pub const VERSION: u32 = 1;
 pub const HEADER_BYTES: usize = 32;
 /// Places kept of each [`Fault`] of a launch.
 pub const MAX_HOTSPOTS: usize = 4;
+/// Lines kept of a launch.
+pub const MAX_LINES: usize = 2048;
 
 mod tag {
     pub const LAUNCH: u32 = 1;
     pub const DEFECT: u32 = 2;
+    pub const SOURCE: u32 = 3;
 }
 
 /// A file of this process that is written. It appears with the first record.
@@ -119,6 +124,26 @@ impl CountsFile {
         })
     }
 
+    /// Keeps the text of a source file in the session, where that keeps code (`apex run --code`),
+    /// and appends what became of it.
+    ///
+    /// # Errors
+    /// If the record cannot be written, or the session's limit leaves no room; the error names the
+    /// file. A source file that cannot be read or kept is no error: the record says why.
+    pub fn source(&mut self, name: &str) -> io::Result<()> {
+        let Some(control) = self.control.as_deref().filter(|control| control.keeps_code()) else {
+            return Ok(());
+        };
+        let dir = self.path.parent().unwrap_or(Path::new(""));
+        let kept = source::keep(dir, control, Path::new(name)).map_err(|error| error.to_string());
+        self.append(tag::SOURCE, |out| {
+            out.string(name);
+            let (hash, why) = kept.as_ref().map_or_else(|why| (0, &**why), |hash| (*hash, ""));
+            out.bytes(&hash.to_le_bytes());
+            out.string(why);
+        })
+    }
+
     fn append(&mut self, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> io::Result<()> {
         let no_memory = || in_file("cannot write", &self.path, io::ErrorKind::OutOfMemory.into());
         let bytes = framed(&mut self.buffer, tag, fill).ok_or_else(no_memory)?;
@@ -153,7 +178,7 @@ fn give_back(control: Option<&Control>, bytes: usize) {
 }
 
 fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
-    let LaunchCounts { kernel, launch, counts, hotspots, watched, executed } = launch;
+    let LaunchCounts { kernel, launch, counts, hotspots, lines, lines_left_out, watched, executed } = launch;
     let u64s = |out: &mut Output<'_>, list: &[u64]| out.list(list, |out, &value| out.u64(value));
     out.string(kernel);
     out.u32s(&launch.grid.to_array());
@@ -174,6 +199,24 @@ fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
     });
     out.u64(*watched);
     out.u64(*executed);
+    write_lines(out, lines);
+    out.u64(*lines_left_out);
+}
+
+/// Names of files, each once, and then the lines: place of the name, line, number of counts,
+/// counts.
+fn write_lines(out: &mut Output<'_>, lines: &[Line]) {
+    let lines = &lines[..lines.len().min(MAX_LINES)];
+    let mut names: Vec<&str> = lines.iter().map(|line| &*line.file).collect();
+    names.sort_unstable();
+    names.dedup();
+    out.list(&names, |out, name| out.string(name));
+    out.list(lines, |out, Line { file, line, counts }| {
+        // The name is among them.
+        let place = names.binary_search(&&**file).unwrap_or_default();
+        [place as u64, u64::from(*line), LineCounts::VALUES as u64].into_iter().for_each(|v| out.short(v));
+        counts.values().into_iter().for_each(|value| out.short(value));
+    });
 }
 
 fn write_place(out: &mut Output<'_>, place: &Place) {
@@ -192,6 +235,8 @@ pub struct ProcessCounts {
     pub launches: Vec<LaunchCounts>,
     /// Defects, each once.
     pub defects: Vec<Defect>,
+    /// Source files that its kernels' line tables name, where the session keeps code.
+    pub sources: Vec<SourceFile>,
 }
 
 impl ProcessCounts {
@@ -269,6 +314,11 @@ impl ProcessCounts {
                     None => self.defects.push(defect),
                 }
             }
+            tag::SOURCE => {
+                let (name, hash, why) = (input.string()?, input.u128()?, input.string()?);
+                let kept = if why.is_empty() { Ok(hash) } else { Err(why) };
+                self.sources.push(SourceFile { name, kept });
+            }
             _ => {}
         }
         Ok(())
@@ -292,6 +342,29 @@ fn read_launch(input: &mut Input<'_>) -> Result<LaunchCounts, String> {
         // Earlier versions counted whole launches.
         watched: input.u64().unwrap_or(0),
         executed: input.u64().unwrap_or(0),
+        // Earlier versions counted no lines.
+        lines: if input.0.is_empty() { Vec::new() } else { read_lines(input)? },
+        lines_left_out: input.u64().unwrap_or(0),
+    })
+}
+
+fn read_lines(input: &mut Input<'_>) -> Result<Vec<Line>, String> {
+    // One copy of a name for all its lines, however many a damaged file claims.
+    let names = input.list(|input| input.string().map(Arc::<str>::from))?;
+    input.list(|input| {
+        let file = usize::try_from(input.short()?).ok().and_then(|place| names.get(place));
+        let file = file.cloned().ok_or_else(|| "a line of a file that is not named".to_owned())?;
+        let line = u32::try_from(input.short()?).map_err(|_| "a line beyond any file".to_owned())?;
+        let more = input.short()?.checked_sub(LineCounts::VALUES as u64);
+        let mut counts = LineCounts::default();
+        for count in counts.values_mut() {
+            *count = input.short()?;
+        }
+        // Counts that a later version adds.
+        for _ in 0..more.ok_or_else(|| "a line without all its counts".to_owned())? {
+            input.short()?;
+        }
+        Ok(Line { file, line, counts })
     })
 }
 

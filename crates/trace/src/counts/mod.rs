@@ -11,6 +11,9 @@
 //! ([`file`](mod@file)).
 
 pub mod file;
+mod lines;
+
+pub use lines::{Line, LineCounts};
 
 use cuda_launch::LaunchConfig;
 use std::ops::AddAssign;
@@ -293,6 +296,11 @@ pub struct LaunchCounts {
     pub counts: Counts,
     /// The worst places, at most [`file::MAX_HOTSPOTS`] for each [`Fault`], the worst first.
     pub hotspots: Vec<Hotspot>,
+    /// What each line did, at most [`file::MAX_LINES`]: those that execute most instructions, by
+    /// file and line. Empty in files of earlier versions.
+    pub lines: Vec<Line>,
+    /// Lines beyond these.
+    pub lines_left_out: u64,
     /// Instructions of warps that were watched. The counts are exact where that is all that were
     /// executed, else they are scaled from a sample.
     pub watched: u64,
