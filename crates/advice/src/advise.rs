@@ -106,6 +106,9 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);
     drop_symptoms(&mut advice.findings);
+    if profile.on_cpu_device() {
+        forget_times(&mut advice.findings);
+    }
     advice.findings.retain(|finding| options.tells(finding.scope));
     for finding in &mut advice.findings {
         if finding.saving.of_job.is_some_and(|share| share.value < NEGLIGIBLE) {
@@ -119,6 +122,17 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     }
     advice.verdict = verdict(profile, &advice);
     advice
+}
+
+/// What findings save is not known where the CPU device ran the kernels: their times are its own.
+fn forget_times(findings: &mut [Finding]) {
+    for finding in findings {
+        let kernels = finding.kernels.iter_mut().map(|kernel| &mut kernel.saving);
+        for saving in kernels.chain([&mut finding.saving]) {
+            (saving.of_job, saving.time_ns) = (None, None);
+            saving.unknown_because.get_or_insert_with(|| rules::CPU_SAVING.into());
+        }
+    }
 }
 
 impl Options {
@@ -140,11 +154,7 @@ fn run_rules(profile: &Profile, options: &Options) -> Advice {
         options.suppress.iter().filter(|name| Rule::named(name).is_none()).cloned().collect();
     for rule in RULES {
         let of_kernels = selected.as_ref().filter(|_| rule.scope == Scope::Kernel);
-        let outcome = match rule.is_about_gpu_times() && profile.on_cpu_device() {
-            true => Outcome::Unjudged(rules::CPU_TIMES.into()),
-            false => (rule.judge)(of_kernels.unwrap_or(profile)),
-        };
-        match outcome {
+        match rule.says(of_kernels.unwrap_or(profile)) {
             Outcome::Found(draft) if !suppressed.contains(&rule.id) => {
                 advice.findings.push(rule.finding(draft));
             }

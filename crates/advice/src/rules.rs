@@ -56,6 +56,8 @@ use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
 use apex_profile::names::OwnerKind;
+// Sentences have whole percents; in rules, `share` is the number.
+pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
     Accounts, Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _,
     StackCount, total,
@@ -187,11 +189,34 @@ pub static RULES: &[Rule] = &[
     parameter_passes::RULE,
 ];
 
+/// Rules that set a grid against the number of multiprocessors.
+const OF_MULTIPROCESSORS: [&str; 5] = [
+    small_grid::RULE.id,
+    few_blocks_with_barriers::RULE.id,
+    tail_wave::RULE.id,
+    sub_wave_grid::RULE.id,
+    short_blocks::RULE.id,
+];
+
 impl Rule {
-    /// Whether it sets times of kernels against times of the host: those of the CPU device say
-    /// nothing about a GPU. A long pause is one on a GPU too.
-    pub(crate) fn is_about_gpu_times(&self) -> bool {
-        self.scope == Scope::Host && self.needs == Needs::Times && self.id != gpu_gap::RULE.id
+    /// What it says of a profile. On the CPU device times are the host's, and multiprocessors are
+    /// its processors: what rests on either is not judged there.
+    pub(crate) fn says(&self, profile: &Profile) -> Outcome {
+        if !profile.on_cpu_device() {
+            return (self.judge)(profile);
+        }
+        let host = self.scope == Scope::Host;
+        if host && self.needs == Needs::Times {
+            return Outcome::Unjudged(CPU_TIMES.into());
+        }
+        if OF_MULTIPROCESSORS.contains(&self.id) {
+            return Outcome::Unjudged(CPU_MULTIPROCESSORS.into());
+        }
+        match (self.judge)(profile) {
+            // Too little time was lost to it there.
+            Outcome::Clear if host => Outcome::Unjudged(CPU_TIMES.into()),
+            outcome => outcome,
+        }
     }
 
     /// The rule with this identifier, with or without `APEX-`, or with this name.
@@ -329,14 +354,19 @@ pub(crate) fn about_kernels(
     });
     let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
     let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
-    let launched = counted_as(launches, "launch", "launches");
+    let launched = counted(launches, "launch", "launches");
     let who = match &kernels[..] {
         [one] => format!("`{}` ({}, {})", one.name, launched, percent(share)),
         many => format!("{} kernels ({}, {})", many.len(), launched, percent(share)),
     };
     let change = kernels.first().map(|first| match kernels.len() - 1 {
         0 => first.change.clone(),
-        others => format!("`{}`: {}; likewise {}", first.name, first.change, counted(others as u64, "other")),
+        others => format!(
+            "`{}`: {}; likewise {}",
+            first.name,
+            first.change,
+            counted(others as u64, "other", "others")
+        ),
     });
     Draft {
         summary: headline(&who),
@@ -418,51 +448,18 @@ pub(crate) fn confidence(level: Level, reason: impl Into<String>) -> Confidence 
     Confidence { level, reason: reason.into() }
 }
 
-/// A share as text: `12%`, `3.4%`, `0.05%`.
-pub(crate) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent.abs() {
-        p if p >= 9.95 || p == 0.0 => format!("{percent:.0}%"),
-        p if p >= 0.095 => format!("{percent:.1}%"),
-        _ => format!("{percent:.2}%"),
-    }
-}
-
-/// Nanoseconds as text: `640 ns`, `12.5 µs`, `3.1 ms`, `2.0 s`.
-pub(crate) fn time(ns: f64) -> String {
-    match ns.abs() {
-        t if t < 1e3 => format!("{ns:.0} ns"),
-        t if t < 1e6 => format!("{:.1} µs", ns / 1e3),
-        t if t < 1e9 => format!("{:.1} ms", ns / 1e6),
-        _ => format!("{:.1} s", ns / 1e9),
-    }
-}
-
-/// `1 gap`, `2 gaps`.
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    counted_as(number, what, &format!("{what}s"))
-}
-
-/// `1 copy`, `2 copies`.
-pub(crate) fn counted_as(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
-/// Bytes as text, in binary units.
-pub(crate) fn bytes(count: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let step = if count < 1.0 { 0 } else { (count.log2() / 10.0) as usize }.min(UNITS.len() - 1);
-    match step {
-        0 => format!("{count:.0} B"),
-        _ => format!("{:.1} {}", count / 1024f64.powi(step as i32), UNITS[step]),
-    }
-}
-
 /// Why nothing can be said where no launch was timed.
 pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing sampled or all";
 
-/// Why rules about the host's side that need times do not judge a run on the CPU device.
+/// Why rules about the host's side that rest on times do not judge a run on the CPU device.
 pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
+
+/// Why rules about the number of multiprocessors do not judge a run on the CPU device.
+pub(crate) const CPU_MULTIPROCESSORS: &str =
+    "the multiprocessors of the CPU device are the host's processors, not a GPU's";
+
+/// Why it is not known what a finding on the CPU device saves.
+pub(crate) const CPU_SAVING: &str = "times of the CPU device say nothing about a GPU's";
 
 /// Why nothing can be said of idle time where too few launches were timed.
 pub(crate) const NOT_MODELLED: &str =

@@ -23,25 +23,27 @@ use std::ops::Range;
 /// Names that an error lists.
 const NAMED: usize = 8;
 
+/// Their heading in `--help`; other options keep theirs.
+const FILTERS: &str = "Filters";
+
 /// The part of a session that is wanted.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Filters")]
 pub struct Filters {
     /// Phase of the run [default: the steady state of a GPU's run, where launches repeat, unless a
     /// window is given]
-    #[arg(long, value_enum, env = "APEX_PHASE")]
+    #[arg(help_heading = FILTERS, long, value_enum, env = "APEX_PHASE")]
     phase: Option<Phase>,
     /// Only kernels of this name (`*` stands for any characters), or in whose name an expression
     /// is found: regex:EXPRESSION. Can be repeated
-    #[arg(long = "kernel", value_name = "NAME", env = "APEX_KERNEL")]
+    #[arg(help_heading = FILTERS, long = "kernel", value_name = "NAME", env = "APEX_KERNEL")]
     kernels: Vec<KernelPattern>,
     /// Only calls that began between these times since the session's start, such as 1.5s..2s or
     /// 200ms..
-    #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
+    #[arg(help_heading = FILTERS, long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
     window: Option<Range<u64>>,
     /// Only these processes, such as 0,2: those that launched kernels are numbered from 0 by their
     /// identifiers, which can be given too
-    #[arg(long = "rank", value_name = "RANK", value_delimiter = ',', env = "APEX_RANK")]
+    #[arg(help_heading = FILTERS, long = "rank", value_name = "RANK", value_delimiter = ',', env = "APEX_RANK")]
     ranks: Vec<u32>,
 }
 

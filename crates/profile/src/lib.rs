@@ -8,6 +8,7 @@
 //! * [`Accounts`] say where the time of a device went, of each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
+//! * [`units`] writes numbers as all views and all sentences have them.
 //! * [`Prediction`] has room for what models say of a kernel; `apex-predict` fills it in.
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ mod profile;
 mod selection;
 mod sketch;
 mod sums;
+pub mod units;
 
 pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;

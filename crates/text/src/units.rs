@@ -1,106 +1,14 @@
 //! Numbers as people write and read them: sizes, durations, shares, counts.
 //!
-//! Three significant digits, SI prefixes for time and counts, binary ones for bytes. What is parsed
-//! says what it accepts when it is given something else.
+//! How they are written is [`apex_profile::units`]'s. What is parsed says what it accepts when it is
+//! given something else.
+
+pub use apex_profile::units::{
+    bytes, count, counted, percent, percent_between, ratio, share, share_between, time, time_between,
+};
 
 use std::ops::Range;
 use std::time::Duration;
-
-/// `1.23 ms` from nanoseconds.
-pub fn time(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        x if x < 1e3 => (ns, "ns"),
-        x if x < 1e6 => (ns / 1e3, "µs"),
-        x if x < 1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    format!("{} {unit}", digits(value))
-}
-
-/// `1.23 ms (1.01–1.50)` from nanoseconds: a value and an interval around it in the value's unit.
-pub fn time_between(ns: f64, low: f64, high: f64) -> String {
-    let text = time(ns);
-    let scale = match ns.abs() {
-        x if x < 1e3 => 1.0,
-        x if x < 1e6 => 1e3,
-        x if x < 1e9 => 1e6,
-        _ => 1e9,
-    };
-    format!("{text} ({}–{})", digits(low / scale), digits(high / scale))
-}
-
-/// `1.08` or `26.5`: a ratio as it is.
-pub fn ratio(ratio: f64) -> String {
-    digits(ratio)
-}
-
-/// `38% (30–45)` from ratios; with one below zero `-5% (-34 to 22)`.
-pub fn share_between(ratio: f64, low: f64, high: f64) -> String {
-    let dash = if low < 0.0 { " to " } else { "–" };
-    format!("{} ({:.0}{dash}{:.0})", share(ratio), low * 100.0, high * 100.0)
-}
-
-/// `1.50 GiB`.
-pub fn bytes(count: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{count} B") } else { format!("{} {}", digits(value), units[unit]) }
-}
-
-/// `12,345,678`, grouped so that it can be read and still be exact.
-pub fn count(value: u64) -> String {
-    let plain = value.to_string();
-    let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
-    for (i, digit) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `1 launch`, `2,000 launches`.
-pub fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(number), if number == 1 { one } else { many })
-}
-
-/// `37.5%` from a ratio; small shares keep a digit that is not zero.
-pub fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    match percent.abs() {
-        x if x == 0.0 || x >= 99.95 => format!("{percent:.0}%"),
-        x if x < 0.01 => "<0.01%".into(),
-        x if x < 1.0 => format!("{percent:.2}%"),
-        _ => format!("{percent:.1}%"),
-    }
-}
-
-/// `37.5% (30.1–45.0)` from ratios: a value and an interval around it.
-pub fn percent_between(ratio: f64, low: f64, high: f64) -> String {
-    let [low, high] = [low, high].map(|end| percent(end).trim_end_matches('%').to_owned());
-    format!("{} ({low}–{high})", percent(ratio))
-}
-
-/// `38%` from a ratio, for tables.
-pub fn share(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    if percent > 0.0 && percent < 0.5 { "<1%".into() } else { format!("{percent:.0}%") }
-}
-
-/// Three significant digits.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        x if x >= 99.95 || x == 0.0 => format!("{value:.0}"),
-        x if x >= 9.995 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
 
 /// Parses `64M`, `1.5GiB`, `4096`: bytes with an optional binary prefix.
 pub fn parse_size(text: &str) -> Result<u64, String> {
@@ -176,28 +84,6 @@ fn split_unit(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn written() {
-        assert_eq!(
-            [time(0.0), time(999.4), time(1234.0), time(99.99e6), time(12e9)].map(|t| t.replace(' ', "")),
-            ["0ns", "999ns", "1.23µs", "100ms", "12.0s"]
-        );
-        assert_eq!(time_between(12_340.0, 9_870.0, 123_456.0), "12.3 µs (9.87–123)");
-        assert_eq!(percent_between(0.381, 0.0, 0.9999), "38.1% (0–100)");
-        assert_eq!(percent_between(0.0042, 0.00001, 0.5), "0.42% (<0.01–50.0)");
-        assert_eq!(share_between(0.381, 0.3, 1.0), "38% (30–100)");
-        assert_eq!(share_between(-0.05, -0.34, 0.22), "-5% (-34 to 22)");
-        assert_eq!(
-            [bytes(0), bytes(1023), bytes(1536), bytes(u64::MAX)],
-            ["0 B", "1023 B", "1.50 KiB", "16.0 EiB"]
-        );
-        assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!(
-            [percent(0.0), percent(0.00001), percent(0.0042), percent(0.375), percent(0.99999)],
-            ["0%", "<0.01%", "0.42%", "37.5%", "100%"]
-        );
-    }
 
     #[test]
     fn sizes() {

@@ -46,7 +46,11 @@ pub struct Chosen<'a> {
 /// The verdict: what the time went into, how long it took, and what to change; a sentence each, of
 /// which the last two may be missing.
 pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
-    let first = if part.job.on_cpu_device() { counted_first(advice) } else { worth(advice) };
+    let first = match part.job.on_cpu_device() {
+        // What is wrong comes before what is slow.
+        true => counted_first(advice).filter(|_| part.job.defects.is_empty()),
+        false => worth(advice),
+    };
     let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
     let remedy = first.map(|first| remedy(part, first));
     [Some(sentence(part, advice)), lasted, remedy].into_iter().flatten().collect()
@@ -89,8 +93,21 @@ fn counted_first(advice: &Advice) -> Option<&Finding> {
     counted.or(advice.findings.first())
 }
 
-/// Without a GPU the first finding is the verdict: how long things took says nothing about a GPU.
+/// Without a GPU the first defect is the verdict, or the first finding: how long things took says
+/// nothing about a GPU.
 fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
+    if let Some(defect) = part.job.defects.first() {
+        let more = match part.job.defects.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {} more", units::count(more as u64)),
+        };
+        let kernel = apex_profile::names::identify(&defect.kernel).short_name;
+        return format!(
+            "Defects in kernels: {} in `{kernel}` at {}{more}.",
+            defect.kind,
+            defect.place.shown()
+        );
+    }
     match first {
         Some(first) => match first.kernels.first() {
             Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
@@ -251,9 +268,8 @@ fn worth(advice: &Advice) -> Option<&Finding> {
 
 /// What to change, and what that saves.
 fn remedy(part: &Part<'_>, finding: &Finding) -> String {
-    let change = finding.change.split("; ").next().unwrap_or_default().trim_end_matches('.');
-    let saving = finding.saving.time_ns.filter(|_| !part.job.on_cpu_device());
-    let Some(saving) = saving else { return format!("→ {change}.") };
+    let change = in_short(&finding.change);
+    let Some(saving) = finding.saving.time_ns else { return format!("→ {change}.") };
     let (saving, each) = match part.steps {
         Some(steps) => (saving.scaled(1.0 / steps), " a step"),
         _ => (saving, ""),
@@ -266,6 +282,17 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
         format!("up to {}", units::time(high))
     };
     format!("→ {change}: saves {amount}{each}{kind}.")
+}
+
+/// A change without its details: what comes before the first `; `, `: ` or `. ` that stands outside
+/// of parentheses.
+fn in_short(change: &str) -> &str {
+    let mut depth = 0;
+    let end = change.char_indices().find(|&(at, letter)| {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        depth <= 0 && matches!(letter, ';' | ':' | '.') && change[at + 1..].starts_with(' ')
+    });
+    end.map_or(change, |(at, _)| &change[..at]).trim_end_matches('.')
 }
 
 /// What there is none of in a session without launches, and why: `No …`.
@@ -285,4 +312,26 @@ fn share_of(time: Figure, span: f64) -> String {
     let (low, high) = time.bounds();
     let [value, low, high] = [time.value, low, high].map(|end| end / span);
     if high - low < 0.02 { units::share(value) } else { units::share_between(value, low, high.min(1.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_short;
+
+    #[test]
+    fn a_change_in_short_ends_before_its_details() {
+        let cases = [
+            ("Launch at least two blocks per SM: use smaller blocks.", "Launch at least two blocks per SM"),
+            ("Allocate once, or use a pool. Without a change, …", "Allocate once, or use a pool"),
+            ("Use a larger block (a loop; in Triton BLOCK).", "Use a larger block (a loop; in Triton BLOCK)"),
+            (
+                "Avoid .contiguous() and std::vector in the loop.",
+                "Avoid .contiguous() and std::vector in the loop",
+            ),
+            ("Convert once; weights too", "Convert once"),
+        ];
+        for (change, short) in cases {
+            assert_eq!(in_short(change), short);
+        }
+    }
 }

@@ -206,3 +206,29 @@ fn advice_about_some_kernels_leaves_the_others_and_the_host_out() {
     assert!((saves(&one) - saves(&all) / 2.0).abs() < 1e-12);
     assert!(of(Some(&[2])).findings.iter().all(|finding| finding.rule != "APEX-L01"));
 }
+
+#[test]
+fn on_the_cpu_device_nothing_rests_on_its_times_or_its_multiprocessors() {
+    // A block with idle lanes, a small grid, and a job that mostly copies.
+    let small = Kernel { symbol: "small".into(), ..timed(kernel_of(3, 128), 1e6) };
+    let mut profile = profile_of([timed(kernel_of(1000, 100), 1e6), small]);
+    profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+    let rules = |advice: &Advice| -> Vec<String> {
+        advice.findings.iter().map(|finding| finding.rule.clone()).collect()
+    };
+    let on_gpu = advise(&profile, &Options::default());
+    assert!(["APEX-L01", "APEX-L02"].iter().all(|rule| rules(&on_gpu).iter().any(|found| found == rule)));
+    assert!(on_gpu.verdict.saving_of_job.is_some());
+    for device in &mut profile.devices {
+        device.name = "APEX CPU device".into();
+    }
+    assert!(profile.on_cpu_device());
+    let on_cpu = advise(&profile, &Options::default());
+    assert!(rules(&on_cpu).contains(&"APEX-L01".to_owned()), "a block's lanes are the same everywhere");
+    assert!(!rules(&on_cpu).contains(&"APEX-L02".to_owned()), "{:?}", rules(&on_cpu));
+    assert_eq!(on_cpu.verdict.saving_of_job, None);
+    let unknown = |finding: &Finding| finding.saving.unknown_because.is_some();
+    assert!(on_cpu.findings.iter().all(|finding| finding.saving.time_ns.is_none() && unknown(finding)));
+    assert!(!on_cpu.clear.iter().any(|slug| slug == "repeated-allocation"), "its times tell nothing");
+}

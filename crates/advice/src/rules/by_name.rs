@@ -1,6 +1,6 @@
 //! What rules share that judge kernels by what their names tell.
 
-use super::{Draft, Fault, Outcome, UNTIMED, about_kernels, confidence, counted_as, kernel_finding, percent};
+use super::{Draft, Fault, Outcome, UNTIMED, about_kernels, confidence, counted, kernel_finding, percent};
 use crate::finding::{Evidence, Level, Unit};
 use apex_profile::{Figure, Kernel, Profile};
 
@@ -54,7 +54,7 @@ fn fault(kernel: &Kernel, share: f64, saves: Figure) -> Fault {
         evidence.push(Evidence::new("mean GPU time", mean, Unit::Nanoseconds));
     }
     let change =
-        format!("its {} become faster or fewer", counted_as(kernel.launches.ran(), "launch", "launches"));
+        format!("its {} become faster or fewer", counted(kernel.launches.ran(), "launch", "launches"));
     Fault { evidence, change, saves: Ok(saves), threads: None }
 }
 

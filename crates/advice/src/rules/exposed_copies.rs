@@ -57,8 +57,8 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft {
         summary: format!(
             "{} in and {} out: the device copies for {} of the time, and no kernel runs meanwhile",
-            bytes(to_device),
-            bytes(from_device),
+            bytes(to_device as u64),
+            bytes(from_device as u64),
             percent(copying.value / span)
         ),
         evidence: vec![

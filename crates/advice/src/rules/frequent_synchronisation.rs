@@ -5,7 +5,7 @@ use apex_trace::layout::CallClass;
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, counted, counted_as, from_place, idle_during, job_saving,
+    Draft, Fault, Needs, Outcome, Rule, confidence, counted, from_place, idle_during, job_saving,
     kernel_finding, time,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
@@ -56,22 +56,22 @@ fn judge(profile: &Profile) -> Outcome {
     let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
     if synchronisations > 0 {
-        parts.push(counted(synchronisations, "synchronisation"));
+        parts.push(counted(synchronisations, "synchronisation", "synchronisations"));
     }
     if copies.count > 0 {
-        parts.push(counted_as(copies.count, "small synchronous copy", "small synchronous copies"));
+        parts.push(counted(copies.count, "small synchronous copy", "small synchronous copies"));
     }
     if fetches >= MANY && fetches > synchronisations {
-        parts.push(counted_as(fetches, "small copy to the host", "small copies to the host"));
+        parts.push(counted(fetches, "small copy to the host", "small copies to the host"));
     }
     if inputs >= MANY {
-        parts.push(counted_as(inputs, "small copy to the device", "small copies to the device"));
+        parts.push(counted(inputs, "small copy to the device", "small copies to the device"));
     }
     Outcome::found(Draft {
         summary: format!(
             "{} among {}: the host waits for {} in them{}{}",
             parts.join(", "),
-            counted_as(launches, "launch", "launches"),
+            counted(launches, "launch", "launches"),
             time(waited),
             last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name)),
             from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))

@@ -45,7 +45,7 @@ fn judge(profile: &Profile) -> Outcome {
         summary: format!(
             "the device is idle for {} in {}; the longest takes {}, {} after the first launch{}; the host is in {} meanwhile",
             time(lost.value),
-            counted(gaps, "long gap"),
+            counted(gaps, "long gap", "long gaps"),
             time(longest.duration_ns.value),
             time((longest.start_ns - activity.start_ns).max(0.0)),
             between(profile, longest.before, longest.after),

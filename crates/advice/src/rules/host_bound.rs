@@ -1,7 +1,7 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted_as, idle_during, job_saving,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted, idle_during, job_saving,
     percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
@@ -76,7 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
             "the device is idle for {} of the time while the program runs its own code, {} before each of {}{}",
             percent(lost.value / span),
             time(lost.value / launches.max(1) as f64),
-            counted_as(launches, "launch", "launches"),
+            counted(launches, "launch", "launches"),
             if is_input { "; each iteration copies its input to the device" } else { "" }
         ),
         evidence,

@@ -43,7 +43,7 @@ fn judge(profile: &Profile) -> Outcome {
             "{} of {} launches are on the legacy default stream; it holds up {}, and they it",
             percent(share),
             found.launches,
-            counted(found.others as u64, "other stream")
+            counted(found.others as u64, "other stream", "other streams")
         ),
         evidence: vec![
             Evidence::new(

@@ -108,7 +108,7 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
     if limited_by(Limiter::SharedMemory)
         && let Some(less) = what_if::shared_for(limits, &attributes, threads, dynamic, blocks + 1)
     {
-        let used = f64::from(attributes.static_shared_bytes) + f64::from(dynamic);
+        let used = u64::from(attributes.static_shared_bytes) + u64::from(dynamic);
         return Some(format!(
             "get from {} to {} of shared memory per block for {} instead of {blocks} blocks per SM",
             bytes(used),
@@ -137,7 +137,7 @@ mod tests {
         let finding = assert_finds(&RULE, Kernel { launch, ..kernel });
         assert_eq!(
             finding.change,
-            "get from 119.0 KiB to 113.0 KiB of shared memory per block for 2 instead of 1 blocks per SM"
+            "get from 119 KiB to 113 KiB of shared memory per block for 2 instead of 1 blocks per SM"
         );
     }
 

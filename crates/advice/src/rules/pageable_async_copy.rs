@@ -3,7 +3,7 @@
 use apex_trace::layout::MemoryKind;
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, from_place, idle_during, job_saving,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
     time, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
@@ -50,11 +50,11 @@ fn judge(profile: &Profile) -> Outcome {
     let copied = later.count as f64 / count.max(1) as f64 * moved as f64 / PINNED;
     let most = (later.cpu_ns - queued).max(0.0);
     let saved = (later.cpu_ns - copied.max(queued)).max(0.0);
-    let mean = moved as f64 / count as f64;
+    let mean = moved / count.max(1);
     Outcome::found(Draft {
         summary: format!(
             "{} of {}{} with pageable memory took {} of CPU time{}",
-            counted_as(count, "asynchronous copy", "asynchronous copies"),
+            counted(count, "asynchronous copy", "asynchronous copies"),
             bytes(mean),
             if count == 1 { "" } else { " on average" },
             time(spent),
@@ -78,7 +78,7 @@ fn judge(profile: &Profile) -> Outcome {
             ..job_saving(profile, Figure::predicted(saved, (0.0, most)))
         },
         // The driver takes small copies along in the command itself.
-        confidence: match mean > 65536.0 {
+        confidence: match mean > 65_536 {
             true => confidence(
                 Level::Medium,
                 "what the host gains shows in the job's time where the device waited for it",
@@ -117,7 +117,7 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile(copies(Device, Pageable, true, 10, 1 << 20)));
         assert_eq!(finding.confidence.level, Level::Medium);
         assert!(
-            finding.summary.starts_with("10 asynchronous copies of 1.0 MiB on average"),
+            finding.summary.starts_with("10 asynchronous copies of 1.00 MiB on average"),
             "{}",
             finding.summary
         );

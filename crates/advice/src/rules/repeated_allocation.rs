@@ -56,7 +56,7 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft {
         summary: format!(
             "{} of a size that was freed before; with the frees {} of CPU time{}",
-            counted(pairs, "allocation"),
+            counted(pairs, "allocation", "allocations"),
             time(spent),
             from_place(profile, profile.calls.iter().filter(allocates).map(|call| &call.stacks))
         ),

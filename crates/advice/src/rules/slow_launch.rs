@@ -50,7 +50,7 @@ fn judge(profile: &Profile) -> Outcome {
     if launches < LAUNCHES {
         return Outcome::Unjudged(format!(
             "{} only: the first calls of a process are slow, and later ones are needed to compare with",
-            counted(launches, "launch call")
+            counted(launches, "launch call", "launch calls")
         ));
     }
     let span = profile.totals.span_ns;
@@ -76,7 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
     let draft = about_kernels(profile, kernels, sure, |_| {
         format!(
             "{} took more than 50 µs, {} together, {} of the time",
-            counted(count, "launch call"),
+            counted(count, "launch call", "launch calls"),
             time(spent),
             percent(spent / span)
         )

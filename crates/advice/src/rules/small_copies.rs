@@ -1,7 +1,8 @@
 //! Copies of a few bytes each, one call for each of them.
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, bytes, confidence, idle_during, job_saving, percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, bytes, confidence, counted, idle_during, job_saving, percent,
+    time,
 };
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Copies, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -58,8 +59,9 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{count} copies of {} on average: the device is idle for {} during their calls, {} of the time",
-            bytes(moved as f64 / count as f64),
+            "{} of {} on average: the device is idle for {} during their calls, {} of the time",
+            counted(count, "copy", "copies"),
+            bytes(moved / count.max(1)),
             time(saved),
             percent(share)
         ),

@@ -3,7 +3,7 @@
 use apex_trace::layout::CallClass;
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, from_place, idle_during, job_saving,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
     time, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
@@ -47,8 +47,8 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft {
         summary: format!(
             "{} of {} took {} of CPU time{}",
-            counted_as(count, "synchronous copy or memset", "synchronous copies and memsets"),
-            bytes(moved as f64 / count as f64),
+            counted(count, "synchronous copy or memset", "synchronous copies and memsets"),
+            bytes(moved / count.max(1)),
             time(spent),
             from_place(profile, stacks)
         ),
@@ -126,7 +126,7 @@ mod tests {
         let finding = assert_finds_in(&RULE, copied);
         assert!(finding.saving.time_ns.is_some());
         assert!(
-            finding.summary.starts_with("1 synchronous copy or memset of 64 B took 100.0 µs"),
+            finding.summary.starts_with("1 synchronous copy or memset of 64 B took 100 µs"),
             "{}",
             finding.summary
         );

@@ -258,7 +258,8 @@ impl Args {
                         let said: &Answer = &answers[at];
                         Some((said.prediction.as_ref()?.basis.as_str(), total))
                     };
-                    table::basis_of(&mut io::stdout(), &basis_shares(times.iter().filter_map(basis)))?;
+                    let shares = basis_shares(times.iter().filter_map(basis));
+                    output::page(|out| table::basis_of(out, &shares))?;
                 }
                 Ok(exit)
             }

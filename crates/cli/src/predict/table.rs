@@ -39,8 +39,7 @@ pub fn write(
             }
         }
         _ => {
-            let count = answers.len();
-            let launches = if count == 1 { "1 launch".into() } else { format!("{count} launches") };
+            let launches = units::counted(answers.len() as u64, "launch", "launches");
             writeln!(out, "{}", style.paint(Ink::Bold, format!("{launches} on an {}", device.name)))?;
             several(out, answers, style, width)?;
         }

@@ -5,10 +5,11 @@ use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
-    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, WhatIf,
+    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, Unjudged, WhatIf,
 };
 use apex_profile::{PhaseKind, Profile};
 use apex_text::verdict::what_is_missing;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Kernels listed for each finding; the rest is counted.
@@ -25,7 +26,8 @@ pub fn brief(
 ) -> io::Result<()> {
     heading(out, profile, advice, style)?;
     let shown = advice.findings.iter().filter(|finding| !is_minor(finding)).count().min(limit);
-    for (i, finding) in advice.findings.iter().filter(|finding| !is_minor(finding)).take(limit).enumerate() {
+    let worth_a_word = advice.findings.iter().enumerate().filter(|(_, finding)| !is_minor(finding));
+    for (i, finding) in worth_a_word.take(limit) {
         title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
@@ -59,14 +61,14 @@ pub fn full(
             paragraph(out, &format!("Evidence: {}", evidence(&finding.evidence)), width)?;
         }
         for kernel in finding.kernels.iter().take(KERNELS) {
-            paragraph(out, &about_kernel(profile, kernel), width)?;
+            paragraph(out, &about_kernel(profile, finding, kernel), width)?;
         }
         if finding.kernels.len() > KERNELS {
             let rest = (finding.kernels.len() - KERNELS) as u64;
-            paragraph(out, &format!("and {}", counted(rest, "more kernel")), width)?;
+            paragraph(out, &format!("and {}", units::counted(rest, "more kernel", "more kernels")), width)?;
         }
         let Confidence { level, reason } = &finding.confidence;
-        paragraph(out, &format!("Confidence: {}. {reason}", level_name(*level)), width)?;
+        paragraph(out, &format!("Confidence: {}: {reason}", level_name(*level)), width)?;
         paragraph(out, &format!("Verify: {}", finding.verify), width)?;
     }
     epilogue(out, profile, advice, style, width)
@@ -82,9 +84,13 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         (0, _) => format!("Advice: nothing found by {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
             let worth = format!("{} of {}", share(saving), of_what(profile));
-            format!("Advice: {}, worth {worth}{}", counted(count as u64, "finding"), faster(saving))
+            format!(
+                "Advice: {}, worth {worth}{}",
+                units::counted(count as u64, "finding", "findings"),
+                faster(saving)
+            )
         }
-        (count, _) => format!("Advice: {}", counted(count as u64, "finding")),
+        (count, _) => format!("Advice: {}", units::counted(count as u64, "finding", "findings")),
     };
     writeln!(out, "{}", style.paint(Ink::Bold, line))
 }
@@ -126,14 +132,15 @@ fn place(profile: &Profile, kernel: &KernelFinding) -> Option<String> {
     profile.main_place(stacks).map(|place| format!("from {place}"))
 }
 
-fn about_kernel(profile: &Profile, kernel: &KernelFinding) -> String {
+fn about_kernel(profile: &Profile, finding: &Finding, kernel: &KernelFinding) -> String {
     let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
     let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
     let expected = kernel.what_if.as_ref().map_or_else(String::new, what_if);
-    let launches =
-        if *launches == 1 { "1 launch".into() } else { format!("{} launches", units::count(*launches)) };
+    let launches = units::counted(*launches, "launch", "launches");
     let place = place(profile, kernel).map_or_else(String::new, |place| format!(" {place}"));
-    format!("· {name}{configuration}, {launches}{place}{evidence}. {change}{expected}")
+    // What is to be changed is said once.
+    let change = if *change == finding.change { String::new() } else { format!("; {change}") };
+    format!("· {name}{configuration}, {launches}{place}{evidence}{change}{expected}")
 }
 
 /// What the models expect of the changed configuration.
@@ -202,19 +209,37 @@ fn epilogue(
     width: usize,
 ) -> io::Result<()> {
     let mut notes = Vec::new();
-    for unjudged in &advice.unjudged {
-        notes.push(format!("{} {} could not judge: {}", unjudged.rule, unjudged.slug, unjudged.because));
+    let mut unjudged: Vec<(&str, Vec<String>)> = Vec::new();
+    for Unjudged { rule, slug, because } in &advice.unjudged {
+        let rule = format!("{rule} {slug}");
+        match unjudged.iter_mut().find(|(reason, _)| reason == because) {
+            Some((_, rules)) => rules.push(rule),
+            None => unjudged.push((because, vec![rule])),
+        }
     }
+    notes.extend(
+        unjudged.iter().map(|(because, rules)| format!("Not judged ({because}): {}", rules.join(", "))),
+    );
     for (rule, kernels) in &advice.suppressed {
-        notes.push(format!("{rule} is suppressed; it would concern {}", counted(*kernels, "kernel")));
+        notes.push(format!(
+            "{rule} is suppressed; it would concern {}",
+            units::counted(*kernels, "kernel", "kernels")
+        ));
     }
     if !advice.excellent.is_empty() {
-        let names: Vec<_> =
-            advice.excellent.iter().filter_map(|&kernel| profile.kernels.get(kernel)).collect();
-        let names: std::collections::BTreeSet<_> =
-            names.iter().map(|kernel| kernel.short_name.as_str()).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        notes.push(format!("Nothing left to gain in the launch configuration of: {names}"));
+        let faulty: BTreeSet<&str> = advice
+            .findings
+            .iter()
+            .flat_map(|finding| &finding.kernels)
+            .map(|kernel| kernel.name.as_str())
+            .collect();
+        let kernels = advice.excellent.iter().filter_map(|&kernel| profile.kernels.get(kernel));
+        let names: BTreeSet<&str> = kernels.map(|kernel| kernel.short_name.as_str()).collect();
+        // A kernel has findings in another configuration: its name alone would contradict them.
+        let names: Vec<&str> = names.difference(&faulty).copied().collect();
+        if !names.is_empty() {
+            notes.push(format!("Nothing left to gain in the launch configuration of: {}", names.join(", ")));
+        }
     }
     if !notes.is_empty() {
         writeln!(out)?;
@@ -229,10 +254,6 @@ fn epilogue(
         "{}",
         style.paint(Ink::Dim, "ᵐ measured (×n: on n samples) · ᶜ computed exactly · ᵖ predicted")
     )
-}
-
-fn counted(count: u64, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{} {thing}s", units::count(count)) }
 }
 
 fn paragraph(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {

@@ -177,7 +177,7 @@ impl Key {
         Self {
             gpu_busy: source.job.totals.gpu_busy.filter(|_| of_gpu).map(Figure::of),
             launches: source.shown.totals.kernels_run(),
-            saving_of_job: verdict.saving_of_job.filter(|_| of_gpu).map(Figure::of),
+            saving_of_job: verdict.saving_of_job.map(Figure::of),
             overhead_share: verdict.overhead_share.map(Figure::of),
             lost_records: verdict.lost_records,
             step: source.iterations.map(|iterations| figure::Spread::of(&iterations.duration)),
