@@ -284,13 +284,13 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
     format!("→ {change}: saves {amount}{each}{kind}.")
 }
 
-/// A change without its details: what comes before the first `; `, `: ` or `. ` that stands outside
-/// of parentheses.
+/// A change without its details: what comes before the first `; ` or `. ` that stands outside of
+/// parentheses.
 fn in_short(change: &str) -> &str {
     let mut depth = 0;
     let end = change.char_indices().find(|&(at, letter)| {
         depth += i32::from(letter == '(') - i32::from(letter == ')');
-        depth <= 0 && matches!(letter, ';' | ':' | '.') && change[at + 1..].starts_with(' ')
+        depth <= 0 && matches!(letter, ';' | '.') && change[at + 1..].starts_with(' ')
     });
     end.map_or(change, |(at, _)| &change[..at]).trim_end_matches('.')
 }
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_change_in_short_ends_before_its_details() {
         let cases = [
-            ("Launch at least two blocks per SM: use smaller blocks.", "Launch at least two blocks per SM"),
+            ("Launch less often: capture a graph.", "Launch less often: capture a graph"),
             ("Allocate once, or use a pool. Without a change, …", "Allocate once, or use a pool"),
             ("Use a larger block (a loop; in Triton BLOCK).", "Use a larger block (a loop; in Triton BLOCK)"),
             (

@@ -16,7 +16,7 @@ assert driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
 count = ctypes.c_uint(1024)
 parameters = (ctypes.c_void_p * 2)(*(ctypes.addressof(value) for value in (memory, count)))
 def launch():
-    assert driver.cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, None, parameters, None) == 0
+    assert driver.cuLaunchKernel(function, 128, 1, 1, 24, 1, 1, 0, None, parameters, None) == 0
 def forward():
     launch()
 def train_step():
