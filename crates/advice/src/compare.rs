@@ -14,17 +14,11 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::advise::Advice;
-use apex_profile::{
-    Account, Accounts, Copies, Distribution, Figure, Iterations, KernelCounts, Profile, SaturatingSum as _,
-    total,
-};
+use apex_profile::{Account, Accounts, Copies, Figure, KernelCounts, Profile, SaturatingSum as _, total};
 pub use change::Change;
 pub use followed::{Basis, Followed, Kept, State, Together};
 pub use kernels::{KernelChange, KernelCountChanges, Presence};
 pub use steps::Steps;
-
-/// Standard deviations from the tenth to the ninetieth percentile of a normal distribution.
-const FROM_P10_TO_P90: f64 = 2.563;
 
 /// One run, as it is compared.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +133,7 @@ impl Side<'_> {
 
     /// Steps that were measured, of all runs.
     fn steps(&self) -> u64 {
-        self.runs.iter().filter_map(|run| step(run.job)).map(|step| step.duration.count).sum()
+        self.runs.iter().filter_map(|run| run.job.step_ns()).map(|step| step.samples).sum()
     }
 
     fn counts(&self, of: impl Fn(&Profile) -> u64) -> Vec<f64> {
@@ -149,7 +143,7 @@ impl Side<'_> {
 
 /// Sets the runs after a change beside those before it. Neither side is empty.
 pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
-    let steps = |runs: &[Run<'_>]| -> Option<Vec<f64>> { runs.iter().map(|run| steps(run.job)).collect() };
+    let steps = |runs: &[Run<'_>]| -> Option<Vec<f64>> { runs.iter().map(|run| run.job.steps()).collect() };
     let (per, [before, after]) = match (steps(before), steps(after)) {
         (Some(steps), Some(steps_after)) => {
             (Per::Step, [Side { runs: before, by: steps }, Side { runs: after, by: steps_after }])
@@ -165,7 +159,7 @@ pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
     let copies = |profile: &Profile, of: fn(&Copies) -> u64| profile.copies.iter().map(of).saturating_sum();
     let mut compared = Comparison {
         per,
-        step_ns: (per == Per::Step).then(|| whole(|profile| Some(mean_of(step(profile)?.duration)))),
+        step_ns: (per == Per::Step).then(|| whole(Profile::step_ns)),
         steps: match per {
             Per::Step => (before.steps(), after.steps()),
             Per::Run => (0, 0),
@@ -194,25 +188,6 @@ pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
     kernels::name_apart(&mut compared);
     (compared.followed, compared.together) = followed::followed(&before, &after, &compared);
     compared
-}
-
-/// Steps of all devices; `None` unless each of them is in its steady state throughout.
-fn steps(profile: &Profile) -> Option<f64> {
-    let steps: Option<f64> = profile.activities.iter().map(apex_profile::Activity::steps).sum();
-    steps.filter(|steps| *steps > 0.0)
-}
-
-/// The steps of the device that makes the most of them.
-fn step(profile: &Profile) -> Option<&Iterations> {
-    let of = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
-    of.max_by_key(|steps| steps.duration.count)
-}
-
-/// The mean of durations, with its error by how far they spread.
-fn mean_of(durations: Distribution) -> Figure {
-    let deviation = (durations.p90_ns - durations.p10_ns) / FROM_P10_TO_P90;
-    let error = (durations.count > 1).then(|| deviation / (durations.count as f64).sqrt());
-    Figure::sampled(durations.mean_ns, durations.count, error)
 }
 
 /// The accounts that hold time on any side, in the order in which reports have them.

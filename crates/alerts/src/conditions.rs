@@ -194,7 +194,7 @@ fn slower(view: &View<'_>, reference: Option<&Reference>, limit: f64) -> Option<
     };
     Some(Observed::new(Rule::Slower, Subject::Session, verdict, || Finding {
         what: format!(
-            "a step takes {} instead of {} in {} ({} longer; measured over {} and {} steps)",
+            "a step takes {} instead of {} in {} ({} longer; means of {} and {} steps)",
             units::time(after.value),
             units::time(before.mean_ns.value),
             printable(&reference.name),

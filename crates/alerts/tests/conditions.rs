@@ -3,9 +3,7 @@
 use apex_alerts::{Alerts, Limits, Moment, Notice, Reference, State, Subject, View, message};
 use apex_live::Follower;
 use apex_machine::{DeviceRecord, Quantity, Readings, Record};
-use apex_profile::{
-    Accounts, Activity, Device, Distribution, Figure, IdleCause, Iterations, Process, Profile,
-};
+use apex_profile::{Accounts, Activity, Device, Figure, IdleCause, Iterations, Process, Profile};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -73,9 +71,8 @@ fn told(notices: &[Notice]) -> Vec<String> {
 /// Steps of so many milliseconds on average.
 fn stepping(count: u64, mean_ms: f64) -> Profile {
     let mean_ns = 1e6 * mean_ms;
-    let (p10_ns, p90_ns) = (0.97 * mean_ns, 1.03 * mean_ns);
-    let duration = Distribution { count, mean_ns, p10_ns, p90_ns, ..Distribution::default() };
-    let iterations = Iterations { count, duration, launches: 40.0, ..Iterations::default() };
+    let step_ns = Figure::predicted(mean_ns, (0.996 * mean_ns, 1.004 * mean_ns)).of_samples(count);
+    let iterations = Iterations { count, step_ns, launches: 40.0, ..Iterations::default() };
     let activity = Activity { iterations: Some(iterations), ..Activity::default() };
     Profile { activities: vec![activity], processes: processes(1), ..Profile::default() }
 }
@@ -93,7 +90,7 @@ fn a_session_that_is_slower_than_a_good_run_says_so_once_until_it_is_not() {
     let fired = looks.until_last(3, &stepping(40, 36.6), Some(&good));
     assert_eq!(
         message::line(&fired),
-        "alert slower: my runs/s: a step takes 36.6 ms instead of 24.4 ms in good (50.0% longer; measured over 40 \
+        "alert slower: my runs/s: a step takes 36.6 ms instead of 24.4 ms in good (50.0% longer; means of 40 \
          and 800 steps); for 20.0 s"
     );
     assert_eq!(fired.alert.next, "apex diff good 'my runs/s'");

@@ -123,6 +123,11 @@ impl Figure {
         Self { value, samples: 0, standard_error: None, source }
     }
 
+    /// The same figure, which rests on so many samples.
+    pub fn of_samples(self, samples: u64) -> Self {
+        Self { samples, ..self }
+    }
+
     /// Where it comes from.
     pub fn provenance(&self) -> Provenance {
         match self.source {

@@ -699,9 +699,9 @@ impl Activity {
 impl Activity {
     /// Iterations that the span holds, also in part, if all of it is steady state.
     pub fn steps(&self) -> Option<f64> {
-        let mean_ns = self.iterations.as_ref()?.duration.mean_ns;
+        let step_ns = self.iterations.as_ref()?.step_ns.value;
         let steady = self.phases.iter().all(|phase| phase.kind == PhaseKind::Steady);
-        (steady && mean_ns > 0.0).then(|| self.span_ns / mean_ns)
+        (steady && step_ns > 0.0).then(|| self.span_ns / step_ns)
     }
 
     /// Share of the span in which kernels ran; see [`Totals::gpu_busy`].

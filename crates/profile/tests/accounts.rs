@@ -1,7 +1,7 @@
 //! Time accounted for: accounts add up, phases are found, and what is unknown says so.
 
 use apex_profile::{
-    Account, Accounts, Activity, IdleCause, OverTime, Phase, PhaseKind, Profile, Selection, Totals,
+    Account, Accounts, Activity, IdleCause, OverTime, Phase, PhaseKind, Profile, Selection, Sequence, Totals,
 };
 use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
 use proptest::prelude::*;
@@ -408,7 +408,9 @@ fn a_window_has_its_steps_and_their_time() {
     assert_exact(&activity.accounts);
     assert_eq!(activity.span_ns, (10 * step + step / 2) as f64);
     assert_eq!(activity.iterations.as_ref().expect("it repeats").count, 10);
-    assert_eq!(activity.phases.iter().map(|phase| phase.kind).collect::<Vec<_>>(), [PhaseKind::Steady]);
+    // The device begins the first one when its launch call has returned.
+    let phases: Vec<_> = activity.phases.iter().map(|phase| (phase.kind, phase.accounts.span_ns)).collect();
+    assert_eq!(phases, [(PhaseKind::Warmup, 4_000.0), (PhaseKind::Steady, activity.span_ns - 4_000.0)]);
     let none = window(whole.totals.wall_ns as u64 + 1..u64::MAX);
     assert_eq!((none.activities.len(), none.totals.launches), (0, 0));
 }
@@ -437,6 +439,49 @@ fn a_rank_alone_still_waits_for_the_others() {
     assert_eq!(waiting(&part.activities[0]), waiting(&whole.activities[place]));
     assert_eq!(part.totals.launches, whole.totals.launches / 2);
     assert_eq!(waiting(&alone(session.processes[1 - place].pid).activities[0]), 0.0);
+}
+
+/// A program whose host launches a step of 200 µs every 40 µs, and waits at the end. Half of the
+/// launches are timed.
+fn running_ahead(steps: u64) -> Profile {
+    profile(|program| {
+        let [long, short] = ["long", "short"].map(|name| program.function(name));
+        let [long, short] = [long, short].map(|function| program.config(function, 132, 128));
+        for step in 0..steps {
+            for (config, gpu_ns) in [(long, 150_000), (short, 50_000)] {
+                let start = program.now;
+                program.launch_taking(config, LEGACY, 20_000);
+                if step % 2 == 0 {
+                    program.timing(config, LEGACY, start, gpu_ns, 0);
+                }
+            }
+        }
+        program.synchronise(LEGACY, steps * 160_000);
+    })
+}
+
+#[test]
+fn a_step_takes_as_long_as_the_device_works_on_it_however_far_the_host_runs_ahead() {
+    for steps in [20, 400] {
+        let whole = running_ahead(steps);
+        let steady = whole.in_phase(PhaseKind::Steady).expect("it repeats");
+        let activity = &steady.activities[0];
+        let iterations = activity.iterations.as_ref().expect("it repeats");
+        assert_eq!(iterations.duration.mean_ns, 40_000.0, "the host's");
+        assert_eq!(iterations.step_ns.value, 200_000.0);
+        assert_eq!(
+            (iterations.step_ns.samples, iterations.step_ns.bounds()),
+            (steps - 1, (200_000.0, 200_000.0))
+        );
+        assert_eq!((steady.step_ns(), steady.steps()), (Some(iterations.step_ns), Some((steps - 1) as f64)));
+        let kernels = steady.totals.gpu_time_ns.expect("timed").value;
+        assert_eq!((activity.span_ns, kernels), (200_000.0 * (steps - 1) as f64, activity.span_ns));
+        // What the host does in it is its own.
+        assert_eq!(steady.totals.launches, 2 * (steps - 1));
+        let covered = |profile: &Profile| profile.sequences.iter().map(Sequence::covered).sum::<u64>();
+        assert_eq!((covered(&whole), covered(&steady)), (2 * steps, 2 * (steps - 1)));
+        whole.activities[0].phases.iter().for_each(|phase| assert_exact(&phase.accounts));
+    }
 }
 
 #[test]

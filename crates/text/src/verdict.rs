@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use apex_advice::{Advice, Finding, Scope};
 use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
 
-use crate::units;
+use crate::{figures, units};
 
 /// A GPU that is idle for less is busy.
 const IDLE: f64 = 0.25;
@@ -235,14 +235,16 @@ fn while_in(cause: IdleCause) -> &'static str {
 fn lasted(part: &Part<'_>) -> Option<String> {
     let accounts = part.job.accounts();
     let kernels = |by: f64| units::time((accounts.kernels.value + accounts.collectives.value) / by);
-    if let (Some(iterations), Some(steps)) = (part.iterations, part.steps) {
-        let d = &iterations.duration;
+    let step_ns = part.job.step_ns().zip(part.steps);
+    if let Some((iterations, (step_ns, steps))) = part.iterations.zip(step_ns) {
+        let intervals = &iterations.duration;
         return Some(format!(
-            "A step takes {}ᵐ (median of {}; eight of ten take {} to {}); its kernels take {}ᵖ.",
-            units::time(d.median_ns),
-            units::count(iterations.count),
-            units::time(d.p10_ns),
-            units::time(d.p90_ns),
+            "A step takes {}{} (mean of {}; eight of ten are launched {} to {}ᵐ after the one before); its kernels take {}ᵖ.",
+            units::time(step_ns.value),
+            figures::mark(step_ns.provenance()),
+            units::count(step_ns.samples),
+            units::time(intervals.p10_ns),
+            units::time(intervals.p90_ns),
             kernels(steps)
         ));
     }

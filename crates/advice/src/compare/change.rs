@@ -3,8 +3,9 @@
 //! Where a side has several runs, their spread decides: the means differ if they do by more than
 //! three standard errors would be of a normal distribution (1 in 370 by chance), by Welch's t-test.
 //! One run alone is taken to spread as the runs of the other side do. Where both sides are one run,
-//! the spread of samples in it decides, of which each side needs five, or whether the intervals of
-//! predicted figures meet; how runs differ is not known then. A difference of less than 1% is none.
+//! the spread of samples in it decides, or whether the intervals of predicted figures meet; where
+//! samples are counted each side needs five. How runs differ is not known then. A difference of less
+//! than 1% is none.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,10 +93,14 @@ fn variance(runs: &[Figure]) -> Option<f64> {
 
 fn significant(before: &[Figure], after: &[Figure]) -> Option<bool> {
     let (mean_before, mean_after) = (mean(before)?, mean(after)?);
+    let difference = (mean_after.value - mean_before.value).abs();
+    let least = LEAST * mean_before.value.abs();
     let limit = match (variance(before), variance(after)) {
         (None, None) => {
             if let (Some(one), Some(other)) = (mean_before.interval(), mean_after.interval()) {
-                return Some(one.1 < other.0 || other.1 < one.0);
+                let few = |mean: &Figure| (1..SAMPLES).contains(&mean.samples);
+                let apart = one.1 < other.0 || other.1 < one.0;
+                return (!few(&mean_before) && !few(&mean_after)).then_some(apart && difference > least);
             }
             let error = mean_before.standard_error?.hypot(mean_after.standard_error?);
             let samples = mean_before.samples.min(mean_after.samples);
@@ -107,8 +112,7 @@ fn significant(before: &[Figure], after: &[Figure]) -> Option<bool> {
             errors(freedom) * error
         }
     };
-    let difference = (mean_after.value - mean_before.value).abs();
-    Some(difference > limit && difference > LEAST * mean_before.value.abs())
+    Some(difference > limit && difference > least)
 }
 
 /// Standard error of the difference of two means, and how many degrees of freedom it has (Welch and

@@ -1,19 +1,19 @@
 //! The steps of two runs, without the rest of a comparison: for who looks at one of them again and
 //! again.
 
-use super::{Change, mean_of, step};
+use super::Change;
 use apex_profile::{Figure, Profile};
 
 /// Steps are of the same loop if the launches of one differ by at most this part of it from those
 /// of the other, or of a number of the other's steps.
 const ALIKE: f64 = 0.1;
 
-/// How long the steps of a run take: those of the device that makes the most of them.
+/// How long the steps of a run take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
-    /// Steps in the steady state.
+    /// Steps in the steady state of the device that makes the most of them.
     pub count: u64,
-    /// Their mean time, nanoseconds: measured.
+    /// Their mean time, nanoseconds, on all devices ([`Profile::step_ns`]).
     pub mean_ns: Figure,
     /// Launch calls of one.
     launches: f64,
@@ -22,8 +22,10 @@ pub struct Steps {
 impl Steps {
     /// The steps of a run, or of a part of it; `None` where it repeats nothing.
     pub fn of(profile: &Profile) -> Option<Self> {
-        let step = step(profile)?;
-        Some(Self { count: step.duration.count, mean_ns: mean_of(step.duration), launches: step.launches })
+        let loops = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+        let most = loops.max_by_key(|loops| loops.count)?;
+        let mean_ns = profile.step_ns()?;
+        Some(Self { count: mean_ns.samples, mean_ns, launches: most.launches })
     }
 
     /// What became of the time of a step: significant as [`super::compare`] has it, and in steps of
@@ -50,17 +52,11 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apex_profile::{Activity, Distribution, Iterations};
+    use apex_profile::{Activity, Iterations};
 
     fn steps(count: u64, mean_ns: f64, launches: f64) -> Steps {
-        let duration = Distribution {
-            count,
-            mean_ns,
-            p10_ns: 0.95 * mean_ns,
-            p90_ns: 1.05 * mean_ns,
-            ..Distribution::default()
-        };
-        let iterations = Iterations { count, duration, launches, ..Iterations::default() };
+        let step_ns = Figure::predicted(mean_ns, (0.99 * mean_ns, 1.01 * mean_ns)).of_samples(count);
+        let iterations = Iterations { count, step_ns, launches, ..Iterations::default() };
         let activity = Activity { iterations: Some(iterations), ..Activity::default() };
         let other = Activity::default();
         Steps::of(&Profile { activities: vec![other, activity], ..Profile::default() }).expect("steps")

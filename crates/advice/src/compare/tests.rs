@@ -99,15 +99,7 @@ fn untimed_is_unknown() {
 fn steady(kernel: Kernel, steps: u64, step_ns: f64) -> Profile {
     let mut profile = profile_of([kernel]);
     let span_ns = steps as f64 * step_ns;
-    let duration = Distribution {
-        count: steps,
-        total_ns: span_ns,
-        mean_ns: step_ns,
-        p10_ns: 0.99 * step_ns,
-        median_ns: step_ns,
-        p90_ns: 1.01 * step_ns,
-        ..Distribution::default()
-    };
+    let mean_ns = Figure::predicted(step_ns, (0.99 * step_ns, 1.01 * step_ns)).of_samples(steps);
     let kernels = Figure::sum(profile.kernels.iter().filter_map(|kernel| Some(kernel.gpu?.total_ns)));
     let accounts = Accounts { span_ns, kernels: kernels.unwrap_or_default(), ..Accounts::default() };
     let phase = Phase {
@@ -121,7 +113,7 @@ fn steady(kernel: Kernel, steps: u64, step_ns: f64) -> Profile {
         span_ns,
         accounts,
         phases: vec![phase],
-        iterations: Some(Iterations { count: steps, duration, ..Iterations::default() }),
+        iterations: Some(Iterations { count: steps, step_ns: mean_ns, ..Iterations::default() }),
         ..Activity::default()
     }];
     profile.totals.span_ns = span_ns;

@@ -41,7 +41,7 @@ fn judge(profile: &Profile) -> Outcome {
     let saved: f64 = candidates.iter().map(|sequence| gain(sequence)).sum();
     let spent: f64 = candidates.iter().map(|sequence| sequence.launch_cpu_ns).sum();
     let covered = candidates.iter().map(|sequence| sequence.covered()).saturating_sum();
-    let share = covered as f64 / profile.totals.launches.max(1) as f64;
+    let share = (covered as f64 / profile.totals.launches.max(1) as f64).min(1.0);
     Outcome::found(Draft {
         summary: format!(
             "a sequence of {} launches that starts with `{}` repeats {} times; sequences like this cover {} of all launch calls",

@@ -12,7 +12,7 @@ pub fn verdict(comparison: &Comparison) -> String {
         let over = match step.runs.0.len().max(step.runs.1.len()) {
             1 => {
                 let (before, after) = comparison.steps;
-                format!("measured over {} and {} steps", units::count(before), units::count(after))
+                format!("means of {} and {} steps", units::count(before), units::count(after))
             }
             _ => of_runs(step),
         };
@@ -101,11 +101,11 @@ mod tests {
             runs: (vec![18.3e6], vec![after]),
         };
         let said = |after, significant| {
-            timed("A step takes", &change(after, significant), "measured over 40 and 41 steps")
+            timed("A step takes", &change(after, significant), "means of 40 and 41 steps")
         };
         assert_eq!(
             said(12.1e6, Some(true)),
-            "A step takes 12.1 ms instead of 18.3 ms (1.51× faster; measured over 40 and 41 steps)."
+            "A step takes 12.1 ms instead of 18.3 ms (1.51× faster; means of 40 and 41 steps)."
         );
         assert!(said(36.6e6, None).contains("36.6 ms instead of 18.3 ms (2.00× slower; "));
         assert!(said(18.4e6, Some(false)).contains("within chance"));

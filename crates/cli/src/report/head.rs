@@ -49,7 +49,8 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     let mut entries = accounts.entries();
     entries.sort_by_key(|(account, _)| matches!(account, Account::Unknown));
     let names = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
-    let heads = [title, units::time(accounts.span_ns / by)];
+    let step_ns = shown.job.step_ns().filter(|_| shown.steps().is_some());
+    let heads = [title, units::time(step_ns.map_or(accounts.span_ns, |step_ns| step_ns.value))];
     let lead = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
     let bars = width.saturating_sub(lead + names + COLUMNS).min(BAR);
     for (row, (account, time)) in entries.into_iter().enumerate() {

@@ -13,6 +13,8 @@ mod common;
 #[path = "../clients/deps.rs"]
 mod deps;
 
+use apex_profile::{PhaseKind, Profile};
+use apex_trace::Session;
 use common::{Sandbox, output};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,6 +30,8 @@ const SMALL: [&str; 3] = ["--small", "--steps", "20"];
 const NEGLIGIBLE: f64 = 0.05;
 /// Below this share of the job a known saving is no finding.
 const MINOR: f64 = 0.02;
+/// Standard errors of the kernels' time, which is sampled, that it may exceed a step's by.
+const ERRORS: f64 = 3.0;
 /// Test binaries run their tests side by side; both write one file.
 static BLESSED: Mutex<()> = Mutex::new(());
 
@@ -111,6 +115,19 @@ fn compare(found: &BTreeMap<String, Value>) {
     );
 }
 
+/// On one stream a step takes no less than its kernels, whether the host waits for the device or
+/// runs ahead of it.
+fn assert_a_step_holds_its_kernels(id: &str, folder: &Path) {
+    let whole = Profile::from_session(&Session::open(folder).unwrap());
+    let Some(steady) = whole.in_phase(PhaseKind::Steady) else { return };
+    let one_stream = steady.activities.len() == 1 && steady.activities[0].streams == 1;
+    let (step, steps) = (steady.step_ns().unwrap(), steady.steps().unwrap());
+    let Some(kernels) = steady.totals.gpu_time_ns.filter(|_| one_stream) else { return };
+    let kernels = kernels.scaled(1.0 / steps);
+    let least = kernels.value - ERRORS * kernels.standard_error.unwrap_or(0.0);
+    assert!(least <= step.bounds().1, "{id}: a step takes {step:?}, its kernels {kernels:?}");
+}
+
 #[test]
 fn sessions_of_an_h200() {
     let sandbox = Sandbox::new();
@@ -122,6 +139,7 @@ fn sessions_of_an_h200() {
         let packed = root().join(format!("data/corpus-h200/{id}.tar.xz"));
         output(sandbox.command("tar").args(["-xJf"]).arg(&packed).arg("-C").arg(&folder), 0);
         found.insert(id.clone(), program.judge(&sandbox.json(&["advise", "--json", &id])));
+        assert_a_step_holds_its_kernels(&id, &folder);
         std::fs::remove_dir_all(&folder).unwrap();
     }
     compare(&found);

@@ -122,7 +122,9 @@ struct Key {
     /// Share of the host's time that recording took.
     overhead_share: Option<Figure>,
     lost_records: u64,
-    /// Duration of a step.
+    /// How long a step takes, on average.
+    step_ns: Option<Figure>,
+    /// Intervals from the first launch of a step to that of the next.
     step: Option<figure::Spread>,
     /// Launches of a step.
     step_launches: Option<f64>,
@@ -180,6 +182,7 @@ impl Key {
             saving_of_job: verdict.saving_of_job.map(Figure::of),
             overhead_share: verdict.overhead_share.map(Figure::of),
             lost_records: verdict.lost_records,
+            step_ns: source.iterations.and_then(|_| source.job.step_ns()).map(Figure::of),
             step: source.iterations.map(|iterations| figure::Spread::of(&iterations.duration)),
             step_launches: source.iterations.map(|iterations| iterations.launches),
         }

@@ -263,6 +263,7 @@ export interface Document {
     overhead_share: Figure | null;
     lost_records: number;
     step: Spread | null;
+    step_ns: Figure | null;
     step_launches: number | null;
   };
   accounts: { of: string; steps: number | null; span_ns: number; entries: Entry[] };

@@ -125,7 +125,7 @@ const page = {
   schema: 'apex.page/1', apex_version: '0',
   session: { name: 'synthetic', command: 'python train.py', folder: null, started_ns: null, wall_ns: END, on_cpu_device: false, timing: null, problems: [] },
   verdict: ['A synthetic session of ten million launches.'], notes: [],
-  key: { gpu_busy: null, launches: LAUNCHES, saving_of_job: null, overhead_share: null, lost_records: 0, step: null, step_launches: null },
+  key: { gpu_busy: null, launches: LAUNCHES, saving_of_job: null, overhead_share: null, lost_records: 0, step_ns: null, step: null, step_launches: null },
   accounts: { of: 'run', steps: null, span_ns: 0, entries: [] }, devices: { list: [], left_out: 0 },
   advice: { findings: [], clear: [], unjudged: [], rules: 0 },
   kernels: { list: [], left_out: { kernels: 0, launches: 0, gpu_time_ns: 0 }, gpu_time_ns: null, unpredicted: [] },

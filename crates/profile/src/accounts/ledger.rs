@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use super::{Accounts, IdleCause, OverTime, PhaseKind};
-use crate::figure::Figure;
+use crate::figure::{Figure, NINETY_PERCENT};
 use crate::profile::Activity;
+use crate::sketch::Sketch;
+
+/// Standard deviations from the tenth to the ninetieth percentile of a normal distribution.
+const FROM_P10_TO_P90: f64 = 2.563;
 
 const KERNELS: usize = 0;
 const COLLECTIVES: usize = 1;
@@ -40,7 +44,8 @@ impl Use {
     }
 }
 
-/// When phases begin: ascending, the first at 0.
+/// When the host begins each part of the run, and the phase that it belongs to: an iteration, what
+/// lies between two, what comes before or after all of them. Ascending, the first at 0.
 pub(crate) type Boundaries = Arc<[(u64, PhaseKind)]>;
 
 /// The sums of one device.
@@ -49,8 +54,12 @@ pub(crate) struct Ledger {
     /// First and last nanosecond that is accounted for, after the process's start.
     pub span: (u64, u64),
     boundaries: Boundaries,
-    /// The phase of the last addition, among `boundaries`.
+    /// The part of the run that the device is in, among `boundaries`.
     at: usize,
+    /// When the device began it.
+    since: u64,
+    /// How long the device takes for the iterations of the steady state that lie in the span.
+    steps: Sketch,
     /// In the order of [`PhaseKind::ALL`]; `None` of a phase that holds no time.
     sums: [Option<[u64; SLOTS]>; PhaseKind::ALL.len()],
     /// The sums of equal parts of the span.
@@ -71,29 +80,60 @@ const _: () = assert!(OverTime::PARTS.is_multiple_of(Activity::CHUNKS));
 impl Ledger {
     pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
         let parts = vec![[0; SLOTS]; OverTime::PARTS];
-        Self { span, boundaries, at: 0, sums: Default::default(), parts, part: (0, edge(span, 1)) }
+        Self {
+            span,
+            boundaries,
+            at: 0,
+            since: 0,
+            steps: Sketch::default(),
+            sums: Default::default(),
+            parts,
+            part: (0, edge(span, 1)),
+        }
     }
 
     /// Adds a stretch of time, which begins no earlier than the stretch that was added before.
     pub fn add(&mut self, from: u64, to: u64, what: Use) {
-        let (mut from, to) = (from.max(self.span.0), to.min(self.span.1));
+        let (from, to) = (from.max(self.span.0), to.min(self.span.1));
         if from < to {
             self.add_to_parts(from, to, what.slot());
-        }
-        while from < to {
-            let phase = self.phase_at(from);
-            let until = self.boundaries.get(self.at + 1).map_or(to, |&(begins, _)| begins.min(to));
-            self.sums[phase as usize].get_or_insert([0; SLOTS])[what.slot()] += until - from;
-            from = until;
+            let phase = self.phase() as usize;
+            self.sums[phase].get_or_insert([0; SLOTS])[what.slot()] += to - from;
         }
     }
 
-    /// The phase at a moment, which is no earlier than any that was added.
-    pub fn phase_at(&mut self, moment: u64) -> PhaseKind {
-        while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
-            self.at += 1;
-        }
+    /// The phase that the device is in.
+    pub fn phase(&self) -> PhaseKind {
         self.boundaries[self.at].1
+    }
+
+    /// The device begins the first work of a part of the run: what is added from now on belongs to
+    /// it. The device never goes back to an earlier part.
+    pub fn enter(&mut self, part: usize, moment: u64) {
+        if part <= self.at {
+            return;
+        }
+        let passed = &self.boundaries[self.at..part];
+        let lies = self.span.0 <= self.since && moment <= self.span.1;
+        if lies && passed.iter().all(|&(_, phase)| phase == PhaseKind::Steady) {
+            // A device without work in an iteration passes several at once.
+            let each = (moment - self.since) / passed.len() as u64;
+            passed.iter().for_each(|_| self.steps.add(each));
+        }
+        (self.at, self.since) = (part, moment);
+    }
+
+    /// How long an iteration of the steady state takes, as in [`Self::accounts`]; `None` where the
+    /// device finished none in the span.
+    pub fn step_ns(&self, ends: [&Self; 2]) -> Option<Figure> {
+        let [value, short, long] = [self, ends[0], ends[1]].map(|ledger| ledger.steps.distribution());
+        let ends = [short, long].into_iter().filter(|steps| steps.count > 0).map(|steps| steps.mean_ns);
+        let (low, high) =
+            ends.fold((value.mean_ns, value.mean_ns), |(low, high), mean| (low.min(mean), high.max(mean)));
+        let deviation = (value.p90_ns - value.p10_ns) / FROM_P10_TO_P90;
+        let off = NINETY_PERCENT * deviation / (value.count.max(1) as f64).sqrt();
+        let mean = Figure::predicted(value.mean_ns, ((low - off).max(0.0), high + off));
+        (value.count > 0).then(|| mean.of_samples(value.count))
     }
 
     fn add_to_parts(&mut self, from: u64, to: u64, slot: usize) {
@@ -111,10 +151,9 @@ impl Ledger {
         self.part = (part, ends);
     }
 
-    /// Phases that hold time.
-    pub fn phases(&self) -> impl Iterator<Item = PhaseKind> {
-        let used = PhaseKind::ALL.into_iter().zip(&self.sums);
-        used.filter_map(|(kind, sums)| sums.is_some().then_some(kind))
+    /// Whether a phase holds time.
+    pub fn has_phase(&self, kind: PhaseKind) -> bool {
+        self.sums[kind as usize].is_some()
     }
 
     /// Share of each of [`Activity::CHUNKS`] equal parts of the span in which the device was busy.

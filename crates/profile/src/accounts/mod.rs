@@ -262,7 +262,8 @@ impl PhaseKind {
 pub struct Phase {
     /// Which.
     pub kind: PhaseKind,
-    /// Its accounts.
+    /// Its accounts, of the time from when the device begins its first work; empty where the device
+    /// has not begun any.
     pub accounts: Accounts,
     /// Launch calls and graph launches in it that ran.
     pub launches: u64,
@@ -300,7 +301,14 @@ pub struct PhaseCall {
 pub struct Iterations {
     /// How many.
     pub count: u64,
-    /// How long they take, from the first launch call of one to that of the next: measured.
+    /// How long one takes on average, nanoseconds: from the start of its first work on the device
+    /// to that of the next one's. Predicted by the model of the device, from as many as are the
+    /// figure's samples; measured, as the mean of [`Self::duration`], where the device finished
+    /// none.
+    #[serde(default)]
+    pub step_ns: Figure,
+    /// Intervals from the first launch call of one to that of the next: measured. Where the host
+    /// runs ahead of the device they are not what an iteration takes.
     pub duration: Distribution,
     /// Launch calls of one, on average over them.
     pub launches: f64,

@@ -7,6 +7,10 @@
 //! iterations. What lies before its first iteration is the start-up, what lies between iterations
 //! and is unlike them (an evaluation) is neither.
 //!
+//! What the host does belongs to the iteration in which it does it. What a device does belongs to
+//! the iteration whose first work it has begun last, which may be much later: so the time of an
+//! iteration holds the work of an iteration, however far the host runs ahead.
+//!
 //! Only the first [`KEPT`] launches of a process are looked at; what comes after them belongs to
 //! the last phase.
 
@@ -14,6 +18,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{Boundaries, Iterations, PhaseKind};
+use crate::figure::Figure;
 use crate::profile::places::ById;
 use crate::sketch::Sketch;
 
@@ -217,37 +222,36 @@ fn mixed(function: u32) -> u64 {
 }
 
 impl Loop {
-    /// When phases begin.
+    /// When the host begins iterations, and what is none.
     pub fn boundaries(&self) -> Boundaries {
         let mut boundaries = vec![(0, PhaseKind::Startup)];
-        let mut phase = |at: u64, kind: PhaseKind| {
-            if boundaries.last().is_none_or(|&(_, last)| last != kind) {
-                boundaries.push((at, kind));
-            }
-        };
         let mut end = None;
         for (number, iteration) in self.iterations.iter().enumerate() {
             if let Some(end) = end.filter(|&end| end < iteration.start) {
-                phase(end, PhaseKind::Between);
+                boundaries.push((end, PhaseKind::Between));
             }
-            phase(iteration.start, if number < self.warmup { PhaseKind::Warmup } else { PhaseKind::Steady });
+            let kind = if number < self.warmup { PhaseKind::Warmup } else { PhaseKind::Steady };
+            boundaries.push((iteration.start, kind));
             end = Some(iteration.end);
         }
         if let Some(end) = end.filter(|_| !self.goes_on) {
-            phase(end, PhaseKind::End);
+            boundaries.push((end, PhaseKind::End));
         }
         boundaries.into()
     }
 
-    /// The iterations of the steady state that lie in a window; `None` where there are none.
+    /// The iterations of the steady state that lie in a window; `None` where there are none. Their
+    /// time is the host's; what they take is the device's to say.
     pub fn iterations(&self, window: &Range<u64>) -> Option<Iterations> {
         let lies = |one: &&Range<u64>| window.start <= one.start && one.end <= window.end;
         let steady: Vec<_> = self.iterations[self.warmup..].iter().filter(lies).collect();
-        let mut durations = Sketch::default();
-        steady.iter().for_each(|one| durations.add(one.end - one.start));
+        let mut intervals = Sketch::default();
+        steady.iter().for_each(|one| intervals.add(one.end - one.start));
+        let duration = intervals.distribution();
         (!steady.is_empty()).then(|| Iterations {
             count: steady.len() as u64,
-            duration: durations.distribution(),
+            step_ns: Figure::measured(duration.mean_ns).of_samples(duration.count),
+            duration,
             launches: self.launches as f64 / self.iterations.len() as f64,
             warmup: self.warmup as u64,
             start_ns: steady.first().map_or(0.0, |first| first.start as f64),

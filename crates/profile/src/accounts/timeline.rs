@@ -64,6 +64,8 @@ pub(crate) struct NewWork {
     pub kernel: Option<usize>,
     /// The thread that queued it.
     pub thread: u32,
+    /// The part of the run in which its call was made, among the boundaries.
+    pub part: usize,
     /// The range of the program that it belongs to.
     pub range: Option<usize>,
     /// Standard error of `taken`, which all work of the kernel shares, and its own standard
@@ -101,6 +103,8 @@ struct Item {
     kernel: Option<u32>,
     range: Option<u32>,
     what: Work,
+    /// The part of the run that the device enters with it, where it is the first work of one.
+    enters: Option<u32>,
     /// As long as it took when it was queued: what the host sees changes its start and end.
     taken: u64,
     queued: Queued,
@@ -162,6 +166,8 @@ pub(crate) struct Timeline {
     host: Host,
     /// Open work and calls at which the oldest are settled.
     most_open: usize,
+    /// The part of the run that work was queued of.
+    last_part: usize,
     last_thread: u32,
     last_kernel: Option<u32>,
     last_off_ns: f64,
@@ -187,6 +193,7 @@ impl Timeline {
             edges: Default::default(),
             host: Host::default(),
             most_open: OPEN,
+            last_part: 0,
             last_thread: 0,
             last_kernel: None,
             last_off_ns: 0.0,
@@ -228,10 +235,13 @@ impl Timeline {
         let stream = self.stream(work.stream);
         (stream.kind, stream.free_at, stream.open) = (work.kind, end, true);
         self.last_thread = work.thread;
+        let enters = (work.part > self.last_part).then_some(work.part as u32);
+        self.last_part = self.last_part.max(work.part);
         self.items.push_back(Item {
             start,
             end,
             what: work.what,
+            enters,
             stream: work.stream,
             kernel: work.kernel.map(|kernel| kernel as u32),
             thread: work.thread,
@@ -344,9 +354,11 @@ impl Timeline {
         let [mut begins, mut ends] = std::mem::take(&mut self.edges);
         for (item, place) in self.items.iter().zip(0..) {
             let (start, end) = (item.start.max(self.settled), item.end.min(until));
-            if start < end {
+            // Work of no length counts where a part of the run begins with it.
+            let turns = item.enters.is_some() && item.end <= until;
+            if start < end || turns {
                 begins.push((start, place));
-                ends.push((end, place));
+                ends.push((end.max(start), place));
             }
         }
         // (With one stream, they are in order.)
@@ -358,7 +370,11 @@ impl Timeline {
             // Where one ends and another begins at once, the device is not idle between.
             while let Some((time, item)) = begun.next_if(|&&(time, _)| time <= end) {
                 at = self.pass(at, *time, &running, Some(*item));
-                running[self.items[*item as usize].what as usize] += 1;
+                let item = &self.items[*item as usize];
+                running[item.what as usize] += 1;
+                if let Some(part) = item.enters {
+                    self.ledger.enter(part as usize, at);
+                }
             }
             at = self.pass(at, end, &running, None);
             let item = &self.items[ended as usize];
@@ -406,7 +422,7 @@ impl Timeline {
         let (start, end) = (from.max(ledger.span.0), to.min(ledger.span.1));
         self.gaps.idle_ns += to - from;
         if start < end {
-            let phase = ledger.phase_at(start);
+            let phase = ledger.phase();
             host.explain(start, end, thread, |from, to, cause| {
                 by[cause as usize] += (to - from) as f64;
                 ledger.add(from, to, Use::Idle(cause));

@@ -64,7 +64,7 @@ struct Second<'r, 'b, 'o> {
     /// Where among the samples the reading is.
     samples: sampled::Cursor,
     boundaries: Boundaries,
-    /// The phase of the last record, among `boundaries`.
+    /// The part of the run that the host is in, among `boundaries`.
     at: usize,
     /// In the order of [`PhaseKind::ALL`].
     phases: [PhaseCounts; PhaseKind::ALL.len()],
@@ -102,7 +102,9 @@ impl Reading<'_> {
         let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
         if let Some(observer) = &mut observer {
             let (process, devices) = (self.process, &self.part.devices);
-            observer.process(&ObservedProcess { process, devices, phases: &boundaries });
+            let mut phases = boundaries.to_vec();
+            phases.dedup_by_key(|&mut (_, kind)| kind);
+            observer.process(&ObservedProcess { process, devices, phases: &phases });
         }
         let mut second = Second::new(self, costs, boundaries, observer);
         for record in self.process.records_by_time() {
@@ -243,12 +245,18 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         is_new
     }
 
-    /// The counts of the phase at a moment; moments come in order.
-    fn phase(&mut self, moment: u64) -> &mut PhaseCounts {
+    /// The part of the run that a moment lies in, among the boundaries; moments come in order.
+    fn part(&mut self, moment: u64) -> usize {
         while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
             self.at += 1;
         }
-        &mut self.phases[self.boundaries[self.at].1 as usize]
+        self.at
+    }
+
+    /// The counts of the phase at a moment; moments come in order.
+    fn phase(&mut self, moment: u64) -> &mut PhaseCounts {
+        let part = self.part(moment);
+        &mut self.phases[self.boundaries[part].1 as usize]
     }
 
     fn called(&mut self, call: &ObservedCall) {
@@ -283,6 +291,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 launches.kernels[kernel] += 1;
             }
         }
+        let part = self.part(call.start);
         let cost = self.costs.times.get(call.what).copied().flatten();
         let sample = self.reading.sampled.at(ticks, &mut self.samples);
         let Some(device) = self.devices.get_mut(&call.device) else { return };
@@ -318,6 +327,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             what,
             kernel: call.kernel,
             thread: call.thread,
+            part,
             range: self.range_places.of_thread(call.range),
             uncertainty,
             queued: Queued { start: call.start, called: call.called, is_timed: sample.is_some() },
@@ -399,6 +409,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             what: Work::Copy,
             kernel: None,
             thread,
+            part: self.part(start),
             range: self.range_places.of_thread(range),
             uncertainty: (0.0, 0.0),
             queued: Queued { start, called: Called::Api(call.api), is_timed: false },
@@ -448,8 +459,16 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let [usual, short, long] = &timelines;
         let accounts = |phase| usual.ledger.accounts([&short.ledger, &long.ledger], phase);
         activity.accounts = accounts(None);
-        activity.phases =
-            usual.ledger.phases().map(|kind| self.phase_of(device, kind, accounts(Some(kind)))).collect();
+        let step_ns = usual.ledger.step_ns([&short.ledger, &long.ledger]);
+        if let Some((iterations, step_ns)) = activity.iterations.as_mut().zip(step_ns) {
+            iterations.step_ns = step_ns;
+        }
+        // Where the host runs ahead, a phase may have launches that the device has not begun.
+        let is_used = |kind: &PhaseKind| {
+            usual.ledger.has_phase(*kind) || self.phases[*kind as usize].devices.contains_key(&device)
+        };
+        let phases = PhaseKind::ALL.into_iter().filter(is_used);
+        activity.phases = phases.map(|kind| self.phase_of(device, kind, accounts(Some(kind)))).collect();
         activity.busy = usual.ledger.busy();
         activity.over_time = Some(usual.ledger.over_time());
         let [usual, ..] = timelines;

@@ -4,23 +4,26 @@ use std::collections::{BTreeSet, HashMap};
 
 use apex_trace::layout::MemoryKind;
 
-use super::{Activity, AfterLaunch, Copies, Kernel, Launches, Profile};
+use super::{Activity, AfterLaunch, Copies, Kernel, Launches, Profile, Sequence};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
+use crate::sums::SaturatingSum as _;
 
 /// How the name of the CPU device begins.
 const CPU_DEVICE: &str = "APEX CPU device";
 
 impl Profile {
-    /// Whether any device has such a phase.
+    /// Whether any device spends time in such a phase.
     pub fn has_phase(&self, kind: PhaseKind) -> bool {
-        self.activities.iter().any(|activity| activity.phase(kind).is_some())
+        let mut phases = self.activities.iter().filter_map(|activity| activity.phase(kind));
+        phases.any(|phase| phase.accounts.span_ns > 0.0)
     }
 
     /// The profile of a phase alone; `None` where no device has it. Time lines, kernels and totals
     /// are those of the phase; GPU times of kernels are what their launches in it take on average
-    /// over the run. Of copies and other calls the phase has its counts, bytes and CPU time; how
-    /// these spread, memory and sequences stay those of the whole run.
+    /// over the run. Of copies and other calls the phase has its counts, bytes and CPU time; of a
+    /// sequence as many repetitions as of the launches of its kernels. How these spread and memory
+    /// stay those of the whole run.
     pub fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
         if !self.has_phase(kind) {
             return None;
@@ -33,9 +36,17 @@ impl Profile {
         {
             *launches.entry(kernel).or_default() += count;
         }
+        let kept = |kernel: usize| launches.get(&kernel).copied().unwrap_or(0);
         for (index, kernel) in profile.kernels.iter_mut().enumerate() {
-            kernel.keep_launches(launches.get(&index).copied().unwrap_or(0));
+            kernel.keep_launches(kept(index));
         }
+        for sequence in &mut profile.sequences {
+            let all =
+                sequence.kernels.iter().map(|&kernel| self.kernels[kernel].launches.calls).saturating_sum();
+            let kept = sequence.kernels.iter().map(|&kernel| kept(kernel)).saturating_sum();
+            sequence.keep(kept as f64 / all.max(1) as f64);
+        }
+        profile.sequences.retain(|sequence| sequence.repeats > 0);
         let mean = |kernel: usize| Some(&self.kernels[kernel]).and_then(|kernel| Some((kernel, kernel.gpu?)));
         for activity in &mut profile.activities {
             let kernels = activity.phases.iter().flat_map(|phase| &phase.kernels);
@@ -104,6 +115,25 @@ impl Profile {
         !self.devices.is_empty() && self.devices.iter().all(|device| device.name.starts_with(CPU_DEVICE))
     }
 
+    /// Steps that all devices make, also in part; `None` unless each of them is in its steady state
+    /// throughout.
+    pub fn steps(&self) -> Option<f64> {
+        let steps: Option<f64> = self.activities.iter().map(Activity::steps).sum();
+        steps.filter(|steps| *steps > 0.0)
+    }
+
+    /// How long a step takes, nanoseconds: the mean over the steps of all devices
+    /// ([`crate::Iterations::step_ns`]). Samples are the steps of the device that makes the most of
+    /// them: those of several ranks go together. `None` where launches do not repeat.
+    pub fn step_ns(&self) -> Option<Figure> {
+        let loops = self.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+        let steps: Vec<Figure> = loops.map(|loops| loops.step_ns).collect();
+        let count: u64 = steps.iter().map(|step| step.samples).saturating_sum();
+        let most = steps.iter().map(|step| step.samples).max().filter(|&most| most > 0)?;
+        let all = Figure::sum(steps.into_iter().map(|step| step.scaled(step.samples as f64)))?;
+        Some(all.scaled(1.0 / count as f64).of_samples(most))
+    }
+
     /// The accounts of all devices together.
     pub fn accounts(&self) -> Accounts {
         let mut sum = Accounts::default();
@@ -163,6 +193,15 @@ impl Activity {
         activity.long_gaps_ns = activity.gaps.iter().map(|gap| gap.duration_ns.value).sum();
         activity.tell_idle_time();
         Some(activity)
+    }
+}
+
+impl Sequence {
+    /// Leaves this share of the repetitions, which are taken to be like all of them.
+    fn keep(&mut self, share: f64) {
+        self.repeats = (self.repeats as f64 * share).round() as u64;
+        self.launch_cpu_ns *= share;
+        self.elapsed_ns *= share;
     }
 }
 
