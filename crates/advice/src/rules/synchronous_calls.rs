@@ -1,13 +1,14 @@
-//! Synchronous copies and memsets.
-
-use apex_trace::layout::CallClass;
+//! Synchronous copies.
+//!
+//! A memset of device memory is none, whatever its name says: it returns before it is done (CUDA
+//! driver API, "API synchronization behavior").
 
 use super::{
     Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
     time, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::{AfterLaunch, CopyDirection, Figure, IdleCause, Profile, StackCount};
+use apex_profile::{AfterLaunch, Copies, CopyDirection, Figure, IdleCause, Profile, StackCount};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L19",
@@ -18,8 +19,8 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: Some("APEX-L43"),
     idle: &[IdleCause::Transferring],
-    detects: "Any synchronous copy or memset with the device.",
-    source: "Nsight Systems, rules cuda_memcpy_sync and cuda_memset_sync: any.",
+    detects: "Any synchronous copy with the device.",
+    source: "Nsight Systems, rule cuda_memcpy_sync: any.",
     why: "The host waits until the copy is done, and launches nothing meanwhile; then the device waits for the host.",
     change: "Copy with the asynchronous forms on a stream, from and to pinned memory, and launch meanwhile what does not need the data: \
              two buffers, the next input is copied while a kernel works on the last.",
@@ -47,13 +48,13 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft {
         summary: format!(
             "{} of {} took {} of CPU time{}",
-            counted(count, "synchronous copy or memset", "synchronous copies and memsets"),
+            counted(count, "synchronous copy", "synchronous copies"),
             bytes(moved / count.max(1)),
             time(spent),
             from_place(profile, stacks)
         ),
         evidence: vec![
-            Evidence::new("synchronous copies and memsets", Figure::measured(count as f64), Unit::Count)
+            Evidence::new("synchronous copies", Figure::measured(count as f64), Unit::Count)
                 .decrease_towards(0.0),
             Evidence::new("CPU time of these", Figure::measured(spent), Unit::Nanoseconds)
                 .decrease_towards(0.0),
@@ -71,7 +72,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Synchronous transfers.
+/// Synchronous copies.
 #[derive(Default)]
 pub(super) struct Transfers<'p> {
     pub count: u64,
@@ -82,25 +83,16 @@ pub(super) struct Transfers<'p> {
     pub stacks: Vec<&'p Vec<StackCount>>,
 }
 
-/// Synchronous copies that touch the device and synchronous memsets.
+/// Synchronous copies that touch the device.
 pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers<'_> {
-    let copies = profile
-        .copies
-        .iter()
-        .filter(|copy| !copy.asynchronous && copy.direction != CopyDirection::HostToHost)
-        .map(|copy| (copy.count, copy.bytes, copy.cpu.total_ns, copy.after_launch, &copy.stacks));
-    let sets = profile
-        .calls
-        .iter()
-        .filter(|call| call.class == Some(CallClass::Set) && !call.name.contains("Async"))
-        .map(|call| (call.count, call.bytes, call.cpu.total_ns, call.after_launch, &call.stacks));
+    let waits = |copy: &&Copies| !copy.asynchronous && copy.direction != CopyDirection::HostToHost;
     let mut sum = Transfers::default();
-    for (count, bytes, cpu_ns, after_launch, stacks) in copies.chain(sets) {
-        sum.count = sum.count.saturating_add(count);
-        sum.bytes = sum.bytes.saturating_add(bytes);
-        sum.cpu_ns += cpu_ns;
-        sum.after_launch.add(after_launch);
-        sum.stacks.push(stacks);
+    for copy in profile.copies.iter().filter(waits) {
+        sum.count = sum.count.saturating_add(copy.count);
+        sum.bytes = sum.bytes.saturating_add(copy.bytes);
+        sum.cpu_ns += copy.cpu.total_ns;
+        sum.after_launch.add(copy.after_launch);
+        sum.stacks.push(&copy.stacks);
     }
     sum
 }
@@ -121,17 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn fires_on_any_synchronous_copy_or_memset() {
+    fn fires_on_any_synchronous_copy() {
         let copied = Profile { copies: vec![copies(Device, Pageable, false, 1, 64)], ..idle_half() };
         let finding = assert_finds_in(&RULE, copied);
         assert!(finding.saving.time_ns.is_some());
-        assert!(
-            finding.summary.starts_with("1 synchronous copy or memset of 64 B took 100 µs"),
-            "{}",
-            finding.summary
-        );
+        assert!(finding.summary.starts_with("1 synchronous copy of 64 B took 100 µs"), "{}", finding.summary);
         assert_eq!(evidence(&finding, "CPU time of these").value, 100e3);
-        assert_finds_in(&RULE, Profile { calls: vec![call("cuMemsetD32_v2", Set, 1)], ..idle_half() });
     }
 
     #[test]
@@ -149,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn is_clear_on_asynchronous_forms() {
+    fn is_clear_on_asynchronous_forms_and_on_memsets() {
         assert_clear_in(&RULE, Profile { copies: vec![copies(Device, Pinned, true, 9, 64)], ..idle_half() });
-        assert_clear_in(&RULE, Profile { calls: vec![call("cuMemsetD32Async", Set, 9)], ..idle_half() });
+        assert_clear_in(&RULE, Profile { calls: vec![call("cuMemsetD32_v2", Set, 9)], ..idle_half() });
     }
 }
