@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generated kernels on a Hopper GPU: the set forms and the gradients of norms beside PyTorch eager, torch.compile and a copy, the tests of the crate on the
-# GPU, and compute-sanitizer.
+# Generated kernels on a Hopper GPU: the set forms and the gradients of norms beside PyTorch eager,
+# torch.compile and a copy, the tests of the crate on the GPU, and compute-sanitizer.
 #
 #   scripts/gpu/fusion.sh [OUT]             # everything
 #   scripts/gpu/fusion.sh --tests [OUT]     # the tests, and compute-sanitizer on some of them

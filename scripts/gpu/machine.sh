@@ -3,7 +3,8 @@
 #
 #   scripts/gpu/machine.sh [OUT]
 #
-# APEX_BIN: folder of apex (default: target/release); SECONDS_EACH: length of the first run (default: 40).
+# APEX_BIN: folder of apex (default: target/release).
+# SECONDS_EACH: length of the first run (default: 40).
 #
 # Records a PyTorch loop with nvidia-smi beside it, compares both second by second, runs small
 # kernels with and without the sampler in turns, and compares what nvidia-smi says of limits, clocks

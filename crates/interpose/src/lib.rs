@@ -10,17 +10,20 @@
 //! which every exported symbol jumps: with the real address, or with a function of `hooks`.
 //! `hooks`: decide about a call, forward it, record it. `objects`: what is known of the driver's
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
-//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames. `native`: those of compiled code.
-//! `nvtx`, `ranges`: the ranges that the program names. `driver`: the calls that the library makes
-//! on its own account. `switch`: whether calls are recorded. [`limits`] and `tables`: memory, fixed
+//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
+//! `native`: those of compiled code. `nvtx`, `ranges`: the ranges that the program names. `queue`:
+//! calls that a thread makes for the program. [`pool`]: device memory that is kept. `driver`: the
+//! calls that the library makes on its own account. `switch`: whether calls are recorded.
+//! [`flush`]: calls that go past held work let it out first. [`limits`] and `tables`: memory, fixed
 //! beforehand. ARCHITECTURE.md has the order in which these may use each other.
 //!
 //! # Invariants
 //! 1. *Inert.* Nothing happens before the first driver call (but that ranges which the program
 //!    names are remembered). With `APEX_DISABLE=1`, or without a session, every slot holds the real
 //!    address: the library is bare jumps.
-//! 2. *Faithful.* A hook forwards what was decided about the call: today the program's own
-//!    arguments, unchanged and once, and the result comes back unchanged.
+//! 2. *Faithful.* A hook forwards the program's own arguments unchanged, and the result comes back
+//!    unchanged; but for `--fast`, where `queue` makes calls later, in their order, and `pool`
+//!    serves allocations from what it kept. The program computes what it computes without.
 //! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock,
 //!    allocates nothing and makes no system call, except when something is seen for the first time
 //!    or a chunk of the session file is full.
@@ -36,6 +39,8 @@
 //! | `APEX_SESSION` | the session directory, absolute; without it nothing is recorded |
 //! | `APEX_DRIVER` | the driver to forward to, absolute; without it the machine's own is searched for |
 //! | `APEX_DISABLE` | `1`: bare jumps, whatever else is set |
+//! | `APEX_FAST` | what of `queue`, `batch` and `memory` is on |
+//! | `APEX_FAST_ALWAYS` | `1`: the queue and batches stay on where they gain nothing (for tests) |
 //!
 //! Everything else (recording on and off, timing mode and budget, size limit) is in the session's
 //! control page ([`apex_trace::control`]), which `apex run` makes before it starts the program.

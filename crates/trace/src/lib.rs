@@ -62,8 +62,9 @@
 //! threads find one each; files are sparse then. At the limit the oldest records go first, and are
 //! counted; files of counts ([`counts::file`]) stop growing.
 //!
-//! This crate does not know who writes or who reads. It depends on libc alone (on serde for
-//! `session.json`, behind the feature `meta`): it is part of the injected library.
+//! This crate does not know who writes or who reads. It depends on libc, `cuda-launch` and
+//! `untrusted` alone (on serde for `session.json`, behind the feature `meta`): it is part of the
+//! injected library.
 mod clock;
 mod codec;
 pub mod control;

@@ -4,8 +4,8 @@
 //! three standard errors would be of a normal distribution (1 in 370 by chance), by Welch's t-test.
 //! One run alone is taken to spread as the runs of the other side do. Where both sides are one run,
 //! the spread of samples in it decides, or whether the intervals of predicted figures meet; where
-//! samples are counted each side needs five. How runs differ is not known then. A difference of less
-//! than 1% is none.
+//! samples are counted each side needs five. How runs differ is not known then. A difference of
+//! less than 1% is none.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,6 +13,10 @@ fn a_race_is_told_kept_and_has_its_own_exit_code() {
         assert!(told.contains(part), "{part}: {told}");
     }
     let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    assert!(
+        report.starts_with("Defects in kernels: shared-race in `race` at defects.cu:12.\n\n"),
+        "{report}"
+    );
     assert!(report.contains("1 defect in kernels"), "{report}");
     assert!(report.contains("shared-race in race at defects.cu:12"), "{report}");
     let found = &sandbox.json(&["report", "--json", "s"])["profile"]["defects"];

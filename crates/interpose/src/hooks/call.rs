@@ -6,8 +6,9 @@
 //! are not null are valid for writing, for as long as the call is not forwarded. Whoever makes one
 //! vouches for that ([`Call::new`]); a hook may, because the program that entered it keeps to that
 //! function's contract. The entry point's type is held against `cuda_abi::signature` by
-//! [`super::table`]. [`Call::forward`] consumes the value: nothing is done twice, and the
-//! compiler warns of a call that is dropped.
+//! [`super::table`]. [`Call::forward`] consumes the value, and the compiler warns of a call that is
+//! dropped. So nothing is done twice: a call is made again only where the driver refused it for lack
+//! of memory, and then it has done nothing.
 
 use crate::driver::real_at;
 use crate::pool::{self, work};

@@ -11,9 +11,11 @@
 //!    the driver wrote once the call has succeeded. What a hook reads, it reads as the driver
 //!    itself would.
 //! 2. *Decides* what becomes of the call, which it holds as a value ([`call::Call`]); *forwards*
-//!    what was decided, at most once, with arguments that meet the function's contract; *records*
-//!    what was asked and what was done ([`observe`]). Every hook decides to forward the program's
-//!    own arguments before it returns, and returns what the driver returned.
+//!    what was decided, with arguments that meet the function's contract; *records* what was asked
+//!    and what was done ([`observe`]). All hooks but two sorts forward the program's own arguments
+//!    before they return, and return what the driver returned. `queued` copies the arguments and
+//!    forwards the copy later, in order; `pooled` serves an allocation or a free from memory of the
+//!    driver's that it kept, and may forward nothing.
 //! 3. *Never panics* across the ABI: whatever could panic runs under [`crate::switch::guarded`].
 
 mod call;

@@ -58,8 +58,8 @@ export class Raster {
   }
 
   /**
-   * Columns from a time on, each `columnNs` long: shares, in 255ths, that are stacked from the lower
-   * edge. `range` bounds the time that is drawn.
+   * Columns from a time on, each `columnNs` long: shares, in 255ths, that are stacked from the
+   * lower edge. `range` bounds the time that is drawn.
    */
   columns(start: number, columnNs: number, layers: { shares: Uint8Array; colour: Colour }[], range: Span, top: number, bottom: number) {
     const count = layers[0]?.shares.length ?? 0;
