@@ -164,9 +164,12 @@ impl Program {
             check(cuda!(cuMemsetD32_v2(address, 1, VALUES)));
             Buffer { address, values: [1; VALUES], last: None }
         });
+        let buffers = buffers.collect();
+        // Streams that do not wait for the default one would find buffers not yet filled.
+        check(cuda!(cuCtxSynchronize()));
         let mut event = null_mut();
         check(cuda!(cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING)));
-        let (buffers, event) = (buffers.collect(), event as usize);
+        let event = event as usize;
         Program {
             random: Random(1),
             affine,
@@ -515,7 +518,8 @@ pub fn launches_come_and_go(contexts: usize) {
             let function = function(module, c"affine") as usize;
             let (mut address, mut expected) = (0, 1_u32);
             check(cuda!(cuMemAlloc_v2(&mut address, VALUES * 4)));
-            check(cuda!(cuMemsetD32_v2(address, 1, VALUES)));
+            // In the launches' stream: it does not wait for the default stream.
+            check(cuda!(cuMemsetD32Async(address, 1, VALUES, stream as CUstream)));
             for number in 0..600 {
                 let (mut a, mut b, mut delay) = (2 * (number % 40) + 3, round + modules, 0_u32);
                 let mut pointers: [*mut c_void; 4] = [
