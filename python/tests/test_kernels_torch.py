@@ -277,6 +277,16 @@ class Operators(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             gradient.sum().backward()
 
+    def test_nothing_is_made_for_sums_that_have_no_gradient(self):
+        q, k, v = (self.random(1, 2, rows, 64) for rows in (5, 9, 9))
+        out = self.kernels.attention(q, k, v)
+        given = torch.ones_like(out)
+        with torch.profiler.profile() as profile:
+            torch.autograd.grad(out, (q, k, v), given)
+        names = {event.key for event in profile.key_averages()}
+        self.assertIn("apex_cuda::attention_backward", names)
+        self.assertNotIn("aten::zeros", names)
+
     def on_a_gpu(self, capability=(9, 0), flash=True):
         """What is asked of a GPU before PyTorch's backward pass is taken."""
         for place, name, value in [

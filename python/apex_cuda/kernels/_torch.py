@@ -36,21 +36,22 @@ def _launch(
     operation: str,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    integers: Sequence[int],
-    numbers: Sequence[float],
+    integers: tuple[int, ...],
+    numbers: tuple[float, ...],
     has_workspace: bool = False,
 ) -> int:
     """Runs an operation on the current stream of the tensors' device."""
-    device = inputs[0].get_device()
+    first = inputs[0]
+    device = first.get_device()
     operands: list[int] = []
     for tensor in inputs:
         element = _ELEMENTS.get(tensor.dtype)
         if element is None:
             raise ValueError(f"apex_cuda.kernels.{operation} has no kernel for {tensor.dtype}")
-        if not tensor.is_cuda or tensor.get_device() != device:
+        if tensor.get_device() != device or not first.is_cuda:
             raise ValueError(
                 f"apex_cuda.kernels.{operation} needs tensors of one CUDA device, "
-                f"not of {inputs[0].device} and {tensor.device}"
+                f"not of {first.device} and {tensor.device}"
             )
         operands += (tensor.data_ptr(), tensor.numel(), element)
     for tensor in outputs:  # made like the inputs
@@ -58,8 +59,8 @@ def _launch(
     stream = torch_stream(device)
     if not has_workspace:
         return _interface.run(operation, device, stream, operands, integers, numbers)
-    size, _ = _plan(operation, device, len(operands) // 3, tuple(integers), tuple(numbers))
-    memory = inputs[0].new_empty(size, dtype=torch.uint8)
+    size, _ = _plan(operation, device, len(operands) // 3, integers, numbers)
+    memory = first.new_empty(size, dtype=torch.uint8)
     workspace = (memory.data_ptr(), size)
     return _interface.run(operation, device, stream, operands, integers, numbers, *workspace)
 
@@ -134,12 +135,15 @@ def _function(
         save(ctx, args, output)
         return output
 
-    methods = {
-        "forward": forward,
-        "backward": torch.autograd.function.once_differentiable(backward),
-    }
-    static = {key: staticmethod(method) for key, method in methods.items()}
-    return type(name, (torch.autograd.Function,), static)
+    once = torch.autograd.function.once_differentiable(backward)
+
+    def backward_once(ctx: Any, *gradients: Any) -> Any:
+        # PyTorch's wrapper switches recording off, which takes as long as a launch; it is off
+        # unless gradients of gradients are wanted.
+        return (once if torch.is_grad_enabled() else backward)(ctx, *gradients)
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward_once)}
+    return type(name, (torch.autograd.Function,), methods)
 
 
 # Attention.
@@ -288,6 +292,7 @@ _attention_backward = _Operator(
 
 def _attention_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, options, scale = inputs
+    ctx.set_materialize_grads(False)  # those of the sums would be zeros that nobody reads
     ctx.save_for_backward(q, k, v, *output)
     ctx.options = _backward_options(options)
     ctx.scale = scale
@@ -412,13 +417,16 @@ def _rows_run(operation: str) -> Callable[..., Tensor]:
     return run
 
 
-def _gradient_run(operation: str, vectors: int = 1) -> Callable[..., tuple[Tensor, ...]]:
-    """The same with the gradients of ``x`` and of so many vectors as long as a row as outputs."""
+def _gradient_run(
+    operation: str, weight: int = 1, vectors: int = 1
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The same with the gradients of ``x`` and of so many vectors as outputs. These are as the
+    weight, which is the argument of that number."""
 
-    def run(x: Tensor, *others: Any) -> tuple[Tensor, ...]:
-        sizes = _problem.rows_of(x.shape)
-        outputs = (torch.empty_like(x), *(x.new_empty(sizes[1:]) for _ in range(vectors)))
-        _launch(operation, (x, *others[:-1]), outputs, sizes, others[-1:], True)
+    def run(*args: Any) -> tuple[Tensor, ...]:
+        tensors, x, vector = args[:-1], args[0], args[weight]
+        outputs = (torch.empty_like(x), *[torch.empty_like(vector) for _ in range(vectors)])
+        _launch(operation, tensors, outputs, _problem.rows_of(x.shape), args[-1:], True)
         return outputs
 
     return run
@@ -501,7 +509,7 @@ _residual_rms_norm = _Operator(
 _layer_norm_gradient = _Operator(
     "residual_relu_layer_norm_gradient(Tensor x, Tensor residual, Tensor weight, Tensor gradient,"
     " float epsilon) -> (Tensor, Tensor, Tensor)",
-    _gradient_run("residual_relu_layer_norm_gradient", 2),
+    _gradient_run("residual_relu_layer_norm_gradient", weight=2, vectors=2),
     _gradient_fake(2),
 )
 
