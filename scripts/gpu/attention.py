@@ -5,11 +5,16 @@
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/attention/hopper.rs does it. Every output is poisoned with NaN before. Errors are relative, in the Frobenius
 norm, against float64 on the same random inputs. Times are the median of 7 rounds that go through all kernels in turn.
+
+    VARIANT=FOLDER scripts/gpu/attention.py OUT     # the kernels of FOLDER too, which must compute the same bits
+
+FOLDER holds what scripts/kernels.sh makes of other sources, for some head dimensions or all, with tiles of the same sizes.
 """
 
 import ctypes as ct
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -20,6 +25,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/binaries"
 TILES = {64: (192, 128), 128: (128, 128), 256: (128, 80)}  # queries, keys
+VARIANT = pathlib.Path(os.environ["VARIANT"]) if "VARIANT" in os.environ else None
+MOST_SHARED = 227 * 1024
 UNLIMITED = (1 << 30) - 1
 BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA-2": SDPBackend.FLASH_ATTENTION}
 
@@ -51,14 +58,18 @@ def load_ptx(name):
     return module
 
 
-def kernel(kind, dim, mask):
-    if dim not in modules:
-        modules[dim] = ct.c_void_p()
-        image = (BINARIES / f"attention_hopper_d{dim}.fatbin").read_bytes()
-        check(driver.cuModuleLoadData(ct.byref(modules[dim]), image))
+def image(folder, dim):
+    return folder / f"attention_hopper_d{dim}.fatbin"
+
+
+def kernel(kind, dim, mask, folder):
+    path = image(folder, dim)
+    if path not in modules:
+        modules[path] = ct.c_void_p()
+        check(driver.cuModuleLoadData(ct.byref(modules[path]), path.read_bytes()))
     function = ct.c_void_p()
     name = f"attention_hopper_{kind}_d{dim}_{mask}".encode()
-    check(driver.cuModuleGetFunction(ct.byref(function), modules[dim], name))
+    check(driver.cuModuleGetFunction(ct.byref(function), modules[path], name))
     return function
 
 
@@ -75,7 +86,7 @@ def tensor_map(x, rows):
     return memory, start
 
 
-def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None):
+def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None, folder=BINARIES):
     """A function that launches, and the outputs that it writes."""
     batch, heads, queries, dim = q.shape
     key_heads, keys = k.shape[1:3]
@@ -92,8 +103,8 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None):
     pointers = [ct.c_void_p(x.data_ptr()) for x in (q, k, v, output, sums, counters)]
     addresses = [start for _, start in maps] + [ct.addressof(x) for x in pointers + [problem]]
     arguments = (ct.c_void_p * len(addresses))(*addresses)
-    function = kernel("bf16" if q.dtype == torch.bfloat16 else "f16", dim, mask)
-    shared = 1024 + 2 * dim * (rows + 4 * block) + 256
+    function = kernel("bf16" if q.dtype == torch.bfloat16 else "f16", dim, mask, folder)
+    shared = 1024 + 2 * dim * (rows + 4 * block) + 256 if folder == BINARIES else MOST_SHARED
     check(driver.cuFuncSetAttribute(function, 8, shared))
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     grid, threads = min(multiprocessors, tiles * heads * batch), 128 * (rows // 64 + 1)
@@ -103,6 +114,10 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None):
         check(driver.cuLaunchKernel(function, grid, 1, 1, threads, 1, 1, shared, stream, arguments, None))
 
     return launch, output, sums
+
+
+def has_variant(dim):
+    return VARIANT is not None and image(VARIANT, dim).exists()
 
 
 def theirs(q, k, v, backend, causal, grouped=False):
@@ -161,6 +176,10 @@ def errors():
                     row["right"] = (row["ours"] < (5e-3 if dtype == torch.bfloat16 else 8e-4)
                                     and row["log_sum_exp"] < 1e-4 and row["unseen_rows_right"]
                                     and all(row["ours"] <= 1.2 * peer for peer in peers))
+                    if has_variant(dim):
+                        launch, *same = ours(q, k, v, mask, window, folder=VARIANT)
+                        launch()
+                        row["right"] &= all(map(torch.equal, same, (output, sums)))
                     rows.append(row)
     # Scores of thousands, whose exponentials overflow float32.
     for dim in (64, 128, 256):
@@ -203,6 +222,8 @@ def times():
             for causal in (False, True):
                 launches = {name: theirs(q, k, v, backend, causal) for name, backend in BACKENDS.items()}
                 launches["ours"], output, _ = ours(q, k, v, "causal" if causal else "full")
+                if has_variant(dim):
+                    launches["variant"] = ours(q, k, v, "causal" if causal else "full", folder=VARIANT)[0]
                 if length == 2048:
                     launches["math"] = theirs(q, k, v, SDPBackend.MATH, causal)
                 measured = in_turn(launches, lambda name: 2 if name == "math" else 5 if length > 4096 else 10)
@@ -243,6 +264,13 @@ def main():
         if "math" in row:
             lines.append(f"| {row['dim']} | {'causal' if row['causal'] else 'full'} | {row['math']['tflops']:.1f} | "
                          f"{row['ours']['tflops'] / row['math']['tflops']:.1f} |")
+    if VARIANT:
+        lines += ["", "| head dimension | length | mask | ours | variant | variant / ours |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in timed:
+        if "variant" in row:
+            pair = [row[name]["tflops"] for name in ("ours", "variant")]
+            lines.append(f"| {row['dim']} | {row['length']} | {'causal' if row['causal'] else 'full'} | {pair[0]:.0f} | "
+                         f"{pair[1]:.0f} | {pair[1] / pair[0]:.2f} |")
     worst = max(row["ours"] / min(row[name] for name in BACKENDS if name in row)
                 for row in checked if any(name in row for name in BACKENDS))
     lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
