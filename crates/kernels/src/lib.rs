@@ -52,6 +52,11 @@
 //! which is checked in, so that building this crate needs no CUDA. A test proves that sources and
 //! binaries belong together.
 
+/// The examples of the first page, which are tested with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FirstPage;
+
 mod attention;
 mod element;
 mod error;

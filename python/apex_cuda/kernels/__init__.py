@@ -5,6 +5,11 @@ tensors that export DLPack (CuPy, PyTorch, …) and write into tensors that the 
 others take PyTorch's tensors: they are custom operators with gradients, and work under
 ``torch.compile``. PyTorch is imported when one of them is first called.
 
+    from apex_cuda import kernels
+
+    out = kernels.attention(q, k, v, causal=True)         # [batch, heads, rows, dim]
+    total, y = kernels.residual_rms_norm(x, out, weight)  # tensors of one shape
+
 The page ``docs/python.md`` says what each computes and what it needs.
 """
 
