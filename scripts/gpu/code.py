@@ -85,9 +85,9 @@ def tables(apex, session):
         if not isinstance(known, dict) or not driver:
             continue
         compared += 1
-        code, resources = known["machine_code"], driver["resources"]
+        code = known["machine_code"]
         said = [code["registers"], code["static_shared_bytes"], code["local_bytes"]]
-        expected = [resources["registers"], resources["static_shared"], driver["local"]]
+        expected = [driver["registers"], driver["static_shared_bytes"], driver["local_bytes"]]
         if said != expected:
             different.append({"kernel": kernel["short_name"], "tables": said, "driver": expected})
     return {"compared": compared, "different": different}

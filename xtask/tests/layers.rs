@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &[
         "apex-untrusted",
         "apex-http",
@@ -45,6 +45,7 @@ const LAYERS: [&[&str]; 11] = [
     &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
+    &["apex-view"],
     &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts", "apex-kernels-c"],
     &["apex-dashboard"],
     &["apex-cli", "xtask"],

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use apex_predict::Models;
 use apex_predict::programs::Programs;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::finding::{Finding, Scope, Severity};
 use crate::prediction;
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 /// What the rules say of a profile.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Advice {
     /// The job in one line.
     pub verdict: Verdict,
@@ -59,7 +59,7 @@ pub struct Advice {
 }
 
 /// A rule that could not judge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unjudged {
     /// Its identifier.
     pub rule: String,
@@ -70,7 +70,7 @@ pub struct Unjudged {
 }
 
 /// The job in one line.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// See [`apex_profile::Totals::gpu_busy`].
     pub gpu_busy: Option<Figure>,

@@ -11,7 +11,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::advise::Advice;
 use apex_profile::{Account, Accounts, Copies, Figure, KernelCounts, Profile, SaturatingSum as _, total};
@@ -32,7 +32,7 @@ pub struct Run<'a> {
 }
 
 /// What sums are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// A step of one device, on average.
@@ -42,7 +42,7 @@ pub enum Per {
 }
 
 /// Runs side by side. Sums are of [`Self::per`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// What sums are of.
     pub per: Per,
@@ -82,7 +82,7 @@ pub struct Comparison {
 }
 
 /// An account on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AccountChange {
     /// Its name, as reports have it.
     pub account: String,
@@ -91,7 +91,7 @@ pub struct AccountChange {
 }
 
 /// What the CPU device counted: of the launches that it counted, scaled to all of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountChanges {
     /// PTX instructions by warp.
     pub warp_instructions: Change,
@@ -108,7 +108,7 @@ pub struct CountChanges {
 }
 
 /// A finding that was not there before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NewFinding {
     /// The rule's identifier.
     pub rule: String,

@@ -2,12 +2,12 @@
 //! verify it.
 
 use cuda_launch::Dim3;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use apex_profile::{Estimate, Figure};
+use apex_profile::Figure;
 
 /// How much a finding matters in general; what it costs this job is in its [`Saving`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing.
@@ -21,7 +21,7 @@ pub enum Severity {
 }
 
 /// What a finding is about, and so which time it can save.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Kernels: it can save time that the device is busy.
@@ -31,7 +31,7 @@ pub enum Scope {
 }
 
 /// A step on a scale of three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// A hint.
@@ -43,7 +43,7 @@ pub enum Level {
 }
 
 /// How sure it is that the change saves what is claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confidence {
     /// How sure.
     pub level: Level,
@@ -52,7 +52,7 @@ pub struct Confidence {
 }
 
 /// Unit of a value in evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A number of things.
@@ -66,7 +66,7 @@ pub enum Unit {
 }
 
 /// Which way a value should move.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "way", content = "towards")]
 pub enum Direction {
     /// Up, towards the value.
@@ -78,7 +78,7 @@ pub enum Direction {
 }
 
 /// One value that speaks for a finding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
     /// What it is: "threads per block".
     pub name: String,
@@ -111,7 +111,7 @@ impl Evidence {
 
 /// What a change would save. The intervals reach from what is sure to be saved, often nothing, to
 /// the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Saving {
     /// Share of the kernels' own time.
     pub of_kernel: Option<Figure>,
@@ -136,7 +136,7 @@ impl Saving {
 }
 
 /// One kernel configuration that has the fault.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelFinding {
     /// Index into [`apex_profile::Profile::kernels`].
     pub kernel: usize,
@@ -153,16 +153,14 @@ pub struct KernelFinding {
     /// What the change would save.
     pub saving: Saving,
     /// The configuration that the change names, where it names one.
-    #[serde(default)]
     pub to: Option<Configuration>,
     /// What the models expect of it; `None` where it is not named, the kernel was not timed, or the
     /// models do not know the device.
-    #[serde(default)]
     pub what_if: Option<WhatIf>,
 }
 
 /// Grid and block of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Configuration {
     /// Blocks in x, y, z.
     pub grid: Dim3,
@@ -171,18 +169,18 @@ pub struct Configuration {
 }
 
 /// What the models expect of a kernel in another configuration, from its measured time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
     /// The configuration.
     pub configuration: Configuration,
     /// The kernel's own duration there.
-    pub duration_ns: Estimate,
+    pub duration_ns: Figure,
     /// Share of the measured duration that this saves; below 0 where it costs.
-    pub saves: Estimate,
+    pub saves: Figure,
 }
 
 /// What one rule found in a profile: one finding, however many kernels have the fault.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's identifier, `APEX-L01`.
     pub rule: String,

@@ -2,7 +2,7 @@
 
 use apex_predict::programs::Programs;
 use apex_predict::{Models, recorded};
-use apex_profile::{Estimate, Profile};
+use apex_profile::{Figure, Profile};
 use cuda_launch::LaunchConfig;
 
 use crate::finding::{Configuration, KernelFinding, WhatIf};
@@ -24,8 +24,9 @@ pub(crate) fn what_if(
     let launch = LaunchConfig { grid, block, ..from.launch };
     let to = code.case(launch, kernel.attributes);
     let expected = models.what_if(&device, &from, measured_ns / 1e3, &to).ok()?;
-    let duration_ns = Estimate::from(expected).scaled(1e3);
-    Some(WhatIf { configuration, duration_ns, saves: duration_ns.saved_of(measured_ns) })
+    let duration_ns = Figure::from(expected).scaled(1e3);
+    let saves = duration_ns.scaled(1.0 / measured_ns).complement();
+    Some(WhatIf { configuration, duration_ns, saves })
 }
 
 #[cfg(test)]
@@ -61,8 +62,8 @@ mod tests {
         assert_eq!((untimed.measured_duration_ns, untimed.measured_over_predicted), (None, None));
         let predicted = untimed.duration_ns.expect("nothing was measured");
         for estimate in [predicted, timed.achieved_occupancy, timed.sm_utilisation] {
-            assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{estimate:?}");
-            assert_eq!(estimate.provenance, Provenance::Predicted);
+            let (low, high) = estimate.interval().expect("predicted");
+            assert!(low <= estimate.value && estimate.value <= high, "{estimate:?}");
         }
     }
 
@@ -98,9 +99,10 @@ mod tests {
         let what_if = judged[0].what_if.expect("it names a block size and was timed");
         let configuration = Configuration { grid: 3907.into(), block: 128.into() };
         assert_eq!((what_if.configuration, judged[0].to), (configuration, Some(configuration)));
-        let saved = |duration: f64| 1.0 - duration / 41_500.0;
-        assert_eq!(what_if.saves.value, saved(what_if.duration_ns.value));
-        assert_eq!(what_if.saves.low, saved(what_if.duration_ns.high));
+        let is_saved = |saved: f64, ns: f64| (saved - (1.0 - ns / 41_500.0)).abs() < 1e-12;
+        let (saves, duration) = (what_if.saves, what_if.duration_ns);
+        assert!(is_saved(saves.value, duration.value), "{what_if:?}");
+        assert!(is_saved(saves.bounds().0, duration.bounds().1), "{what_if:?}");
         assert!(found(&Options::default())[0].what_if.is_none());
     }
 

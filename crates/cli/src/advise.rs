@@ -1,21 +1,22 @@
 //! `apex advise`: only the advice, in full.
 
-use crate::filters::Applied;
+use crate::filters;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::report::{self, Judged};
 use crate::text::Style;
 use apex_advice::Advice;
+use apex_view::Applied;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Shows what to change: every finding with evidence, saving, confidence, and how to verify.
+/// Shows every finding with its evidence, the change, the saving, and how to verify it.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex advise                                      of the newest session in this folder
+  apex advise                                      the newest session in this folder
   apex advise --suppress APEX-L01,small-grid before
-  apex advise --kernel 'regex:gemm|conv'           about the kernels in whose name it is found
+  apex advise --kernel 'regex:gemm|conv'           only kernels with matching names
   apex advise --json | jq '.advice.findings[] | {rule, saving}'
 
 docs/advice.md explains each rule, its threshold and the threshold's source.")]
@@ -41,9 +42,11 @@ struct Document<'a> {
 /// Runs `apex advise`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let Judged { filters, suppress } = &args.judged;
-    let loaded = args.source.load(filters)?;
+    let filters = filters.filters();
+    let loaded = args.source.load(&filters)?;
     let shown = filters.shown(&loaded)?;
-    let advice = shown.advise(suppress);
+    filters::remark_on_phases(std::slice::from_ref(&shown));
+    let advice = filters::advise(&shown, suppress);
     if args.json {
         return output::json(&Document {
             schema: "apex.advise/3",

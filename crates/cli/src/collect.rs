@@ -16,47 +16,47 @@ use std::time::Duration;
 /// Measures a suite of benchmark kernels over many launch configurations, and writes a data set.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex collect -o h200 --rows 8000             all GPUs of this machine, with counters where ncu is
-  apex collect -o h200 --rows 8000             the same again: goes on where it was stopped
-  apex collect -o h200 --rows 12000            goes on with 4000 more
-  apex collect -o h200 --rows 12000 --throughput   goes on with the throughput of each
+  apex collect -o h200 --rows 8000             all GPUs of this machine, with counters if ncu is installed
+  apex collect -o h200 --rows 8000             the same again: resumes
+  apex collect -o h200 --rows 12000            adds 4000 rows
+  apex collect -o h200 --rows 12000 --throughput   adds the throughput of each launch
   apex collect -o quick --rows 500 --seconds 60
   apex collect -o scans --families scan,reduce --counters off
-  apex collect -o try --device cpu --rows 100  without a GPU: marked, and never mixed with a GPU's rows
+  apex collect -o try --device cpu --rows 100  without a GPU; its rows are marked and never mixed with a GPU's
   apex collect --list
 
-A launch is made several times for its time, and once more under Nsight Compute (ncu) for its counters; when all are measured,
---throughput has ncu run each again. Interrupt it at any time: what was measured is kept, and the same command goes on.
+Each launch is repeated several times to measure its duration, and once under Nsight Compute (ncu) to read its counters.
+--throughput then runs each launch under ncu again. An interrupted collection keeps its rows; the same command resumes it.
 docs/dataset.md explains every column.
 
-Exits with 0 when everything was measured or tried, 1 if it was stopped before (by --seconds or a signal).")]
+Exits with status 0 if all launches were tried, and with status 1 if --seconds or a signal stopped it.")]
 pub struct Args {
-    /// Folder of the data set: a new one, or one to go on with
+    /// Folder of the data set, new or to be resumed
     #[arg(short, long, value_name = "DIR", env = "APEX_COLLECT_OUTPUT", required_unless_present_any = ["list", "launch_batch"])]
     output: Option<PathBuf>,
-    /// Launches to measure
+    /// Number of launches to measure
     #[arg(long, value_name = "N", env = "APEX_ROWS", default_value_t = 8000)]
     rows: u64,
     /// Seed of the launch configurations
     #[arg(long, value_name = "SEED", env = "APEX_COLLECT_SEED", default_value_t = 1)]
     seed: u64,
-    /// Families of kernels, with commas between [default: all]
+    /// Families of kernels, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", env = "APEX_FAMILIES", value_delimiter = ',')]
     families: Vec<String>,
-    /// auto (all GPUs, else the CPU device), gpu, cpu, or some GPUs: gpu:0,2
+    /// auto (all GPUs, otherwise the CPU device), gpu, cpu, or selected GPUs: gpu:0,2
     #[arg(long, value_name = "DEVICE", env = "APEX_COLLECT_DEVICE", default_value = "auto", value_parser = device)]
     device: Place,
-    /// Counters by ncu: auto (where there is one), require, off
+    /// Hardware counters by ncu: auto (if ncu is installed), require, off
     #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]
     counters: Wanted,
-    /// Then SM and memory throughput too, also for launches that were measured before: some eight
-    /// times as long as counters
+    /// Also measure SM and memory throughput, including launches that were measured before; takes
+    /// about eight times as long as counters
     #[arg(long, env = "APEX_THROUGHPUT", value_parser = FalseyValueParser::new())]
     throughput: bool,
-    /// Nsight Compute's program [default: looked for]
+    /// Path of Nsight Compute's ncu [default: searched for]
     #[arg(long, value_name = "FILE", env = "APEX_NCU")]
     ncu: Option<PathBuf>,
-    /// Stop after so many seconds
+    /// Maximum duration in seconds
     #[arg(long, value_name = "N", env = "APEX_SECONDS")]
     seconds: Option<u64>,
     /// List the families and their kernels

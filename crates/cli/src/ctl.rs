@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 /// Switches recording or timing while the program runs.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
-  apex ctl status                     of the newest session in this folder
-  apex ctl off; apex ctl on           leave a phase of the program out
+  apex ctl status                     the newest session in this folder
+  apex ctl off; apex ctl on           skip a phase of the program
   apex ctl timing all apex-train-20261121-093011
 
-Takes effect at the next call of each thread. Timing needs a calibration at the first launch in a CUDA context: contexts
-whose first launch was made while timing was off stay untimed. Exits with 1 if no program of the session runs any more.")]
+A change takes effect at the next call of each thread. Timing is calibrated at the first launch in a CUDA context: if
+timing was off then, the context stays untimed. Exits with status 1 if no program of the session is running.")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -26,24 +26,24 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Record
+    /// Start recording
     On(Target),
-    /// Stop recording; the program goes on
+    /// Stop recording; the program continues
     Off(Target),
     /// Choose which kernels are timed
     Timing {
-        /// Which
+        /// Which kernels
         mode: Timing,
         #[command(flatten)]
         target: Target,
     },
-    /// Show how the session is recorded now
+    /// Show the recording settings of the session
     Status(Target),
 }
 
 #[derive(clap::Args)]
 struct Target {
-    /// Session folder [default: the newest one here]
+    /// Session folder [default: the newest one in this folder]
     session: Option<PathBuf>,
     /// Print JSON (schema apex.ctl/1)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]

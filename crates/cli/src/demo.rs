@@ -14,11 +14,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXPLANATION: &str = "\
-You see the report of a real run: bundled CUDA programs, whose launches APEX recorded on their way to the driver. \
-`apex run -- YOUR_COMMAND` does the same with any CUDA program. The program `bad` does everything wrong that still \
-computes the right result, so that there is something to find.";
+This is the report of a real run: APEX recorded the launches of bundled CUDA programs. `apex run -- YOUR_COMMAND` \
+records any CUDA program. The bundled program `bad` contains typical performance faults on purpose.";
 
-/// Records the bundled CUDA programs, on the GPU or on APEX's CPU device, and shows the report.
+/// Records the bundled CUDA programs on the GPU or on APEX's CPU device, and shows the report.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex demo                      all programs
@@ -26,7 +25,7 @@ computes the right result, so that there is something to find.";
   apex demo --list
   apex demo --bare matmul        run it without recording
 
-The same can be had in two steps: apex run -- apex demo --bare; apex report.")]
+`apex run -- apex demo --bare; apex report` does the same in two steps.")]
 pub struct Args {
     /// Programs to run [default: all]
     #[arg(value_name = "PROGRAM", value_parser = known_program)]
@@ -34,10 +33,10 @@ pub struct Args {
     /// List the programs
     #[arg(long)]
     list: bool,
-    /// Run the programs in this process, with the driver that it finds, and without recording
+    /// Run the programs in this process with the installed driver, without recording
     #[arg(long)]
     bare: bool,
-    /// Session folder to make [default: apex-demo-DATE-TIME]
+    /// Session folder to create [default: apex-demo-DATE-TIME]
     #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -24,25 +24,25 @@ pub const NOT_FOUND: u8 = 127;
 pub const HELP: &str = "\
 apex run and apex demo
 
-  The program's own exit status is returned exactly. If a signal ended the
-  program, apex ends by the same signal, which shells show as 128+n.
+  apex exits with the program's exit status. If a signal ended the program,
+  apex ends by the same signal, which shells show as 128+n.
   APEX's own codes:
 
-  123  --check, the program succeeded, and defects were found in its kernels
-  124  --require-capture, the program succeeded, and nothing was captured
-  125  APEX itself failed before the program was started: a wrong command
-       line, no library, no folder to write to
-  126  the command was found and could not be executed
-  127  the command was not found
+  123  --check: the program succeeded, but its kernels have defects
+  124  --require-capture: the program succeeded, but nothing was captured
+  125  APEX failed before it started the program: wrong command line,
+       missing library, or a folder that it cannot write to
+  126  the command exists but cannot be executed
+  127  the command does not exist
 
 Every other command
 
-    0  done
-    1  the answer is no: a check of `doctor` failed; `ctl` found no running
-       program; `diff --fail-above` was exceeded; `collect` was stopped
-       early; `predict` could not answer about some launches
+    0  success
+    1  negative result: a check of `doctor` failed; `ctl` found no running
+       program; a difference exceeded `diff --fail-above`; `collect` was
+       stopped early; `predict` could not predict some launches
     2  wrong command line
-  125  APEX failed: no session, a file that cannot be read or written";
+  125  APEX failed: no session, or a file cannot be read or written";
 
 /// Prints the exit codes (`apex exit-codes`).
 pub fn print() -> anyhow::Result<ExitCode> {

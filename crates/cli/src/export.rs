@@ -1,6 +1,6 @@
 //! `apex export`: a session in somebody else's format.
 
-use crate::loaded::{Loaded, Source};
+use crate::loaded::{self, Source};
 use crate::{progress, session, units};
 use anyhow::{Context, bail};
 use apex_export::csv::Csv;
@@ -8,6 +8,7 @@ use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
 use apex_export::{Reading, rows, timeline};
+use apex_view::Loaded;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -22,34 +23,34 @@ use std::sync::atomic::Ordering;
   apex export --format csv --what calls --window 1.5s..2s > calls.csv
   apex export --format json | jq .profile.totals
 
-Rows: `launches` has one for each launch call, of a kernel or a graph; `kernels` one for each kernel and
-configuration; `calls` one for each other call. What is not known is null (CSV: empty). A Perfetto trace holds
-launches and calls; kernels on its GPU tracks are the measured ones.")]
+Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration,
+`calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU
+tracks hold the timed kernels.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
-    /// Format
+    /// File format
     #[arg(short, long, value_enum, env = "APEX_FORMAT")]
     format: Format,
     /// File to write [default: stdout]
     #[arg(short, long, value_name = "FILE", env = "APEX_EXPORT_OUTPUT")]
     output: Option<PathBuf>,
-    /// Only calls that began between these times since the session's start, such as 1.5s..2s or
+    /// Only calls that began between these times after the session's start, such as 1.5s..2s or
     /// 200ms..
     #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
     window: Option<Range<u64>>,
-    /// Which rows [default: launches; JSON: none, the profile alone]
+    /// Rows to write [default: launches; JSON: none, only the profile]
     #[arg(long, value_enum, env = "APEX_WHAT")]
     what: Option<What>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// The profile, and rows if --what asks for them
+    /// The profile, and the rows that --what selects
     Json,
-    /// Rows as RFC 4180 has them
+    /// Rows, as RFC 4180 defines them
     Csv,
-    /// Rows in columns, for analysis
+    /// Columns, for analysis
     Parquet,
     /// A trace for ui.perfetto.dev
     Perfetto,
@@ -59,7 +60,7 @@ enum Format {
 enum What {
     /// Launch calls
     Launches,
-    /// Kernels by configuration, over the whole session
+    /// Kernels by configuration
     Kernels,
     /// Other calls
     Calls,
@@ -90,7 +91,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.output {
         session::refuse_output(&session, path)?;
     }
-    let loaded = Loaded::read(&session)?;
+    let loaded = loaded::read_all(&session)?;
     let doing = format!("exporting {}", apex_untrusted::shown(&loaded.session.dir));
     let written = progress::show(&doing, |records| {
         let mut progress = |count| records.store(count, Ordering::Relaxed);

@@ -1,12 +1,8 @@
 //! A session with its profile, as every reading command needs it.
 
-use crate::filters::Filters;
 use crate::{output, progress, session, units};
 use anyhow::Context;
-use apex_machine::Machine;
-use apex_predict::{Models, recorded};
-use apex_profile::{Profile, Selection, origin_ns};
-use apex_trace::Session;
+use apex_view::{Filters, Loaded};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
@@ -14,20 +10,10 @@ use std::path::Path;
 /// Problems that are remarked upon.
 const PROBLEMS: usize = 20;
 
-/// A session and what it says.
-pub struct Loaded {
-    /// The session.
-    pub session: Session,
-    /// Its profile.
-    pub profile: Profile,
-    /// What the machine did meanwhile.
-    pub machine: Machine,
-}
-
 /// Where a command reads from.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
-    /// Session folder [default: the newest one here]
+    /// Session folder [default: the newest one in this folder]
     pub session: Option<std::path::PathBuf>,
 }
 
@@ -35,56 +21,38 @@ impl Source {
     /// Reads what the filters leave of the session that the user means.
     ///
     /// # Errors
-    /// As [`Loaded::read_part`], or if there is no session.
+    /// As [`read`], or if there is no session.
     pub fn load(&self, filters: &Filters) -> anyhow::Result<Loaded> {
-        Loaded::read_part(&session::choose_recorded(self.session.as_deref())?, filters)
+        read(&session::choose_recorded(self.session.as_deref())?, filters)
     }
 }
 
-impl Loaded {
-    /// Reads a session. What is wrong with it is said on stderr.
-    ///
-    /// # Errors
-    /// If it cannot be read at all.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        Self::read_part(path, &Filters::default())
+/// Reads the part of a session that filters leave. What is wrong with it is said on stderr.
+///
+/// # Errors
+/// If it cannot be read at all, or if the filters leave nothing.
+pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
+    let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
+    session::refuse_stdout(path)?;
+    let loaded = progress::show(&doing, |_| {
+        session::must_exist(path)?;
+        anyhow::Ok(Loaded::read(path, filters)?)
+    })?;
+    let problems = once(&loaded.profile.recorder.problems);
+    problems.iter().take(PROBLEMS).for_each(output::remark);
+    if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
+        let more = units::counted(more as u64, "more problem", "more problems");
+        output::remark(format!("{more}; `apex report --json` has them all"));
     }
+    Ok(loaded)
+}
 
-    /// Reads the part of a session that filters by time and rank leave.
-    ///
-    /// # Errors
-    /// As [`Self::read`]; or if they leave nothing.
-    pub fn read_part(path: &Path, filters: &Filters) -> anyhow::Result<Self> {
-        let doing =
-            format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
-        session::refuse_stdout(path)?;
-        let loaded = progress::show(&doing, |_| {
-            session::must_exist(path)?;
-            let session = Session::open(path)?;
-            let selection = filters.selection(&session)?;
-            let mut profile = Profile::of_selection(&session, &selection);
-            filters.check_window(&session, &profile)?;
-            // The models take milliseconds to get ready: a program without kernels needs none.
-            if !profile.kernels.is_empty() {
-                recorded::predict(&mut profile, &Models::shipped());
-            }
-            let machine = machine_of(&session, &selection);
-            profile.recorder.problems.extend(machine.problems.iter().cloned());
-            anyhow::Ok(Self { session, profile, machine })
-        })?;
-        let problems = once(&loaded.profile.recorder.problems);
-        problems.iter().take(PROBLEMS).for_each(output::remark);
-        if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
-            let more = units::counted(more as u64, "more problem", "more problems");
-            output::remark(format!("{more}; `apex report --json` has them all"));
-        }
-        Ok(loaded)
-    }
-
-    /// What was run, as typed.
-    pub fn command(&self) -> Option<String> {
-        Some(self.session.meta.as_ref()?.command.join(" "))
-    }
+/// Reads a whole session.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all(path: &Path) -> anyhow::Result<Loaded> {
+    read(path, &Filters::default())
 }
 
 /// Problems (`file: what`), each sort once: files of which the same is to be said are counted.
@@ -111,14 +79,6 @@ fn once(problems: &[String]) -> Vec<String> {
     sorts.into_iter().map(said).collect()
 }
 
-/// What the machine did in the time that is selected.
-pub fn machine_of(session: &Session, selection: &Selection) -> Machine {
-    let machine = Machine::read(&session.dir);
-    let Some(window) = &selection.window else { return machine };
-    let [from, to] = [window.start, window.end].map(|at| origin_ns(session).saturating_add(at));
-    machine.window(from, to)
-}
-
 /// Bytes of the process files.
 fn recorded_bytes(path: &Path) -> u64 {
     let files = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -130,8 +90,7 @@ fn recorded_bytes(path: &Path) -> u64 {
 /// # Errors
 /// Names the session.
 pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
-    Loaded::read(path)
-        .with_context(|| format!("the session {} cannot be read back", apex_untrusted::shown(path)))
+    read_all(path).with_context(|| format!("the session {} cannot be read back", apex_untrusted::shown(path)))
 }
 
 #[cfg(test)]

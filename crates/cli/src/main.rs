@@ -39,17 +39,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "apex", version, about = "Records, judges and explains the launches of any CUDA program.")]
+#[command(
+    name = "apex",
+    version,
+    about = "Profiles any CUDA program, explains why it is slow, and tells what to change."
+)]
 #[command(after_help = "Start with:
   apex run -- COMMAND    record a program, unmodified
-  apex report            what ran, how well, what to change, what it would save
+  apex report            show where its time goes, what to change, and what that saves
 
-Every option can also be set as APEX_<OPTION>. Options that mean something else to each command have its name before
-theirs: APEX_OUTPUT and APEX_DEVICE are those of run and demo; others are APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT,
-APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_PREDICT_KERNEL, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED, APEX_TRAIN_SEED
-and APEX_ALERTS_INTERVAL.")]
+Every option can also be set by the environment variable APEX_<OPTION>, or APEX_<COMMAND>_<OPTION> if the option
+differs between commands; `--help` of a command names the variables.")]
 struct Arguments {
-    /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
+    /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always, never
     #[arg(
         long,
         value_enum,

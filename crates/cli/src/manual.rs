@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Prints what a shell needs to complete commands and options.
+/// Prints a shell's completion script.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex completions bash > ~/.local/share/bash-completion/completions/apex
@@ -19,12 +19,12 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Writes manual pages, one for each command.
+/// Writes a manual page for each command.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Example:
   apex man ~/.local/share/man/man1 && man apex-run")]
 pub struct ManArgs {
-    /// The folder to write to; it is made if it is missing
+    /// Folder for the pages; it is created if it is missing
     folder: PathBuf,
 }
 

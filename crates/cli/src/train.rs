@@ -16,43 +16,43 @@ use std::time::Duration;
 /// Columns of the bar.
 const BAR: usize = 30;
 
-/// Trains the models of `apex predict` on a data set, and judges them on kernels held out
+/// Trains the models of `apex predict` on a data set, and tests them on held-out kernels
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex train --data data/launches-h200 --data data/launches-h100 --real data/launches-h200-pytorch -o models
   apex train --data mine -o models             on a data set of `apex collect`
   apex train --data one --data other -o models           on data sets of two kinds of device
-  apex train --data mine -o try --quick        in a minute, with worse models
-  apex train --data mine --networks models -o models     rates of the device anew, networks as they are
+  apex train --data mine -o try --quick        a quick try with worse models
+  apex train --data mine --networks models -o models     fits the rates again and keeps the networks
   apex predict --models models --grid 1024 --block 256
 
-Whole families of kernels are held out in turn: the tables at the end say how well networks that never saw a family predict it,
-beside plain methods. The models that are written are trained on everything, with intervals calibrated on what was held out.
-The same data, seed and kind of processor give the same weights.
+Training holds out each family of kernels in turn: the tables at the end compare predictions for unseen families with
+baseline methods. The final models are trained on all data, with intervals calibrated on the held-out families. The same
+data, seed and kind of processor give the same weights.
 
 Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md and card.json. A running
-`apex predict --models` takes new models over by itself.")]
+`apex predict --models` reloads the models.")]
 pub struct Args {
-    /// Data sets to learn from: folders that `apex collect` wrote, one of each kind of device
+    /// Data sets from `apex collect`, one for each kind of device
     #[arg(long, value_name = "DIR", env = "APEX_DATA", value_delimiter = ',', required = true)]
     data: Vec<PathBuf>,
-    /// Data set of other programs' kernels, to judge the models on only
+    /// Data set of other programs' kernels, for testing only
     #[arg(long, value_name = "DIR", env = "APEX_REAL")]
     real: Option<PathBuf>,
-    /// Takes the networks of this folder, which `apex train` wrote from the same data with the same
-    /// seed, and fits anew only the rates that durations and SM throughput are computed with
+    /// Folder of models from `apex train` with the same data and seed: keep their networks, and fit
+    /// only the rates for durations and SM throughput again
     #[arg(long, value_name = "DIR", env = "APEX_NETWORKS", conflicts_with = "real")]
     networks: Option<PathBuf>,
     /// Folder for the models
     #[arg(short, long, value_name = "DIR", env = "APEX_TRAIN_OUTPUT")]
     output: PathBuf,
-    /// Determines weights and splits
+    /// Random seed of weights and splits
     #[arg(long, value_name = "SEED", env = "APEX_TRAIN_SEED", default_value_t = 1)]
     seed: u64,
-    /// Threads [default: as many as there are processors]
+    /// Number of threads [default: one per processor]
     #[arg(long, value_name = "N", env = "APEX_THREADS")]
     threads: Option<usize>,
-    /// Few networks and passes, no boosted trees: a minute, to try whether all goes well
+    /// Train few networks for few epochs, without boosted trees, in about a minute
     #[arg(long, env = "APEX_QUICK", value_parser = FalseyValueParser::new())]
     quick: bool,
     /// Print JSON (schema apex.train/2)

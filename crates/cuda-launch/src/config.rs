@@ -5,6 +5,7 @@ use std::fmt;
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(C)]
 pub struct LaunchConfig {
     /// Blocks of the grid.

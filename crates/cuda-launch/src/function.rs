@@ -2,6 +2,7 @@
 
 /// Attributes of a function (`cuFuncGetAttribute`); 0 where a number is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FunctionAttributes {
     /// Registers of a thread.
     pub registers: u32,
@@ -30,6 +31,7 @@ pub struct FunctionAttributes {
 /// How an SM's memory is to be divided between shared memory and L1 cache: a hint, which a block
 /// that needs more overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "i32"))]
 pub enum Carveout {
     /// No preference: as much shared memory as the SM can have.
     #[default]
@@ -50,5 +52,12 @@ impl Carveout {
             Self::Default => -1,
             Self::Percent(percent) => i32::try_from(percent).unwrap_or(i32::MAX),
         }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Carveout> for i32 {
+    fn from(carveout: Carveout) -> Self {
+        carveout.to_attribute()
     }
 }

@@ -3,7 +3,7 @@
 use crate::comparisons::{Comparisons, Refusal, Sides};
 use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
-use crate::views::{Looked, Problem, Reports, Views};
+use crate::views::{Looked, Problem, Views};
 use crate::wanted::Wanted;
 use crate::what_if;
 use apex_http::{Event, Next, Request, Response, StatusCode};
@@ -68,14 +68,16 @@ struct Condition {
 
 impl Dashboard {
     /// Shows the sessions that `find` finds, which is asked again and again.
-    pub fn new(
-        find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
-        reports: Box<dyn Reports>,
-        timelines: Timelines,
-    ) -> Self {
+    pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
         let (page, policy) = apex_page::served();
-        let (sessions, views) = (Sessions::new(find), Arc::new(Views::new(reports)));
-        Self { sessions, views, comparisons: Comparisons::default(), timelines, page, policy }
+        Self {
+            sessions: Sessions::new(find),
+            views: Arc::default(),
+            comparisons: Comparisons::default(),
+            timelines: Timelines::new(apex_view::predict),
+            page,
+            policy,
+        }
     }
 
     /// Answers a request.
@@ -114,8 +116,7 @@ impl Dashboard {
     }
 
     fn session(&self, request: &Request, known: Known, what: &str) -> Response {
-        let wanted = Wanted::of(request).and_then(|wanted| self.views.check(&wanted).map(|()| wanted));
-        let wanted = match wanted {
+        let wanted = match Wanted::of(request) {
             Ok(wanted) => wanted,
             Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
         };
@@ -134,10 +135,7 @@ impl Dashboard {
             Err(Refusal::Nonsense(why)) => return Response::text(StatusCode::BAD_REQUEST, why),
             Err(Refusal::NoSession) => return no_session(),
         };
-        if let Err(why) = self.views.check(sides.wanted()) {
-            return Response::text(StatusCode::BAD_REQUEST, why);
-        }
-        match self.comparisons.of(&sides, self.views.reports()) {
+        match self.comparisons.of(&sides) {
             Ok(document) => Response::new(StatusCode::OK, JSON, document.to_string()),
             Err(problem) => problem.response(),
         }

@@ -3,8 +3,9 @@
 //! One is made at a time, and the last few are kept: whoever asks again for the same gets the same,
 //! unless a session has changed since.
 
+use crate::reading;
 use crate::sessions::{Known, Sessions, fingerprint};
-use crate::views::{Pace, Problem, Reports, WHOLE};
+use crate::views::{Pace, Problem, WHOLE};
 use crate::wanted::{Wanted, single};
 use apex_http::Request;
 use std::path::PathBuf;
@@ -64,23 +65,18 @@ impl Sides {
         Ok(Self { before: side("before")?, after: side("after")?, wanted })
     }
 
-    /// The part of the sessions that is compared.
-    pub fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
     fn fingerprints(&self) -> Vec<Option<u64>> {
         self.before.iter().chain(&self.after).map(|known| fingerprint(&known.dir)).collect()
     }
 
-    fn compare(&self, reports: &dyn Reports) -> Result<Arc<str>, Problem> {
+    fn compare(&self) -> Result<Arc<str>, Problem> {
         if let Some(gone) =
             self.before.iter().chain(&self.after).find(|known| fingerprint(&known.dir).is_none())
         {
             return Err(Problem::Deleted(gone.gone()));
         }
         let folders = |side: &[Known]| side.iter().map(|known| known.dir.clone()).collect::<Vec<PathBuf>>();
-        reports.compare(&folders(&self.before), &folders(&self.after), &self.wanted).map(Arc::from)
+        reading::compare(&folders(&self.before), &folders(&self.after), &self.wanted.filters).map(Arc::from)
     }
 }
 
@@ -89,7 +85,7 @@ impl Comparisons {
     ///
     /// # Errors
     /// Why there is no comparison.
-    pub fn of(&self, sides: &Sides, reports: &dyn Reports) -> Result<Arc<str>, Problem> {
+    pub fn of(&self, sides: &Sides) -> Result<Arc<str>, Problem> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fingerprints = sides.fingerprints();
         let known = kept.iter().find(|known| known.sides == *sides);
@@ -97,7 +93,7 @@ impl Comparisons {
             return known.result.clone();
         }
         let started = Instant::now();
-        let result = sides.compare(reports);
+        let result = sides.compare();
         let (at, took) = (Instant::now(), started.elapsed());
         kept.retain(|known| known.sides != *sides);
         if kept.len() == KEPT {

@@ -2,8 +2,8 @@
 //!
 //! [`Dashboard::answer`] answers the requests of docs/api.md: the list of sessions, the document of
 //! one, its changes as server-sent events, its kernels in other configurations, its timeline, and
-//! what differs between several. What a document says is the affair of the [`Reports`] that the
-//! caller brings.
+//! what differs between several. A document is the page's ([`apex_page`]), of the part of a session
+//! that the filters of `apex report` leave ([`apex_view`]).
 //!
 //! Invariants:
 //!
@@ -19,6 +19,7 @@
 
 mod api;
 mod comparisons;
+mod reading;
 mod sessions;
 mod timeline;
 mod views;
@@ -29,6 +30,6 @@ pub use api::Dashboard;
 pub use comparisons::{MOST_RUNS, Sides};
 pub use sessions::{MOST_SESSIONS, State};
 pub use timeline::PARAMETERS as TIMELINE_PARAMETERS;
-pub use views::{MOST_VIEWS, Problem, Reader, Reading, Reports};
+pub use views::{MOST_VIEWS, Problem};
 pub use wanted::{LONGEST_LAST, Wanted};
-pub use what_if::{Changed, Kernels, PARAMETERS as WHAT_IF_PARAMETERS, Unanswerable};
+pub use what_if::PARAMETERS as WHAT_IF_PARAMETERS;

@@ -1,9 +1,8 @@
 //! What was read of sessions, shared by all who look at it.
 
+use crate::reading::{Kernels, Reader, Reading};
 use crate::sessions::{Known, State, fingerprint};
 use crate::wanted::Wanted;
-use crate::what_if::Kernels;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,45 +27,6 @@ const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
 /// Kernels that were read so long ago are good enough to be asked about.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// Makes documents of sessions.
-pub trait Reports: Send + Sync {
-    /// Whether what is wanted makes sense, whatever a session holds.
-    ///
-    /// # Errors
-    /// Says what makes none.
-    fn check(&self, wanted: &Wanted) -> Result<(), String>;
-
-    /// Will read a part of the session in a folder.
-    fn open(&self, dir: &Path, wanted: &Wanted) -> Box<dyn Reader>;
-
-    /// Compares the same part of the sessions in folders: runs before a change and after it. What
-    /// it returns is JSON.
-    ///
-    /// # Errors
-    /// If one cannot be read, or if none has such a part.
-    fn compare(&self, before: &[PathBuf], after: &[PathBuf], wanted: &Wanted) -> Result<String, Problem>;
-}
-
-/// Reads a part of a session, again and again.
-pub trait Reader: Send {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// If it cannot be read, or if there is no such part.
-    fn read(&mut self) -> Result<Reading, Problem>;
-}
-
-/// What was read of a session.
-#[derive(Clone, Debug)]
-pub struct Reading {
-    /// The document, as JSON.
-    pub document: String,
-    /// Identifiers of processes that record it.
-    pub running: Vec<u32>,
-    /// The kernels of the document.
-    pub kernels: Arc<dyn Kernels>,
-}
-
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -88,12 +48,12 @@ pub struct Looked {
     /// The document; the same one as before if nothing was read since.
     pub document: Arc<str>,
     /// Its kernels.
-    pub kernels: Arc<dyn Kernels>,
+    pub kernels: Arc<Kernels>,
 }
 
 /// All views.
+#[derive(Default)]
 pub struct Views {
-    reports: Box<dyn Reports>,
     /// The one that was looked at last comes last.
     kept: Mutex<Vec<Arc<View>>>,
 }
@@ -105,11 +65,11 @@ struct View {
     shown: Mutex<Shown>,
     /// The kernels that were read last, and when: whoever asks about one does not wait while the
     /// session is read again.
-    kernels: Mutex<Option<(Instant, Arc<dyn Kernels>)>>,
+    kernels: Mutex<Option<(Instant, Arc<Kernels>)>>,
 }
 
 struct Shown {
-    reader: Box<dyn Reader>,
+    reader: Reader,
     last: Option<Last>,
 }
 
@@ -122,20 +82,6 @@ struct Last {
 }
 
 impl Views {
-    pub fn new(reports: Box<dyn Reports>) -> Self {
-        Self { reports, kept: Mutex::default() }
-    }
-
-    /// Makes the documents.
-    pub fn reports(&self) -> &dyn Reports {
-        &*self.reports
-    }
-
-    /// As [`Reports::check`].
-    pub fn check(&self, wanted: &Wanted) -> Result<(), String> {
-        self.reports.check(wanted)
-    }
-
     /// The view of this part of a session; the one that nobody has looked at for longest makes
     /// room.
     fn of(&self, known: &Known, wanted: &Wanted) -> Arc<View> {
@@ -144,7 +90,7 @@ impl Views {
         let view = match place {
             Some(place) => kept.remove(place),
             None => {
-                let shown = Mutex::new(Shown { reader: self.reports.open(&known.dir, wanted), last: None });
+                let shown = Mutex::new(Shown { reader: Reader::new(&known.dir, wanted), last: None });
                 let kernels = Mutex::default();
                 Arc::new(View { id: known.id.clone(), wanted: wanted.clone(), shown, kernels })
             }
@@ -192,7 +138,7 @@ impl Views {
     ///
     /// # Errors
     /// Why nothing was read.
-    pub fn kernels(&self, known: &Known, wanted: &Wanted) -> Result<Arc<dyn Kernels>, Problem> {
+    pub fn kernels(&self, known: &Known, wanted: &Wanted) -> Result<Arc<Kernels>, Problem> {
         let view = self.of(known, wanted);
         let read = view.kernels().clone().filter(|(at, _)| at.elapsed() < RECENT);
         match read {
@@ -203,7 +149,7 @@ impl Views {
 }
 
 impl View {
-    fn kernels(&self) -> MutexGuard<'_, Option<(Instant, Arc<dyn Kernels>)>> {
+    fn kernels(&self) -> MutexGuard<'_, Option<(Instant, Arc<Kernels>)>> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,5 +175,38 @@ fn state(running: &[u32], now: Option<u64>, last: Option<&Last>) -> State {
         _ if !running.is_empty() => State::Running,
         Some(last) if last.fingerprint != now => State::Growing,
         _ => State::Ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::Sessions;
+    use test_session::{LEGACY, Recording};
+
+    #[test]
+    fn what_does_not_change_is_read_once_for_all_who_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().to_owned();
+        let record = || {
+            let mut recording = Recording::new(&dir);
+            let kernel = recording.function("scale");
+            let kernel = recording.config(kernel, 64, 256);
+            recording.timed(kernel, LEGACY, 20_000);
+            recording.exit();
+            test_session::open(&dir);
+        };
+        record();
+        let found = dir.clone();
+        let known = Sessions::new(move || vec![found.clone()]).list().remove(0);
+        let (views, wanted) = (Views::default(), Wanted::default());
+        let first = views.look(&known, &wanted).unwrap();
+        let again = views.look(&known, &wanted).unwrap();
+        assert!(Arc::ptr_eq(&first.document, &again.document));
+        assert!(Arc::ptr_eq(&first.kernels, &views.kernels(&known, &wanted).unwrap()));
+        record();
+        while Arc::ptr_eq(&first.document, &views.look(&known, &wanted).unwrap().document) {
+            std::thread::yield_now();
+        }
     }
 }

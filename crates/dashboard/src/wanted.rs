@@ -1,25 +1,19 @@
 //! Which part of a session a request is about.
 
 use apex_http::Request;
+use apex_view::Filters;
 use std::ops::RangeInclusive;
 
 /// Seconds that `last` may ask for.
 pub const LONGEST_LAST: RangeInclusive<u64> = 1..=3600;
 
-/// The part of a session that is wanted: the filters of `apex report`, and how much of a session
-/// that is recorded. What they hold is as it was given; the reader judges it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// The part of a session that is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Its last seconds.
     pub last: Option<u64>,
-    /// The phase of the run.
-    pub phase: Option<String>,
-    /// Names of kernels.
-    pub kernels: Vec<String>,
-    /// Times since the session's start.
-    pub window: Option<String>,
-    /// Ranks, with commas between.
-    pub ranks: Option<String>,
+    /// The filters of `apex report`.
+    pub filters: Filters,
 }
 
 impl Wanted {
@@ -46,16 +40,12 @@ impl Wanted {
                 Some(seconds.ok_or_else(|| format!("last: use whole seconds from {least} to {most}"))?)
             }
         };
-        let wanted = Self {
-            last,
-            phase: single(request, "phase")?,
-            kernels: request.all("kernel").map(str::to_owned).collect(),
-            window: single(request, "window")?,
-            ranks: single(request, "rank")?,
-        };
-        match (wanted.last, &wanted.window) {
+        let [phase, window, ranks] = ["phase", "window", "rank"].map(|name| single(request, name));
+        let kernels: Vec<String> = request.all("kernel").map(str::to_owned).collect();
+        let filters = Filters::of_words(phase?.as_deref(), &kernels, window?.as_deref(), ranks?.as_deref())?;
+        match (last, &filters.window) {
             (Some(_), Some(_)) => Err("last and window exclude each other".to_owned()),
-            _ => Ok(wanted),
+            _ => Ok(Self { last, filters }),
         }
     }
 }

@@ -2,6 +2,8 @@
 //! mean, and what status an answer has.
 
 use apex_http::{Request, Response, StatusCode};
+use apex_predict::explore::Refusal;
+use apex_predict::{Change, Models};
 use std::ops::RangeInclusive;
 
 use crate::api::JSON;
@@ -20,55 +22,24 @@ const SHARED: RangeInclusive<u64> = 0..=1 << 20;
 /// Parameters of `what-if` beside those that select a part of the session.
 pub const PARAMETERS: [&str; 3] = ["block", "registers", "shared"];
 
-/// What is changed of a kernel; the rest stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
-    /// Threads of a block, along x, y and z. As many blocks are launched as the same threads need.
-    pub block: Option<[u32; 3]>,
-    /// Registers of a thread.
-    pub registers: Option<u32>,
-    /// Dynamic shared memory of a block.
-    pub dynamic_shared_bytes: Option<u32>,
-}
-
-/// Why a question about a kernel has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unanswerable {
-    /// What was read has no such kernel.
-    NoKernel(String),
-    /// The change makes no sense for it.
-    Nonsense(String),
-}
-
-/// The kernels of what was read of a session.
-pub trait Kernels: std::fmt::Debug + Send + Sync {
-    /// The kernel of an identifier with a change, as JSON.
-    ///
-    /// # Errors
-    /// If there is no such kernel, or if the change makes no sense for it.
-    fn what_if(&self, kernel: &str, changed: &Changed) -> Result<String, Unanswerable>;
-
-    /// What each line of the kernel of an identifier did, as JSON.
-    ///
-    /// # Errors
-    /// Says why there is no answer: there is no such kernel, or its lines were not counted.
-    fn lines(&self, kernel: &str) -> Result<String, String>;
-}
-
-impl Changed {
-    fn of(request: &Request) -> Result<Self, String> {
-        let block = match single(request, "block")? {
-            None => None,
-            Some(text) => Some(sides(&text).ok_or_else(|| {
-                let (least, most) = SIDE.into_inner();
-                format!("block: use one to three whole numbers from {least} to {most} with commas between")
-            })?),
-        };
-        let [registers, shared] = [("registers", REGISTERS), ("shared", SHARED)].map(|(name, allowed)| {
-            Ok::<_, String>(number(request, name, allowed)?.map(|number| number as u32))
-        });
-        Ok(Self { block, registers: registers?, dynamic_shared_bytes: shared? })
-    }
+/// What a request changes of a kernel; the rest stays. As many blocks are launched as the same
+/// threads need.
+fn change(request: &Request) -> Result<Change, String> {
+    let block = match single(request, "block")? {
+        None => None,
+        Some(text) => Some(sides(&text).ok_or_else(|| {
+            let (least, most) = SIDE.into_inner();
+            format!("block: use one to three whole numbers from {least} to {most} with commas between")
+        })?),
+    };
+    let [registers, shared] = [("registers", REGISTERS), ("shared", SHARED)]
+        .map(|(name, allowed)| Ok::<_, String>(number(request, name, allowed)?.map(|number| number as u32)));
+    Ok(Change {
+        grid: None,
+        block: block.map(Into::into),
+        registers: registers?,
+        dynamic_shared_bytes: shared?,
+    })
 }
 
 fn sides(text: &str) -> Option<[u32; 3]> {
@@ -84,10 +55,8 @@ fn sides(text: &str) -> Option<[u32; 3]> {
 /// Answers a request about a kernel of a session.
 pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
     let parameters = [&Wanted::PARAMETERS[..], &PARAMETERS].concat();
-    let asked = Wanted::among(request, &parameters)
-        .and_then(|wanted| views.check(&wanted).map(|()| wanted))
-        .and_then(|wanted| Ok((wanted, Changed::of(request)?)));
-    let (wanted, changed) = match asked {
+    let asked = Wanted::among(request, &parameters).and_then(|wanted| Ok((wanted, change(request)?)));
+    let (wanted, change) = match asked {
         Ok(asked) => asked,
         Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
     };
@@ -95,21 +64,20 @@ pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> 
         Ok(kernels) => kernels,
         Err(problem) => return problem.response(),
     };
-    match kernels.what_if(kernel, &changed) {
-        Ok(json) => Response::new(StatusCode::OK, JSON, json),
-        Err(Unanswerable::NoKernel(why)) => Response::text(StatusCode::NOT_FOUND, why),
-        Err(Unanswerable::Nonsense(why)) => Response::text(StatusCode::BAD_REQUEST, why),
+    match kernels.explorer.explore(&Models::shipped(), kernel, &change) {
+        Ok(explored) => Response::new(StatusCode::OK, JSON, apex_page::what_if(kernel, &explored)),
+        Err(why @ Refusal::NoKernel) => Response::text(StatusCode::NOT_FOUND, why.to_string()),
+        Err(Refusal::Nonsense(why)) => Response::text(StatusCode::BAD_REQUEST, why),
     }
 }
 
 /// Answers a request for the lines of a kernel of a session.
 pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
-    let wanted = Wanted::of(request).and_then(|wanted| views.check(&wanted).map(|()| wanted));
-    let wanted = match wanted {
+    let wanted = match Wanted::of(request) {
         Ok(wanted) => wanted,
         Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
     };
-    match views.kernels(known, &wanted).map(|kernels| kernels.lines(kernel)) {
+    match views.kernels(known, &wanted).map(|kernels| kernels.lines.json(kernel)) {
         Ok(Ok(json)) => Response::new(StatusCode::OK, JSON, json),
         Ok(Err(why)) => Response::text(StatusCode::NOT_FOUND, why),
         Err(problem) => problem.response(),

@@ -2,7 +2,7 @@
 
 use crate::lines::{Asked, Fields, KNOWN, Line};
 use crate::{Case, Device, Models, Placed, recorded};
-use apex_profile::{Estimate, Figure, Prediction};
+use apex_profile::{Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{Limiter, what_if};
 use serde::{Serialize, Serializer};
@@ -32,7 +32,7 @@ pub struct Answer {
     pub computed: Option<Computed>,
     /// Of a what-if: the share of the launch's duration that the change saves; below 0 where it
     /// costs.
-    pub saves: Option<Estimate>,
+    pub saves: Option<Figure>,
     /// Why nothing is predicted.
     pub error: Option<String>,
     /// What stood in the line; in JSON, what of it no other member has.
@@ -131,8 +131,8 @@ impl Answer {
             let floor_us = Placed::new(device, to).map_or(0.0, |placed| placed.floor_us());
             let duration_us =
                 crate::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
-            prediction.duration_ns = Some(Estimate::from(duration_us).scaled(1e3));
-            answer.saves = Some(Estimate::from(expected).saved_of(before.value));
+            prediction.duration_ns = Some(Figure::from(duration_us).scaled(1e3));
+            answer.saves = Some(Figure::from(expected).scaled(1.0 / before.value).complement());
         }
         answer
     }

@@ -8,7 +8,7 @@ use crate::case::resident;
 use crate::lines::Asked;
 use crate::programs::{Programs, Recorded};
 use crate::{Change, Models, recorded as session};
-use apex_profile::{Estimate, Geometry, Kernel, Prediction, Profile, Provenance};
+use apex_profile::{Figure, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ pub struct Explored {
     /// changed.
     pub from: Option<Provenance>,
     /// The share of the kernel's duration that the change saves; below 0 where it costs.
-    pub saves: Option<Estimate>,
+    pub saves: Option<Figure>,
     /// Why nothing is predicted of a launch that can run.
     pub unpredicted: Option<String>,
 }

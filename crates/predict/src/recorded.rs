@@ -5,7 +5,7 @@
 //! kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two are comparable after [`EMPTY_KERNEL_NS`]
 //! is added to the measured one.
 
-use apex_profile::{Figure, KnownCode, Profile, Provenance, Work};
+use apex_profile::{Figure, KnownCode, Profile, Work};
 use occupancy::DeviceLimits;
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use crate::{Basis, Case, Device, Impossible, Models, Placed, bound, bounds};
 /// between 1.38 and 1.63 µs.
 pub const EMPTY_KERNEL_NS: f64 = 1_500.0;
 
-impl From<crate::Estimate> for apex_profile::Estimate {
+impl From<crate::Estimate> for Figure {
     fn from(estimate: crate::Estimate) -> Self {
         let crate::Estimate { value, low, high } = estimate;
-        Self { value, low, high, provenance: Provenance::Predicted }
+        Self::predicted(value, (low, high))
     }
 }
 
 impl From<crate::Prediction> for apex_profile::Prediction {
     fn from(said: crate::Prediction) -> Self {
         Self {
-            duration_ns: Some(apex_profile::Estimate::from(said.duration_us).scaled(1e3)),
+            duration_ns: Some(Figure::from(said.duration_us).scaled(1e3)),
             achieved_occupancy: said.achieved_occupancy.into(),
             sm_utilisation: said.sm_utilisation.into(),
             warp_efficiency: said.warp_efficiency.into(),

@@ -5,13 +5,13 @@
 //! measured or computed has an interval of its own; where it enters into a prediction, its sampling
 //! error does.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Standard errors to either side of a mean that make an interval of 90%, as the models' are.
 pub(crate) const NINETY_PERCENT: f64 = 1.645;
 
 /// Where a figure comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     /// Read from a clock or counted, perhaps on a sample.
@@ -35,8 +35,8 @@ impl Provenance {
 
 /// A value with its provenance. The unit is in the name of the field that holds it; shares are from
 /// 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "Written")]
 pub struct Figure {
     /// The value.
     pub value: f64,
@@ -56,17 +56,13 @@ enum Source {
 }
 
 /// A figure as it is written: flat.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Written {
     value: f64,
     provenance: Provenance,
-    #[serde(default)]
     samples: u64,
-    #[serde(default)]
     standard_error: Option<f64>,
-    #[serde(default)]
     low: Option<f64>,
-    #[serde(default)]
     high: Option<f64>,
 }
 
@@ -82,21 +78,6 @@ impl From<Figure> for Written {
         let (low, high) = figure.interval().unzip();
         let Figure { value, samples, standard_error, .. } = figure;
         Self { value, provenance: figure.provenance(), samples, standard_error, low, high }
-    }
-}
-
-impl TryFrom<Written> for Figure {
-    type Error = &'static str;
-
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
-        let Written { value, provenance, samples, standard_error, low, high } = written;
-        let source = match (provenance, low, high) {
-            (Provenance::Measured, ..) => Source::Measured,
-            (Provenance::Computed, ..) => Source::Computed,
-            (Provenance::Predicted, Some(low), Some(high)) => Source::Predicted { low, high },
-            (Provenance::Predicted, ..) => return Err("a predicted figure has no interval"),
-        };
-        Ok(Self { value, samples, standard_error, source })
     }
 }
 
@@ -270,17 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn a_predicted_figure_without_an_interval_is_not_read() {
-        let read = |text: &str| serde_json::from_str::<Figure>(text);
-        let bare = read(r#"{"value":1.0,"provenance":"predicted"}"#).unwrap_err().to_string();
-        assert!(bare.contains("has no interval"), "{bare}");
-        let figure = Figure::predicted(1.0, (0.5, 2.0));
-        let text = serde_json::to_string(&figure).expect("serialises");
-        assert!(text.contains(r#""low":0.5,"high":2.0"#), "{text}");
-        assert_eq!(read(&text).expect("it has one"), figure);
-        assert_eq!(
-            read(r#"{"value":1.0,"provenance":"measured"}"#).expect("none is needed"),
-            Figure::measured(1.0)
+    fn a_predicted_figure_is_written_with_its_interval() {
+        let text = serde_json::to_string(&Figure::predicted(1.0, (0.5, 2.0))).expect("serialises");
+        assert!(
+            text.contains(r#""provenance":"predicted""#) && text.contains(r#""low":0.5,"high":2.0"#),
+            "{text}"
         );
     }
 }

@@ -34,7 +34,7 @@ pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Phase, Ph
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
-pub use prediction::{Bound, BoundBy, Estimate, Prediction, Work};
+pub use prediction::{Bound, BoundBy, Prediction, Work};
 pub use profile::*;
 pub use selection::{KernelPattern, Selection, origin_ns, ranks};
 pub use sketch::Distribution;

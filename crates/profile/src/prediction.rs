@@ -1,49 +1,22 @@
 //! What models say of a kernel, as plain data: `apex-predict` makes it, and views show it.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::figure::{Figure, Provenance};
 
-/// A predicted value and an interval that holds the truth in nine of ten cases like those that it
-/// was tested on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The point estimate. The unit is in the name of the field that holds it; shares are from 0 to
-    /// 1.
-    pub value: f64,
-    /// The interval's lower end.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-    /// Always [`Provenance::Predicted`].
-    pub provenance: Provenance,
-}
-
-impl Estimate {
-    /// The same estimate in another unit: `by` is positive.
-    pub fn scaled(self, by: f64) -> Self {
-        Self { value: self.value * by, low: self.low * by, high: self.high * by, ..self }
-    }
-
-    /// The share by which this is less than `whole`, which is positive.
-    pub fn saved_of(self, whole: f64) -> Self {
-        let saved = |part: f64| 1.0 - part / whole;
-        Self { value: saved(self.value), low: saved(self.high), high: saved(self.low), ..self }
-    }
-}
-
-/// What the models say of a launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What the models say of a launch. The interval of a prediction holds the truth in nine of ten
+/// cases like those that it was tested on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// The kernel's own duration. `None` of a session's kernel that was measured and of which it is
     /// not known what a launch executes.
-    pub duration_ns: Option<Estimate>,
+    pub duration_ns: Option<Figure>,
     /// Warps resident on a multiprocessor while it is active, of the most possible.
-    pub achieved_occupancy: Estimate,
+    pub achieved_occupancy: Figure,
     /// Compute (SM) throughput, of the most possible.
-    pub sm_utilisation: Estimate,
+    pub sm_utilisation: Figure,
     /// Threads that take part in a warp's instruction, of 32.
-    pub warp_efficiency: Estimate,
+    pub warp_efficiency: Figure,
     /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
     pub basis: String,
     /// Features outside of what the models were trained on: where there are any, no interval has
@@ -54,15 +27,13 @@ pub struct Prediction {
     /// This over the predicted one.
     pub measured_over_predicted: Option<f64>,
     /// What bounds the kernel; `None` where it is not known what it executes.
-    #[serde(default)]
     pub bound: Option<Bound>,
     /// What a launch executes, where that is known.
-    #[serde(default)]
     pub work: Option<Work>,
 }
 
 /// What a launch executes, as far as a roofline shows it: computed from PTX and arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Work {
     /// PTX instructions of warps.
     pub warp_instructions: f64,
@@ -74,7 +45,7 @@ pub struct Work {
 }
 
 /// What bounds a kernel, by a roofline over what its launches execute.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
     /// What it is.
     pub by: BoundBy,
@@ -92,7 +63,7 @@ pub struct Bound {
 }
 
 /// What bounds a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundBy {
     /// The bytes or accesses that some level of memory serves.

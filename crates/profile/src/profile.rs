@@ -28,7 +28,6 @@ mod ranges;
 mod reading;
 mod sampled;
 mod sequences;
-mod serde_launch;
 pub(crate) mod serde_layout;
 mod stacks;
 mod summary;
@@ -43,7 +42,7 @@ use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{DeviceLimits, Occupancy, Waves};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::accounts::{Accounts, IdleCause, Iterations, OverTime, Phase, PhaseKind};
 use crate::figure::Figure;
@@ -65,7 +64,7 @@ pub use serde_layout::{memory_kind_name, stream_kind_name};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 
 /// What a session says.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Profile {
     /// Sums over everything.
     pub totals: Totals,
@@ -84,7 +83,6 @@ pub struct Profile {
     /// Memory by kind, by peak.
     pub memory: Vec<Memory>,
     /// What each process had allocated over time.
-    #[serde(default)]
     pub memory_over_time: Vec<MemoryOverTime>,
     /// Streams that work was launched into, by launches.
     pub streams: Vec<Stream>,
@@ -93,25 +91,19 @@ pub struct Profile {
     /// Each device over time, as each process used it.
     pub activities: Vec<Activity>,
     /// What the CPU device found wrong with kernels, the most frequent first.
-    #[serde(default)]
     pub defects: Vec<Defect>,
     /// Call stacks of launches, in the order of their frames.
-    #[serde(default)]
     pub call_stacks: Vec<CallStack>,
     /// Ranges that the program names, each before those inside of it.
-    #[serde(default)]
     pub ranges: Vec<Range>,
     /// What recording cost, and what it missed.
     pub recorder: Recorder,
     /// Of each device for which nothing is predicted, why not.
-    #[serde(default)]
     pub unpredicted: Vec<String>,
     /// What the predictions of its kernels rest on: the share of the GPU time of predicted kernels,
     /// by [`Prediction::basis`].
-    #[serde(default)]
     pub prediction_basis: BTreeMap<String, f64>,
     /// What was kept of the programs' code; `None` where that was not asked for.
-    #[serde(default)]
     pub code: Option<SessionCode>,
     /// The images that its kernels are from.
     #[serde(skip)]
@@ -122,7 +114,7 @@ pub struct Profile {
 }
 
 /// Sums over everything.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     /// Launch calls that ran.
     pub launches: u64,
@@ -160,7 +152,7 @@ impl Totals {
 }
 
 /// A device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Device {
     /// Name, such as `NVIDIA H200`; empty where the device of a launch is not known.
     pub name: String,
@@ -188,7 +180,7 @@ impl Device {
 }
 
 /// A process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Process {
     /// Its identifier.
     pub pid: u32,
@@ -196,7 +188,6 @@ pub struct Process {
     pub parent_pid: u32,
     /// Its place in [`crate::ranks`] of its session; `None` where it launched no kernel, or where
     /// the profile is not of one session.
-    #[serde(default)]
     pub rank: Option<usize>,
     /// Path of its executable.
     pub executable: String,
@@ -210,15 +201,13 @@ pub struct Process {
     /// session was read.
     pub ended: bool,
     /// Its launch queue, if one was wanted (`apex run --fast`).
-    #[serde(default)]
     pub queue: Option<LaunchQueue>,
     /// Its memory pool, if one was wanted (`apex run --fast=memory`).
-    #[serde(default)]
     pub pool: Option<MemoryPool>,
 }
 
 /// A function in one launch configuration on one device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Kernel {
     /// Demangled name in full.
     pub name: String,
@@ -233,10 +222,9 @@ pub struct Kernel {
     /// Index into [`Profile::devices`]; `None` if unknown.
     pub device: Option<usize>,
     /// How it is launched.
-    #[serde(flatten, with = "serde_launch::config")]
+    #[serde(flatten)]
     pub launch: LaunchConfig,
     /// Attributes; `None` where they could not be read.
-    #[serde(with = "serde_launch::attributes")]
     pub attributes: Option<FunctionAttributes>,
     /// How often it was launched.
     pub launches: Launches,
@@ -250,17 +238,13 @@ pub struct Kernel {
     /// known.
     pub geometry: Option<Geometry>,
     /// Call stacks that were read on its launches, the most frequent first.
-    #[serde(default)]
     pub stacks: Vec<StackCount>,
     /// What the CPU device counted; `None` where it executed or counted no launch.
-    #[serde(default)]
     pub counts: Option<KernelCounts>,
     /// Its image and what it was given; `None` where the session does not keep them.
-    #[serde(default)]
     pub code: Option<KernelCode>,
     /// What the models say of it; `None` before `apex_predict` says it, and where they do not know
     /// the device.
-    #[serde(default)]
     pub prediction: Option<Prediction>,
 }
 
@@ -296,7 +280,7 @@ impl Kernel {
 }
 
 /// How often a kernel was launched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Launches {
     /// Launch calls that ran.
     pub calls: u64,
@@ -324,7 +308,7 @@ impl Launches {
 
 /// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's
 /// latency, so samples from busy streams are preferred.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Samples from busy streams alone.
@@ -339,7 +323,7 @@ pub enum Basis {
 /// GPU time of a kernel or graph: event pairs around sampled launches, less what a pair around an
 /// empty kernel reads on the same sort of stream (busy or idle), never below zero. It is the time
 /// *above an empty kernel's*.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuTime {
     /// The samples that count, in nanoseconds each.
     pub each: Distribution,
@@ -359,7 +343,7 @@ pub struct GpuTime {
 }
 
 /// What follows from configuration, attributes and device: computed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Geometry {
     /// Theoretical occupancy.
     pub occupancy: Occupancy,
@@ -370,7 +354,7 @@ pub struct Geometry {
 }
 
 /// An executable graph, or its state after an update.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Graph {
     /// Index into [`Profile::processes`].
     pub process: usize,
@@ -395,12 +379,11 @@ pub struct Graph {
     /// GPU time of one launch.
     pub gpu: Option<GpuTime>,
     /// Call stacks that were read on its launches, the most frequent first.
-    #[serde(default)]
     pub stacks: Vec<StackCount>,
 }
 
 /// Calls of one entry point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     /// Its name.
     pub name: String,
@@ -418,16 +401,14 @@ pub struct Call {
     /// CPU time of the calls that succeeded.
     pub cpu: Distribution,
     /// Of these, those after the process's first launch.
-    #[serde(default)]
     pub after_launch: AfterLaunch,
     /// Call stacks that were read on some of them, the most frequent first.
-    #[serde(default)]
     pub stacks: Vec<StackCount>,
 }
 
 /// Calls that came after their process's first launch. A share of the job's time begins there too,
 /// so no change to earlier calls can save any of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct AfterLaunch {
     /// How many.
     pub count: u64,
@@ -436,7 +417,7 @@ pub struct AfterLaunch {
 }
 
 /// Where a copy goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyDirection {
     /// From host memory to the device.
@@ -479,7 +460,7 @@ impl CopyDirection {
 }
 
 /// Copies of one sort.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Copies {
     /// Where to.
     pub direction: CopyDirection,
@@ -498,15 +479,13 @@ pub struct Copies {
     /// CPU time of these.
     pub cpu: Distribution,
     /// Of these, those after the process's first launch.
-    #[serde(default)]
     pub after_launch: AfterLaunch,
     /// Call stacks that were read on some of them, the most frequent first.
-    #[serde(default)]
     pub stacks: Vec<StackCount>,
 }
 
 /// Memory of one kind, over all processes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
     /// Which kind.
     #[serde(with = "serde_layout::memory_kind")]
@@ -533,7 +512,7 @@ pub struct Memory {
 }
 
 /// A stream that work was launched into.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stream {
     /// Index into [`Profile::processes`].
     pub process: usize,
@@ -554,7 +533,7 @@ pub struct Stream {
 
 /// A sequence of launches that repeats on one stream with no synchronisation, allocation or
 /// synchronous copy inside, so that a CUDA graph could hold it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sequence {
     /// Index into [`Profile::processes`].
     pub process: usize,
@@ -582,7 +561,7 @@ impl Sequence {
 }
 
 /// One device over time, as one process used it: what [`crate::accounts`] says of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Activity {
     /// Index into [`Profile::processes`].
     pub process: usize,
@@ -623,17 +602,15 @@ pub struct Activity {
     pub busy: Vec<f64>,
     /// The accounts of [`OverTime::PARTS`] equal parts of the span; `None` in a profile of one
     /// phase.
-    #[serde(default)]
     pub over_time: Option<OverTime>,
     /// When each kernel is launched by launch calls; empty in a profile of one phase.
-    #[serde(default)]
     pub launches_over_time: Vec<LaunchesOverTime>,
     /// Collectives (NCCL) that were launched and timed.
     pub collectives: Vec<Collective>,
 }
 
 /// What a collective takes in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Collective {
     /// Index into [`Profile::kernels`].
     pub kernel: usize,
@@ -714,7 +691,7 @@ impl Activity {
 }
 
 /// A time without work on the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gap {
     /// Nanoseconds after the process's start.
     pub start_ns: f64,
@@ -731,7 +708,7 @@ pub struct Gap {
 }
 
 /// What recording cost, and what it missed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Recorder {
     /// Records read.
     pub records: u64,

@@ -92,6 +92,14 @@ impl std::str::FromStr for KernelPattern {
     }
 }
 
+impl PartialEq for KernelPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for KernelPattern {}
+
 impl KernelPattern {
     /// As it was written.
     pub fn text(&self) -> &str {

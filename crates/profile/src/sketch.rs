@@ -5,7 +5,7 @@
 //! and there are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's
 //! algorithm).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 const SPLIT_BITS: u32 = 5;
 
@@ -108,7 +108,7 @@ fn middle_of(bucket: u16) -> f64 {
 
 /// Durations in nanoseconds, summed up. Quantiles are within 1.6% of the true ones; the rest is
 /// exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// Values.
     pub count: u64,

@@ -231,15 +231,3 @@ fn the_recorders_own_cost_is_stated() {
     assert!((relative(low) - least / apex_profile::RECORD_COST_NS).abs() < 1e-9);
     assert!((relative(high) - most / apex_profile::RECORD_COST_NS).abs() < 1e-9);
 }
-
-#[test]
-fn a_profile_survives_json() {
-    let profile = profile(|program| {
-        let function = program.function("kernel");
-        let config = program.config(function, 100, 100);
-        (0..100).for_each(|_| program.timed(config, LEGACY, 10_000));
-        program.copy(MemoryKind::Device, MemoryKind::Pageable, 1000, false, 50_000);
-    });
-    let text = serde_json::to_string(&profile).expect("serialises");
-    assert_eq!(serde_json::from_str::<Profile>(&text).expect("reads back"), profile);
-}

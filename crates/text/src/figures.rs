@@ -23,9 +23,22 @@ pub fn mark(provenance: Provenance) -> char {
 
 /// A time with its interval, if it is predicted, and the mark of its provenance.
 pub fn time(time: &Figure) -> String {
-    let shown = match time.interval() {
+    format!("{}{}", unmarked_time(time), mark(time.provenance()))
+}
+
+/// As [`time`], in a column whose heading has the mark.
+pub fn unmarked_time(time: &Figure) -> String {
+    match time.interval() {
         Some((low, high)) => units::time_between(time.value, low, high),
         None => units::time(time.value),
-    };
-    format!("{shown}{}", mark(time.provenance()))
+    }
+}
+
+/// A share in whole percent with its interval, if it is predicted, in a column whose heading has
+/// the mark.
+pub fn unmarked_share(share: &Figure) -> String {
+    match share.interval() {
+        Some((low, high)) => units::share_between(share.value, low, high),
+        None => units::share(share.value),
+    }
 }

@@ -5,12 +5,13 @@
 //! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
 //!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what
 //!   a finding would save. [`verdict`]: what the time went into and what to change, in sentences.
-//!   [`machine`]: what the machine did.
+//!   [`machine`]: what the machine did. [`fast`]: what `apex run --fast` did.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
 //! names of kernels, paths and commands are foreign text.
 
+pub mod fast;
 pub mod figures;
 pub mod kernels;
 pub mod machine;

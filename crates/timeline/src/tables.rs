@@ -188,7 +188,7 @@ impl Kernel {
                 .prediction
                 .as_ref()
                 .and_then(|prediction| prediction.duration_ns)
-                .map(|estimate| [estimate.value, estimate.low, estimate.high]),
+                .map(|predicted| [predicted.value, predicted.bounds().0, predicted.bounds().1]),
             frames: frames.take(FRAMES).map(Frame::of).collect(),
         }
     }

@@ -172,15 +172,6 @@ fn suppression_counts_and_names_what_it_does_not_know() {
 }
 
 #[test]
-fn advice_survives_json() {
-    let profile = profile_of([timed(kernel_of(33, 100), 1e6)]);
-    let advice = advise(&profile, &Options::default());
-    let text = serde_json::to_string(&(&profile, &advice)).expect("serialises");
-    let back: (Profile, Advice) = serde_json::from_str(&text).expect("reads back");
-    assert_eq!(back, (profile, advice));
-}
-
-#[test]
 fn advice_about_some_kernels_leaves_the_others_and_the_host_out() {
     let named =
         |name: &str, kernel: Kernel| Kernel { symbol: name.into(), short_name: name.into(), ..kernel };

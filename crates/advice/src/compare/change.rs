@@ -7,7 +7,7 @@
 //! samples are counted each side needs five. How runs differ is not known then. A difference of
 //! less than 1% is none.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use apex_profile::{Figure, total};
 
@@ -22,7 +22,7 @@ const LEAST: f64 = 0.01;
 pub(super) const SAMPLES: u64 = 5;
 
 /// A figure before and after; of several runs, their mean.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Before.
     pub before: Option<Figure>,

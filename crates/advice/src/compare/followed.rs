@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Change, Comparison, KernelChange, NewFinding, Per, Side};
 use crate::finding::{Finding, Scope};
@@ -19,7 +19,7 @@ use apex_profile::Figure;
 const MINOR: f64 = 0.02;
 
 /// What became of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// The rule does not find it any more.
@@ -31,7 +31,7 @@ pub enum State {
 }
 
 /// What is measured to see whether a promise was kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// The GPU time of the finding's kernels.
@@ -41,7 +41,7 @@ pub enum Basis {
 }
 
 /// A promise against what was achieved; both within their intervals of 90%.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
     /// As much as promised.
@@ -54,7 +54,7 @@ pub enum Kept {
 
 /// A finding before the change, and what became of it. Times are nanoseconds of a step of one
 /// device, or of the run ([`Comparison::per`]).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Followed {
     /// The rule's identifier.
     pub rule: String,
@@ -77,7 +77,7 @@ pub struct Followed {
 }
 
 /// The findings that are gone, of which several are measured by the same time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Together {
     /// How many.
     pub findings: u64,

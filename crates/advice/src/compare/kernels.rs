@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use cuda_launch::Dim3;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Change, Comparison, Side};
 use apex_profile::names::{Row, unique_short_names};
 use apex_profile::{Figure, Kernel, KernelCounts, SaturatingSum as _, Traffic, total};
 
 /// Where something occurs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// On both sides.
@@ -22,7 +22,7 @@ pub enum Presence {
 }
 
 /// One function, or one kernel, on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelChange {
     /// Its short name.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct KernelChange {
 }
 
 /// What the CPU device counted of a function or kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelCountChanges {
     /// PTX instructions by warp, of a launch.
     pub warp_instructions: Change,

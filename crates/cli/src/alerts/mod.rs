@@ -21,40 +21,41 @@ const WINDOW: u32 = 2;
 /// Between two looks at whether to stop.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Watches what is recorded, and tells when it needs somebody: slower than the last good run, idle
-/// devices, ranks that wait, records that are lost, power limits that are reached.
+/// Watches running programs and notifies: slower than the last good run, idle devices, waiting
+/// ranks, lost records, reached power limits.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex alerts                                   all that is recorded on this machine now, and new sessions
-  apex alerts --baseline good training          compare the steps of training with those of good
+  apex alerts                                   all sessions that are being recorded on this machine, and new ones
+  apex alerts --baseline good training          compare the steps of `training` with those of `good`
   apex alerts --rule slower=20% --rule idle=off
   apex alerts --alertmanager http://127.0.0.1:9093
   apex alerts --exec 'jq \"{text}\" | curl -sf --json @- https://hooks.slack.com/services/…'
 
-Rules, and from where on they count:
-  slower=10%       a step takes that much longer than in the last good run, and it is not chance
-  occupancy=25%    the theoretical occupancy of what runs has fallen by that much
-  straggler=10%    ranks wait that share of their time for another one
-  idle=50%         a device is idle for that share of the time
-  lost-records     records are lost for want of space
-  power-capped=50% a device lowers its clocks for its power limit that share of the time
+Rules and their default thresholds:
+  slower=10%       a step takes longer than in the baseline by this much, and the difference is significant
+  occupancy=25%    theoretical occupancy has fallen by this much
+  straggler=10%    ranks wait for another rank for this share of their time
+  idle=50%         a device is idle for this share of the time
+  lost-records     records are lost because there is no space
+  power-capped=50% a device lowers its clocks because of its power limit for this share of the time
 
-An alert fires when it has held at three looks, and is over when it was not so at three. It only reads: the
-programs do not notice it. It contacts nobody but whom you name.")]
+An alert fires when its condition held at three evaluations, and ends when the condition failed at three. `apex alerts`
+only reads the sessions: it does not affect the programs. It contacts only the addresses that you name.")]
 pub struct Args {
-    /// Session folders; it ends when they have [default: all that are recorded on this machine now]
+    /// Session folders; `apex alerts` exits when all have ended [default: all sessions that are
+    /// being recorded on this machine]
     sessions: Vec<PathBuf>,
-    /// The good run to compare with [default: the newest earlier session beside it that ran the
-    /// same command and ended well]
+    /// Baseline session [default: the newest earlier session in the same folder whose program ran
+    /// the same command and succeeded]
     #[arg(long, value_name = "SESSION", env = "APEX_BASELINE")]
     baseline: Option<PathBuf>,
-    /// From where on a rule counts, or `off`; may be repeated
+    /// Threshold of a rule, or `off`; may be repeated
     #[arg(long = "rule", value_name = "NAME=PERCENT", value_delimiter = ',', env = "APEX_RULE")]
     rules: Vec<String>,
-    /// Time between two looks; each judges the last two of them
+    /// Time between two evaluations; each judges the last two intervals
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration, env = "APEX_ALERTS_INTERVAL")]
     interval: Duration,
-    /// Tell again of what still holds, after this time
+    /// Time after which an alert that still holds is repeated
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration, env = "APEX_REPEAT")]
     repeat: Duration,
     #[command(flatten)]

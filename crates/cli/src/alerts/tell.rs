@@ -25,13 +25,13 @@ const TICK: Duration = Duration::from_millis(20);
 /// Whom the user named.
 #[derive(clap::Args, Debug)]
 pub struct Destinations {
-    /// Post each alert as JSON to this address (http)
+    /// URL to which each alert is posted as JSON (http only)
     #[arg(long, value_name = "URL", env = "APEX_WEBHOOK", hide_env_values = true)]
     webhook: Vec<String>,
-    /// Prometheus' Alertmanager, such as http://127.0.0.1:9093
+    /// URL of Prometheus' Alertmanager, such as http://127.0.0.1:9093
     #[arg(long, value_name = "URL", env = "APEX_ALERTMANAGER", hide_env_values = true)]
     alertmanager: Vec<String>,
-    /// Run a command of the shell for each alert, with its JSON on stdin: for https, mail, anything
+    /// Shell command to run for each alert, with the JSON on stdin; use it for https or mail
     #[arg(long, value_name = "COMMAND", env = "APEX_EXEC", hide_env_values = true)]
     exec: Vec<String>,
 }

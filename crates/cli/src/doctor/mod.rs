@@ -16,15 +16,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Checks what APEX needs on this machine, and says what to do about what is missing.
+/// Checks this machine for everything that APEX needs, and tells how to fix what is missing.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   apex doctor                  check this machine and the current folder
   apex doctor --json | jq '.checks[] | select(.status != \"ok\")'
 
-Exits with 1 if a check failed. Warnings are about things that some programs need.")]
+Exits with status 1 if a check failed. Warnings concern only some programs.")]
 pub struct Args {
-    /// Folder in which sessions would be written
+    /// Folder for sessions
     #[arg(long, value_name = "DIR", env = "APEX_DIR", default_value = ".")]
     dir: PathBuf,
     /// Print JSON (schema apex.doctor/1)

@@ -1,6 +1,6 @@
 //! The device that is predicted for: named, read from a session or data set, or found here.
 
-use crate::loaded::Loaded;
+use crate::loaded;
 use crate::output;
 use anyhow::{Context, bail};
 use apex_predict::Device;
@@ -81,7 +81,7 @@ fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
         let attributes: Vec<_> = device_attributes.into_iter().collect();
         trained.device(&device_name, &attributes)
     } else if path.exists() {
-        trained.among(&Loaded::read(path)?.profile.devices)
+        trained.among(&loaded::read_all(path)?.profile.devices)
     } else {
         let path = apex_untrusted::shown(path);
         bail!(

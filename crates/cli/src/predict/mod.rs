@@ -32,76 +32,77 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use written::{Csv, Document};
 
-/// Predicts how long launches take on a GPU, and how well they use it.
+/// Predicts duration, occupancy and throughput of launches on a GPU.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex predict --grid 1024 --block 256                        a launch, from its configuration alone
+  apex predict --grid 1024 --block 256                        a launch, from its configuration
   apex predict --grid 64,64 --block 16x16 --registers 40 --static-shared 2K
   apex predict --grid 4096 --block 256 --registers 16 --ptx saxpy.ptx --arg 1048576 --arg f32:2 --arg ptr --arg ptr
   apex predict --grid 4096 --block 128 --registers 32 --measured 48.5 --what-if block=256 --what-if block=512
-  apex predict apex-train-20261121-170000                     all configurations of a session, beside what was measured
-  apex predict s --kernel matmul --what-if block=32x8         what another block would change, from the measured time
+  apex predict apex-train-20261121-170000                     all configurations of a session, with their measured times
+  apex predict s --kernel matmul --what-if block=32x8         the effect of another block on the measured time
   apex predict launches.csv --csv > predicted.csv             a line for each launch
-  generate | apex predict - --models mine                     answers each line as it comes; takes new models on the way
+  generate | apex predict - --models mine                     predicts each line when it arrives; reloads replaced models
 
-A file has CSV, whose first line names the columns, or JSON Lines. Columns: grid_x and block_x are needed; grid_y, grid_z,
+A file holds JSON Lines, or CSV whose first line names the columns. grid_x and block_x are required; grid_y, grid_z,
 block_y, block_z, dynamic_shared_bytes, registers, static_shared_bytes, local_bytes, max_threads_per_block, kernel and
-measured_us are understood; others pass through. docs/predict.md has the rest.
+measured_us are optional; other columns are copied to the output. docs/predict.md has details.
 
-Every prediction has an interval that holds nine of ten cases like those that the models were tested on.
+Every prediction has a 90% prediction interval.
 
-Exits with 0 if everything was answered, 1 if some launches could not be: the others are answered all the same.")]
+Exits with status 0 if all launches were predicted, and with status 1 if some could not be predicted.")]
 pub struct Args {
     /// A file of launches, - for stdin, or the folder of a session or data set [default: the newest
-    /// session here]
+    /// session in this folder]
     #[arg(value_name = "LAUNCHES", conflicts_with_all = ["grid", "block", "ptx"])]
     input: Option<PathBuf>,
-    /// Blocks: X, X,Y or X,Y,Z
+    /// Blocks of the grid: X, X,Y or X,Y,Z
     #[arg(long, value_name = "BLOCKS", env = "APEX_GRID", value_parser = syntax::extent, requires = "block")]
     grid: Option<Dim3>,
     /// Threads of a block: X, X,Y or X,Y,Z
     #[arg(long, value_name = "THREADS", env = "APEX_BLOCK", value_parser = syntax::extent, requires = "grid")]
     block: Option<Dim3>,
-    /// Dynamic shared memory of a block, bytes
+    /// Dynamic shared memory per block, bytes
     #[arg(long, value_name = "SIZE", env = "APEX_SHARED", value_parser = syntax::bytes, requires = "grid")]
     shared: Option<u32>,
-    /// Registers of a thread
+    /// Registers per thread
     #[arg(long, value_name = "N", env = "APEX_REGISTERS", requires = "grid")]
     registers: Option<u32>,
-    /// Static shared memory of a block, bytes
+    /// Static shared memory per block, bytes
     #[arg(long, value_name = "SIZE", env = "APEX_STATIC_SHARED", value_parser = syntax::bytes, requires = "registers")]
     static_shared: Option<u32>,
-    /// Local memory of a thread, bytes
+    /// Local memory per thread, bytes
     #[arg(long, value_name = "SIZE", env = "APEX_LOCAL", value_parser = syntax::bytes, requires = "registers")]
     local: Option<u32>,
-    /// Most threads that a block of the kernel may have
+    /// Maximum threads per block of the kernel
     #[arg(long, value_name = "N", env = "APEX_MAX_THREADS", requires = "registers")]
     max_threads: Option<u32>,
-    /// PTX of the kernel
+    /// PTX file with the kernel
     #[arg(long, value_name = "FILE", env = "APEX_PTX", requires = "grid")]
     ptx: Option<PathBuf>,
-    /// The kernel's name: in the PTX, if that has several; of a session, those that are shown
+    /// Name of the kernel in the PTX, if that has several; of a session, the kernels to show
     #[arg(long, value_name = "NAME", env = "APEX_PREDICT_KERNEL")]
     kernel: Option<String>,
-    /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is
-    /// not known
+    /// An argument of the kernel: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if unknown; repeat for
+    /// each argument in order
     #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = apex_predict::code::argument, requires = "ptx", allow_hyphen_values = true)]
     arg: Vec<Typed>,
-    /// What the launch took, microseconds (or with a unit): the kernel's own duration
+    /// Measured duration of the launch (gpu__time_duration), in microseconds or with a unit
     #[arg(long, value_name = "TIME", env = "APEX_MEASURED", value_parser = syntax::microseconds, requires = "grid")]
     measured: Option<f64>,
-    /// The launch changed: block=, grid=, shared=, registers= with commas between; may be repeated
+    /// A change of the launch: block=, grid=, shared=, registers=, separated by commas; may be
+    /// repeated
     #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
     what_if: Vec<Change>,
     /// Device to predict for: auto, h200, h100, sm_90, or the folder of a session or data set
-    /// [default: the session's, else auto]
+    /// [default: the session's, otherwise auto]
     #[arg(long, value_name = "DEVICE", env = "APEX_PREDICT_DEVICE")]
     device: Option<String>,
-    /// Folder of models that `apex train` wrote; new ones are taken while it runs [default: those
-    /// in the program]
+    /// Folder of models from `apex train`; replaced models are reloaded while `apex predict` runs
+    /// [default: the built-in models]
     #[arg(long, value_name = "DIR", env = "APEX_MODELS")]
     models: Option<PathBuf>,
-    /// Print JSON (schema apex.predict/1; of stdin, JSON Lines of schema apex.prediction/1)
+    /// Print JSON (schema apex.predict/1; for stdin JSON Lines, schema apex.prediction/1)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
     json: bool,
     /// Print CSV

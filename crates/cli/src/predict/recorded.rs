@@ -2,7 +2,7 @@
 //! they took.
 
 use super::device::MANIFEST;
-use crate::loaded::Loaded;
+use crate::loaded;
 use apex_dataset::DataSet;
 use apex_predict::Device;
 use apex_predict::lines::Asked;
@@ -49,7 +49,7 @@ impl Recording {
 }
 
 fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
-    let profile = Loaded::read(path)?.profile;
+    let profile = loaded::read_all(path)?.profile;
     let device = trained.among(&profile.devices);
     let programs = Programs::of(&profile);
     let name = device.as_ref().ok().map(|device| &device.name);

@@ -1,11 +1,12 @@
 //! Answers for a terminal: one launch as a list of figures, several as a table.
 
+use crate::text::figures::{unmarked_share, unmarked_time};
 use crate::text::kernels::extent;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
 use apex_predict::answer::{Answer, Computed};
-use apex_profile::{Bound, BoundBy, Estimate, Prediction};
+use apex_profile::{Bound, BoundBy, Prediction};
 use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -80,7 +81,7 @@ fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     let Prediction { duration_ns: time, measured_duration_ns: measured, .. } = prediction;
     let mut line = |name: &str, value: String| writeln!(out, "  {name:24}{value}");
     if let Some(time) = time {
-        line("durationᵖ", units::time_between(time.value, time.low, time.high))?;
+        line("durationᵖ", unmarked_time(time))?;
     }
     if let Some(measured) = measured {
         let time = units::time(measured.value);
@@ -95,7 +96,7 @@ fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
         ("SM utilisationᵖ", prediction.sm_utilisation),
         ("warp efficiencyᵖ", prediction.warp_efficiency),
     ] {
-        line(name, share_of(share))?;
+        line(name, unmarked_share(&share))?;
     }
     prediction.bound.as_ref().map_or(Ok(()), |by| line("bound by", bound_in_words(by)))
 }
@@ -205,12 +206,12 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
             (lined, answer.line.map_or(String::new(), |line| line.to_string())),
             (named, format!("{mark}{}", answer.kernel.as_deref().unwrap_or("-"))),
             (true, configuration(launch)),
-            (true, time.map_or("-".to_owned(), |it| units::time_between(it.value, it.low, it.high))),
-            (changed, answer.saves.map_or(String::new(), share_of)),
+            (true, time.as_ref().map_or("-".to_owned(), unmarked_time)),
+            (changed, answer.saves.as_ref().map_or(String::new(), unmarked_share)),
             (measured, measured_of(answer).map_or(String::new(), units::time)),
             (measured, said.measured_over_predicted.map_or(String::new(), units::ratio)),
-            (true, share_of(said.achieved_occupancy)),
-            (true, share_of(said.sm_utilisation)),
+            (true, unmarked_share(&said.achieved_occupancy)),
+            (true, unmarked_share(&said.sm_utilisation)),
             (true, theoretical.map_or("?".to_owned(), units::share)),
             (bounded, said.bound.as_ref().map_or("-".to_owned(), bound)),
         ];
@@ -225,10 +226,6 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
 /// The measured duration, nanoseconds.
 fn measured_of(answer: &Answer) -> Option<f64> {
     Some(answer.prediction.as_ref()?.measured_duration_ns?.value)
-}
-
-fn share_of(share: Estimate) -> String {
-    units::share_between(share.value, share.low, share.high)
 }
 
 pub fn configuration(launch: LaunchConfig) -> String {

@@ -2,7 +2,7 @@
 
 use apex_predict::Device;
 use apex_predict::answer::Answer;
-use apex_profile::Estimate;
+use apex_profile::Figure;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
@@ -133,10 +133,10 @@ impl Csv {
 fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let Answer { prediction, computed, .. } = answer;
     let number = |value: f64| Some(value.to_string()).filter(|_| value.is_finite());
-    let said = |of: fn(&apex_profile::Prediction) -> Option<Estimate>, scale: f64| {
+    let said = |of: fn(&apex_profile::Prediction) -> Option<Figure>, scale: f64| {
         let estimate = prediction.as_ref().and_then(of);
-        let cell = |part: fn(&Estimate) -> f64| estimate.as_ref().and_then(|it| number(part(it) * scale));
-        [cell(|it| it.value), cell(|it| it.low), cell(|it| it.high)]
+        let cell = |part: fn(&Figure) -> f64| estimate.as_ref().and_then(|it| number(part(it) * scale));
+        [cell(|it| it.value), cell(|it| it.bounds().0), cell(|it| it.bounds().1)]
     };
     let [duration, low, high] = said(|said| said.duration_ns, 1e-3);
     let [occupancy, occupancy_low, occupancy_high] = said(|said| Some(said.achieved_occupancy), 1.0);

@@ -1,6 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use crate::text::figures::{mark, share};
+use crate::text::figures::{mark, share, unmarked_time};
 use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
@@ -146,12 +146,13 @@ fn about_kernel(profile: &Profile, finding: &Finding, kernel: &KernelFinding) ->
 /// What the models expect of the changed configuration.
 fn what_if(expected: &WhatIf) -> String {
     let WhatIf { duration_ns: time, saves, .. } = expected;
-    let time = units::time_between(time.value, time.low, time.high);
-    let (low, high) = (units::share(saves.low.abs()), units::share(saves.high.abs()));
+    let time = unmarked_time(time);
+    let (least, most) = saves.bounds();
+    let (low, high) = (units::share(least.abs()), units::share(most.abs()));
     let saved = |share: f64| if share < 0.0 { "costs" } else { "saves" };
-    let mark = mark(saves.provenance);
+    let mark = mark(saves.provenance());
     // One word does for both ends of most intervals.
-    let (of, ends) = (units::share(saves.value.abs()), (saved(saves.low), saved(saves.high)));
+    let (of, ends) = (units::share(saves.value.abs()), (saved(least), saved(most)));
     let interval = match ends {
         (one, other) if one == other && saves.value >= 0.0 => format!("{low} to {high}"),
         (one, other) if one == other => format!("{high} to {low}"),

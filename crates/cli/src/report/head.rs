@@ -1,31 +1,18 @@
 //! The head of a report: what the time went into, what to change, what that saves; then the
 //! accounts as bars.
 
-use crate::filters::Shown;
 use crate::text::figures::share;
 use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::Advice;
-use apex_profile::{Account, Iterations, Profile};
-use apex_text::verdict::LEAST;
+use apex_profile::{Account, Profile};
+use apex_view::Shown;
 use std::io::{self, Write};
 
 /// Characters of a full bar, where there is room.
 const BAR: usize = 30;
 /// Characters of a line of accounts beside heads, names and bars.
 const COLUMNS: usize = 23;
-
-/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
-const TOPICS: [(&str, &[&str]); 8] = [
-    ("copies", &["pageable-async-copy", "synchronous-calls"]),
-    ("allocation", &["repeated-allocation"]),
-    ("pauses", &["gpu-gap"]),
-    ("synchronisation", &["frequent-synchronisation"]),
-    ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
-    ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
-    ("occupancy", &["low-occupancy"]),
-    ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
-];
 
 /// The verdict, in at most three lines before they are wrapped.
 pub fn verdict(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
@@ -67,27 +54,6 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
         )?;
     }
     Ok(())
-}
-
-/// What was checked and found fine, and where the rest of the run went.
-pub fn notes(shown: &Shown<'_>, advice: &Advice) -> Vec<String> {
-    let mut notes = Vec::new();
-    let wall = shown.whole.totals.wall_ns;
-    let begins_late = |iterations: &&Iterations| iterations.start_ns > LEAST * wall && !shown.is_window();
-    if let Some(iterations) = shown.iterations().filter(begins_late) {
-        notes.push(format!(
-            "Start-up and warm-up took {} of {}: --phase startup, warmup or all shows them.",
-            units::time(iterations.start_ns),
-            units::time(wall)
-        ));
-    }
-    let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
-    let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
-    let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
-    if !fine.is_empty() && !shown.job.kernels.is_empty() {
-        notes.push(format!("Checked and fine: {}.", fine.join(", ")));
-    }
-    notes
 }
 
 /// What recording cost. Where the GPU is hardly ever idle, the host has time to spare.

@@ -1,19 +1,11 @@
 //! What the machine did while the program ran.
 
-use crate::filters::Shown;
-use crate::loaded::Loaded;
-use apex_machine::Summary;
+use apex_view::{Loaded, Shown};
 
-/// What was recorded of it, in the part of the session that is read; `None` where nothing was.
-pub fn summary(loaded: &Loaded) -> Option<Summary> {
-    let devices = &loaded.profile.devices;
-    Summary::of(&loaded.machine, devices.iter().map(|device| device.uuid.as_str()))
-}
-
-/// It in words. What is asked of kernels is not answered by the machine.
+/// What was recorded of it, in words; nothing where kernels are selected.
 pub fn sentences(loaded: &Loaded, shown: &Shown<'_>) -> Vec<String> {
     let cpus = loaded.session.meta.as_ref().map(|meta| meta.host.cpus);
-    match summary(loaded) {
+    match loaded.machine_summary() {
         Some(summary) if shown.kernels.is_none() => apex_text::machine::sentences(&summary, cpus),
         _ => Vec::new(),
     }

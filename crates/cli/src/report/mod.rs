@@ -1,7 +1,6 @@
 //! `apex report`: the verdict, where the time went, the top kernels, the advice.
 
 mod counts;
-mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
@@ -12,8 +11,8 @@ mod places;
 mod predictions;
 mod ranges;
 
-use crate::filters::{Applied, Filters, Shown};
-use crate::loaded::{Loaded, Source};
+use crate::filters::{self, FilterOptions};
+use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
@@ -22,6 +21,7 @@ use apex_machine::Summary;
 use apex_profile::{Profile, SiteTotals};
 use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
+use apex_view::{Applied, Filters, Loaded, Shown};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
 use serde::Serialize;
@@ -34,29 +34,28 @@ const TOP: usize = 10;
 /// Findings in a report; `apex advise` has them all.
 const FINDINGS: usize = 5;
 
-/// Shows what ran, how well, what to change, and what that would save.
+/// Shows where the time went, what to change, and how much time that would save.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex report                            the newest session in this folder
   apex report --top 30 --sort cpu before
-  apex report --kernel 'gemm*'           kernels of this name: figures, lines, advice
+  apex report --kernel 'gemm*'           figures, source lines and advice of these kernels
   apex report --window 2s..5s --rank 0   three seconds of one process
-  apex report --by place                 which lines of the program launch what
-  apex report --by range                 what ran inside of NVTX ranges
+  apex report --by place                 by the source line that launches
+  apex report --by range                 by NVTX range
   apex report --json | jq .advice.verdict
-  apex report --html report.html         one page to look at, and to send
+  apex report --html report.html         one self-contained HTML file
 
-Every figure says where it comes from: measured (with its samples), computed exactly, or predicted.")]
+Marks: ᵐ measured, ᶜ computed exactly, ᵖ predicted with an interval.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     view: View,
-    /// Print JSON (schema apex.report/3)
+    /// Print JSON (schema apex.report/4)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
-    /// Write the report to a file that a browser shows: one page, which needs neither APEX nor a
-    /// network
+    /// Write the report as one HTML file, which needs neither APEX nor a network connection
     #[arg(long, value_name = "FILE", env = "APEX_HTML")]
     html: Option<PathBuf>,
 }
@@ -67,22 +66,22 @@ pub enum By {
     /// Kernels
     #[default]
     Kernel,
-    /// Places in the program that launch them
+    /// Places in the program that launch kernels
     Place,
-    /// Ranges that the program names (NVTX)
+    /// NVTX ranges
     Range,
 }
 
 /// What of a session is shown.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct View {
-    /// Kernels to list
+    /// Number of kernels to list
     #[arg(long, value_name = "N", default_value_t = TOP, env = "APEX_TOP")]
     top: usize,
-    /// What to rank kernels by [default: time where any was measured, else count]
+    /// Ranking of kernels [default: time if kernels were timed, otherwise count]
     #[arg(long, value_enum, env = "APEX_SORT")]
     sort: Option<Sort>,
-    /// What to list: kernels, the places in the program that launch them, or its NVTX ranges
+    /// List by kernel, by place in the program, or by NVTX range
     #[arg(long, value_enum, default_value_t = By::Kernel, env = "APEX_BY")]
     by: By,
     #[command(flatten)]
@@ -93,8 +92,8 @@ pub struct View {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Judged {
     #[command(flatten)]
-    pub filters: Filters,
-    /// Rules not to report, by identifier or name
+    pub filters: FilterOptions,
+    /// Rules to leave out, by identifier or name
     #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
     pub suppress: Vec<String>,
 }
@@ -127,10 +126,12 @@ struct Document<'a> {
 /// Runs `apex report`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let Judged { filters, suppress } = &args.view.judged;
-    let loaded = args.source.load(filters)?;
+    let filters = filters.filters();
+    let loaded = args.source.load(&filters)?;
     let shown = filters.shown(&loaded)?;
+    filters::remark_on_phases(std::slice::from_ref(&shown));
     if let Some(path) = &args.html {
-        page::write(path, &loaded, &shown, &shown.advise(suppress))?;
+        page::write(path, &loaded, &shown, &filters::advise(&shown, suppress))?;
         if !args.json {
             return Ok(ExitCode::SUCCESS);
         }
@@ -141,7 +142,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
     output::json(&Document {
-        schema: "apex.report/3",
+        schema: "apex.report/4",
         apex_version: env!("CARGO_PKG_VERSION"),
         session: loaded.session.dir.display().to_string(),
         run: loaded.session.meta.as_ref(),
@@ -149,15 +150,16 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
         profile: &loaded.profile,
-        machine: machine::summary(&loaded),
-        advice: &shown.advise(suppress),
+        machine: loaded.machine_summary(),
+        advice: &filters::advise(&shown, suppress),
     })
 }
 
 /// Writes the report on all of a session as text.
 pub fn write(out: &mut dyn Write, loaded: &Loaded, style: Style, width: usize) -> io::Result<()> {
     let view = View::usual();
-    let shown = view.judged.filters.shown(loaded).map_err(io::Error::other)?;
+    let filters = Filters::default();
+    let shown = filters.shown(loaded).map_err(io::Error::other)?;
     write_shown(out, loaded, &shown, &view, style, width)
 }
 
@@ -170,21 +172,18 @@ fn write_shown(
     width: usize,
 ) -> io::Result<()> {
     let profile = shown.profile();
-    let advice = shown.advise(&view.judged.suppress);
+    let advice = filters::advise(shown, &view.judged.suppress);
     for line in head::verdict(shown, &advice, width) {
         writeln!(out, "{}", style.paint(Ink::Bold, line))?;
     }
     head::accounts(out, shown, style, width)?;
     writeln!(out)?;
-    let notes = shown
-        .described()
-        .into_iter()
-        .chain(head::notes(shown, &advice))
-        .flat_map(|note| wrap(&note, width, "  "));
+    let notes =
+        shown.described().into_iter().chain(shown.notes(&advice)).flat_map(|note| wrap(&note, width, "  "));
     for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    for sentence in fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown)) {
+    for sentence in apex_text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown)) {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;
         }

@@ -2,11 +2,12 @@
 
 use super::places::write;
 use crate::predict::table::{basis_in_words, bound};
+use crate::text::figures::{unmarked_share, unmarked_time};
 use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::names::Owner;
-use apex_profile::{Estimate, Kernel, Profile};
+use apex_profile::{Figure, Kernel, Profile};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -63,11 +64,11 @@ pub fn table<'a>(
         let mut row = vec![
             shorten(&kernel.short_name, 60),
             configuration(kernel),
-            format!("{}{strange}", units::time_between(time.value, time.low, time.high)),
+            format!("{}{strange}", unmarked_time(&time)),
             said.measured_duration_ns.map_or("-".into(), |measured| units::time(measured.value)),
             said.measured_over_predicted.map_or("-".into(), units::ratio),
-            share(said.achieved_occupancy),
-            share(said.sm_utilisation),
+            unmarked_share(&said.achieved_occupancy),
+            unmarked_share(&said.sm_utilisation),
         ];
         if any_bound {
             row.push(said.bound.as_ref().map_or("-".into(), bound));
@@ -133,10 +134,7 @@ fn code_would_help(profile: &Profile) -> bool {
 }
 
 /// Whether the interval of a prediction is narrow enough to be of use.
-fn says_something(time: &Estimate) -> bool {
-    time.high <= WIDEST * time.low
-}
-
-fn share(share: Estimate) -> String {
-    units::share_between(share.value, share.low, share.high)
+fn says_something(time: &Figure) -> bool {
+    let (low, high) = time.bounds();
+    high <= WIDEST * low
 }

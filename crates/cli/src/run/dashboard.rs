@@ -7,6 +7,7 @@
 use super::child::Signals;
 use crate::dashboard;
 use crate::output;
+use apex_dashboard::Dashboard;
 use apex_http::{Server, Stop};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -38,7 +39,7 @@ impl Listening {
         let url = server.url();
         output::remark(format!("dashboard: {url}"));
         dashboard::open(&url, |command| signals.spawn(command));
-        let shown = dashboard::of(move || vec![session.clone()]);
+        let shown = Dashboard::new(move || vec![session.clone()]);
         // Signals are blocked: its threads leave them to the one that waits for the program.
         thread::spawn(move || {
             if let Err(error) = server.run_until(&Stop::default(), move |request| shown.answer(request)) {

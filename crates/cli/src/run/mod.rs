@@ -17,7 +17,7 @@ mod triton;
 mod uncaptured;
 mod watch;
 
-use crate::loaded::{self, Loaded};
+use crate::loaded;
 use crate::output::{self, Color};
 use crate::report::{self};
 use crate::session::Fresh;
@@ -29,6 +29,7 @@ use apex_trace::META_FILE;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::meta::{self, Exit, Host, Meta};
 use apex_untrusted::{Folder, read};
+use apex_view::Loaded;
 use child::Signals;
 pub use child::{end_like, ignore_file_size_signal};
 use clap::ValueEnum;
@@ -66,29 +67,29 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --dashboard -- python train.py
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
 
-The program's exit status is returned exactly; `apex help exit-codes` lists APEX's own codes. Inside another
-`apex run`, the inner one joins the outer session unless it has its own -o.")]
+`apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside
+another one records into the outer session unless it has its own -o.")]
 pub struct Args {
-    /// Session folder to make [default: apex-COMMAND-DATE-TIME]
+    /// Session folder to create [default: apex-COMMAND-DATE-TIME]
     #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
     output: Option<PathBuf>,
     #[command(flatten)]
     pub recording: Recording,
-    /// Start with recording off: `apex ctl on` and `apex_cuda.record()` (Python) switch it on
+    /// Start with recording off; `apex ctl on` or `apex_cuda.record()` (Python) switches it on
     #[arg(long, env = "APEX_PAUSED", value_parser = FalseyValueParser::new())]
     paused: bool,
-    /// Fail with 124 if the program succeeds and nothing was captured
+    /// Exit with status 124 if the program succeeds and nothing was captured
     #[arg(long, env = "APEX_REQUIRE_CAPTURE", value_parser = FalseyValueParser::new())]
     require_capture: bool,
-    /// Say nothing on stderr unless something is wrong
+    /// Print only warnings and errors on stderr
     #[arg(short, long, env = "APEX_QUIET", value_parser = FalseyValueParser::new())]
     quiet: bool,
-    /// Print the report to stderr at the end
+    /// Print the report on stderr when the program has ended
     #[arg(long, env = "APEX_REPORT", value_parser = FalseyValueParser::new())]
     report: bool,
-    /// Show the session in a browser while it is recorded: print the address, and open the browser
-    /// where there is a display. At a terminal the dashboard stays until Ctrl-C, else it ends with
-    /// the program; beyond loopback, APEX_TOKEN has to hold a token
+    /// Show the session in a browser during recording: print the address, and open the browser if
+    /// there is a display. On a terminal the dashboard runs until Ctrl-C, otherwise it ends with
+    /// the program. An address beyond loopback requires a token in APEX_TOKEN
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -109,19 +110,19 @@ pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
     #[arg(long, value_enum, default_value_t, env = "APEX_DEVICE")]
     pub device: place::Device,
-    /// Look for defects in kernels: uninitialized reads, races in shared memory, divergent barriers
-    /// (CPU device)
+    /// Detect defects in kernels: uninitialised reads, shared-memory races, divergent barriers (CPU
+    /// device only)
     #[arg(long, env = "APEX_CHECK", value_parser = FalseyValueParser::new())]
     pub check: bool,
     /// Which kernels are timed on the GPU
     #[arg(long, value_enum, default_value_t, env = "APEX_TIMING")]
     pub timing: Timing,
-    /// Most of the program's time that sampled timing may cost, percent
+    /// Maximum share of the program's time that sampled timing may take, in percent
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
-    /// Make a program faster: `queue` has a thread of APEX make its launches, `batch` has that
-    /// thread launch those that repeat as graphs, `memory` keeps what the program frees for its
-    /// next allocations [values: queue, batch, memory, or some of them: batch,memory]
+    /// Speed up the program: `queue` launches from a separate thread, `batch` also combines
+    /// repeated launches into CUDA graphs, `memory` reuses freed memory for later allocations
+    /// [values: queue, batch, memory, or several: batch,memory]
     #[arg(
         long,
         value_enum,
@@ -134,9 +135,9 @@ pub struct Recording {
         env = "APEX_FAST"
     )]
     pub fast: Vec<Fast>,
-    /// Keep the code that the program loads and the arguments of its launches (scalars may be
-    /// secrets), so that predictions know what launches execute; images take at most SIZE [default
-    /// where given: 256M]
+    /// Store the code that the program loads and the arguments of its launches, so that predictions
+    /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
+    /// [default without SIZE: 256M]
     #[arg(
         long,
         value_name = "SIZE",
@@ -147,11 +148,11 @@ pub struct Recording {
         env = "APEX_CODE"
     )]
     pub code: Option<u64>,
-    /// Most disk space of the session, such as 512M; the oldest records give way [default: no
-    /// limit]
+    /// Maximum disk space of the session, such as 512M; new records replace the oldest ones
+    /// [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
-    /// Do not record what the machine does meanwhile: power, clocks, temperature, memory, CPU use
+    /// Do not sample the machine: power, clocks, temperature, memory, CPU usage
     #[arg(long, env = "APEX_NO_MACHINE", value_parser = FalseyValueParser::new())]
     pub no_machine: bool,
     /// Whether recording is off until it is switched on.
@@ -165,12 +166,12 @@ pub struct Recording {
 /// Which kernels are timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Timing {
-    /// None: recording adds about 100 ns to a launch
+    /// No kernel: recording adds about 100 ns to a launch
     Off,
-    /// As many of each configuration as the budget allows
+    /// As many launches of each configuration as the budget allows
     #[default]
     Sampled,
-    /// Every one, as long as a thread has no more than 64 of them under way
+    /// Every launch, except while a thread has 64 timed launches in flight
     All,
 }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 /// The choice of `--device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
-    /// The GPU if a driver and a device are there, else the CPU device
+    /// The GPU if there is a driver and a device, otherwise the CPU device
     #[default]
     Auto,
     /// The GPU, through the installed driver

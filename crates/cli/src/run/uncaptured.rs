@@ -4,10 +4,10 @@
 use super::Recorded;
 use super::inspect::{self, Program};
 use super::watch::Seen;
-use crate::loaded::Loaded;
 use crate::units;
 use apex::environment;
 use apex_trace::{Control, MappedControl};
+use apex_view::Loaded;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;

@@ -23,28 +23,27 @@ const WIDTH: usize = 120;
 /// out.
 const HEIGHT: u16 = 44;
 
-/// Shows what programs do while they are recorded: how busy the GPU is, where its time goes,
-/// kernels, advice.
+/// Shows running programs live: GPU usage, where the time goes, kernels, advice.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex top                          all sessions that are recorded on this machine now, and new ones
+  apex top                          all sessions that are being recorded on this machine, and new ones
   apex top apex-train-20261121-093011
   apex top --last 30s               averages over half a minute
   apex top --once                   one frame as text: works without a terminal
   apex top --json | jq '.sessions[] | {session, launches_per_s}'
 
-Press ? for the keys. It only reads: the programs do not notice it, and go on when it ends. A session that ends keeps
-its last state. Every figure says where it comes from: ᵐ measured, ᶜ computed exactly, ᵖ predicted.")]
+Press ? for the keys. `apex top` only reads the sessions: it does not affect the programs. A session that has ended keeps
+its last state. Marks: ᵐ measured, ᶜ computed exactly, ᵖ predicted.")]
 pub struct Args {
-    /// Session folders [default: all that are recorded on this machine now]
+    /// Session folders [default: all sessions that are being recorded on this machine]
     sessions: Vec<PathBuf>,
-    /// What is shown is of the last so many seconds
+    /// Time span to show, up to now
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration, env = "APEX_LAST")]
     last: Duration,
-    /// Print one frame as text, and end
+    /// Print one frame as text and exit
     #[arg(long, env = "APEX_ONCE", value_parser = FalseyValueParser::new())]
     once: bool,
-    /// Print one look as JSON (schema apex.top/1), and end
+    /// Print one snapshot as JSON (schema apex.top/1) and exit
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }

@@ -33,7 +33,7 @@ const FILTERED_DIFF: [&str; 12] = [
 /// that another document shows.
 const DOCUMENTS: [(&str, &[Words], Words); 11] = [
     (
-        "apex.report/3",
+        "apex.report/4",
         &[
             &["report", "--json", "s"],
             &["report", "--json", "h200"],
@@ -132,29 +132,29 @@ const PRODUCT: &str =
 
 /// Members that no command here fills, and why.
 const UNFILLED: [(&str, &str); 19] = [
-    ("apex.report/3.profile.activities[].over_time.collectives", "likewise"),
-    ("apex.report/3.profile.activities[].over_time.waiting", "likewise"),
-    ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
+    ("apex.report/4.profile.activities[].over_time.collectives", "likewise"),
+    ("apex.report/4.profile.activities[].over_time.waiting", "likewise"),
+    ("apex.report/4.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
-        "apex.report/3.advice.findings[].within",
+        "apex.report/4.advice.findings[].within",
         "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
-    ("apex.report/3.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
+    ("apex.report/4.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
     (
-        "apex.report/3.profile.kernels[].prediction.bound",
+        "apex.report/4.profile.kernels[].prediction.bound",
         "an H200's session that keeps code takes a GPU; apex.predict/1 has the member",
     ),
-    ("apex.report/3.profile.kernels[].prediction.work", "likewise"),
+    ("apex.report/4.profile.kernels[].prediction.work", "likewise"),
     ("apex.page/1.kernels.list[].prediction.bound", "likewise"),
     ("apex.page/1.kernels.list[].prediction.work", "likewise"),
     (
-        "apex.report/3.profile.kernels[].prediction.duration_ns",
+        "apex.report/4.profile.kernels[].prediction.duration_ns",
         "of a timed kernel it takes its work; apex.predict/1 has the member",
     ),
-    ("apex.report/3.profile.kernels[].prediction.measured_over_predicted", "likewise"),
+    ("apex.report/4.profile.kernels[].prediction.measured_over_predicted", "likewise"),
     ("apex.page/1.kernels.list[].prediction.duration_ns", "likewise"),
     ("apex.page/1.kernels.list[].prediction.measured_over_predicted", "likewise"),
-    ("apex.report/3.places[].native", "compiled code that Python calls; apex_profile tests it"),
+    ("apex.report/4.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
     ("apex.export/1.launches[].cluster_z", "likewise"),

@@ -30,7 +30,7 @@ fn a_page_is_one_file() {
     }
     // A second one takes its place, as other outputs do; with --json the report is printed, too.
     let both = sandbox.json(&["report", "--html", "report.html", "--json", "s"]);
-    assert_eq!(both["schema"], "apex.report/3");
+    assert_eq!(both["schema"], "apex.report/4");
     assert!(std::fs::read_dir(sandbox.path("")).unwrap().count() == 2, "nothing else is left");
     // The record of the session is no file to write to.
     let control = sandbox.path("s").join("control");

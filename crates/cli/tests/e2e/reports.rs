@@ -21,7 +21,7 @@ fn the_demo_reports_on_a_real_run() {
         "{page}"
     );
     let report = sandbox.json(&["report", "--json", "s"]);
-    assert_eq!(report["schema"], "apex.report/3");
+    assert_eq!(report["schema"], "apex.report/4");
     let findings = report["advice"]["findings"].as_array().unwrap();
     let rules: Vec<_> = findings.iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
     assert!(rules.contains(&"APEX-L01"), "the bad program's blocks are no multiple of a warp: {rules:?}");

@@ -3,7 +3,7 @@
 use super::{CONFIGURATION, axis, joined};
 use crate::table::{Cell, Column, Sink, Type, column};
 use apex_profile::names::DataType;
-use apex_profile::{Estimate, Prediction, Profile};
+use apex_profile::{Figure, Prediction, Profile};
 use apex_profile::{Kernel, KernelCounts, Traffic};
 use cuda_launch::Dim3;
 use std::io;
@@ -131,7 +131,7 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         geometry.occupancy.limiters().map(|limiter| limiter.name()).collect::<Vec<_>>().join("+")
     });
     let prediction = kernel.prediction.as_ref();
-    let said = |of: fn(&Prediction) -> Estimate| prediction.map(of);
+    let said = |of: fn(&Prediction) -> Figure| prediction.map(of);
     let duration = prediction.and_then(|said| said.duration_ns);
     let occupancy = said(|said| said.achieved_occupancy);
     let utilisation = said(|said| said.sm_utilisation);
@@ -200,17 +200,17 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         traffic("shared", |traffic| traffic.transactions).into(),
         traffic("shared", |traffic| traffic.excess).into(),
         duration.map(|it| it.value).into(),
-        duration.map(|it| it.low).into(),
-        duration.map(|it| it.high).into(),
+        duration.map(|it| it.bounds().0).into(),
+        duration.map(|it| it.bounds().1).into(),
         occupancy.map(|it| it.value).into(),
-        occupancy.map(|it| it.low).into(),
-        occupancy.map(|it| it.high).into(),
+        occupancy.map(|it| it.bounds().0).into(),
+        occupancy.map(|it| it.bounds().1).into(),
         utilisation.map(|it| it.value).into(),
-        utilisation.map(|it| it.low).into(),
-        utilisation.map(|it| it.high).into(),
+        utilisation.map(|it| it.bounds().0).into(),
+        utilisation.map(|it| it.bounds().1).into(),
         efficiency.map(|it| it.value).into(),
-        efficiency.map(|it| it.low).into(),
-        efficiency.map(|it| it.high).into(),
+        efficiency.map(|it| it.bounds().0).into(),
+        efficiency.map(|it| it.bounds().1).into(),
         prediction.map(|said| said.basis.as_str()).into(),
         unfamiliar.as_deref().into(),
         prediction.and_then(|said| Some(said.measured_duration_ns?.value)).into(),

@@ -4,8 +4,7 @@ use super::figure::{Figure, NAME, Spread, text};
 use super::geometry::Shape;
 use super::{SENTENCE, Source};
 use apex_profile::{
-    Estimate, Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount,
-    total,
+    Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount, total,
 };
 use cuda_launch::Dim3;
 use serde::Serialize;
@@ -121,8 +120,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    pub fn of(Estimate { value, low, high, .. }: Estimate) -> Self {
-        Self { value, low, high }
+    pub fn of(predicted: apex_profile::Figure) -> Self {
+        let (low, high) = predicted.bounds();
+        Self { value: predicted.value, low, high }
     }
 }
 

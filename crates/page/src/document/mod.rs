@@ -21,6 +21,7 @@ use apex_machine::Machine;
 use apex_predict::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
 use apex_trace::meta::Meta;
+use apex_view::{Loaded, Shown};
 use figure::{Figure, text};
 pub use limits::Limits;
 pub use lines::KernelLines;
@@ -36,7 +37,7 @@ const SENTENCE: usize = 1_000;
 const SENTENCES: usize = 50;
 
 /// What a page is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Source<'a> {
     /// Folder of the session, as text.
     pub session: &'a str,
@@ -57,11 +58,11 @@ pub struct Source<'a> {
     /// What the rules say.
     pub advice: &'a Advice,
     /// The verdict, a sentence each.
-    pub verdict: &'a [String],
+    pub verdict: Vec<String>,
     /// What else a report says in words: filters, what was checked, circumstances.
-    pub notes: &'a [String],
+    pub notes: Vec<String>,
     /// What `--fast` gained, in words.
-    pub fast: &'a [String],
+    pub fast: Vec<String>,
     /// What the machine did in the time of `whole`.
     pub machine: &'a Machine,
     /// When the session's time begins, on the clock of `machine`.
@@ -130,6 +131,29 @@ struct Key {
     step_launches: Option<f64>,
 }
 
+impl<'a> Source<'a> {
+    /// What is shown of a session that has this name on the page.
+    pub fn of(session: &'a str, loaded: &'a Loaded, shown: &'a Shown<'_>, advice: &'a Advice) -> Self {
+        Self {
+            session,
+            meta: loaded.session.meta.as_ref(),
+            whole: shown.whole,
+            job: &shown.job,
+            shown: shown.profile(),
+            phase: shown.phase,
+            steps: shown.steps(),
+            iterations: shown.iterations(),
+            advice,
+            verdict: apex_text::verdict::sentences(&shown.part(), advice),
+            notes: shown.described().into_iter().chain(shown.notes(advice)).collect(),
+            fast: apex_text::fast::sentences(shown.profile()),
+            machine: &loaded.machine,
+            origin_ns: apex_profile::origin_ns(&loaded.session),
+            tried: &[],
+        }
+    }
+}
+
 impl<'a> Document<'a> {
     /// The document of a session, with lists of at most these lengths.
     pub fn of(source: &Source<'a>, limits: &Limits) -> Self {
@@ -137,8 +161,8 @@ impl<'a> Document<'a> {
             schema: SCHEMA,
             apex_version: env!("CARGO_PKG_VERSION"),
             session: Session::of(source),
-            verdict: sentences(source.verdict),
-            notes: sentences(source.notes),
+            verdict: sentences(&source.verdict),
+            notes: sentences(&source.notes),
             key: Key::of(source),
             accounts: accounts::Job::of(source),
             devices: accounts::Devices::of(source.whole, limits.devices),
@@ -149,7 +173,7 @@ impl<'a> Document<'a> {
             places: places::Places::of(source.shown, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
             memory: memory::Memory::of(source.shown, limits.memory),
-            fast: sentences(source.fast),
+            fast: sentences(&source.fast),
             machine: machine::Machine::of(source, limits),
         }
     }

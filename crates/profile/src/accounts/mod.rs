@@ -37,7 +37,7 @@ pub(crate) use phases::{Launched, Loop};
 pub(crate) use timeline::{Model, NewWork, Queued, Seen, Timeline, Work};
 
 /// What the host did while the device was idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleCause {
     /// It was in launch calls.
@@ -87,7 +87,7 @@ impl IdleCause {
 }
 
 /// The accounts of a device, nanoseconds. They add up to [`Self::span_ns`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Accounts {
     /// Time that is accounted for.
     pub span_ns: f64,
@@ -258,7 +258,7 @@ impl PhaseKind {
 }
 
 /// A phase of a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
     /// Which.
     pub kind: PhaseKind,
@@ -275,7 +275,7 @@ pub struct Phase {
 }
 
 /// Calls of one sort in one phase that succeeded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseCall {
     /// Name of the entry point.
     pub name: String,
@@ -297,7 +297,7 @@ pub struct PhaseCall {
 }
 
 /// The iterations of the steady state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Iterations {
     /// How many.
     pub count: u64,
@@ -305,7 +305,6 @@ pub struct Iterations {
     /// to that of the next one's. Predicted by the model of the device, from as many as are the
     /// figure's samples; measured, as the mean of [`Self::duration`], where the device finished
     /// none.
-    #[serde(default)]
     pub step_ns: Figure,
     /// Intervals from the first launch call of one to that of the next: measured. Where the host
     /// runs ahead of the device they are not what an iteration takes.

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Account, IdleCause};
 
 /// What each part of a device's span was spent on: nanoseconds, by account. A list is empty where
 /// the account holds no time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverTime {
     /// Length of a part.
     pub part_ns: f64,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apex_trace::definition::{Arguments, Pointer};
 use apex_trace::{KeptCode, image};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Kernel;
 
@@ -17,7 +17,7 @@ const MOST_ARGUMENTS: usize = 16;
 pub type Images = BTreeMap<String, Arc<[u8]>>;
 
 /// What was kept of the code that programs loaded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SessionCode {
     /// Most bytes that images could take.
     pub max_bytes: u64,
@@ -31,7 +31,6 @@ pub struct SessionCode {
     pub left_out_bytes: u64,
     /// What is known of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or
     /// `none`. Empty before kernels are predicted, and where none was timed.
-    #[serde(default)]
     pub known: BTreeMap<String, f64>,
 }
 
@@ -54,7 +53,7 @@ impl From<KeptCode> for SessionCode {
 }
 
 /// What is known of a kernel's code and arguments.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelCode {
     /// The image that it is from, by its hash; `None` if that was not kept.
     pub image: Option<String>,
@@ -64,12 +63,11 @@ pub struct KernelCode {
     pub other_arguments: u64,
     /// What its image has of it; `None` where that could not be read, and before kernels are
     /// predicted.
-    #[serde(default)]
     pub known: Option<KnownCode>,
 }
 
 /// What an image has of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownCode {
     /// Its PTX, which tells what launches execute.
@@ -89,7 +87,7 @@ impl KnownCode {
 }
 
 /// What the tables of machine code say of a kernel; `None` where they say nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineCode {
     /// Registers of a thread.
     pub registers: Option<u32>,
@@ -106,7 +104,7 @@ pub struct MachineCode {
 }
 
 /// What a kernel was given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelArguments {
     /// Launches with these arguments, of those that were looked at: the first one of the
     /// configuration, and those that were timed.
@@ -116,7 +114,7 @@ pub struct KernelArguments {
 }
 
 /// A parameter of a kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parameter {
     /// Where it lies in the kernel's parameter space.
     pub offset: u32,
@@ -127,7 +125,7 @@ pub struct Parameter {
 }
 
 /// A pointer to device memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PointerTo {
     /// Where it lies in the parameter.
     pub at: u32,

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use apex_trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 use cuda_launch::{Dim3, LaunchConfig};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Kernel;
 use super::lines::{Line, Lines};
@@ -14,12 +14,11 @@ use crate::sums::SaturatingSum as _;
 
 /// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless
 /// a share says that only part of the launches was counted and the counts are scaled to the whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelCounts {
     /// Launches that were counted.
     pub launches: u64,
     /// Of the instructions of these launches the share that was counted; none if all were.
-    #[serde(default)]
     pub sampled_share: Option<f64>,
     /// PTX instructions by class, each counted once for the threads of a warp that execute it
     /// together.
@@ -42,15 +41,13 @@ pub struct KernelCounts {
     /// The worst places, by fault and then by excess.
     pub hotspots: Vec<Hotspot>,
     /// What each line did, by file and line; empty where an earlier version counted.
-    #[serde(default)]
     pub lines: Vec<Line>,
     /// Lines that are not listed, of the launch that has most of them.
-    #[serde(default)]
     pub lines_left_out: u64,
 }
 
 /// Traffic of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Traffic {
     /// `global`, `shared` or `local`.
     pub space: String,
@@ -72,7 +69,7 @@ pub struct Traffic {
 }
 
 /// One of the worst places.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hotspot {
     /// `uncoalesced`, `bank_conflict` or `divergence`.
     pub fault: String,
@@ -87,7 +84,7 @@ pub struct Hotspot {
 }
 
 /// Where in a program something is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// The PTX instruction.
     pub instruction: String,
@@ -117,7 +114,7 @@ impl From<&counts::Place> for Place {
 }
 
 /// A defect that the CPU device found: once for all places that one mistake shows at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Defect {
     /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that
     /// ended a kernel.
@@ -134,7 +131,6 @@ pub struct Defect {
     /// How often it happened.
     pub count: u64,
     /// At how many places, or pairs of places; 0 where an earlier version did not say.
-    #[serde(default)]
     pub places: u64,
 }
 

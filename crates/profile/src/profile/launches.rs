@@ -3,10 +3,10 @@
 //!
 //! Invariant: the parts of a kernel add up to its launch calls in the phases of the activity.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Launch calls of a kernel that ran, by when they began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LaunchesOverTime {
     /// Index into [`super::Profile::kernels`].
     pub kernel: usize,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use apex_trace::counts::file::MAX_LINES;
 use apex_trace::counts::{self, LineCounts};
 use apex_trace::{Session, source};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::counts::fault_name;
 use crate::Selection;
@@ -16,7 +16,7 @@ use crate::Selection;
 const MOST_BYTES: usize = 32 << 20;
 
 /// What one line did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Line {
     /// Source file, as the PTX names it; empty for a line of the PTX itself.
     pub file: String,

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::stacks::NO_STACK;
 
@@ -28,7 +28,7 @@ const SIZES: usize = 4096;
 
 /// What a process had allocated on its devices, or of pinned host memory, over the time in which it
 /// used CUDA.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryOverTime {
     /// Index into [`super::Profile::processes`].
     pub process: usize,
@@ -58,7 +58,7 @@ pub struct MemoryOverTime {
 }
 
 /// What one place in the program had allocated over time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceOverTime {
     /// The place, as in [`super::SiteTotals::place`].
     pub place: String,

@@ -1,10 +1,10 @@
 //! What the memory pool of a process did (`apex run --fast=memory`).
 
 use apex_trace::layout::{PoolFigures, PoolState};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The memory pool of a process. Times are nanoseconds, measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPool {
     /// What became of it.
     pub state: State,
@@ -36,7 +36,7 @@ pub struct MemoryPool {
 }
 
 /// What became of a memory pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It served allocations until the end.

@@ -1,10 +1,10 @@
 //! What the launch queue of a process did (`apex run --fast`).
 
 use apex_trace::layout::{BatchFigures, QueueFigures, QueueState};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The launch queue of a process. Times are nanoseconds, measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaunchQueue {
     /// What became of it.
     pub state: State,
@@ -21,21 +21,18 @@ pub struct LaunchQueue {
     /// That time.
     pub asked_ns: f64,
     /// The median of it, within 6%; none without samples, and in sessions of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_median_ns: Option<f64>,
     /// Batches: launches that went out together, as one graph.
-    #[serde(default)]
     pub batches: u64,
     /// Launches that went out in them.
-    #[serde(default)]
     pub batched: u64,
     /// How much longer these would have taken one by one, computed from those that were made so.
-    #[serde(default)]
     pub avoided_ns: f64,
 }
 
 /// What became of a launch queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It took launches until the end.

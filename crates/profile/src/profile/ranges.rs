@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use apex_trace::Process;
 use apex_trace::layout::{RangeChange, flags};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::figure::Figure;
 
 /// A range of the program. What it counts and sums includes the ranges inside of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Range {
     /// Its name, in which `#` stands for numbers where ranges differ in them alone.
     pub name: String,

@@ -6,7 +6,7 @@
 //! long segment, cut after [`LONGEST`] launches; in such a one the repeating unit is looked for.
 //! Memory: [`LONGEST`] launches for each stream, [`KEPT`] in different segments and units.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Sequence;
@@ -40,10 +40,10 @@ struct Cost {
     elapsed_ns: f64,
 }
 
-/// Sequences by content.
+/// Sequences by content. Ordered, so that the same session gives the same profile.
 #[derive(Default)]
 struct Book {
-    entries: HashMap<Vec<u32>, Entry>,
+    entries: BTreeMap<Vec<u32>, Entry>,
     kept: usize,
 }
 

@@ -2,7 +2,6 @@
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
-use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serializer;
 
 /// Names of memory kinds.
@@ -43,10 +42,6 @@ fn name_of<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str
     table.iter().find(|(known, _)| known == value).map_or("unknown", |(_, name)| name)
 }
 
-fn value_of<T: Copy>(table: &[(T, &'static str)], name: &str) -> Option<T> {
-    table.iter().find(|(_, known)| *known == name).map(|&(value, _)| value)
-}
-
 /// The name of a kind of memory, as JSON has it.
 pub fn memory_kind_name(kind: MemoryKind) -> &'static str {
     name_of(MEMORY_KINDS, &kind)
@@ -69,12 +64,6 @@ macro_rules! optional {
                     None => to.serialize_none(),
                 }
             }
-
-            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$type>, D::Error> {
-                Option::<String>::deserialize(from)?
-                    .map(|name| value_of($table, &name).ok_or_else(|| D::Error::custom(format!("no {name}"))))
-                    .transpose()
-            }
         }
     };
 }
@@ -87,10 +76,5 @@ pub mod memory_kind {
 
     pub fn serialize<S: Serializer>(value: &MemoryKind, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(name_of(MEMORY_KINDS, value))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<MemoryKind, D::Error> {
-        let name = String::deserialize(from)?;
-        value_of(MEMORY_KINDS, &name).ok_or_else(|| D::Error::custom(format!("no memory kind {name}")))
     }
 }

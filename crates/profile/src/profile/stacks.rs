@@ -8,18 +8,17 @@
 use super::Profile;
 use super::native::Symbolizer;
 use apex_trace::Process;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// The frames of a thread when it launched something.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct CallStack {
     /// Frames of the Python interpreter, innermost first.
     pub frames: Vec<Frame>,
     /// Frames of the user's compiled code, innermost first; of a thread with frames of the
     /// interpreter, those that the innermost of these called.
-    #[serde(default)]
     pub native: Vec<Frame>,
     /// The thread's name.
     pub thread: String,
@@ -28,7 +27,7 @@ pub struct CallStack {
 }
 
 /// A frame of a call stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Frame {
     /// Path of the source file, or a name such as `<string>`.
     pub file: String,
@@ -41,7 +40,7 @@ pub struct Frame {
 }
 
 /// How often a kernel or graph was launched with one call stack, as far as stacks were read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StackCount {
     /// Index into [`Profile::call_stacks`].
     pub stack: usize,
@@ -65,7 +64,7 @@ pub enum Site<'p> {
     },
     /// A worker of PyTorch's autograd: a backward pass.
     Autograd,
-    /// A thread without a frame that is known.
+    /// A thread none of whose frames has a known function.
     Thread(&'p str),
 }
 
@@ -116,7 +115,7 @@ impl fmt::Display for Site<'_> {
             Site::Line(frame) => frame.fmt(to),
             Site::Through { python, native } => write!(to, "{python} via {native}"),
             Site::Autograd => to.write_str("autograd (backward pass)"),
-            Site::Thread(name) => write!(to, "thread {name}, no function known"),
+            Site::Thread(name) => write!(to, "unknown: no symbols (thread {name})"),
         }
     }
 }
@@ -133,14 +132,13 @@ pub struct SiteShare<'p> {
 }
 
 /// What is launched from a place.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SiteTotals {
     /// The place as text.
     pub place: String,
     /// Its frame; `None` where the thread has no frame that is known, or no stack was read.
     pub frame: Option<Frame>,
     /// The compiled code that a line of Python calls; `None` where it calls none of the user's.
-    #[serde(default)]
     pub native: Option<Frame>,
     /// Launches of kernels and graphs: each one's launches are divided among places as its samples
     /// are.
@@ -178,14 +176,16 @@ impl Profile {
     }
 
     /// The place that most of what `counts` are of comes from, and how many others there are:
-    /// `train.py:48 train_step and 2 more`; `None` where no call stack was read.
+    /// `train.py:48 train_step and 2 more`; `None` where no call stack was read, or where the most
+    /// frequent one has no known function.
     pub fn main_place(&self, counts: &[StackCount]) -> Option<String> {
         let sites = self.sites(counts);
+        let first = sites.first().filter(|first| !matches!(first.site, Site::Thread(_)))?;
         let more = match sites.len() {
             0 | 1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        sites.first().map(|SiteShare { site, .. }| format!("{site}{more}"))
+        Some(format!("{}{more}", first.site))
     }
 
     /// What is launched from where, by GPU time, then by launches; empty where no call stack was
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(all.site().to_string(), "train.py:48 train_step");
         assert_eq!(stack(std::slice::from_ref(&torch), "python").site(), Site::Line(&torch));
         assert_eq!(stack(&[], "pt_autograd_0").site(), Site::Autograd);
-        assert_eq!(stack(&[], "loader").site().to_string(), "thread loader, no function known");
+        assert_eq!(stack(&[], "loader").site().to_string(), "unknown: no symbols (thread loader)");
         let native = frame("/home/me/scale.cpp", 12, "scale");
         let both = CallStack { native: vec![native.clone()], ..stack(&[torch, inner], "python") };
         assert_eq!(both.site().to_string(), "train.py:48 train_step via scale.cpp:12 scale");

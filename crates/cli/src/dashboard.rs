@@ -1,31 +1,28 @@
 //! `apex dashboard`: sessions in a browser, while they are recorded and afterwards.
 
-mod reports;
-
 use crate::{output, session};
 use apex_dashboard::Dashboard;
 use apex_http::{Limits, Options, Server, Token};
-use apex_timeline::Timelines;
 use clap::builder::FalseyValueParser;
-use reports::OfSessions;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// Shows sessions in a browser: live while they are recorded, and afterwards.
+/// Shows sessions in a browser, during recording and afterwards.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex dashboard                         what is recorded now, and the newest session here
+  apex dashboard                         running sessions, and the newest one in this folder
   apex dashboard before after            these sessions
   apex dashboard --listen 127.0.0.1:8000
-                                         at a fixed address, as for ssh -L 8000:127.0.0.1:8000
+                                         a fixed address, for ssh -L 8000:127.0.0.1:8000
 
-The server listens on this machine alone. Other users of it reach it too: a token keeps them out.
-Any other address needs one. Give it in APEX_TOKEN: others can read the command line.
+By default the server listens on loopback, which all users of this machine can reach. A token restricts access;
+other addresses require one. Set it in APEX_TOKEN: other users can read the command line.
   APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --listen 0.0.0.0:8000")]
 pub struct Args {
-    /// Session folders [default: those that are recorded now, and the newest one here]
+    /// Session folders [default: all sessions that are being recorded, and the newest one in this
+    /// folder]
     sessions: Vec<PathBuf>,
     /// Address and port to listen on; beyond loopback, a token is needed
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", env = "APEX_LISTEN")]
@@ -33,7 +30,7 @@ pub struct Args {
     /// Secret that whoever connects has to show; at least 16 characters
     #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Print the address, and open no browser
+    /// Print the address, but do not open a browser
     #[arg(long, env = "APEX_NO_OPEN", value_parser = FalseyValueParser::new())]
     no_open: bool,
 }
@@ -58,14 +55,9 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.no_open {
         open(&url, Command::spawn);
     }
-    let dashboard = of(find);
+    let dashboard = Dashboard::new(find);
     server.run(move |request| dashboard.answer(request))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The dashboard of the sessions that `find` finds.
-pub fn of(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Dashboard {
-    Dashboard::new(find, Box::new(OfSessions), Timelines::new(reports::predict))
 }
 
 /// Sessions to show unless the user names some.

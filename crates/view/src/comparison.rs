@@ -1,9 +1,58 @@
-//! What a change did, in one sentence.
+//! Runs before and after a change: the document of `apex diff`, and its first sentence.
 
-use crate::units;
-use apex_advice::{Change, Comparison, CountChanges};
+use crate::{Applied, Shown};
+use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
+use apex_text::units;
+use serde::Serialize;
+use std::path::PathBuf;
 
-/// The sentence.
+/// What `apex diff --json` prints.
+#[derive(Serialize)]
+pub struct DiffDocument<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    before: Vec<String>,
+    after: Vec<String>,
+    filters: Applied<'a>,
+    /// The first line of the page.
+    verdict: String,
+    comparison: &'a Comparison,
+}
+
+impl<'a> DiffDocument<'a> {
+    /// The document about what is shown of these sessions; `None` where there are none.
+    pub fn of(
+        shown: &'a [Shown<'_>],
+        before: &[PathBuf],
+        after: &[PathBuf],
+        comparison: &'a Comparison,
+    ) -> Option<Self> {
+        let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
+        Some(Self {
+            schema: "apex.diff/2",
+            apex_version: env!("CARGO_PKG_VERSION"),
+            before: names(before),
+            after: names(after),
+            filters: shown.first()?.applied(),
+            verdict: verdict(comparison),
+            comparison,
+        })
+    }
+}
+
+/// Compares what is shown of sessions: the first `before` ones with the others.
+pub fn compared(shown: &[Shown<'_>], before: usize) -> Comparison {
+    let advice: Vec<Advice> = shown.iter().map(|shown| shown.advise(&[])).collect();
+    let runs: Vec<Run<'_>> = shown
+        .iter()
+        .zip(&advice)
+        .map(|(shown, advice)| Run { job: &shown.job, profile: shown.profile(), advice })
+        .collect();
+    let (before, after) = runs.split_at(before);
+    compare(before, after)
+}
+
+/// What a change did, in one sentence.
 pub fn verdict(comparison: &Comparison) -> String {
     if let Some(counts) = &comparison.counts {
         return counted(counts);

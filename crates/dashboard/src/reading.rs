@@ -1,0 +1,99 @@
+//! Documents of sessions, as `apex report --html` makes them, again and again; and comparisons, as
+//! `apex diff` makes them.
+
+use crate::views::Problem;
+use crate::wanted::Wanted;
+use apex_live::Follower;
+use apex_page::{KernelLines, Source};
+use apex_predict::explore::Explorer;
+use apex_text::units;
+use apex_view::{DiffDocument, Error, Filters, Loaded};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads a part of a session, again and again.
+pub struct Reader {
+    dir: PathBuf,
+    /// Follows the session, where its last seconds are wanted.
+    follower: Option<Follower>,
+    filters: Filters,
+}
+
+/// What was read of a session.
+pub struct Reading {
+    /// The document, as JSON.
+    pub document: String,
+    /// Identifiers of processes that record it.
+    pub running: Vec<u32>,
+    /// The kernels of the document.
+    pub kernels: Arc<Kernels>,
+}
+
+/// The kernels of what was read of a session.
+#[derive(Debug)]
+pub struct Kernels {
+    /// Answers what they would do in other configurations.
+    pub explorer: Explorer,
+    /// What each of their lines did.
+    pub lines: KernelLines,
+}
+
+impl Reader {
+    /// Will read a part of the session in a folder.
+    pub fn new(dir: &Path, wanted: &Wanted) -> Self {
+        let follower = wanted.last.map(|seconds| Follower::new(dir, Duration::from_secs(seconds)));
+        Self { dir: dir.to_owned(), follower, filters: wanted.filters.clone() }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if there is no such part.
+    pub fn read(&mut self) -> Result<Reading, Problem> {
+        let (loaded, window) = match &mut self.follower {
+            None => (Loaded::read(&self.dir, &self.filters)?, None),
+            Some(follower) => {
+                let (loaded, window) = Loaded::read_last(follower, &self.filters)?;
+                (loaded, Some(window))
+            }
+        };
+        let shown = self.filters.shown(&loaded)?;
+        let last = window.map(|Range { start, end }| {
+            let [from, to] = [start, end].map(|at| units::time(at as f64));
+            format!("The last seconds: from {from} to {to} after the session’s start.")
+        });
+        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
+        let advice = shown.advise(&[]);
+        let mut source = Source::of(&name, &loaded, &shown, &advice);
+        source.notes.splice(..0, last.into_iter().chain(shown.lacks()));
+        let document = apex_page::json(&source);
+        let profile = shown.profile();
+        let kernels = Kernels { explorer: Explorer::of(profile), lines: KernelLines::of(profile) };
+        Ok(Reading { document, running: apex_live::running(&loaded.session), kernels: Arc::new(kernels) })
+    }
+}
+
+/// Compares the same part of the sessions in folders: runs before a change and after it. What it
+/// returns is JSON.
+///
+/// # Errors
+/// If one cannot be read, or if none has such a part.
+pub fn compare(before: &[PathBuf], after: &[PathBuf], filters: &Filters) -> Result<String, Problem> {
+    let read = |dir: &PathBuf| Loaded::read(dir, filters);
+    let loaded = before.iter().chain(after).map(read).collect::<Result<Vec<Loaded>, Error>>()?;
+    let shown = filters.shown_alike(&loaded)?;
+    let comparison = apex_view::compared(&shown, before.len());
+    let document = DiffDocument::of(&shown, before, after, &comparison);
+    Ok(serde_json::to_string(&document).expect("plain data"))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unreadable(why) => Self::Unreadable(why.to_string()),
+            Error::Empty(why) => Self::Empty(why),
+        }
+    }
+}

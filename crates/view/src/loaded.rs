@@ -1,0 +1,86 @@
+//! A session with its profile.
+
+use crate::{Error, Filters};
+use apex_live::Follower;
+use apex_machine::{Machine, Summary};
+use apex_predict::{Models, recorded};
+use apex_profile::{Profile, Selection, origin_ns};
+use apex_trace::Session;
+use std::ops::Range;
+use std::path::Path;
+
+/// The part of a session that filters by time and rank leave.
+pub struct Loaded {
+    /// The session.
+    pub session: Session,
+    /// Its profile, with predictions.
+    pub profile: Profile,
+    /// What the machine did meanwhile.
+    pub machine: Machine,
+}
+
+impl Loaded {
+    /// Reads the session in a folder.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if the filters leave nothing of it.
+    pub fn read(dir: &Path, filters: &Filters) -> Result<Self, Error> {
+        let session = Session::open(dir)?;
+        let selection = filters.selection(&session)?;
+        let profile = Profile::of_selection(&session, &selection);
+        filters.check_window(&session, &profile)?;
+        let machine = machine_of(&session, &selection);
+        Ok(Self::of(session, profile, machine))
+    }
+
+    /// Reads the last seconds of a session that is followed. Returns also which window they are,
+    /// in nanoseconds since the session's start.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if it has no such ranks.
+    pub fn read_last(follower: &mut Follower, filters: &Filters) -> Result<(Self, Range<u64>), Error> {
+        let now = follower.look()?;
+        let processes = filters.selection(&now.session)?.processes;
+        let profile = match processes {
+            None => now.profile,
+            Some(_) => {
+                let selection = Selection { window: Some(now.window.clone()), processes };
+                Profile::of_selection(&now.session, &selection)
+            }
+        };
+        Ok((Self::of(now.session, profile, now.machine), now.window))
+    }
+
+    fn of(session: Session, mut profile: Profile, machine: Machine) -> Self {
+        predict(&mut profile);
+        profile.recorder.problems.extend(machine.problems.iter().cloned());
+        Self { session, profile, machine }
+    }
+
+    /// What was run, as typed.
+    pub fn command(&self) -> Option<String> {
+        Some(self.session.meta.as_ref()?.command.join(" "))
+    }
+
+    /// What was recorded of the machine; `None` where nothing was.
+    pub fn machine_summary(&self) -> Option<Summary> {
+        let devices = &self.profile.devices;
+        Summary::of(&self.machine, devices.iter().map(|device| device.uuid.as_str()))
+    }
+}
+
+/// Adds the shipped models' predictions for the kernels of a profile.
+pub fn predict(profile: &mut Profile) {
+    // The models take milliseconds to get ready: a program without kernels needs none.
+    if !profile.kernels.is_empty() {
+        recorded::predict(profile, &Models::shipped());
+    }
+}
+
+/// What the machine did in the time that is selected.
+fn machine_of(session: &Session, selection: &Selection) -> Machine {
+    let machine = Machine::read(&session.dir);
+    let Some(window) = &selection.window else { return machine };
+    let [from, to] = [window.start, window.end].map(|at| origin_ns(session).saturating_add(at));
+    machine.window(from, to)
+}

@@ -1,0 +1,42 @@
+//! Notes of a report: what was checked and found fine, and where the rest of the run went.
+
+use crate::Shown;
+use apex_advice::Advice;
+use apex_profile::Iterations;
+use apex_text::units;
+use apex_text::verdict::LEAST;
+
+/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
+const TOPICS: [(&str, &[&str]); 8] = [
+    ("copies", &["pageable-async-copy", "synchronous-calls"]),
+    ("allocation", &["repeated-allocation"]),
+    ("pauses", &["gpu-gap"]),
+    ("synchronisation", &["frequent-synchronisation"]),
+    ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
+    ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
+    ("occupancy", &["low-occupancy"]),
+    ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
+];
+
+impl Shown<'_> {
+    /// What was checked and found fine, and where the rest of the run went.
+    pub fn notes(&self, advice: &Advice) -> Vec<String> {
+        let mut notes = Vec::new();
+        let wall = self.whole.totals.wall_ns;
+        let begins_late = |iterations: &&Iterations| iterations.start_ns > LEAST * wall && !self.is_window();
+        if let Some(iterations) = self.iterations().filter(begins_late) {
+            notes.push(format!(
+                "Start-up and warm-up took {} of {}: --phase startup, warmup or all shows them.",
+                units::time(iterations.start_ns),
+                units::time(wall)
+            ));
+        }
+        let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
+        let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
+        let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
+        if !fine.is_empty() && !self.job.kernels.is_empty() {
+            notes.push(format!("Checked and fine: {}.", fine.join(", ")));
+        }
+        notes
+    }
+}
