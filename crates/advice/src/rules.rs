@@ -311,7 +311,7 @@ pub(crate) fn judge_all_kernels(
         }
     }
     if seen == 0 && profile.totals.kernels_run() > 0 {
-        return Outcome::Unjudged("of no kernel are attributes and device known".to_owned());
+        return Outcome::Unjudged("attributes and device of the kernels are unknown".to_owned());
     }
     if kernels.is_empty() {
         return Outcome::Clear;
@@ -327,7 +327,7 @@ pub(crate) fn judge_counts(
     headline: impl Fn(&str) -> String,
 ) -> Outcome {
     if profile.kernels.iter().all(|kernel| kernel.counts.is_none()) && profile.totals.kernels_run() > 0 {
-        return Outcome::Unjudged("nothing was counted: only `apex run --device cpu` counts".to_owned());
+        return Outcome::Unjudged("nothing was counted; `apex run --device cpu` counts".to_owned());
     }
     let confidence = confidence(
         Level::Medium,

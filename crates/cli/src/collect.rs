@@ -87,8 +87,9 @@ fn device(text: &str) -> Result<Place, String> {
         _ => {
             let numbers =
                 text.strip_prefix("gpu:").ok_or("auto, gpu, cpu, or numbers of GPUs such as gpu:0,2")?;
-            let number =
-                |number: &str| number.trim().parse().map_err(|_| format!("`{number}` is no number of a GPU"));
+            let number = |number: &str| {
+                number.trim().parse().map_err(|_| format!("`{number}` is not the number of a GPU"))
+            };
             let ordinals = numbers.split(',').map(number).collect::<Result<Vec<usize>, String>>()?;
             let twice = ordinals.iter().enumerate().find(|(at, number)| ordinals[..*at].contains(number));
             match twice {
@@ -134,7 +135,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn options(args: &Args, folder: &Path) -> anyhow::Result<Options> {
-    let apex = std::env::current_exe().context("cannot tell where the apex executable lies")?;
+    let apex = std::env::current_exe().context("cannot find the path of the apex executable")?;
     let command = std::env::args_os().skip(1).map(|word| without_folders(&word.to_string_lossy()));
     Ok(Options {
         folder: folder.to_owned(),
@@ -262,10 +263,10 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
             counts.throughput
         )?;
         if missing > 0 {
-            writeln!(out, "{missing} launches lack something: the column `missing` says what and why")?;
+            writeln!(out, "{missing} launches are incomplete: see the column `missing`")?;
         }
         if !manifest.complete {
-            writeln!(out, "stopped before the end: the same command goes on")?;
+            writeln!(out, "stopped early: the same command resumes")?;
         }
         Ok(())
     })

@@ -77,10 +77,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let running = apex_live::running(&session);
     let changes = !matches!(args.action, Action::Status(_));
     if changes && running.is_empty() {
-        output::remark(format!(
-            "no program of {} runs any more: nothing to steer",
-            apex_untrusted::shown(&path)
-        ));
+        output::remark(format!("no program of {} is running", apex_untrusted::shown(&path)));
         return Ok(ExitCode::from(exit::NO));
     }
     let before = describe(&control);
@@ -92,11 +89,9 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
             let untimed = untimed_contexts(&session, &running);
             if mode != Timing::Off && untimed > 0 {
                 let made = match untimed {
-                    1 => {
-                        "1 CUDA context made its first launch while timing was off, and stays untimed".into()
-                    }
+                    1 => "1 CUDA context stays untimed, because timing was off at its first launch".into(),
                     _ => format!(
-                        "{untimed} CUDA contexts made their first launch while timing was off, and stay untimed"
+                        "{untimed} CUDA contexts stay untimed, because timing was off at their first launch"
                     ),
                 };
                 output::remark(made);

@@ -85,7 +85,7 @@ fn run_bare(names: &[String]) -> anyhow::Result<ExitCode> {
 
 /// Runs itself with `--bare` under APEX, then reports.
 fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let apex = std::env::current_exe().context("cannot tell where the apex executable lies")?;
+    let apex = std::env::current_exe().context("cannot find the path of the apex executable")?;
     let mut command: Vec<OsString> = vec![apex.into(), "demo".into(), "--bare".into()];
     command.extend(args.programs.iter().map(OsString::from));
     let recorded =
@@ -99,7 +99,7 @@ fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     let loaded = loaded::just_recorded(&recorded.session)?;
     if loaded.profile.recorder.records == 0 {
-        output::remark("the programs ran and nothing was recorded; `apex doctor` may tell why");
+        output::remark("the programs ran, but nothing was recorded: run `apex doctor`");
         return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
     }
     let style = Style { color: color.on_stdout() };

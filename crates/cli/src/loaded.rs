@@ -42,7 +42,7 @@ pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
     problems.iter().take(PROBLEMS).for_each(output::remark);
     if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
         let more = units::counted(more as u64, "more problem", "more problems");
-        output::remark(format!("{more}; `apex report --json` has them all"));
+        output::remark(format!("{more}; `apex report --json` lists all"));
     }
     Ok(loaded)
 }

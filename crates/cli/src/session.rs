@@ -30,7 +30,7 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 pub fn must_exist(path: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(path);
     match path.try_exists() {
-        Ok(false) => bail!("there is no session {shown}: `apex run -o {shown} -- COMMAND` makes one"),
+        Ok(false) => bail!("there is no session {shown}: create one with `apex run -o {shown} -- COMMAND`"),
         _ => Ok(()),
     }
 }
@@ -50,7 +50,7 @@ pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let Ok(chosen) = newest_of(&sessions) else { return Ok(newest) };
     if chosen != newest {
         output::remark(format!(
-            "no program made a CUDA call in {}, the newest session; this is {}",
+            "the newest session {} has no CUDA call; reading {}",
             apex_untrusted::shown(newest),
             apex_untrusted::shown(&chosen)
         ));
@@ -79,7 +79,7 @@ fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
     match sessions.iter().max_by_key(|path| made(path)) {
         Some(path) if path != Path::new(".") => Ok(path.strip_prefix(".").unwrap_or(path).to_path_buf()),
         Some(here) => Ok(here.clone()),
-        None => bail!("no session in the current folder: name one, or make one with `apex run -- COMMAND`"),
+        None => bail!("no session in the current folder: name one, or create one with `apex run -- COMMAND`"),
     }
 }
 
@@ -108,7 +108,7 @@ impl Fresh {
     pub fn make(named: Option<&Path>, command: &OsStr) -> anyhow::Result<Self> {
         if let Some(file) = named.filter(|path| path.is_file()) {
             let shown = apex_untrusted::shown(file);
-            bail!("{shown} is a file, and a session is a folder: name a new or an empty one with -o");
+            bail!("{shown} is a file, not a session folder: name a new or empty folder with -o");
         }
         let fresh = match named {
             Some(path) => Self::at(path),
@@ -116,7 +116,7 @@ impl Fresh {
         };
         let shown = named.map_or_else(|| "here".to_owned(), apex_untrusted::shown);
         let mut fresh = fresh.with_context(|| {
-            format!("cannot make the session folder {shown}: name one that is writable with -o")
+            format!("cannot create the session folder {shown}: name a writable folder with -o")
         })?;
         let resolved = fresh.folder.resolve();
         resolved.with_context(|| format!("cannot use {}", apex_untrusted::shown(fresh.folder.path())))?;
@@ -154,16 +154,16 @@ impl Fresh {
     /// Refuses a folder that was there before, and why.
     fn check(&self) -> anyhow::Result<()> {
         let path = apex_untrusted::shown(self.folder.path());
-        if let Some(why) = self.folder.refusal().with_context(|| format!("cannot look at {path}"))? {
+        if let Some(why) = self.folder.refusal().with_context(|| format!("cannot read {path}"))? {
             bail!(
-                "{path} cannot hold a session: {why}, and whoever can write to it could have other files overwritten; \
-                 name a new folder with -o, or one that only you can write to"
+                "{path} cannot hold a session: {why}, and other users who can write to it could redirect \
+                    files; name a new folder with -o, or one that only you can write to"
             );
         }
         let mut entries =
             std::fs::read_dir(self.folder.path()).with_context(|| format!("cannot list {path}"))?;
         if entries.next().is_some() {
-            bail!("{path} is not empty, and a session never overwrites: name another folder with -o");
+            bail!("{path} is not empty, and a session never overwrites files: name another folder with -o");
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
     };
     match part {
         Some(file) => bail!(
-            "{} is a file of the session {}, whose record would be lost: name another file",
+            "{} is a file of the session {} and would be overwritten: name another file",
             apex_untrusted::shown(output),
             apex_untrusted::shown(file.parent().unwrap_or(session))
         ),
@@ -218,7 +218,7 @@ pub fn refuse_stdout(session: &Path) -> anyhow::Result<()> {
     let Some(stdout) = stdout_identity() else { return Ok(()) };
     match file_with_identity(session, stdout) {
         Some(file) => bail!(
-            "stdout is {}, a file of the session that is read: send it to another file",
+            "stdout is {}, a file of the session: redirect it to another file",
             apex_untrusted::shown(file)
         ),
         None => Ok(()),

@@ -117,7 +117,7 @@ fn read(folder: &Path) -> anyhow::Result<Data> {
     let set = DataSet::read(folder)?;
     if set.manifest.device_kind == DeviceKind::CpuDevice {
         anyhow::bail!(
-            "{} was measured on the CPU device, which says nothing of a GPU",
+            "{} was measured on the CPU device, whose times are not a GPU's",
             apex_untrusted::shown(folder)
         );
     }

@@ -20,7 +20,8 @@ pub fn sentences(summary: &Summary, cpus: Option<u32>) -> Vec<String> {
     }
     if !summary.devices.is_empty() && !summary.joined {
         sentences.push(
-            "These are the devices of the machine; which of them the program used is not known (MIG has other UUIDs)."
+            "These are all devices of the machine; it is unknown which of them the program used (MIG has \
+                other UUIDs)."
                 .to_owned(),
         );
     }
@@ -272,6 +273,6 @@ mod tests {
     #[test]
     fn devices_that_are_not_known_to_be_the_programs_are_said_to_be_the_machines() {
         let summary = Summary::of(&machine(&[]), ["GPU-other"]).unwrap();
-        assert!(sentences(&summary, None)[1].contains("not known"));
+        assert!(sentences(&summary, None)[1].contains("unknown"));
     }
 }

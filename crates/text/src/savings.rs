@@ -22,8 +22,8 @@ pub fn saving(saving: &Saving, of_what: &str) -> String {
         }
         (Some(of_job), None) => format!("saves {} of {of_what}", share(of_job)),
         _ => match &saving.unknown_because {
-            Some(reason) => format!("saving not known: {reason}"),
-            None => "saving not known".into(),
+            Some(reason) => format!("unknown saving: {reason}"),
+            None => "unknown saving".into(),
         },
     }
 }

@@ -110,12 +110,12 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     }
     match first {
         Some(first) => match first.kernels.first() {
-            Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
+            Some(kernel) => format!("{}, mostly in `{}`.", first.title, kernel.name),
             None => format!("{}: {}.", first.title, first.summary),
         },
         None if part.job.kernels.is_empty() => format!("No {}.", what_is_missing(part.job)),
         None => format!(
-            "{} on the CPU device: no rule found a fault; its times say nothing about a GPU.",
+            "{} on the CPU device: the rules found nothing; the times are not a GPU's.",
             units::counted(part.job.totals.kernels_run(), "launch", "launches")
         ),
     }
@@ -131,7 +131,8 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     }
     if accounts.unknown_share() > UNKNOWN {
         return format!(
-            "What the GPU does in {} of {of_what} is not known: too few launches were timed (--timing sampled or all).",
+            "GPU activity is unknown for {} of {of_what}: too few launches were timed (use --timing sampled \
+                or all).",
             units::share(accounts.unknown_share())
         );
     }
@@ -139,7 +140,10 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
         let pid = process.pid;
         let who =
             process.rank.map_or(format!("Process {pid}"), |rank| format!("Rank {rank} (process {pid})"));
-        return format!("{who} waits {} of {of_what} in collectives for a slower rank.", units::share(waits));
+        return format!(
+            "{who} waits for a slower rank in collectives for {} of {of_what}.",
+            units::share(waits)
+        );
     }
     let idle = accounts.idle_ns();
     if of_span(idle) >= IDLE {
@@ -151,10 +155,10 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     }
     let busy = |what: &str, time: Figure| format!("{what} take {} of {of_what}", share_of(time, span));
     if of_span(accounts.collectives) > IDLE {
-        return format!("{}, while nothing is computed.", busy("Collectives", accounts.collectives));
+        return format!("{}, without overlapping computation.", busy("Collectives", accounts.collectives));
     }
     if of_span(accounts.copies) > IDLE {
-        return format!("{}, while no kernel runs.", busy("Copies", accounts.copies));
+        return format!("{}, without overlapping kernels.", busy("Copies", accounts.copies));
     }
     let top = part
         .job
@@ -196,7 +200,7 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
         };
         let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(cause, _)| while_in(*cause));
         return format!(
-            "{} at a stretch, {} after its first launch{between}, {most}",
+            "{} without interruption, {} after the first launch{between}, {most}",
             units::time(gap.duration_ns.value),
             units::time((gap.start_ns - activity.start_ns).max(0.0))
         );
@@ -208,8 +212,8 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
     for cause in causes {
         match cause.slug.as_str() {
             "launch-bound" | "tiny-launches" => return "the host launches kernels too slowly".into(),
-            "frequent-synchronisation" => return "the host waits for it in every iteration".into(),
-            "host-bound" => return "it waits for the program's own code".into(),
+            "frequent-synchronisation" => return "the host synchronises in every iteration".into(),
+            "host-bound" => return "it waits for host code".into(),
             _ => {}
         }
     }
@@ -221,9 +225,9 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
 fn while_in(cause: IdleCause) -> &'static str {
     match cause {
         IdleCause::Launching => "while the host is in launch calls",
-        IdleCause::Allocating => "while the host allocates and frees memory",
+        IdleCause::Allocating => "while the host allocates or frees memory",
         IdleCause::Transferring => "while the host waits for copies",
-        IdleCause::Synchronising => "while the host returns from synchronising",
+        IdleCause::Synchronising => "while the host returns from synchronisation",
         IdleCause::Loading => "while the host loads code",
         IdleCause::Capturing => "while the host captures graphs",
         IdleCause::OtherCalls => "while the host is in other driver calls",
@@ -239,7 +243,7 @@ fn lasted(part: &Part<'_>) -> Option<String> {
     if let Some((iterations, (step_ns, steps))) = part.iterations.zip(step_ns) {
         let intervals = &iterations.duration;
         return Some(format!(
-            "A step takes {}{} (mean of {}; eight of ten are launched {} to {}ᵐ after the one before); its kernels take {}ᵖ.",
+            "A step takes {}{} (mean of {}; launch intervals: p10 {}, p90 {}ᵐ); its kernels take {}ᵖ.",
             units::time(step_ns.value),
             figures::mark(step_ns.provenance()),
             units::count(step_ns.samples),
@@ -250,7 +254,7 @@ fn lasted(part: &Part<'_>) -> Option<String> {
     }
     (accounts.span_ns > 0.0).then(|| {
         let none =
-            if part.is_without_steps { " No sequence of launches repeats: there are no steps." } else { "" };
+            if part.is_without_steps { " No launch sequence repeats, so there are no steps." } else { "" };
         let of = if part.is_window { "Of the window, from" } else { "From" };
         format!(
             "{of} its first to its last work {} pass; kernels take {}.{none}",
@@ -303,9 +307,9 @@ pub fn what_is_missing(profile: &Profile) -> String {
     let is_unreadable =
         profile.processes.is_empty() && recorder.problems.iter().any(|problem| problem.contains(".rec: "));
     match recorder.lost() {
-        0 if is_unreadable => "launch is known: what was recorded cannot be read".to_owned(),
+        0 if is_unreadable => "known launch: the records cannot be read".to_owned(),
         0 => "kernel was launched".to_owned(),
-        lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
+        lost => format!("known launch: {} lost", units::counted(lost, "record was", "records were")),
     }
 }
 

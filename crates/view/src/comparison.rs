@@ -71,12 +71,12 @@ pub fn verdict(comparison: &Comparison) -> String {
     match (span.before, span.after) {
         (Some(before), Some(after)) if before.value > 0.0 && after.value > 0.0 => {
             let over = match span.significant {
-                None => "one run each: what is chance is not known".to_owned(),
+                None => "one run each: the noise is unknown".to_owned(),
                 Some(_) => of_runs(span),
             };
-            timed("From first to last work pass", span, &over)
+            timed("The time from first to last work is", span, &over)
         }
-        _ => "Nothing can be compared: on one side no kernel was launched.".to_owned(),
+        _ => "Nothing can be compared: one side has no kernel launch.".to_owned(),
     }
 }
 
@@ -91,10 +91,10 @@ fn timed(what: &str, change: &Change, over: &str) -> String {
     let (before, after) = (time(change.before), time(change.after));
     match (change.significant, change.ratio) {
         (Some(false), _) if before == after => {
-            format!("{what} {after}, as before: what differs is within chance ({over}).")
+            format!("{what} {after}, as before: the difference is not significant ({over}).")
         }
         (Some(false), _) => {
-            format!("{what} {after} instead of {before}: the difference is within chance ({over}).")
+            format!("{what} {after} instead of {before}: the difference is not significant ({over}).")
         }
         (_, Some(ratio)) if ratio > 0.0 => {
             format!("{what} {after} instead of {before} ({}; {over}).", factor(ratio, "faster", "slower"))
@@ -157,6 +157,6 @@ mod tests {
             "A step takes 12.1 ms instead of 18.3 ms (1.51× faster; means of 40 and 41 steps)."
         );
         assert!(said(36.6e6, None).contains("36.6 ms instead of 18.3 ms (2.00× slower; "));
-        assert!(said(18.4e6, Some(false)).contains("within chance"));
+        assert!(said(18.4e6, Some(false)).contains("not significant"));
     }
 }

@@ -26,7 +26,7 @@ impl Shown<'_> {
         let begins_late = |iterations: &&Iterations| iterations.start_ns > LEAST * wall && !self.is_window();
         if let Some(iterations) = self.iterations().filter(begins_late) {
             notes.push(format!(
-                "Start-up and warm-up took {} of {}: --phase startup, warmup or all shows them.",
+                "Not shown: start-up and warm-up, {} of {} (--phase startup, warmup or all).",
                 units::time(iterations.start_ns),
                 units::time(wall)
             ));

@@ -134,7 +134,7 @@ impl<'a> Shown<'a> {
     pub fn lacks(&self) -> Option<String> {
         let phase = self.lacking?.name();
         Some(format!(
-            "this run has no {phase}; all of it is shown: --phase finds phases from launches that repeat"
+            "this run has no {phase} phase, so all of it is shown; phases are found from repeated launches"
         ))
     }
 
@@ -157,9 +157,8 @@ impl<'a> Shown<'a> {
         let parts = [
             (!ranks.is_empty()).then(|| format!("rank {}", ranks.join(", "))),
             window.as_ref().map(|window| format!("the window {}", shown_window(window))),
-            (!kernels.is_empty()).then(|| {
-                format!("kernels {} (the accounts above are those of all kernels)", kernels.join(", "))
-            }),
+            (!kernels.is_empty())
+                .then(|| format!("kernels {} (the accounts above include all kernels)", kernels.join(", "))),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("Shown: {}.", parts.join(" · ")))

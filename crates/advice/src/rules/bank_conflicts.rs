@@ -16,24 +16,20 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "More than 25% of the wavefronts of shared memory are excessive: they repeat an access for threads that wanted \
-              other words of the same bank.",
+    detects: "More than 25% of the shared-memory wavefronts are excessive: threads of a warp access \
+        different words of the same bank.",
     source: "CUDA programming guide, shared memory: 32 banks of 4 bytes; Nsight Compute, memory tables: bank conflicts, as \
              wavefronts beyond the ideal. The threshold is APEX's own.",
-    why: "A bank gives one word at a time. Where n threads of a warp want n words of one bank, the access takes n times as \
-          long.",
-    change: "Pad the rows of tiles (one element more than a multiple of 32 words), or permute the columns (swizzle).",
-    saving: "Unknown: conflicts cost time in the pipeline of shared memory, which may or may not be what limits the kernel.",
-    verify: "wavefronts per request fall (on the CPU device), and on a GPU the kernel's duration falls",
+    why: "A bank serves one word per cycle. If n threads of a warp access n different words of one bank, the \
+        access takes n wavefronts.",
+    change: "Pad the rows of the tile by one element, or swizzle the columns.",
+    saving: "Unknown: it depends on whether shared memory limits the kernel.",
+    verify: "wavefronts per request decrease (on the CPU device), and the kernel's duration decreases on a GPU",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    judge_counts(
-        profile,
-        |_, counts| fault(counts),
-        |who| format!("{who}: accesses to shared memory have bank conflicts"),
-    )
+    judge_counts(profile, |_, counts| fault(counts), |who| format!("{who}: shared-memory bank conflicts"))
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
@@ -51,11 +47,11 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         evidence: vec![
             Evidence::new("wavefronts per request", counts.figure(wavefronts / requests), Unit::Count)
                 .decrease_towards((wavefronts - excess) / requests),
-            Evidence::new("excess wavefronts", counts.figure(excess / wavefronts), Unit::Share)
+            Evidence::new("excessive wavefronts", counts.figure(excess / wavefronts), Unit::Share)
                 .decrease_towards(0.0),
         ],
-        change: format!("{place}pad the tile's rows by one element, or permute its columns"),
-        saves: Err("what conflicts cost depends on what limits the kernel on a GPU"),
+        change: format!("{place}pad the rows of the tile by one element, or swizzle its columns"),
+        saves: Err("the saving depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }
@@ -72,7 +68,7 @@ mod tests {
         let finding = assert_finds(&RULE, counted("shared", "load", 96, 3072, 2976, "bank_conflict"));
         assert_eq!(
             finding.change,
-            "kernel.cu:7 takes 32.0 wavefronts per request: pad the tile's rows by one element, or permute its columns"
+            "kernel.cu:7 takes 32.0 wavefronts per request: pad the rows of the tile by one element, or swizzle its columns"
         );
     }
 

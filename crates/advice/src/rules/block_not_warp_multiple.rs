@@ -7,25 +7,26 @@ use apex_profile::{Figure, Profile};
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L01",
     slug: "block-not-warp-multiple",
-    title: "Threads per block are not a multiple of the warp size",
+    title: "Block size not a multiple of the warp size",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
     idle: &[],
-    detects: "Threads of a block modulo the warp size are not 0.",
+    detects: "The block size is not a multiple of the warp size.",
     source: "Nsight Compute, launch statistics: block size not a multiple of 32; it suggests 128 to 256 threads.",
-    why: "A warp is scheduled whole. Lanes without a thread take issue slots, registers and residency, and do nothing.",
-    change: "Make the number of threads of a block a multiple of 32, and keep the kernel's bounds check.",
+    why: "The SM schedules whole warps. Lanes without a thread occupy issue slots and registers without \
+        doing work.",
+    change: "Use a block size that is a multiple of 32, and keep the kernel's bounds check.",
     saving: "Share of lanes without a thread: (1 / warps) (1 - threads in the last warp / 32).",
-    verify: "block efficiency is 100%, and the kernel's duration falls",
+    verify: "block efficiency is 100%, and the kernel's duration decreases",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
     judge_kernels(
         profile,
-        confidence(Level::Medium, "all of it where issue slots limit the kernel, less where memory does"),
+        confidence(Level::Medium, "full saving if issue slots limit the kernel, less if memory does"),
         fault,
         |who| format!("{who}: the last warp of each block is partly empty"),
     )
@@ -47,7 +48,7 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
             Evidence::new("block efficiency", Figure::computed(geometry.block_efficiency), Unit::Share)
                 .increase_towards(1.0),
         ],
-        change: format!("use {better} instead of {threads} threads per block, and adapt the grid to it"),
+        change: format!("use {better} instead of {threads} threads per block, and adapt the grid"),
         saves: Ok(up_to(idle)),
         threads: Some(better),
     })
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn fires_on_100_threads() {
         let finding = assert_finds(&RULE, kernel_of(1000, 100));
-        assert_eq!(finding.change, "use 128 instead of 100 threads per block, and adapt the grid to it");
+        assert_eq!(finding.change, "use 128 instead of 100 threads per block, and adapt the grid");
         let saved = finding.kernels[0].saving.of_kernel.expect("a share").value;
         assert!((saved - 28.0 / 128.0).abs() < 1e-12);
     }

@@ -19,20 +19,21 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "On average less than 80% of the threads of a warp execute an instruction together (of the lanes that have a \
-              thread at all), and branches diverge.",
-    source: "Nsight Compute, warp state: average active threads per warp; source counters: divergent branches. The threshold \
-             is APEX's own.",
-    why: "A warp executes the sides of a divergent branch one after the other, with part of its lanes each time.",
-    change: "Let the condition be the same for all threads of a warp: sort or compact the work, or branch on the index of \
-             the warp.",
-    saving: "Unknown: idle lanes cost issue slots, which may or may not be what limits the kernel.",
-    verify: "active threads per warp rise towards 32 (on the CPU device), and on a GPU the kernel's duration falls",
+    detects: "On average, less than 80% of a warp's threads are active per instruction (lanes without a \
+        thread excluded), and branches diverge.",
+    source: "Nsight Compute, warp state: average avg. active threads per warp; source counters: divergent \
+        branches. The threshold is APEX's own.",
+    why: "A warp executes the paths of a divergent branch one after the other, each with only some of its \
+        threads.",
+    change: "Make the condition uniform within each warp: sort or compact the work, or branch on the warp index.",
+    saving: "Unknown: it depends on whether issue slots limit the kernel.",
+    verify: "avg. avg. active threads per warp increase towards 32 (on the CPU device), and the kernel's \
+        duration decreases on a GPU",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    judge_counts(profile, fault, |who| format!("{who}: the threads of a warp diverge"))
+    judge_counts(profile, fault, |who| format!("{who}: warp divergence"))
 }
 
 fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option<Fault> {
@@ -43,16 +44,16 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
     let diverge = counts.divergent_branches as f64 / counts.branches.max(1) as f64;
     let place = counts.worst("divergence").map_or_else(String::new, |spot| {
         let share = spot.excess as f64 / spot.total.max(1) as f64;
-        format!("the branch at {} diverges in {} of cases: ", spot.place.shown(), percent(share))
+        format!("the branch at {} diverges in {} of its executions: ", spot.place.shown(), percent(share))
     });
     Some(Fault {
         evidence: vec![
-            Evidence::new("active threads per warp", counts.figure(counts.active_threads), Unit::Count)
+            Evidence::new("avg. active threads per warp", counts.figure(counts.active_threads), Unit::Count)
                 .increase_towards(full),
             Evidence::new("divergent branches", counts.figure(diverge), Unit::Share).decrease_towards(0.0),
         ],
-        change: format!("{place}let its condition be the same for all threads of a warp"),
-        saves: Err("what idle lanes cost depends on what limits the kernel on a GPU"),
+        change: format!("{place}make its condition uniform within each warp"),
+        saves: Err("the saving depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }
@@ -78,7 +79,7 @@ mod tests {
         let finding = assert_finds(&RULE, with_active(11.5, 30));
         assert_eq!(
             finding.change,
-            "the branch at kernel.cu:7 diverges in 25% of cases: let its condition be the same for all threads of a warp"
+            "the branch at kernel.cu:7 diverges in 25% of its executions: make its condition uniform within each warp"
         );
     }
 

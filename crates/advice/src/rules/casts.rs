@@ -11,20 +11,21 @@ const LAUNCHES: u64 = 50;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T63",
     slug: "casts",
-    title: "Tensors are converted between data types again and again",
+    title: "Repeated data type conversions",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Kernels of a framework that do nothing but convert between data types, launched at least 50 times, with 2% of the GPU \
-              time together.",
+    detects: "At least 50 launches of a framework's conversion kernels, with at least 2% of the GPU time \
+        together.",
     source: "APEX. PyTorch, torch.amp: autocast keeps converted weights while it is active.",
-    why: "A conversion reads and writes the tensor and computes nothing.",
-    change: "Convert once: one torch.autocast region around the whole forward pass and not one in each layer; weights and inputs in the \
-             type that is computed in (model.to(torch.bfloat16)); no .float() or .half() inside the loop.",
-    saving: "Most of their time, between nothing and all of it: some conversions have to be.",
-    verify: "launches of cast kernels fall",
+    why: "A conversion reads and writes the whole tensor without computing anything.",
+    change: "Convert once: use one torch.autocast region around the whole forward pass; store weights and \
+        inputs in the compute type (model.to(torch.bfloat16)); do not call .float() or .half() inside the \
+        loop.",
+    saving: "Most of their time, between nothing and all of it: some conversions are necessary.",
+    verify: "launches of cast kernels decrease",
     judge,
 };
 
@@ -38,9 +39,9 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge(
         profile,
         RULE.change,
-        "which conversions are needed is not known",
+        "it is unknown which conversions are necessary",
         |kernel| converts(kernel).then(|| Figure::predicted(0.7, (0.0, 1.0))),
-        |who| format!("{who}: nothing but conversions between data types"),
+        |who| format!("{who}: conversions between data types"),
     )
 }
 

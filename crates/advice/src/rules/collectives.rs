@@ -31,61 +31,66 @@ const SPREAD: f64 = 3.0;
 pub(super) const SLOW_RANK: Rule = Rule {
     id: "APEX-T71",
     slug: "slow-rank",
-    title: "Ranks wait for a slower one",
+    title: "Ranks wait for a straggler",
     severity: Severity::High,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "A collective of NCCL takes longer on one device than on another, in all by at least 5% of the span of both. Where one rank \
-              alone was recorded: its longest tenth takes at least 3 times what its shortest takes, with 5% of the span beyond the latter.",
+    detects: "An NCCL collective takes longer on one device than on another, in total by at least 5% of the \
+        span of both. If only one rank was recorded: the longest tenth of its launches takes at least 3 \
+        times as long as the shortest tenth, and the excess is 5% of the span.",
     source: "Holistic Trace Analysis compares ranks; NVIDIA, pitfalls of distributed profiling: rank 0 is not typical. The threshold \
              is APEX's own.",
-    why: "A collective ends when the last rank has arrived: the time by which it is longer on the others is waiting.",
-    change: "Give the ranks equal work: balance batches by their tokens or pixels, not by their samples; look for what only the slow \
-             rank does (logging, evaluation, a slower loader).",
+    why: "A collective ends when the last rank has arrived: the additional time on the other ranks is \
+        waiting time.",
+    change: "Give all ranks equal work: balance batches by tokens or pixels instead of samples; look for \
+        work that only the slow rank does (logging, evaluation, a slower loader).",
     saving: "The waiting time of all ranks: of one slow rank among n, balancing saves (n - 1) / n of it on each of the n. At least half \
              of that, at most the collective's whole time.",
-    verify: "the collective takes equally long on all devices, and the step's time falls",
+    verify: "the collective takes equally long on all devices, and the step's time decreases",
     judge: judge_slow_rank,
 };
 
 pub(super) const SMALL: Rule = Rule {
     id: "APEX-T72",
     slug: "small-collectives",
-    title: "Collectives are too small",
+    title: "Small collectives",
     severity: Severity::High,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Collectives of NCCL are launched at least 100 times on a device, take less than 50 µs on average, and at least 5% of the \
-              span.",
-    source: "APEX. The latency of a collective of a few kilobytes on NVLink is some 15 µs whatever its size.",
-    why: "Each collective costs its latency and the host's work around it, whatever its size.",
+    detects: "At least 100 launches of NCCL collectives on a device, which take less than 50 µs on average \
+        and at least 5% of the span together.",
+    source: "APEX. A collective of a few kilobytes on NVLink has a latency of about 15 µs regardless of its size.",
+    why: "Each collective has a latency and host overhead that do not depend on its size.",
     change: "Reduce many tensors at once: DistributedDataParallel with larger buckets (bucket_cap_mb), one flat buffer, or \
              torch.distributed.all_reduce_coalesced.",
     saving: "Nine tenths of the time of these kernels and of the idle time around their launches, between half and all of it.",
-    verify: "fewer and longer collectives, and the step's time falls",
+    verify: "collectives become fewer and longer, and the step's time decreases",
     judge: judge_small,
 };
 
 pub(super) const EXPOSED: Rule = Rule {
     id: "APEX-T73",
     slug: "exposed-collectives",
-    title: "Nothing runs beside the collectives",
+    title: "Collectives do not overlap with computation",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Collectives of 50 µs and more take at least 5% of the span, and on no device do kernels overlap.",
+    detects: "Collectives of at least 50 µs take at least 5% of the span, and kernels do not overlap with \
+        them on any device.",
     source: "Holistic Trace Analysis: overlap of communication and computation. The thresholds are APEX's own.",
-    why: "A transfer occupies few multiprocessors; the others could compute.",
-    change: "Start each collective as soon as its data are ready, on a stream of its own: DistributedDataParallel does so during the \
-             backward pass (async_op=True elsewhere), and wait for it only where the result is needed.",
-    saving: "At most the time of the transfers; half of it is the estimate, since what runs beside a transfer is slowed.",
-    verify: "kernels overlap, and the step's time falls",
+    why: "A transfer occupies few SMs; the others could compute.",
+    change: "Start each collective on a separate stream as soon as its data are ready, and wait for it only \
+        before its result is used: DistributedDataParallel does so during the backward pass, async_op=True \
+        elsewhere.",
+    saving: "At most the time of the transfers; the estimate is half of it, because overlapping kernels \
+        become slower.",
+    verify: "kernels overlap, and the step's time decreases",
     judge: judge_exposed,
 };
 
@@ -179,8 +184,9 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
     if profile.kernels.iter().any(is_collective) && collectives(profile).is_empty() {
         return judge_spread(profile);
     }
-    let because = "the collective is as long as its transfer on the rank that arrives last; how evenly work can be divided is not known";
-    judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a slower one"))
+    let because = "on the rank that arrives last, the collective consists of the transfer only; it is \
+        unknown how evenly the work can be divided";
+    judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a straggler"))
 }
 
 /// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes
@@ -214,9 +220,9 @@ fn judge_spread(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     }
     let change = kernels[0].change.clone();
-    let sure = confidence(Level::Low, "one rank alone was recorded, and its collectives may differ in size");
+    let sure = confidence(Level::Low, "only one rank was recorded, and its collectives may differ in size");
     let draft = about_kernels(profile, kernels, sure, |who| {
-        format!("{who}: some take several times as long as others, as where ranks wait for a slower one")
+        format!("{who}: some take several times as long as others, which suggests a straggler")
     });
     Outcome::found(Draft { change: Some(change), ..draft })
 }
@@ -249,9 +255,9 @@ fn judge_small(profile: &Profile) -> Outcome {
             threads: None,
         })
     };
-    let because =
-        "the latency of a collective hardly depends on its size, nor does the host's work around each";
-    let outcome = judge(profile, fault, Level::High, because, |who| format!("{who}: each is too small"));
+    let because = "latency and host overhead of a collective hardly depend on its size";
+    let outcome =
+        judge(profile, fault, Level::High, because, |who| format!("{who}: each collective is small"));
     let Outcome::Found(mut draft) = outcome else { return outcome };
     let share = share_of_launches(profile, draft.kernels.iter().map(|found| &profile.kernels[found.kernel]));
     let idle = idle_around_launches(profile, Figure::predicted(0.9 * share, (share / 2.0, share)));
@@ -274,14 +280,15 @@ fn judge_exposed(profile: &Profile) -> Outcome {
                 Evidence::new("transfer", Figure::measured(collective.least()), Unit::Nanoseconds)
                     .decrease_towards(0.0),
             ],
-            change: "start each collective as soon as its data are ready, and compute meanwhile".to_owned(),
+            change: "start each collective as soon as its data are ready, and compute at the same time"
+                .to_owned(),
             saves: Ok(Figure::predicted(transfer / 2.0, (0.0, transfer))),
             threads: None,
         })
     };
     let because =
-        "what runs beside a transfer is slowed, and the last collective of a step has nothing beside it";
-    judge(profile, fault, Level::Medium, because, |who| format!("{who}: nothing runs beside them"))
+        "overlapping kernels become slower, and the last collective of a step has nothing to overlap with";
+    judge(profile, fault, Level::Medium, because, |who| format!("{who}: no overlap with computation"))
 }
 
 #[cfg(test)]

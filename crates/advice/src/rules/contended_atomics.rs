@@ -12,19 +12,21 @@ const SECTORS: f64 = 1.5;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-C68",
     slug: "contended-atomics",
-    title: "Atomics of a warp change the same words",
+    title: "Atomic contention within warps",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "Atomics on global memory with at least 16 threads, and at most 1.5 sectors, per request: words side by side would fill more.",
+    detects: "Atomics on global memory with at least 16 threads and at most 1.5 sectors per request: \
+        distinct words would need more sectors.",
     source: "CUDA C++ Best Practices Guide; a sector has 32 bytes, so that 16 or more threads on 1 sector share words. The thresholds are APEX's own.",
-    why: "Atomics on the same address are executed one after the other.",
-    change: "Reduce within the warp (__reduce_add_sync, __shfl_down_sync) or the block (shared memory) first, so that one thread changes \
-             global memory; or give each block its own copy and add these up at the end.",
-    saving: "Not known: how many blocks change one address at the same time is not counted.",
-    verify: "requests of atomics fall",
+    why: "The hardware serialises atomics on the same address.",
+    change: "Reduce within the warp (__reduce_add_sync, __shfl_down_sync) or the block (shared memory) \
+        first, so that one thread updates global memory; or give each block its own copy and sum the copies \
+        at the end.",
+    saving: "Unknown: the number of blocks that update an address at the same time is not counted.",
+    verify: "atomic requests decrease",
     judge,
 };
 
@@ -32,7 +34,7 @@ fn judge(profile: &Profile) -> Outcome {
     judge_counts(
         profile,
         |_, counts| fault(counts),
-        |who| format!("{who}: atomics of many threads change the same words"),
+        |who| format!("{who}: many threads of a warp update the same words"),
     )
 }
 
@@ -49,7 +51,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
             Evidence::new("sectors per atomic request", counts.figure(atomics.per_request), Unit::Count),
         ],
         change: "reduce within the warp or block before the atomic".to_owned(),
-        saves: Err("how many blocks change one address at the same time is not counted"),
+        saves: Err("the number of blocks that update an address at the same time is not counted"),
         threads: None,
     })
 }

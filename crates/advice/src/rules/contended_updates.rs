@@ -24,21 +24,21 @@ const ADDING: [&str; 5] = [
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T69",
     slug: "contended-updates",
-    title: "Additions at indices wait for one another",
+    title: "Atomic contention in indexed additions",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "PyTorch's kernels of index_add, scatter_add and the gradients of indexing and embedding, with a mean of at least 100 µs, and \
-              20% of the GPU time together.",
+    detects: "PyTorch's kernels of index_add, scatter_add and the gradients of indexing and embedding, with \
+        a mean of at least 100 µs and at least 20% of the GPU time together.",
     source: "PyTorch: these kernels add by atomics; CUDA C++ Best Practices Guide. The thresholds are APEX's own.",
-    why: "Additions to one address are executed one after the other: where many indices are equal, the kernel takes many times what \
-          reading its operands does.",
-    change: "Let fewer additions meet at one place: reduce equal indices first (sort and segment_reduce, a sum over a dimension, a product \
-             with a one-hot matrix), or add to several copies and sum these up.",
-    saving: "Not known: how many indices are equal is not recorded.",
-    verify: "the kernel's duration falls",
+    why: "The hardware serialises additions to one address: if many indices are equal, the kernel takes many \
+        times as long as reading its operands.",
+    change: "Reduce equal indices first (sort and segment_reduce, a sum over a dimension, a product with a \
+        one-hot matrix), or add to several copies and sum them.",
+    saving: "Unknown: the number of equal indices is not recorded.",
+    verify: "the kernel's duration decreases",
     judge,
 };
 
@@ -59,9 +59,10 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let kernels =
         found.iter().map(|&(index, own)| kernel_finding(profile, index, fault(own / all))).collect();
-    let sure = confidence(Level::Low, "that the indices are few is not recorded; the time that it takes is");
+    let sure =
+        confidence(Level::Low, "the number of equal indices is not recorded; only the kernel's time is");
     let draft = about_kernels(profile, kernels, sure, |who| {
-        format!("{who}: additions at indices by atomics; {} of GPU time", percent(time / all))
+        format!("{who}: indexed additions by atomics; {} of GPU time", percent(time / all))
     });
     Outcome::found(Draft { change: None, ..draft })
 }
@@ -77,8 +78,8 @@ fn adds_up(kernel: &Kernel) -> bool {
 fn fault(share: f64) -> Fault {
     Fault {
         evidence: vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)],
-        change: "let fewer of its additions meet at one address".to_owned(),
-        saves: Err("how many indices are equal is not recorded"),
+        change: "reduce equal indices before the addition".to_owned(),
+        saves: Err("the number of equal indices is not recorded"),
         threads: None,
     }
 }

@@ -15,20 +15,23 @@ const USUAL: f64 = 0.9;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T76",
     slug: "exposed-copies",
-    title: "Copies, kernels and copies back take turns",
+    title: "Copies do not overlap with kernels",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "No kernel runs during at least 20% of the time, in which the device copies, mostly between pinned host memory and the device; \
-              and copies to the device, kernels and copies from it, side by side, would take at least 10% less of the time.",
+    detects: "During at least 20% of the time the device copies, mostly from or to pinned host memory, and \
+        no kernel runs; and overlapping copies in, kernels and copies out would save at least 10% of the \
+        time.",
     source: "CUDA C++ Best Practices Guide, asynchronous and overlapping transfers with computation. The thresholds are APEX's own.",
-    why: "A GPU copies in both directions and computes at the same time; on one stream each waits for the other.",
-    change: "Divide the data into blocks and give each a stream in turn (two to four of them, made with cudaStreamNonBlocking): the copy in of \
-             one block, the kernel of another and the copy out of a third then overlap.",
-    saving: "Copies in, copies out and kernels, less the longest of the three: nine tenths of it is the estimate.",
-    verify: "kernels run while the device copies, and the job's time falls",
+    why: "A GPU can copy in both directions and compute at the same time; on one stream they wait for each other.",
+    change: "Divide the data into chunks and distribute them over two to four streams \
+        (cudaStreamNonBlocking): then the copy of one chunk to the device, the kernel of another and the \
+        copy of a third from the device overlap.",
+    saving: "The sum of copies in, copies out and kernels, less the longest of the three; the estimate is \
+        nine tenths of it.",
+    verify: "kernels run while the device copies, and the run time decreases",
     judge,
 };
 
@@ -56,13 +59,13 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} in and {} out: the device copies for {} of the time, and no kernel runs meanwhile",
+            "{} in and {} out: for {} of the time the device copies and no kernel runs",
             bytes(to_device as u64),
             bytes(from_device as u64),
             percent(copying.value / span)
         ),
         evidence: vec![
-            Evidence::new("share of time in copies alone", copying.scaled(1.0 / span), Unit::Share)
+            Evidence::new("share of time with copies only", copying.scaled(1.0 / span), Unit::Share)
                 .decrease_towards(0.0),
             Evidence::new("share of time in kernels", kernels.scaled(1.0 / span), Unit::Share),
         ],
@@ -74,7 +77,7 @@ fn judge(profile: &Profile) -> Outcome {
         },
         confidence: confidence(
             Level::Medium,
-            "how long copies take is estimated from their bytes; which block needs which result is not known",
+            "the time of copies is estimated from their bytes; dependences between chunks are unknown",
         ),
     })
 }

@@ -7,7 +7,7 @@ use apex_profile::{Figure, Profile};
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L03",
     slug: "few-blocks-with-barriers",
-    title: "Fewer than two blocks per multiprocessor in a kernel that waits at barriers",
+    title: "Fewer than two blocks per SM in a kernel with barriers",
     severity: Severity::Low,
     scope: Scope::Kernel,
     needs: Needs::Records,
@@ -16,10 +16,10 @@ pub(super) const RULE: Rule = Rule {
     detects: "SMs <= blocks < 2 SMs, in a kernel with shared memory. Barriers are not recorded; blocks that share memory \
               synchronise. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, launch statistics: fewer than two blocks per SM in a kernel that executes barriers.",
-    why: "While the warps of a block wait for each other, another block on the same SM could work. There is none.",
-    change: "Launch at least two blocks per SM: use smaller blocks, or divide the work further.",
-    saving: "Unknown: how long blocks wait at barriers needs hardware counters.",
-    verify: "blocks are at least twice the SMs, and the kernel's duration falls",
+    why: "While the warps of a block wait at a barrier, no other block on the SM can run.",
+    change: "Launch at least two blocks per SM: use smaller blocks, or divide the work into more blocks.",
+    saving: "Unknown: the waiting time at barriers needs hardware counters.",
+    verify: "there are at least two blocks per SM, and the kernel's duration decreases",
     judge,
 };
 
@@ -28,10 +28,10 @@ fn judge(profile: &Profile) -> Outcome {
         profile,
         confidence(
             Level::Low,
-            "barriers are inferred from the use of shared memory, and their cost is not known",
+            "barriers are inferred from the use of shared memory, and their cost is unknown",
         ),
         fault,
-        |who| format!("{who}: with fewer than two blocks per SM nothing hides the waiting at barriers"),
+        |who| format!("{who}: with fewer than two blocks per SM, no other block hides the time at barriers"),
     )
 }
 
@@ -57,7 +57,7 @@ fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
             0 => format!("divide the work over at least {} blocks instead of {blocks}", 2 * sms),
             _ => format!("use {half} instead of {threads} threads per block, and twice as many blocks"),
         },
-        saves: Err("how long blocks wait at barriers needs hardware counters"),
+        saves: Err("the waiting time at barriers needs hardware counters"),
         threads: Some(half).filter(|&half| half > 0),
     })
 }

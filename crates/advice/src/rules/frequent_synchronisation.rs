@@ -19,23 +19,25 @@ const LAUNCHES_EACH: u64 = 10;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
     slug: "frequent-synchronisation",
-    title: "The host waits for the device in every iteration",
+    title: "Synchronisation in every iteration",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
     idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
-    detects: "At least 100 synchronisations and synchronous copies of up to 64 KiB, or asynchronous ones to the host, which somebody waits \
-              for; and more than one for every 10 launches.",
-    source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own: a program synchronises at its end.",
-    why: "While the host waits it launches nothing, and while it then launches the device waits: neither runs ahead of the other. Nor \
-          can a CUDA graph hold more than what lies between two waits.",
-    change: "Wait only where the host needs the result, and for many iterations at once: check for convergence or log every so many \
-             steps, keep values on the device, let the device wait by events. In PyTorch, .item(), .cpu(), print and control flow that \
-             depends on data wait.",
-    saving: "The time that the host waits, as far as the device is idle, and half of the other idle time around launches and small copies; at \
-             most all of it: without waits the host runs ahead, and a CUDA graph can hold whole iterations.",
-    verify: "fewer of these calls, and GPU busy share rises",
+    detects: "At least 100 synchronisations and small copies (up to 64 KiB) that the host waits for, and \
+        more than one for every 10 launches.",
+    source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own, because every program \
+        synchronises at its end.",
+    why: "The host launches nothing while it waits, and the device is idle while the host launches again. A \
+        CUDA graph cannot extend beyond a synchronisation.",
+    change: "Synchronise only where the host needs the result, once for many iterations: check for \
+        convergence or log every N steps, keep values on the device, synchronise streams by events. In \
+        PyTorch, .item(), .cpu(), print and data-dependent control flow synchronise.",
+    saving: "The idle time while the host waits, and half of the other idle time around launches and small \
+        copies; at most all of it: without synchronisation the host runs ahead, and a CUDA graph can hold \
+        whole iterations.",
+    verify: "fewer of these calls, and the GPU's busy share increases",
     judge,
 };
 
@@ -77,20 +79,24 @@ fn judge(profile: &Profile) -> Outcome {
             from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))
         ),
         evidence: vec![
-            Evidence::new("synchronisations and small copies that are waited for", Figure::measured(often as f64), Unit::Count)
-                .decrease_towards((launches / LAUNCHES_EACH) as f64),
+            Evidence::new(
+                "synchronisations and small copies with a wait",
+                Figure::measured(often as f64),
+                Unit::Count,
+            )
+            .decrease_towards((launches / LAUNCHES_EACH) as f64),
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
         kernels: last.into_iter().collect(),
         change: (inputs >= MANY.max(launches)).then(|| {
-            "copy all values at once: gather them in one array (or tensor) on the host, pinned, and make one copy of it, \
-             instead of a small copy for each that is waited for"
+            "copy all values at once: gather them in one pinned host array, and make one copy instead of \
+                many small ones"
                 .to_owned()
         }),
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
             Level::Low,
-            "part of the time is the device's own work, which stays; what else keeps the host from launching is not known",
+            "part of the time is the device's own work, which remains; other causes of slow launching are unknown",
         ),
     })
 }
@@ -115,8 +121,8 @@ fn last_before(profile: &Profile) -> Option<KernelFinding> {
     profile.kernels.get(last)?;
     let fault = Fault {
         evidence: Vec::new(),
-        change: "let the host go on after it".to_owned(),
-        saves: Err("it is the host's time that is saved"),
+        change: "do not synchronise after it".to_owned(),
+        saves: Err("the change saves the host's time"),
         threads: None,
     };
     Some(kernel_finding(profile, last, fault))

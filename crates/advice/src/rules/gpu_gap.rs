@@ -13,14 +13,15 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &IdleCause::ALL,
-    detects: "A gap without work on the device, between its first and its last work, of at least 500 ms; in a run of less than 10 s \
-              of at least 5% of it, but of 10 ms at the least.",
-    source: "Nsight Systems, rule gpu_gaps: 500 ms. The shares are APEX's own: in a short run a short gap matters.",
-    why: "The program did something else: it loaded data, compiled, wrote a checkpoint, waited for another process.",
-    change: "Move what the host does in the gap to another thread, or before the first launch: prefetch the next input, \
-             write checkpoints in the background, compile ahead of time.",
+    detects: "A period of at least 500 ms without work on the device, between its first and its last work; \
+        in a run of less than 10 s, at least 5% of the run and at least 10 ms.",
+    source: "Nsight Systems, rule gpu_gaps: 500 ms. The shares for short runs are APEX's own.",
+    why: "During the gap the host does other work: it loads data, compiles, writes a checkpoint, or waits \
+        for another process.",
+    change: "Move the host's work in the gap to another thread or before the first launch: prefetch the next \
+        input, write checkpoints in the background, compile ahead of time.",
     saving: "The time of these gaps.",
-    verify: "the gaps are gone, and the job's time falls",
+    verify: "the gaps disappear, and the run time decreases",
     judge,
 };
 
@@ -43,7 +44,8 @@ fn judge(profile: &Profile) -> Outcome {
     };
     Outcome::found(Draft {
         summary: format!(
-            "the device is idle for {} in {}; the longest takes {}, {} after the first launch{}; the host is in {} meanwhile",
+            "the GPU is idle for {} in {}; the longest gap takes {}, {} after the first launch{}, while the \
+                host is in {}",
             time(lost.value),
             counted(gaps, "long gap", "long gaps"),
             time(longest.duration_ns.value),
@@ -63,7 +65,7 @@ fn judge(profile: &Profile) -> Outcome {
         confidence: confidence(
             Level::Medium,
             format!(
-                "the device is idle for {}; how much of the host's work can be moved is not known",
+                "the GPU is idle for {}; it is unknown how much of the host's work can be moved",
                 percent(share.value)
             ),
         ),

@@ -13,7 +13,7 @@ const GRAPH_NODE_NS: f64 = 1.4;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L25",
     slug: "graph-candidate",
-    title: "A repeated sequence of launches could be a CUDA graph",
+    title: "Repeated launch sequence could be a CUDA graph",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Records,
@@ -23,11 +23,13 @@ pub(super) const RULE: Rule = Rule {
               allocation or synchronous copy inside.",
     source: "APEX. On an H200, launching a graph of 1000 kernels takes 3.4 µs of CPU time, 1000 launch calls 2500 µs \
              and more.",
-    why: "Each launch call costs the host a few microseconds, a framework around it more; a graph is one call.",
-    change: "Capture the sequence into a CUDA graph and launch that: cudaStreamBeginCapture; in PyTorch torch.cuda.graph \
-             or torch.compile(mode=\"reduce-overhead\"). Arguments that change need static buffers or a graph update.",
+    why: "Each launch call takes the host a few microseconds, and more in a framework; a graph launch is a \
+        single call.",
+    change: "Capture the sequence into a CUDA graph and launch the graph: cudaStreamBeginCapture; in PyTorch \
+        torch.cuda.graph or torch.compile(mode=\"reduce-overhead\"). Arguments that change need static \
+        buffers or a graph update.",
     saving: "CPU time of the launch calls, less one graph launch for each repetition (2 µs, and 1.4 ns for each kernel).",
-    verify: "launch calls turn into graph launches, and the job's time falls",
+    verify: "graph launches replace launch calls, and the run time decreases",
     judge,
 };
 
@@ -71,11 +73,11 @@ fn judge(profile: &Profile) -> Outcome {
         confidence: match profile.totals.gpu_time_ns {
             Some(_) => confidence(
                 Level::Medium,
-                "saved as far as the device waits for launches; arguments may change between repetitions",
+                "effective only if the device waits for launches; arguments may change between repetitions",
             ),
             None => confidence(
                 Level::Low,
-                "without kernel times it is not known whether the device waits for launches",
+                "without kernel times it is unknown whether the device waits for launches",
             ),
         },
     })

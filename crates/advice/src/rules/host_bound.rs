@@ -22,22 +22,22 @@ const DISPATCHED: f64 = 20.0;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T41",
     slug: "host-bound",
-    title: "The program's own code keeps the GPU waiting",
+    title: "Host-bound: the GPU waits for host code",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
     parent: None,
     idle: &[IdleCause::HostCode],
-    detects: "Outside of long gaps (APEX-T16), the device is idle for at least 20% of the time while the host is in no driver \
-              call, and for more than 100 µs before a launch or copy on average. Where each iteration copies to the device, its input is \
-              named as the likely reason.",
+    detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
+        is not in a driver call, and for more than 100 µs before a launch or copy on average. If each \
+        iteration copies data to the device, the input is named as the likely cause.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
-    why: "The device has done all that was queued, and the program prepares what comes next.",
-    change: "Find what the program does there with a CPU profiler (py-spy, perf), and do it in another thread or process while \
-             the device works.",
-    saving: "The idle time during the host's own code, long gaps left out: at least half of it, at most also the other idle time and the \
-             copies, since what prepares the input elsewhere moves it there too.",
-    verify: "GPU busy share rises, and the job's time falls",
+    why: "The device has finished all queued work while the program prepares the next.",
+    change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
+        or process that runs while the device works.",
+    saving: "The idle time during host code, without long gaps: at least half of it; at most also the other \
+        idle time and the copies, because a separate thread can copy the input too.",
+    verify: "the GPU's busy share increases, and the run time decreases",
     judge,
 };
 
@@ -61,19 +61,20 @@ fn judge(profile: &Profile) -> Outcome {
     let is_input = inputs.is_some_and(|copies| copies >= COPIES);
     let mut evidence = vec![
         Evidence::new(
-            "share of time idle in the host's code",
+            "share of time idle during host code",
             lost.scaled(1.0 / span).at_most(1.0),
             Unit::Share,
         )
         .decrease_towards(0.0),
     ];
     evidence.extend(inputs.map(|copies| {
-        Evidence::new("copies to the device in an iteration", Figure::measured(copies), Unit::Count)
+        Evidence::new("copies to the device per iteration", Figure::measured(copies), Unit::Count)
     }));
     let launches: u64 = waiting.iter().map(|activity| activity.launches).sum();
     Outcome::found(Draft {
         summary: format!(
-            "the device is idle for {} of the time while the program runs its own code, {} before each of {}{}",
+            "the GPU is idle for {} of the time while the host runs the program's own code, {} before each \
+                of {}{}",
             percent(lost.value / span),
             time(lost.value / launches.max(1) as f64),
             counted(launches, "launch", "launches"),
@@ -86,8 +87,8 @@ fn judge(profile: &Profile) -> Outcome {
              persistent_workers=True) and .to(device, non_blocking=True); else a thread that reads ahead"
                 .to_owned()
         }).or_else(|| is_dispatched_by_jax(profile).then(|| {
-            "JAX dispatches each operation alone, which takes the host 100 µs and more: compile the whole step, with jax.jit around \
-             the function that computes it".to_owned()
+            "compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which \
+                takes the host 100 µs and more each".to_owned()
         })),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
@@ -95,7 +96,7 @@ fn judge(profile: &Profile) -> Outcome {
         },
         confidence: confidence(
             if is_input { Level::Medium } else { Level::Low },
-            "how much of the program's code can run beside the device's work is not known",
+            "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
 }
@@ -156,7 +157,7 @@ mod tests {
     fn fires_on_code_between_launches() {
         let finding = assert_finds_in(&RULE, profile_with([waiting()]));
         assert!((finding.saving.of_job.expect("a share").value - 0.5).abs() < 1e-9);
-        assert!(finding.change.starts_with("Find what the program does"), "{}", finding.change);
+        assert!(finding.change.starts_with("Profile the host code"), "{}", finding.change);
     }
 
     #[test]
@@ -183,7 +184,7 @@ mod tests {
         }];
         let finding = assert_finds_in(&RULE, profile_with([one]));
         assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
-        assert_eq!(evidence(&finding, "copies to the device in an iteration").value, 2.0);
+        assert_eq!(evidence(&finding, "copies to the device per iteration").value, 2.0);
     }
 
     #[test]

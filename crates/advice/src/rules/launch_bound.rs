@@ -18,23 +18,25 @@ const FUSED: f64 = 0.9;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T24",
     slug: "launch-bound",
-    title: "The host cannot launch short kernels fast enough",
+    title: "Launch-bound: the host launches kernels too slowly",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
     parent: Some("APEX-L43"),
     idle: &[IdleCause::Launching, IdleCause::HostCode],
-    detects: "Outside of long gaps (APEX-T16), the queue is empty for more than 30% of the time while the host is in \
-              launch calls or in its own code; that is at most 100 µs for each launch; and the median kernel takes less \
-              than 10 µs.",
-    source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 µs): a launch call takes 2.5 µs and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
-             it several times that.",
-    why: "Each launch costs the host more time than the device needs for it.",
+    detects: "Outside long gaps (APEX-T16), the queue is empty for more than 30% of the time while the host \
+        is in launch calls or in its own code, for at most 100 µs per launch, and the median kernel takes \
+        less than 10 µs.",
+    source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 µs): a launch call \
+        takes at least 2.5 µs on an H200 (data/call-costs-h200.csv), and a framework adds several times as \
+        much.",
+    why: "The host needs more time for each launch than the device needs for the kernel.",
     change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \
              torch.compile(mode=\"reduce-overhead\")), fuse small kernels, enlarge the batch.",
-    saving: "The idle time during launch calls and the host's own code, long gaps left out: at least half of it. At most all of it and nine \
-             tenths of the kernels' time, since one kernel over a larger batch takes hardly longer.",
-    verify: "fewer launch calls, GPU busy share rises, the job's time falls",
+    saving: "The idle time during launch calls and host code, without long gaps: at least half of it; at \
+        most all of it and nine tenths of the kernels' time, because one kernel over a larger batch takes \
+        hardly longer.",
+    verify: "launch calls decrease, the GPU's busy share increases, the run time decreases",
     judge,
 };
 

@@ -12,7 +12,7 @@ const BATCH_NORM: [&str; 3] =
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T61",
     slug: "layout-conversions",
-    title: "Tensors are converted between layouts around convolutions",
+    title: "Layout conversions around convolutions",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -20,12 +20,12 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "Kernels of cuDNN that convert between NCHW and NHWC, with 2% of the GPU time together.",
     source: "cuDNN: kernels for tensor cores take NHWC; PyTorch, channels last memory format.",
-    why: "cuDNN's kernels for tensor cores work on NHWC; tensors in NCHW are converted before and after each convolution.",
+    why: "cuDNN's tensor-core kernels use NHWC; NCHW tensors are converted before and after each convolution.",
     change: "Keep the model and its input in NHWC: model.to(memory_format=torch.channels_last), \
              input.to(memory_format=torch.channels_last).",
     saving: "Their time, at least half of it; and of PyTorch's batch normalisation in NCHW half, between nothing and nine tenths: in NHWC it \
              reads neighbouring channels.",
-    verify: "nchw_to_nhwc and nhwc_to_nchw are gone",
+    verify: "the kernels nchw_to_nhwc and nhwc_to_nchw disappear",
     judge,
 };
 
@@ -43,13 +43,13 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge(
         profile,
         RULE.change,
-        "operators between the convolutions must know NHWC too, or they convert again",
+        "operators between the convolutions must support NHWC, or they convert again",
         |kernel| match kernel {
             kernel if converts(kernel) => Some(Figure::predicted(0.9, (0.5, 1.0))),
             kernel if normalises(kernel) => Some(Figure::predicted(0.5, (0.0, 0.9))),
             _ => None,
         },
-        |who| format!("{who}: conversions of layouts for cuDNN, and what works in NCHW between them"),
+        |who| format!("{who}: layout conversions for cuDNN, and NCHW kernels between them"),
     )
 }
 

@@ -14,7 +14,7 @@ const BUSY: f64 = 0.3;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L22",
     slug: "legacy-default-stream",
-    title: "The legacy default stream serialises independent streams",
+    title: "Legacy default stream serialises other streams",
     severity: Severity::Low,
     scope: Scope::Host,
     needs: Needs::Records,
@@ -23,12 +23,13 @@ pub(super) const RULE: Rule = Rule {
     detects: "In one process, at least 5% of launches go to the legacy default stream, and as many, or copies, to other \
               streams that wait for it (made without cudaStreamNonBlocking).",
     source: "APEX; CUDA programming guide, default stream: implicit synchronisation.",
-    why: "The legacy default stream waits for all blocking streams, and they wait for it: nothing overlaps.",
-    change: "Launch into a stream of your own, make streams with cudaStreamNonBlocking, or compile with \
-             --default-stream per-thread.",
+    why: "The legacy default stream waits for all blocking streams, and they wait for it, so that their work \
+        does not overlap.",
+    change: "Launch into an explicit stream, create streams with cudaStreamNonBlocking, or compile with \
+        --default-stream per-thread.",
     saving: "Where kernels take at least 30% of the time and leave room on the device: the streams side by side, so that the one with the \
              most launches remains. At most all of it, spread evenly over them, or over what the device holds at once. Else unknown.",
-    verify: "launches spread over streams, and the job's time falls",
+    verify: "launches are distributed over streams, and the run time decreases",
     judge,
 };
 
@@ -40,7 +41,7 @@ fn judge(profile: &Profile) -> Outcome {
     let share = found.legacy as f64 / found.launches as f64;
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} launches are on the legacy default stream; it holds up {}, and they it",
+            "{} of {} launches are on the legacy default stream; it and {} wait for each other",
             percent(share),
             found.launches,
             counted(found.others as u64, "other stream", "other streams")
@@ -57,7 +58,7 @@ fn judge(profile: &Profile) -> Outcome {
         kernels: Vec::new(),
         change: None,
         saving: side_by_side(profile, &found),
-        confidence: confidence(Level::Low, "whether the streams' work is independent is not known"),
+        confidence: confidence(Level::Low, "it is unknown whether the streams' work is independent"),
     })
 }
 
@@ -76,7 +77,7 @@ fn side_by_side(profile: &Profile, found: &Serialised) -> Saving {
     let value = (1.0 - found.longest as f64 / found.launches as f64).min(most);
     if kernels.value < BUSY * profile.totals.span_ns || value <= 0.0 {
         return Saving {
-            unknown_because: Some("it is as much as can overlap".to_owned()),
+            unknown_because: Some("the saving is the time that can overlap".to_owned()),
             ..Saving::default()
         };
     }

@@ -12,21 +12,23 @@ const ENOUGH: f64 = 0.8;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L05",
     slug: "low-theoretical-occupancy",
-    title: "Theoretical occupancy is low",
+    title: "Low theoretical occupancy",
     severity: Severity::Low,
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
     idle: &[],
-    detects: "Theoretical occupancy < 80%, limited by shared memory, warps or blocks; or by registers, where another block size with the \
-              same registers has 80%. Fewer registers for each thread are no advice: they hold what a thread has in flight.",
+    detects: "Theoretical occupancy < 80%, limited by shared memory, warps or blocks; or by registers, where \
+        another block size with the same registers has 80%. The rule does not recommend fewer registers per \
+        thread, because registers hold a thread's operations in flight.",
     source: "Nsight Compute, occupancy: theoretical occupancy below 80%.",
-    why: "Fewer resident warps hide less latency. A kernel with much parallelism inside each thread (matrix products on \
-          tensor cores) is fast all the same.",
-    change: "Use less of the limiting resource, or another block size.",
-    saving: "Unknown: whether latency is hidden already needs hardware counters. The bound is what Nsight Compute \
-             prints, 1 - theoretical occupancy.",
-    verify: "theoretical occupancy rises, and the kernel's duration falls (if only occupancy rises, undo it)",
+    why: "Fewer resident warps hide less latency. Kernels with high instruction-level parallelism (matrix \
+        products on tensor cores) do not need high occupancy.",
+    change: "Reduce the usage of the limiting resource, or change the block size.",
+    saving: "Unknown: hardware counters are needed to see whether latency is already hidden. The bound is \
+        what Nsight Compute prints, 1 - theoretical occupancy.",
+    verify: "theoretical occupancy increases, and the kernel's duration decreases (undo the change if only \
+        occupancy increases)",
     judge,
 };
 
@@ -35,7 +37,7 @@ fn judge(profile: &Profile) -> Outcome {
         profile,
         confidence(
             Level::Low,
-            "helps only kernels whose latency is not hidden yet, which takes hardware counters to tell",
+            "effective only if latency is not hidden yet, which only hardware counters show",
         ),
         fault,
         |who| format!("{who}: theoretical occupancy below {}", percent(ENOUGH)),
@@ -73,9 +75,8 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
     };
     Some(Fault {
         evidence,
-        change: change
-            .unwrap_or_else(|| format!("it is limited by {}: use less of it", limiters.join(" and "))),
-        saves: Err("whether latency is hidden already needs hardware counters"),
+        change: change.unwrap_or_else(|| format!("{} limits it: use less", limiters.join(" and "))),
+        saves: Err("hardware counters are needed to see whether latency is already hidden"),
         threads: better.map(|(threads, _)| threads),
     })
 }
@@ -98,8 +99,8 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
         && let Some(fewer) = what_if::registers_for(limits, &attributes, threads, dynamic, blocks + 1)
     {
         return Some(format!(
-            "get from {} to {fewer} registers per thread for {} instead of {blocks} blocks per SM: \
-             __launch_bounds__({threads}, {}), and see that nothing spills",
+            "reduce registers per thread from {} to {fewer} to fit {} instead of {blocks} blocks per SM: \
+                __launch_bounds__({threads}, {}), and check that nothing spills",
             attributes.registers,
             blocks + 1,
             blocks + 1
@@ -110,7 +111,7 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
     {
         let used = u64::from(attributes.static_shared_bytes) + u64::from(dynamic);
         return Some(format!(
-            "get from {} to {} of shared memory per block for {} instead of {blocks} blocks per SM",
+            "reduce shared memory per block from {} to {} to fit {} instead of {blocks} blocks per SM",
             bytes(used),
             bytes(less.into()),
             blocks + 1
@@ -137,7 +138,7 @@ mod tests {
         let finding = assert_finds(&RULE, Kernel { launch, ..kernel });
         assert_eq!(
             finding.change,
-            "get from 119 KiB to 113 KiB of shared memory per block for 2 instead of 1 blocks per SM"
+            "reduce shared memory per block from 119 KiB to 113 KiB to fit 2 instead of 1 blocks per SM"
         );
     }
 

@@ -10,7 +10,7 @@ const LOW: f64 = 0.5;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T17",
     slug: "low-utilisation",
-    title: "The device is idle for much of the time",
+    title: "Low GPU utilisation",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
@@ -19,12 +19,12 @@ pub(super) const RULE: Rule = Rule {
     detects: "In any of 30 equal parts of the time between first and last launch of a process, the device is busy for \
               less than 50%.",
     source: "Nsight Systems, rule gpu_time_util: 30 chunks, 50%.",
-    why: "The host does not launch work as fast as the device does it.",
-    change: "Start with what the host does while the device is idle (in the evidence), and with the findings that concern \
-             it; for the program's own code, a CPU profiler tells more.",
-    saving: "None of its own: it is a symptom. Its evidence says how much idle time there is; the rules on the host's \
-             side say what removes it.",
-    verify: "GPU busy share rises, and the job's time falls",
+    why: "The host does not submit work as fast as the device executes it.",
+    change: "Start with the host's activity during idle time (see the evidence) and with the findings about \
+        it; use a CPU profiler for the program's own code.",
+    saving: "None: low utilisation is a symptom. The evidence shows the idle time; the rules about the host \
+        show how to remove it.",
+    verify: "the GPU's busy share increases, and the run time decreases",
     judge,
 };
 
@@ -61,17 +61,20 @@ fn judge(profile: &Profile) -> Outcome {
     }));
     let most = causes.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let most =
-        most.map_or(String::new(), |(cause, _)| format!("; most idle time passes during {}", cause.name()));
+        most.map_or(String::new(), |(cause, _)| format!("; most idle time is during {}", cause.name()));
     Outcome::found(Draft {
         summary: format!(
-            "in {count} of {parts} equal parts of the run the device is busy for less than 50%, in the worst for {}{most}",
+            "in {count} of {parts} equal parts of the run the GPU is busy for less than 50% of the time, in \
+                the worst part for {}{most}",
             percent(*worst)
         ),
         evidence,
         kernels: Vec::new(),
         change: None,
         saving: Saving {
-            unknown_because: Some("it is a symptom; the findings about its causes have a saving".to_owned()),
+            unknown_because: Some(
+                "this is a symptom; the findings about its causes have a saving".to_owned(),
+            ),
             ..Saving::default()
         },
         confidence: confidence(
@@ -101,7 +104,7 @@ mod tests {
         values[7] = 0.25;
         let finding = assert_finds_in(&RULE, profile_with([busy(values)]));
         assert!(finding.summary.starts_with("in 1 of 30 equal parts"), "{}", finding.summary);
-        assert!(finding.summary.ends_with("passes during the program's own code"), "{}", finding.summary);
+        assert!(finding.summary.ends_with("is during the program's own code"), "{}", finding.summary);
         assert!(finding.saving.time_ns.is_none() && finding.saving.unknown_because.is_some());
         let parts = evidence(&finding, "parts below 50%");
         assert_eq!((parts.value, parts.interval()), (1.0, Some((1.0, 1.0))));

@@ -11,17 +11,18 @@ const LOAD: u32 = 16;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T65",
     slug: "misaligned-products",
-    title: "Sizes of matrix products do not suit tensor cores",
+    title: "Matrix dimensions not aligned for tensor cores",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Matrix products and convolutions of TF32, 16-bit or 8-bit operands whose names say an alignment below 16 bytes (align1, \
-              aligna2), or no tensor cores for operands of 16 bits; with 2% of the GPU time together. Names without an alignment \
-              (nvjet, most of xmma) say nothing.",
+    detects: "Matrix products and convolutions of TF32, 16-bit or 8-bit operands whose names say an \
+        alignment below 16 bytes (align1, aligna2), or no tensor cores for operands of 16 bits; with 2% of \
+        the GPU time together. Names without an alignment (nvjet, most of xmma) are not judged.",
     source: "NVIDIA, Matrix Multiplication Background: dimensions that are multiples of 16 bytes.",
-    why: "Rows that do not begin at multiples of 16 bytes are loaded in smaller pieces, and the fastest kernels cannot take them.",
+    why: "Rows that do not begin at multiples of 16 bytes are loaded in smaller pieces, and the fastest \
+        kernels do not support them.",
     change: "Make the dimensions of both operands multiples of 8 elements of 16 bits (4 of TF32, 16 of FP8): pad the vocabulary, heads, \
              channels or the batch, for example 50257 to 50304.",
     saving: "Three fifths of their time, between nothing and 0.85: aligned products run at up to 7 times the rate (an H200, with 2-byte \
@@ -34,9 +35,9 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge(
         profile,
         RULE.change,
-        "which dimension it is the name does not tell, and how much faster an aligned kernel is depends on the sizes",
+        "the name does not show which dimension is misaligned, and the speed-up depends on the sizes",
         |kernel| has_fault(kernel).then(|| Figure::predicted(0.6, (0.0, 0.85))),
-        |who| format!("{who}: operands are not aligned for tensor cores"),
+        |who| format!("{who}: operands not aligned for tensor cores"),
     )
 }
 

@@ -23,14 +23,14 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::Transferring],
     detects: "Any asynchronous copy with pageable host memory at one end.",
     source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory.",
-    why: "The device cannot reach pageable memory: the driver copies through a buffer of its own, at a lower rate, and \
-          the call waits for that.",
-    change: "Allocate the host's side with cudaMallocHost or pin it with cudaHostRegister (PyTorch: pin_memory=True and \
-             .to(device, non_blocking=True)).",
-    saving: "CPU time of these calls, less what copying as many bytes from pinned memory takes (55 GB/s), while the device is idle or \
-             copies. At most all of their time, where the copies overlap with kernels, and the rest of the idle time: a host that \
-             does not wait runs ahead.",
-    verify: "the copies show pinned memory, and their calls take a few us",
+    why: "The device cannot access pageable memory: the driver copies through a staging buffer at a lower \
+        rate, and the call waits for it.",
+    change: "Allocate the host buffer with cudaMallocHost, or pin it with cudaHostRegister (PyTorch: \
+        pin_memory=True and .to(device, non_blocking=True)).",
+    saving: "CPU time of these calls while the device is idle or copies, less the time of the same copies \
+        from pinned memory (55 GB/s). At most all of their time, if the copies overlap with kernels, and the \
+        rest of the idle time, because a host that does not wait runs ahead.",
+    verify: "the copies use pinned memory, and their calls take a few µs",
     judge,
 };
 
@@ -79,10 +79,9 @@ fn judge(profile: &Profile) -> Outcome {
         },
         // The driver takes small copies along in the command itself.
         confidence: match mean > 65_536 {
-            true => confidence(
-                Level::Medium,
-                "what the host gains shows in the job's time where the device waited for it",
-            ),
+            true => {
+                confidence(Level::Medium, "the run time decreases only if the device waited for the host")
+            }
             false => confidence(Level::Low, "copies of up to 64 KiB are staged quickly"),
         },
     })

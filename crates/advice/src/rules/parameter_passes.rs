@@ -15,7 +15,7 @@ const LONG_NS: f64 = 50e3;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T78",
     slug: "parameter-passes",
-    title: "Most time goes into passes over all parameters",
+    title: "Parameter updates dominate the GPU time",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -23,13 +23,13 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "PyTorch's kernels for lists of tensors (fused and foreach optimizers, clipping, averages) take at least half of the GPU time, \
               together with fills of 50 µs and more. Adam's update in single steps is APEX-T62's.",
-    source: "APEX. Their time depends on the size of the model alone, not on the batch.",
-    why: "Each step reads and writes all parameters, however little of them it uses.",
-    change: "Of a large embedding whose rows are mostly unused in a step: nn.Embedding(…, sparse=True) with torch.optim.SparseAdam or SGD, \
-             which fill and update only the rows that were used. Else do more work for each update: a larger batch, or gradients \
-             accumulated over several.",
+    source: "APEX. Their time depends only on the size of the model, not on the batch.",
+    why: "Each step reads and writes all parameters, even those that the step does not use.",
+    change: "For a large embedding whose rows are mostly unused in a step, use nn.Embedding(…, sparse=True) \
+        with torch.optim.SparseAdam or SGD, which update only the used rows. Otherwise do more work per \
+        update: enlarge the batch, or accumulate gradients over several batches.",
     saving: "Half of their time, between nothing (the batch cannot grow) and all of it.",
-    verify: "the optimizer's kernels and fills take a smaller share",
+    verify: "the share of the optimizer's kernels and fills decreases",
     judge,
 };
 
@@ -52,7 +52,7 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge(
         profile,
         RULE.change,
-        "whether the gradients are sparse, or the batch can grow, is not recorded",
+        "it is unknown whether the gradients are sparse or the batch can grow",
         |kernel| passes(&kernel).then(|| Figure::predicted(0.5, (0.0, 1.0))),
         |who| format!("{who}: passes over parameters and their gradients"),
     )

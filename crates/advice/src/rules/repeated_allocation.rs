@@ -21,23 +21,25 @@ const FRESH: f64 = 0.1;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L23",
     slug: "repeated-allocation",
-    title: "Memory is allocated and freed in a loop",
+    title: "Memory allocated and freed in a loop",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
     idle: &[IdleCause::Allocating],
-    detects: "At least 10 allocations, between first and last launch of a process, of a size that had been freed before; \
-              stream-ordered allocations (pools) do not count. Nor do they where the device is known to be idle for less than 1% \
-              of the time meanwhile: a free that waits for kernels costs nothing.",
+    detects: "At least 10 allocations, between first and last launch of a process, of a size that had been \
+        freed before; stream-ordered allocations (pools) do not count. The rule does not apply if the device \
+        is idle for less than 1% of the time during these calls: a free that waits for kernels costs \
+        nothing.",
     source: "APEX. On an H200, allocating and freeing 16 MiB takes 85 µs, 1 GiB 820 µs, from a pool 1.2 µs at any size.",
-    why: "Allocating and freeing map and unmap memory, and wait for the device.",
-    change: "Allocate once before the loop, or use a pool: cudaMallocAsync and cudaFreeAsync, or the framework's \
-             caching allocator. Without a change, apex run --fast=memory keeps what is freed for the next allocation of its size.",
-    saving: "CPU time of these allocations and frees, less 1.2 µs for each pair. At most also the other idle time (the host runs ahead where \
-             no call waits) and a tenth of the kernels' time, by the share of the time that allocating takes (kernels are slower in memory that \
-             was mapped just before).",
-    verify: "allocations among launches disappear, and the job's time falls",
+    why: "Allocation and free map and unmap memory, and wait for the device.",
+    change: "Allocate once before the loop, or use a pool: cudaMallocAsync and cudaFreeAsync, or the \
+        framework's caching allocator. Without changing the program, apex run --fast=memory reuses freed \
+        memory for later allocations of the same size.",
+    saving: "CPU time of these allocations and frees, less 1.2 µs for each pair. At most also the other idle \
+        time (the host runs ahead if no call waits) and a tenth of the kernels' time, in proportion to the \
+        share of time in allocation (kernels are slower in newly mapped memory).",
+    verify: "allocations between launches disappear, and the run time decreases",
     judge,
 };
 
@@ -55,7 +57,7 @@ fn judge(profile: &Profile) -> Outcome {
     let saved = (spent - pairs as f64 * POOL_PAIR_NS).max(0.0);
     Outcome::found(Draft {
         summary: format!(
-            "{} of a size that was freed before; with the frees {} of CPU time{}",
+            "{} of a size that was freed before; with their frees {} of CPU time{}",
             counted(pairs, "allocation", "allocations"),
             time(spent),
             from_place(profile, profile.calls.iter().filter(allocates).map(|call| &call.stacks))
@@ -74,7 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
         },
         confidence: confidence(
             Level::Medium,
-            "the calls go for sure; the job is faster as far as the device waited for them",
+            "the calls disappear; the run becomes faster only if the device waited for them",
         ),
     })
 }

@@ -21,19 +21,21 @@ const MOST: f64 = 128.0;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T74",
     slug: "short-blocks",
-    title: "Blocks are so short that starting them takes the time",
+    title: "Blocks too short to hide their launch overhead",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "A kernel of at least 32 waves whose blocks are started at 88% of the rate at which an H200 can start blocks, 12.5 for each \
-              multiprocessor and microsecond, or more.",
+    detects: "A kernel of at least 32 waves that launches blocks at 88% or more of an H200's maximum rate \
+        (12.5 per SM and microsecond).",
     source: "APEX, measured on an H200: 1,048,576 blocks take 633 µs whether they have 32 threads or 128.",
-    why: "A multiprocessor starts a block every 80 ns: blocks that do little end before the next ones begin.",
-    change: "Give each block more to do: more threads, several elements for each thread (a grid-stride loop; in Triton a larger BLOCK).",
-    saving: "With blocks four times as large three quarters of the kernel's time, between half of it (twice as large) and nearly all.",
-    verify: "there are fewer blocks, and the kernel's duration falls",
+    why: "An SM launches a block every 80 ns: shorter blocks end before the next ones start.",
+    change: "Give each block more work: more threads, or several elements per thread (a grid-stride loop; in \
+        Triton a larger BLOCK).",
+    saving: "Three quarters of the kernel's time with blocks four times as large; between half of it (twice \
+        as large) and nearly all.",
+    verify: "there are fewer blocks, and the kernel's duration decreases",
     judge,
 };
 
@@ -43,9 +45,9 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let sure = confidence(
         Level::Medium,
-        "the rate is an H200's; what the kernel takes with larger blocks depends on what it does",
+        "the rate is an H200's; the duration with larger blocks depends on the kernel",
     );
-    judge_kernels(profile, sure, fault, |who| format!("{who}: blocks end as soon as they begin"))
+    judge_kernels(profile, sure, fault, |who| format!("{who}: blocks shorter than their launch interval"))
 }
 
 fn fault(subject: Subject<'_>) -> Option<Fault> {
@@ -60,15 +62,12 @@ fn fault(subject: Subject<'_>) -> Option<Fault> {
     Some(Fault {
         evidence: vec![
             Evidence::new("blocks", Figure::measured(blocks), Unit::Count).decrease_towards(blocks / USUAL),
-            Evidence::new(
-                "time for each block of a multiprocessor",
-                Figure::measured(1.0 / rate),
-                Unit::Nanoseconds,
-            )
-            .increase_towards(USUAL / RATE),
+            Evidence::new("time per block of an SM", Figure::measured(1.0 / rate), Unit::Nanoseconds)
+                .increase_towards(USUAL / RATE),
         ],
         change: format!(
-            "give each of the {} blocks of {} threads four times the work, or more: several elements for each thread",
+            "give each of the {} blocks of {} threads at least four times as much work: several elements per \
+                thread",
             kernel.blocks(),
             kernel.launch.block.count()
         ),

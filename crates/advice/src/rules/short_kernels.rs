@@ -14,7 +14,7 @@ const USUAL_CALL_NS: f64 = 50e3;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T20",
     slug: "short-kernels",
-    title: "Kernels shorter than their own launch call",
+    title: "Kernels shorter than their launch call",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Times,
@@ -24,11 +24,11 @@ pub(super) const RULE: Rule = Rule {
               with calls of at most 50 µs.",
     source: "Holistic Trace Analysis, CUDA kernel launch statistics: GPU time below CPU time, CPU time at most 50 µs. The \
              number of launches is APEX's own.",
-    why: "The device is done before the host has launched the next kernel.",
-    change: "Fuse these kernels with their neighbours (torch.compile, a hand-written kernel), let each do more, or \
-             capture the sequence into a CUDA graph.",
+    why: "The device has finished the kernel before the host has launched the next one.",
+    change: "Fuse these kernels with their neighbours (torch.compile, a hand-written kernel), give each more \
+        work, or capture the sequence into a CUDA graph.",
     saving: "(median call - mean GPU time) x calls, summed over these kernels.",
-    verify: "fewer launches, and the job's time falls",
+    verify: "launches decrease, and the run time decreases",
     judge,
 };
 
@@ -49,7 +49,7 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     }
     let sure =
-        confidence(Level::Low, "saved only where the device waits for the host, and launches can be merged");
+        confidence(Level::Low, "effective only if the device waits for the host and launches can be merged");
     let draft = about_kernels(profile, kernels, sure, |who| {
         format!("{who}: the launch call takes longer than the kernel")
     });
@@ -82,7 +82,7 @@ fn fault(kernel: &Kernel) -> Fault {
             kernel.launches.calls,
             time(gpu)
         ),
-        saves: Err("it is the host's time that is saved"),
+        saves: Err("the change saves the host's time"),
         threads: None,
     }
 }

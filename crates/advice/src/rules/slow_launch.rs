@@ -17,22 +17,22 @@ const IDLE: f64 = 0.1;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T21",
     slug: "slow-launch",
-    title: "Launch calls that take unusually long",
+    title: "Slow launch calls",
     severity: Severity::Low,
     scope: Scope::Host,
     needs: Needs::Times,
     parent: None,
     idle: &[IdleCause::Launching],
-    detects: "Launch calls of more than 50 µs that together take at least 1% of the time between first and last launch, \
-              while the device is idle for at least 10% of it (else they wait for room in a full queue, which is \
-              harmless). Of fewer than 10 launches nothing is said.",
+    detects: "Launch calls of more than 50 µs that together take at least 1% of the time between first and \
+        last launch, while the device is idle for at least 10% of it (otherwise they wait for space in a \
+        full queue, which is harmless). Fewer than 10 launches are not judged.",
     source: "Holistic Trace Analysis, CUDA kernel launch statistics: CPU time above 50 µs is an outlier. The other \
              thresholds are APEX's own.",
-    why: "The first launch of a kernel loads its code; a loaded or throttled CPU delays any of them.",
-    change: "Launch each kernel once before it counts (warm up), or set CUDA_MODULE_LOADING=EAGER; where calls stay slow \
-             after that, look for other work on the same cores.",
-    saving: "CPU time of these calls, less as many usual ones.",
-    verify: "fewer calls above 50 µs, and the job's time falls",
+    why: "The first launch of a kernel loads its code; a busy or throttled CPU delays every launch.",
+    change: "Launch each kernel once during warm-up, or set CUDA_MODULE_LOADING=EAGER; if calls stay slow, \
+        look for other processes on the same cores.",
+    saving: "CPU time of these calls, less that of as many usual calls.",
+    verify: "calls above 50 µs decrease, and the run time decreases",
     judge,
 };
 
@@ -49,7 +49,7 @@ fn judge(profile: &Profile) -> Outcome {
     let launches = profile.totals.launches;
     if launches < LAUNCHES {
         return Outcome::Unjudged(format!(
-            "{} only: the first calls of a process are slow, and later ones are needed to compare with",
+            "only {}: the first calls of a process are slow, and later calls are needed for comparison",
             counted(launches, "launch call", "launch calls")
         ));
     }
@@ -72,7 +72,7 @@ fn judge(profile: &Profile) -> Outcome {
             finding
         })
         .collect();
-    let sure = confidence(Level::Medium, "saved only as far as the device waits for these calls");
+    let sure = confidence(Level::Medium, "effective only if the device waits for these calls");
     let draft = about_kernels(profile, kernels, sure, |_| {
         format!(
             "{} took more than 50 µs, {} together, {} of the time",
@@ -100,10 +100,10 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("slowest", Figure::measured(kernel.cpu.max_ns), Unit::Nanoseconds),
         ],
         change: match count {
-            1 => "launch it once before it counts: its only slow call is likely to be the first".to_owned(),
-            _ => "its calls are slow again and again: look for other work on the same cores".to_owned(),
+            1 => "launch it once during warm-up: its only slow call is probably the first".to_owned(),
+            _ => "its calls are slow repeatedly: look for other processes on the same cores".to_owned(),
         },
-        saves: Err("it is the host's time that is saved"),
+        saves: Err("the change saves the host's time"),
         threads: None,
     }
 }

@@ -13,7 +13,7 @@ const MOST: f64 = 0.3;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T67",
     slug: "small-batch",
-    title: "The batch is too small: products read all weights for a few rows",
+    title: "Small batch: products read all weights for few rows",
     severity: Severity::High,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -23,12 +23,12 @@ pub(super) const RULE: Rule = Rule {
               30% of the time.",
     source: "NVIDIA, Matrix Multiplication Background: with few rows a product is limited by reading its weights. cuBLAS takes such \
              kernels where one dimension is that small.",
-    why: "The weights are read once for each call, however many rows they are multiplied by: sixteen rows take hardly longer than one.",
+    why: "Each call reads all weights regardless of the number of rows: sixteen rows take hardly longer than one.",
     change: "Batch: collect requests, sequences or samples, and run them through the model together (for generation: several sequences at \
              once, continuous batching, or speculative decoding).",
     saving: "Seven eighths of their time and of the idle time around their launches (a batch of 8), between nothing and 63/64 (a batch of \
              64).",
-    verify: "the products' tiles grow, there are fewer of them, and the time for one request or sample falls",
+    verify: "products become larger and fewer, and the time per request or sample decreases",
     judge,
 };
 
@@ -42,9 +42,9 @@ fn judge(profile: &Profile) -> Outcome {
     let outcome = by_name::judge(
         profile,
         RULE.change,
-        "whether there is more to batch is not known",
+        "it is unknown whether there is more to batch",
         |kernel| is_narrow(kernel).then_some(saves),
-        |who| format!("{who}: all weights are read for a few rows"),
+        |who| format!("{who}: reads all weights for few rows"),
     );
     let Outcome::Found(mut draft) = outcome else { return outcome };
     draft.saving = Saving { beyond: idle_around_launches(profile, saves), ..Saving::default() };

@@ -18,7 +18,7 @@ const IDLE: f64 = 0.2;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T75",
     slug: "small-copies",
-    title: "Many small copies, one call for each",
+    title: "Many small copies",
     severity: Severity::Medium,
     scope: Scope::Host,
     needs: Needs::Times,
@@ -27,11 +27,12 @@ pub(super) const RULE: Rule = Rule {
     detects: "At least 1000 asynchronous copies of up to 64 KiB on average, more than there are launches, with the device idle during the calls \
               for at least 20% of the time. Copies from and to pageable memory are APEX-L18's.",
     source: "APEX. A copy call takes 3 µs on an H200, as long as the copy of 10 MB within the device.",
-    why: "Each call costs the host more time than the device needs for the copy.",
-    change: "Copy all at once: cudaMemcpy2DAsync or cudaMemcpy3DAsync for rows and planes, cudaMemcpyBatchAsync for scattered pieces, or a \
-             kernel that copies them all (PyTorch: one indexed or strided assignment in place of a loop).",
+    why: "Each call takes the host longer than the copy takes the device.",
+    change: "Combine the copies: cudaMemcpy2DAsync or cudaMemcpy3DAsync for rows and planes, \
+        cudaMemcpyBatchAsync for scattered pieces, or a kernel that copies all pieces (PyTorch: one indexed \
+        or strided assignment instead of a loop).",
     saving: "The idle time during copy calls, at least half of it.",
-    verify: "fewer copies, and the job's time falls",
+    verify: "copies decrease, and the run time decreases",
     judge,
 };
 
@@ -59,7 +60,7 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} on average: the device is idle for {} during their calls, {} of the time",
+            "{} of {} on average: the GPU is idle for {} during their calls, {} of the time",
             counted(count, "copy", "copies"),
             bytes(moved / count.max(1)),
             time(saved),
@@ -75,7 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
         saving: job_saving(profile, Figure::predicted(saved, (saved / 2.0, idle.bounds().1))),
         confidence: confidence(
             Level::Medium,
-            "what lies between the pieces decides whether one call can copy them",
+            "one call can copy the pieces only if their addresses form a pattern",
         ),
     })
 }

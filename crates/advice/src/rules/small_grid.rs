@@ -14,7 +14,7 @@ const MOST: f64 = 0.3;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L02",
     slug: "small-grid",
-    title: "Fewer blocks than multiprocessors",
+    title: "Fewer blocks than SMs",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Records,
@@ -24,11 +24,12 @@ pub(super) const RULE: Rule = Rule {
               library's kernel: blocks < half of the SMs, and at least 30% of the GPU time. Not where APEX-L42 or APEX-L22 names the \
               cause.",
     source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
-    why: "A block runs on one SM: the SMs without a block are idle for the whole kernel, unless another kernel runs beside it.",
-    change: "Spread the work over at least as many blocks as there are SMs: smaller blocks, or less work per thread; \
-             else launch independent kernels on streams of their own, so that they run side by side.",
+    why: "A block runs on one SM: SMs without a block are idle during the whole kernel, unless another \
+        kernel runs at the same time.",
+    change: "Divide the work into at least as many blocks as there are SMs: use smaller blocks or less work \
+        per thread; otherwise launch independent kernels on separate streams, so that they overlap.",
     saving: "(SMs - blocks) / SMs of the kernel's time; at most what filling the SMs saves, 1 - blocks / blocks that the device holds.",
-    verify: "the grid covers all SMs, and the kernel's duration falls",
+    verify: "the grid covers all SMs, and the kernel's duration decreases",
     judge,
 };
 
@@ -40,7 +41,7 @@ fn judge(profile: &Profile) -> Outcome {
         profile,
         confidence(
             Level::Low,
-            "only where the work can be divided further, and no other kernel fills the idle SMs",
+            "effective only if the work can be divided further and no other kernel uses the idle SMs",
         ),
         fault,
         |who| format!("{who}: some SMs get no blocks"),
@@ -69,8 +70,8 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
         change: match own {
             true => change(blocks, kernel.block_threads(), sms),
             false => format!(
-                "give the operation more at once (a larger batch), or run independent ones side by side on streams of their \
-                 own: one leaves {} of the SMs without a block",
+                "enlarge the batch, or run independent operations on separate streams: each leaves {} of the \
+                    SMs without a block",
                 percent(1.0 - covered)
             ),
         },
@@ -98,11 +99,12 @@ fn change(blocks: u64, threads: u32, sms: u32) -> String {
     if let Some(smaller) = smaller_blocks(blocks, threads, sms) {
         let more = blocks.saturating_mul(threads.into()).div_ceil(smaller.into());
         format!(
-            "use {smaller} instead of {threads} threads per block: the same threads then make {more} blocks"
+            "use {smaller} instead of {threads} threads per block: the same threads then form {more} blocks"
         )
     } else {
         format!(
-            "give each thread less work, so that there are at least {sms} blocks instead of {blocks}; or run it beside other kernels on a stream of its own"
+            "give each thread less work, so that there are at least {sms} blocks instead of {blocks}; or run \
+                it on a separate stream together with other kernels"
         )
     }
 }
@@ -118,7 +120,7 @@ mod tests {
         let finding = assert_finds(&RULE, kernel_of(33, 1024));
         assert_eq!(
             finding.change,
-            "use 256 instead of 1024 threads per block: the same threads then make 132 blocks"
+            "use 256 instead of 1024 threads per block: the same threads then form 132 blocks"
         );
         assert_eq!(finding.kernels[0].saving.of_kernel.expect("a share").value, 0.75);
     }

@@ -28,9 +28,9 @@ enum Layer {
 impl Layer {
     fn name(self) -> &'static str {
         match self {
-            Self::Attention => "attention that is written out: products, scaling, mask and softmax",
-            Self::Normalisation => "a normalisation that is written out",
-            Self::Activation => "an activation that is written out",
+            Self::Attention => "unfused attention: products, scaling, mask and softmax",
+            Self::Normalisation => "an unfused normalisation",
+            Self::Activation => "an unfused activation",
             Self::Chain => "a chain of elementwise operations",
         }
     }
@@ -47,12 +47,14 @@ impl Layer {
                  the scores to memory"
             }
             Self::Normalisation => {
-                "use torch.nn.functional.layer_norm, rms_norm, group_norm or batch_norm; or compile the function: torch.compile"
+                "use torch.nn.functional.layer_norm, rms_norm, group_norm or batch_norm; or compile the \
+                    function with torch.compile"
             }
             Self::Activation => {
-                "use torch.nn.functional.gelu, silu, softplus and the like; or compile the function: torch.compile"
+                "use torch.nn.functional.gelu, silu, softplus and the like; or compile the function with \
+                    torch.compile"
             }
-            Self::Chain => "compile the function, which fuses them: torch.compile",
+            Self::Chain => "compile the function with torch.compile, which fuses them",
         }
     }
 }
@@ -60,22 +62,23 @@ impl Layer {
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T66",
     slug: "unfused-layers",
-    title: "A layer consists of many small kernels",
+    title: "Unfused layer: many small kernels",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "In a sequence of launches that repeats at least 20 times, at least 4 elementwise kernels or reductions of PyTorch or CuPy one \
-              after the other; or a softmax between two matrix products; with 2% of the GPU time together. The costliest sort of layer is named, and all \
-              others that a compiler would fuse count with it.",
+    detects: "In a sequence of launches that repeats at least 20 times, at least 4 elementwise kernels or \
+        reductions of PyTorch or CuPy one after the other; or a softmax between two matrix products; with 2% \
+        of the GPU time together. The finding names the most expensive kind of layer; all others that a \
+        compiler would fuse are included.",
     source: "APEX. PyTorch has one kernel for each of these layers, and torch.compile fuses chains.",
-    why: "Each kernel reads and writes the whole tensor; one kernel for the layer reads and writes it once.",
-    change: "Use the layer that PyTorch has (scaled_dot_product_attention, layer_norm, rms_norm, gelu), or torch.compile, which fuses what is \
-             written out.",
+    why: "Each kernel reads and writes the whole tensor; a fused kernel reads and writes it once.",
+    change: "Use PyTorch's fused function (scaled_dot_product_attention, layer_norm, rms_norm, gelu), or \
+        torch.compile, which fuses the operations.",
     saving: "Of n kernels all but one, between half of that and all but half of one. Of attention nine tenths of softmax, scaling and mask, \
              and half of the products, which no longer write and read the scores (between nothing and nine tenths).",
-    verify: "one kernel takes the place of several",
+    verify: "one kernel replaces several",
     judge,
 };
 
@@ -109,7 +112,7 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge_rows(
         profile,
         layer.instead(owner),
-        "which kernels follow each other is recorded; what they compute together is taken from their names",
+        "the order of kernels is recorded; their purpose is inferred from their names",
         |row| savings.get(&row).copied(),
         |who| format!("{who}: part of {}", layer.name()),
     )

@@ -20,7 +20,7 @@ pub(super) const LAUNCHES: u64 = 100;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T62",
     slug: "unfused-optimizer",
-    title: "The optimizer consists of many small kernels",
+    title: "Unfused optimizer: many small kernels",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -29,12 +29,13 @@ pub(super) const RULE: Rule = Rule {
     detects: "At least 100 launches of addcdiv, addcmul or lerp kernels of PyTorch (foreach: lerp, sqrt, divides), which are steps of Adam's \
               update, with 2% of the GPU time together. Elementwise kernels that follow them in a repeated sequence are steps too.",
     source: "PyTorch, torch.optim: implementations for-loop, foreach and fused.",
-    why: "Each step of the update reads and writes all its tensors, and without foreach each parameter has its own launches; the \
-          fused update reads and writes each tensor once, for all parameters at once.",
+    why: "Each operation of the update reads and writes all its tensors, and without foreach each parameter \
+        needs its own launches; the fused update reads and writes each tensor once, in one kernel for all \
+        parameters.",
     change: "Use the fused update: torch.optim.AdamW(parameters, …, fused=True); at least foreach=True.",
     saving: "Two thirds of their time, between a third and 9/10; and where each parameter has launches of its own, the idle time around \
              these, at least half of it.",
-    verify: "fused_adam takes the place of addcdiv and addcmul",
+    verify: "fused_adam replaces addcdiv and addcmul",
     judge,
 };
 
@@ -51,9 +52,9 @@ fn judge(profile: &Profile) -> Outcome {
     let outcome = by_name::judge_rows(
         profile,
         RULE.change,
-        "the names are those of steps of Adam's update; another use of the same operators looks alike",
+        "the kernels' names match Adam's update; other uses of the same operators look the same",
         |row| Some(Figure::predicted(2.0 / 3.0, (1.0 / 3.0, 0.9)).scaled(*steps.get(&row)?)),
-        |who| format!("{who}: steps of an optimizer's update"),
+        |who| format!("{who}: parts of an optimizer's update"),
     );
     let Outcome::Found(mut draft) = outcome else { return outcome };
     let calls: f64 =

@@ -11,7 +11,7 @@ const LAUNCHES: u64 = 20;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T64",
     slug: "strided-copies",
-    title: "Tensors that are not contiguous are copied",
+    title: "Copies of non-contiguous tensors",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -19,12 +19,13 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "PyTorch's copy kernel for strided tensors, launched at least 20 times, with 2% of the GPU time together.",
     source: "PyTorch: elementwise_kernel of direct_copy_kernel_cuda is what copies where source or destination is not contiguous.",
-    why: "A transposed or sliced tensor is copied before an operator that wants it contiguous; one side of the copy is read or \
-          written in pieces.",
-    change: "Avoid .contiguous(), .reshape() and torch.cat after .transpose() or .permute() in the loop: store the tensor the way it is \
-             used, choose operators that take strides (matmul, scaled_dot_product_attention), or compile the function, which fuses the copy.",
+    why: "A transposed or sliced tensor is copied before an operator that requires contiguous memory; the \
+        copy's accesses are uncoalesced on one side.",
+    change: "Avoid .contiguous(), .reshape() and torch.cat after .transpose() or .permute() in the loop: \
+        store the tensor in the order in which it is used, use operators that support strides (matmul, \
+        scaled_dot_product_attention), or compile the function, which fuses the copy.",
     saving: "Most of their time, between nothing and all of it.",
-    verify: "launches of `copy … strided` fall",
+    verify: "launches of `copy … strided` decrease",
     judge,
 };
 
@@ -39,9 +40,9 @@ fn judge(profile: &Profile) -> Outcome {
     by_name::judge(
         profile,
         RULE.change,
-        "which copies can be avoided is not known",
+        "it is unknown which copies can be avoided",
         |kernel| copies(kernel).then(|| Figure::predicted(0.7, (0.0, 1.0))),
-        |who| format!("{who}: copies of tensors that are not contiguous"),
+        |who| format!("{who}: copies of non-contiguous tensors"),
     )
 }
 

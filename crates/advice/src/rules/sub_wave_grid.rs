@@ -7,7 +7,7 @@ use apex_profile::{Figure, Profile};
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L06",
     slug: "sub-wave-grid",
-    title: "The grid is smaller than one wave",
+    title: "Grid smaller than one wave",
     severity: Severity::Low,
     scope: Scope::Kernel,
     needs: Needs::Records,
@@ -16,21 +16,19 @@ pub(super) const RULE: Rule = Rule {
     detects: "SMs <= blocks < the blocks that the device holds at once. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, speed of light: the grid is too small to fill the device, below one wave. It also asks that \
              compute and memory are both below 60% of peak, which takes hardware counters.",
-    why: "The device could hold more warps to hide latency with than the grid has; theoretical occupancy is not reached.",
-    change: "Give the kernel more blocks (less work per thread), batch small problems into one launch, or launch \
-             independent kernels on streams of their own.",
-    saving: "Unknown: whether the kernel lacks warps needs hardware counters.",
-    verify: "waves reach 1, and the kernel's duration falls",
+    why: "The grid has fewer warps than the device can hold to hide latency, so that the kernel does not \
+        reach its theoretical occupancy.",
+    change: "Launch more blocks (less work per thread), batch small problems into one launch, or launch \
+        independent kernels on separate streams.",
+    saving: "Unknown: hardware counters are needed to see whether the kernel lacks warps.",
+    verify: "waves reach 1, and the kernel's duration decreases",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
     judge_kernels(
         profile,
-        confidence(
-            Level::Low,
-            "a kernel that is at the limit of memory or compute with few warps gains nothing",
-        ),
+        confidence(Level::Low, "a kernel that already reaches the memory or compute limit gains nothing"),
         fault,
         |who| format!("{who}: less than one wave of blocks"),
     )
@@ -51,7 +49,7 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
             "launch up to {capacity} blocks instead of {blocks}: the device holds {} blocks of this kernel per SM",
             geometry.occupancy.blocks_per_sm
         ),
-        saves: Err("whether the kernel lacks warps needs hardware counters"),
+        saves: Err("hardware counters are needed to see whether the kernel lacks warps"),
         threads: None,
     })
 }

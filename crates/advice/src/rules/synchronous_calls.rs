@@ -13,7 +13,7 @@ use apex_profile::{AfterLaunch, Copies, CopyDirection, Figure, IdleCause, Profil
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L19",
     slug: "synchronous-calls",
-    title: "Synchronous copies keep the host waiting",
+    title: "Synchronous copies",
     severity: Severity::Low,
     scope: Scope::Host,
     needs: Needs::Records,
@@ -21,12 +21,13 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::Transferring],
     detects: "Any synchronous copy with the device.",
     source: "Nsight Systems, rule cuda_memcpy_sync: any.",
-    why: "The host waits until the copy is done, and launches nothing meanwhile; then the device waits for the host.",
-    change: "Copy with the asynchronous forms on a stream, from and to pinned memory, and launch meanwhile what does not need the data: \
-             two buffers, the next input is copied while a kernel works on the last.",
-    saving: "CPU time of the copies, less calls that only queue them, while the device is idle. At most also the time that the device \
-             copies, and the rest of the idle time: a host that does not wait runs ahead.",
-    verify: "fewer of these calls, and GPU busy share rises",
+    why: "The host launches nothing until the copy is complete; then the device waits for the host.",
+    change: "Use asynchronous copies on a stream with pinned memory, and launch independent work in the \
+        meantime: with two buffers, the next input is copied while a kernel works on the current one.",
+    saving: "CPU time of the copies while the device is idle, less that of asynchronous calls. At most also \
+        the time in which the device copies, and the rest of the idle time, because a host that does not \
+        wait runs ahead.",
+    verify: "these calls decrease, and the GPU's busy share increases",
     judge,
 };
 
@@ -67,7 +68,7 @@ fn judge(profile: &Profile) -> Outcome {
         },
         confidence: confidence(
             Level::Low,
-            "part of the time is the device's own work or the transfer itself, which stays",
+            "part of the time is the device's work or the transfer itself, which remains",
         ),
     })
 }

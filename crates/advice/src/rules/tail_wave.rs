@@ -19,7 +19,7 @@ const SHOWS: f64 = 1.05;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T04",
     slug: "tail-wave",
-    title: "The last wave is partly empty",
+    title: "Tail effect: the last wave is partly empty",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Times,
@@ -30,11 +30,12 @@ pub(super) const RULE: Rule = Rule {
     source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80% of the \
              theoretical one, which takes hardware counters; measured time per block stands in for it. The 10% are \
              APEX's own: a last wave that is nearly full costs little.",
-    why: "While the last blocks run, most SMs are idle: a few blocks above a full wave cost as much as a wave.",
-    change: "Choose a block size with which blocks fill whole waves, or divide the work finer: with more and shorter \
-             waves the last one matters less.",
+    why: "While the last blocks run, most SMs are idle: a few blocks beyond a full wave take as long as a \
+        whole wave.",
+    change: "Choose a block size that fills whole waves, or divide the work into more, shorter blocks, so \
+        that the last wave matters less.",
     saving: "1 - waves / ceil(waves): the share of block slots that stay empty.",
-    verify: "the tail effect falls, and so does the kernel's duration",
+    verify: "the tail effect and the kernel's duration decrease",
     judge,
 };
 
@@ -44,10 +45,7 @@ fn judge(profile: &Profile) -> Outcome {
     }
     judge_kernels(
         profile,
-        confidence(
-            Level::Medium,
-            "exact if blocks take equally long; blocks of uneven length fill the tail by themselves",
-        ),
+        confidence(Level::Medium, "exact if all blocks take equally long; uneven blocks fill the tail"),
         fault,
         |who| format!("{who}: the last of few waves is partly empty"),
     )
@@ -130,8 +128,8 @@ fn change(kernel: &Kernel, geometry: &Geometry, better: Option<(u32, u64, f64)>)
     let (waves, parts) =
         (2..=8).map(finer).find(|(waves, _)| tail(*waves) <= effect / 2.0).unwrap_or(finer(8));
     format!(
-        "divide the work finer: 1/{parts} of it in each of {parts} times as many blocks makes {waves:.2} waves, and the \
-         tail effect falls from {} to {}",
+        "use {parts} times as many blocks with 1/{parts} of the work each: this makes {waves:.2} waves, and \
+            the tail effect falls from {} to {}",
         percent(effect),
         percent(tail(waves))
     )
@@ -175,8 +173,8 @@ mod tests {
         assert!((saved - (1.0 - 133.0 / 264.0)).abs() < 1e-12);
         assert_eq!(
             finding.change,
-            "divide the work finer: 1/3 of it in each of 3 times as many blocks makes 3.02 waves, and the tail effect \
-             falls from 50% to 24%"
+            "use 3 times as many blocks with 1/3 of the work each: this makes 3.02 waves, and the tail effect falls \
+             from 50% to 24%"
         );
     }
 

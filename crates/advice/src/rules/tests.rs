@@ -48,19 +48,18 @@ fn page() -> String {
     let mut page = String::from(
         "# Advice rules\n\n\
          <!-- Generated from crates/advice/src/rules: BLESS=1 cargo test -p apex-advice writes it anew. -->\n\n\
-         `apex report` and `apex advise` run these rules over a session. Each finding names the fault with its values, one\n\
-         change, what it would save and how sure that is. Rules `APEX-L…` need recorded launches and calls alone, rules\n\
-         `APEX-T…` need sampled kernel times (`--timing sampled` or `all`), rules `APEX-C…` need what the CPU device counts\n\
-         (`apex run --device cpu`): counts, and no GPU time. Leave a rule out with `--suppress ID`.\n\n\
-         Savings are shares of run time: 50% is a factor of 2. Where several rules find fault with the same kernel, each\n\
-         next one counts for its share of what the larger ones leave. Changes on the host's side cannot save more than the\n\
-         time that the device is idle; a finding *within* another one is part of its saving and does not add to it.\n\n\
-         Each saving has an interval: from what is sure to be saved (often nothing: what a rule's formula gives is the most that\n\
-         its change can do) to what the formula gives at most, as far as sampled times and the modelled idle time are known.\n\
-         A share is one of the steady state, whose iterations repeat, where one was found (`--phase` chooses another phase): start-up and\n\
-         warm-up are no part of it. Else it begins with the first launch. Where a rule names another block size and the kernel was timed on a GPU that the models know,\n\
-         `apex advise` also says what they expect of it ([predict.md](predict.md)).\n\n\
-         After a change, record again and compare: `apex run -o NEW -- COMMAND`, then `apex diff OLD NEW`.\n\n\
+         `apex report` and `apex advise` apply these rules to a session. Each finding has its evidence, one change, the saving, and a\n\
+         confidence. Rules `APEX-L…` need only recorded launches and calls, rules `APEX-T…` need sampled kernel times (`--timing\n\
+         sampled` or `all`), and rules `APEX-C…` need the CPU device's counts (`apex run --device cpu`), which do not include GPU time.\n\
+         `--suppress ID` disables a rule.\n\n\
+         A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
+         for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device. A finding *within*\n\
+         another one is part of its saving and does not add to it.\n\n\
+         Each saving has an interval from the certain minimum (often nothing) to the maximum that the rule's formula gives, within the\n\
+         uncertainty of sampled times and modelled idle time. If launches repeat, a share refers to the steady state without start-up and\n\
+         warm-up (`--phase` selects another phase), otherwise to the time from the first launch. If a rule names another block size and the\n\
+         kernel was timed on a GPU that the models know, `apex advise` also shows their prediction ([predict.md](predict.md)).\n\n\
+         To verify a change, record again and compare: `apex run -o NEW -- COMMAND`, then `apex diff OLD NEW`.\n\n\
          | rule | name | severity | about | within |\n| --- | --- | --- | --- | --- |\n",
     );
     for rule in RULES {

@@ -25,22 +25,23 @@ const NEARLY_ALL: f64 = 0.9;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L42",
     slug: "tiny-launches",
-    title: "Many launches of a few blocks each",
+    title: "Many launches of few blocks",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
     idle: AROUND_LAUNCHES,
-    detects: "At least 1000 launches of one kernel whose blocks leave seven eighths of the multiprocessors empty, for less than 10 µs (or, \
-              not timed, with at most 1024 threads); at least 30% of all launches, in a loop over at most two kernels.",
-    source: "APEX. A launch costs the host 2.5 µs and more on an H200 (data/call-costs-h200.csv), and its block leaves all \
-             multiprocessors but one idle.",
-    why: "The device runs a block or a few at a time, and waits for the next launch.",
-    change: "Launch once for all of them: a block for each, if they do not depend on each other; else capture them into a CUDA \
-             graph.",
-    saving: "The idle time during launch calls and the host's own code, by the share of launches that these are, and of the kernels' time \
-             what filling the multiprocessors saves. At most both in full.",
-    verify: "fewer launches, and the job's time falls",
+    detects: "At least 1000 launches of one kernel whose blocks leave seven eighths of the SMs empty, for \
+        less than 10 µs (if not timed, with at most 1024 threads); at least 30% of all launches, in a loop \
+        over at most two kernels.",
+    source: "APEX. A launch takes the host at least 2.5 µs on an H200 (data/call-costs-h200.csv), and its \
+        block leaves all SMs but one idle.",
+    why: "The device runs few blocks at a time, and waits for the next launch.",
+    change: "Combine the launches into one with a block for each, if they are independent; otherwise capture \
+        them into a CUDA graph.",
+    saving: "The idle time during launch calls and the host's own code, by the share of launches that these \
+        are, and the part of the kernels' time that filling the SMs saves. At most both in full.",
+    verify: "launches decrease, and the run time decreases",
     judge,
 };
 
@@ -85,15 +86,15 @@ fn judge(profile: &Profile) -> Outcome {
             }
         }
         None => Saving {
-            unknown_because: Some("when the device is idle is not known".to_owned()),
+            unknown_because: Some("the idle time of the device is unknown".to_owned()),
             ..Saving::default()
         },
     };
     let sure = confidence(
         Level::Medium,
-        "whether the launches depend on each other is not known; a graph keeps their order",
+        "it is unknown whether the launches depend on each other; a graph keeps their order",
     );
-    let draft = about_kernels(profile, kernels, sure, |who| format!("{who}: each launch is a few blocks"));
+    let draft = about_kernels(profile, kernels, sure, |who| format!("{who}: each launch has few blocks"));
     Outcome::found(Draft { saving, ..draft })
 }
 
@@ -116,11 +117,11 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("threads in all", Figure::measured(kernel.threads() as f64), Unit::Count),
         ],
         change: format!(
-            "launch once for all {calls} launches of `{}` (one operation over the whole array, a block for each), if they do not \
-             depend on each other; else capture them into a CUDA graph",
+            "combine all {calls} launches of `{}` into one with a block for each, if they are independent; \
+                otherwise capture them into a CUDA graph",
             kernel.short_name
         ),
-        saves: Err("it is the host's time that is saved"),
+        saves: Err("the change saves the host's time"),
         threads: None,
     }
 }
@@ -148,7 +149,7 @@ mod tests {
         let profile = profile(vec![tiny(3000)]);
         let finding = assert_finds_in(&RULE, profile.clone());
         assert!(
-            finding.change.starts_with("launch once for all 3000 launches of `kernel`"),
+            finding.change.starts_with("combine all 3000 launches of `kernel` into one"),
             "{}",
             finding.change
         );

@@ -16,25 +16,21 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "More than 25% of the 32-byte sectors that loads and stores of global memory move are excess: beyond what \
-              the same bytes would fill side by side.",
+    detects: "More than 25% of the 32-byte sectors of global loads and stores are excessive: contiguous \
+        accesses to the same number of bytes would not need them.",
     source: "Nsight Compute, memory workload: uncoalesced global accesses, l1tex__average_t_sectors_per_request. The \
              threshold is APEX's own.",
-    why: "A warp's access moves whole sectors. Where its threads' addresses lie apart, most of each sector is moved in vain, \
-          and the caches hold less.",
-    change: "Let neighbouring threads access neighbouring addresses: swap loops or indices, lay structures out as arrays of \
-             their members, or go through shared memory.",
-    saving: "Unknown: excess sectors cost bandwidth, which may or may not be what limits the kernel.",
-    verify: "sectors per request fall (on the CPU device), and on a GPU the kernel's duration falls",
+    why: "A request transfers whole sectors. If the addresses of a warp's threads are scattered, most bytes \
+        of each sector are unused, and the caches hold less useful data.",
+    change: "Access consecutive addresses from consecutive threads: swap loops or indices, store structures \
+        of arrays instead of arrays of structures, or stage the data in shared memory.",
+    saving: "Unknown: it depends on whether memory bandwidth limits the kernel.",
+    verify: "sectors per request decrease (on the CPU device), and the kernel's duration decreases on a GPU",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    judge_counts(
-        profile,
-        |_, counts| fault(counts),
-        |who| format!("{who}: global accesses are not coalesced"),
-    )
+    judge_counts(profile, |_, counts| fault(counts), |who| format!("{who}: uncoalesced global accesses"))
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
@@ -48,7 +44,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
     let place = counts.worst("uncoalesced").map_or_else(String::new, |spot| {
         let each = |sectors: u64| sectors as f64 / spot.events.max(1) as f64;
         format!(
-            "{} takes {:.1} sectors per request where {:.1} would hold its bytes: ",
+            "{} takes {:.1} sectors per request instead of {:.1}: ",
             spot.place.shown(),
             each(spot.total),
             each(spot.total - spot.excess.min(spot.total))
@@ -58,11 +54,11 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         evidence: vec![
             Evidence::new("sectors per request", counts.figure(sectors / requests), Unit::Count)
                 .decrease_towards((sectors - excess) / requests),
-            Evidence::new("excess sectors", counts.figure(excess / sectors), Unit::Share)
+            Evidence::new("excessive sectors", counts.figure(excess / sectors), Unit::Share)
                 .decrease_towards(0.0),
         ],
-        change: format!("{place}let neighbouring threads access neighbouring addresses"),
-        saves: Err("what excess sectors cost depends on what limits the kernel on a GPU"),
+        change: format!("{place}access consecutive addresses from consecutive threads"),
+        saves: Err("the saving depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }
@@ -80,8 +76,8 @@ mod tests {
         let finding = assert_finds(&RULE, counted("global", "load", 100, 800, 400, "uncoalesced"));
         assert_eq!(
             finding.change,
-            "kernel.cu:7 takes 8.0 sectors per request where 4.0 would hold its bytes: let neighbouring threads access \
-             neighbouring addresses"
+            "kernel.cu:7 takes 8.0 sectors per request instead of 4.0: access consecutive addresses from consecutive \
+             threads"
         );
         assert!(finding.saving.time_ns.is_none());
     }

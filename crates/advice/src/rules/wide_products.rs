@@ -14,49 +14,52 @@ const TF32: (u32, u32) = (8, 0);
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T60",
     slug: "fp32-products",
-    title: "Matrix products run in FP32 without tensor cores",
+    title: "FP32 matrix products without tensor cores",
     severity: Severity::High,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Matrix products and convolutions of a library whose names say operands of 32 bits and no tensor cores (ffma, simt, \
-              sgemm), and attention in FP32, with 2% of the GPU time together, on compute capability 8.0 and newer.",
+    detects: "Matrix products and convolutions of a library whose names show 32-bit operands and no tensor \
+        cores (ffma, simt, sgemm), and attention in FP32, with 2% of the GPU time together, on compute \
+        capability 8.0 and newer.",
     source: "cuBLAS and cuDNN documentation on math modes; PyTorch, torch.set_float32_matmul_precision. An H200 has 67 TFLOP/s in \
              FP32 and 495 in TF32.",
-    why: "Tensor cores multiply operands rounded to TF32 or BF16 several times faster; sums stay in 32 bits.",
-    change: "If 10 bits of mantissa suffice, let FP32 products use TF32: torch.set_float32_matmul_precision(\"high\") and \
-             torch.backends.cudnn.allow_tf32 = True; jax.config.update(\"jax_default_matmul_precision\", \"tensorfloat32\"); \
-             cublasSetMathMode(CUBLAS_TF32_TENSOR_OP_MATH). Or train under torch.autocast(dtype=torch.bfloat16).",
+    why: "Tensor cores multiply operands rounded to TF32 or BF16 several times faster; they accumulate in 32 \
+        bits.",
+    change: "If 10 bits of mantissa suffice, use TF32 for FP32 products: \
+        torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32 = True; \
+        jax.config.update(\"jax_default_matmul_precision\", \"tensorfloat32\"); \
+        cublasSetMathMode(CUBLAS_TF32_TENSOR_OP_MATH). Or train under torch.autocast(dtype=torch.bfloat16).",
     saving: "Four fifths of their time; between half of it (nothing below 100 µs: limited by memory or launches) and 14/15 (peak rates of \
              BF16 and FP32; of TF32 and FP32: 6/7).",
-    verify: "products are named tf32 or bf16, and their GPU time falls",
+    verify: "the products' names contain tf32 or bf16, and their GPU time decreases",
     judge: judge_fp32,
 };
 
 pub(super) const FP64: Rule = Rule {
     id: "APEX-T77",
     slug: "fp64-products",
-    title: "Matrix products run in FP64",
+    title: "FP64 matrix products",
     severity: Severity::High,
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Matrix products and convolutions of a library whose names say operands of 64 bits, with 2% of the GPU time together, on compute \
-              capability 8.0 and newer.",
+    detects: "Matrix products and convolutions of a library whose names show 64-bit operands, with 2% of the \
+        GPU time together, on compute capability 8.0 and newer.",
     source: "NVIDIA H200 data sheet: 67 TFLOP/s in FP64 with tensor cores, 495 in TF32. Other GPUs have a 64th of their FP32 rate in FP64.",
-    why: "NumPy's arrays are float64 unless told otherwise, and so becomes what is made of them.",
-    change: "If single precision suffices, convert where the data come in: array.astype(numpy.float32), tensor.float(), model.float(); and let \
-             FP32 products use TF32 (torch.set_float32_matmul_precision(\"high\")).",
+    why: "NumPy arrays are float64 by default, and so are the tensors made from them.",
+    change: "If single precision suffices, convert the input: array.astype(numpy.float32), tensor.float(), \
+        model.float(); and use TF32 for FP32 products (torch.set_float32_matmul_precision(\"high\")).",
     saving: "Four fifths of their time; between half of it (nothing below 100 µs: limited by memory or launches) and 14/15 (peak rates of \
              BF16 and FP64).",
-    verify: "products are named f32 or tf32, and their GPU time falls",
+    verify: "the products' names contain f32 or tf32, and their GPU time decreases",
     judge: judge_fp64,
 };
 
 fn judge_fp32(profile: &Profile) -> Outcome {
-    let reason = "how much faster they are depends on their sizes; results change in the last bits of FP32";
+    let reason = "the speed-up depends on the sizes; results change in the last bits of FP32";
     // The names of attention do not tell; in FP32 PyTorch computes it like its products.
     let attends = |kernel: &Kernel| {
         let traits = &kernel.traits;
@@ -77,7 +80,7 @@ fn judge_fp32(profile: &Profile) -> Outcome {
 }
 
 fn judge_fp64(profile: &Profile) -> Outcome {
-    let reason = "whether the program needs double precision is not known";
+    let reason = "it is unknown whether the program needs double precision";
     judge(profile, &FP64, reason, |kernel| is_of(kernel, DataType::F64), "FP64 products")
 }
 

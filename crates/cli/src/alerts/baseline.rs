@@ -18,8 +18,8 @@ pub fn find(session: &Path, meta: Option<&Meta>, named: Option<&Path>) -> Option
     let found = named.map(Path::to_owned).or_else(|| newest_good(session, meta?));
     let Some(path) = found else {
         output::remark(format!(
-            "watches {shown}; no earlier run of this command beside it ended well, so `slower` has nothing to compare \
-             with: name one with --baseline"
+            "watching {shown}; no earlier run of this command in its folder succeeded, so `slower` has no \
+                baseline: name one with --baseline"
         ));
         return None;
     };
@@ -27,13 +27,14 @@ pub fn find(session: &Path, meta: Option<&Meta>, named: Option<&Path>) -> Option
     let profile = match Session::open(&path) {
         Ok(session) => Profile::of_selection_without_images(&session, &Selection::default()),
         Err(error) => {
-            output::remark(format!("watches {shown}, but cannot compare it with {baseline}: {error}"));
+            output::remark(format!("watching {shown}, but cannot compare it with {baseline}: {error}"));
             return None;
         }
     };
     let reference = Reference::of(path.to_string_lossy().into_owned(), &profile);
-    let steps = if reference.has_steps() { "" } else { ", which repeats nothing: `slower` is not judged" };
-    output::remark(format!("watches {shown}, and compares it with {baseline}{steps}"));
+    let steps =
+        if reference.has_steps() { "" } else { ", which has no repeated launches: `slower` is not judged" };
+    output::remark(format!("watching {shown}, compared with {baseline}{steps}"));
     Some(reference)
 }
 

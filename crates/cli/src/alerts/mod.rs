@@ -93,14 +93,14 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let mut watch = Watch { args, alerts, watched: BTreeMap::new(), begun: Instant::now() };
     let stop = stop_on_signals();
     if args.sessions.is_empty() && recorded_now().is_empty() {
-        output::remark("nothing is recorded now: waits for what `apex run` begins; Ctrl-C ends it");
+        output::remark("no session is being recorded: waiting for `apex run`; Ctrl-C exits");
     }
     while !stop.load(Ordering::Relaxed) {
         let looked = Instant::now();
         let notices = watch.look();
         everybody.tell(&notices, watch.alerts.firing(), watch.now().real_ns);
         if !args.sessions.is_empty() && watch.watched.values().all(|watched| watched.over) {
-            output::remark("what was to be watched has ended");
+            output::remark("all watched sessions have ended");
             break;
         }
         while looked.elapsed() < args.interval && !stop.load(Ordering::Relaxed) {

@@ -45,7 +45,9 @@ fn libraries() -> Check {
     const ID: &str = "libraries";
     let libraries = match Libraries::find() {
         Ok(libraries) => libraries,
-        Err(error) => return Check::fail(ID, error.to_string(), "build or install them beside apex"),
+        Err(error) => {
+            return Check::fail(ID, error.to_string(), "build or install them in the folder of apex");
+        }
     };
     let folder = libraries.folder();
     let missing: Vec<_> =
@@ -61,7 +63,7 @@ fn libraries() -> Check {
     } else {
         let found =
             format!("{RECORDER} in {}, without {}", apex_untrusted::shown(folder), missing.join(" and "));
-        Check::warn(ID, found, "`cargo build --release` makes all four")
+        Check::warn(ID, found, "`cargo build --release` builds all four")
     }
 }
 
@@ -70,16 +72,16 @@ fn fast(probe: Option<&Probe>) -> Check {
     const ID: &str = "fast";
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        let found = "--fast stays off: programs may use one processor only";
-        return Check::warn(ID, found, "give the program two processors or more, for `apex run --fast`");
+        let found = "--fast is unavailable: programs may use only one processor";
+        return Check::warn(ID, found, "give the program at least two processors to use `apex run --fast`");
     }
     match probe.and_then(|probe| probe.version) {
         Some(version) if version < LEAST_FAST_VERSION => Check::warn(
             ID,
-            "--fast stays off: the driver does not tell where parameters lie",
-            "install a driver of CUDA 12.4 or later, for `apex run --fast`",
+            "--fast is unavailable: the driver does not report parameter offsets",
+            "install a driver for CUDA 12.4 or later to use `apex run --fast`",
         ),
-        _ => Check::ok(ID, format!("--fast can hand launches over: {processors} processors")),
+        _ => Check::ok(ID, format!("--fast is available: {processors} processors")),
     }
 }
 
@@ -98,13 +100,13 @@ fn driver(probe: anyhow::Result<Probe>, has_nodes: bool) -> Check {
     match probe {
         Probe { error: Some(error), .. } if has_nodes => Check::fail(
             ID,
-            format!("a GPU is there and libcuda.so.1 cannot be opened: {error}"),
+            format!("there is a GPU, but libcuda.so.1 cannot be opened: {error}"),
             "install the driver's libraries; in a container: --gpus all, and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
         Probe { error: Some(_), .. } => Check::warn(
             ID,
-            "no libcuda.so.1 and no GPU here",
-            "programs run on APEX's CPU device (`apex run --device cpu`, and the default here)",
+            "there is neither libcuda.so.1 nor a GPU",
+            "programs run on APEX's CPU device (`apex run --device cpu`, the default on this machine)",
         ),
         Probe { path, version, init: Some(0), devices, .. } => {
             let version = version.unwrap_or(0);
@@ -167,14 +169,13 @@ impl Probe {
             if started.elapsed() > PROBE_LIMIT {
                 child.kill()?;
                 child.wait()?;
-                anyhow::bail!("it hung for {} s", PROBE_LIMIT.as_secs());
+                anyhow::bail!("no answer for {} s", PROBE_LIMIT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(5));
         };
         // The answer is far smaller than a pipe, so reading after the end loses nothing.
         let answer = child.stdout.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
-        serde_json::from_str(&answer)
-            .map_err(|_| anyhow::anyhow!("the process that tried ended with {status}"))
+        serde_json::from_str(&answer).map_err(|_| anyhow::anyhow!("the test process ended with {status}"))
     }
 
     /// Probes in this process.

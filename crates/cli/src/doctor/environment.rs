@@ -20,7 +20,8 @@ fn profilers() -> Check {
     if found.is_empty() {
         return Check::ok(ID, "no other profiler");
     }
-    let advice = "APEX records beside it (it uses no CUPTI), but that profiler's cost is then part of what is measured";
+    let advice = "APEX can record at the same time (it uses no CUPTI), but its measurements then include \
+        that profiler's overhead";
     Check::warn(ID, found.join("; "), advice)
 }
 
@@ -55,7 +56,7 @@ fn preloads() -> Check {
     let hooks_cuda: Vec<_> = entries.iter().filter(|entry| hooks_cuda(entry)).cloned().collect();
     if !hooks_cuda.is_empty() {
         let advice =
-            "it also stands in for the CUDA driver; if the program fails with both, try it without this one";
+            "it also replaces the CUDA driver; if the program fails with both, try it without this one";
         return Check::warn(ID, hooks_cuda.join(" "), advice);
     }
     Check::ok(
@@ -97,7 +98,11 @@ fn own_settings() -> Check {
     }
     if let Some(session) = std::env::var_os(environment::SESSION) {
         let found = format!("this shell runs inside the session {}", session.to_string_lossy());
-        return Check::warn(ID, found, "an `apex run` in here joins that session unless -o is given");
+        return Check::warn(
+            ID,
+            found,
+            "an `apex run` in this shell records into that session unless -o is given",
+        );
     }
-    Check::ok(ID, "no setting in the environment stands in the way")
+    Check::ok(ID, "no environment variable prevents recording")
 }

@@ -117,8 +117,10 @@ fn print(out: &mut dyn Write, checks: &[Check], color: bool) -> io::Result<()> {
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     match (count(Status::Fail), count(Status::Warn)) {
-        (0, 0) => writeln!(out, "\nEverything is as APEX needs it."),
-        (0, warnings) => writeln!(out, "\nAPEX can record here; {warnings} of {} checks warn.", checks.len()),
+        (0, 0) => writeln!(out, "\nAll checks passed."),
+        (0, warnings) => {
+            writeln!(out, "\nAPEX can record here; {warnings} of {} checks have warnings.", checks.len())
+        }
         (failures, _) => writeln!(out, "\n{failures} of {} checks failed: see the arrows.", checks.len()),
     }
 }

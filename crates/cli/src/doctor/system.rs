@@ -39,7 +39,7 @@ fn session_folder(dir: &Path) -> Check {
         Err(error) => Check::fail(
             ID,
             format!("{} cannot hold a session: {error}", apex_untrusted::shown(dir)),
-            "name a folder on a local disk with `apex run -o DIR`",
+            "choose a folder on a local disk with `apex run -o DIR`",
         ),
     }
 }
@@ -50,14 +50,15 @@ fn space(dir: &Path) -> Check {
         Some((free, _)) if free < LOW_SPACE => Check::warn(
             ID,
             format!("{} free in {}", units::bytes(free), apex_untrusted::shown(dir)),
-            "what finds no space is dropped and counted; bound the session with --max-size, or name another folder",
+            "records without space are dropped and counted; limit the session with --max-size, or choose \
+                another folder",
         ),
         Some((free, _)) => {
             Check::ok(ID, format!("{} free in {}", units::bytes(free), apex_untrusted::shown(dir)))
         }
         None => Check::warn(
             ID,
-            format!("the free space of {} is not known", apex_untrusted::shown(dir)),
+            format!("the free space of {} is unknown", apex_untrusted::shown(dir)),
             "check that it exists",
         ),
     }
@@ -89,7 +90,7 @@ fn file_size() -> Check {
         Some(bytes) => Check::warn(
             ID,
             format!("files may grow to {} (ulimit -f)", units::bytes(bytes)),
-            "raise it, or bound the session below it with --max-size",
+            "raise it, or limit the session to less with --max-size",
         ),
     }
 }
@@ -105,7 +106,7 @@ fn shared_memory() -> Check {
         Some((_, total)) if total <= 64 << 20 => Check::warn(
             ID,
             format!("/dev/shm is {} (APEX uses none)", units::bytes(total)),
-            "data loaders with worker processes fail with so little: docker run --shm-size=8g",
+            "data loaders with worker processes need more: docker run --shm-size=8g",
         ),
         Some((_, total)) => Check::ok(ID, format!("/dev/shm is {}", units::bytes(total))),
         None => Check::ok(ID, "no /dev/shm (APEX uses none)"),
@@ -121,7 +122,7 @@ fn clock() -> Check {
     if invariant {
         Check::ok(ID, "invariant time-stamp counter")
     } else {
-        Check::ok(ID, "clock_gettime (no invariant time-stamp counter): each record costs some 20 ns more")
+        Check::ok(ID, "clock_gettime (no invariant time-stamp counter): each record takes about 20 ns longer")
     }
 }
 
@@ -150,5 +151,8 @@ fn container() -> Check {
         (false, true) => "system calls are filtered (seccomp)",
         (true, true) => "in a container, system calls are filtered (seccomp)",
     };
-    Check::ok("container", format!("{found}; APEX needs no ptrace, no perf events and no counter permission"))
+    Check::ok(
+        "container",
+        format!("{found}; APEX needs neither ptrace nor perf events nor counter permission"),
+    )
 }

@@ -22,8 +22,8 @@ pub fn read(path: &Path, kernel: Option<&str>, arguments: &[Typed]) -> anyhow::R
 /// Where the registers of a kernel can be had, for a message.
 pub fn how_to_get_registers(path: &Path, code: &Code) -> String {
     format!(
-        "PTX does not tell how many registers a thread of {} uses: give --registers N. `ptxas -v -arch=sm_90 {}` and \
-         `cuobjdump --dump-resource-usage` of the compiled program say it, and `apex run` records it",
+        "PTX does not contain the register count of {}: set --registers N. `ptxas -v -arch=sm_90 {}` and \
+            `cuobjdump --dump-resource-usage` print it, and `apex run` records it",
         code.name,
         apex_untrusted::shown(path)
     )

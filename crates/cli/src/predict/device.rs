@@ -47,7 +47,7 @@ fn here() -> Device {
         if let Some(other) = models.first() {
             let name = &device.name;
             output::remark(format!(
-                "predicting for an {name}, on which the models were trained, not for the {other} here"
+                "predicting for an {name}, on which the models were trained, instead of this machine's {other}"
             ));
         }
         device
@@ -76,8 +76,9 @@ fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
     let known = if manifest.is_file() {
         let text = apex_untrusted::read::read_to_string(&manifest, apex_untrusted::read::MANIFEST)
             .with_context(|| format!("cannot read {}", apex_untrusted::shown(&manifest)))?;
-        let Manifest { device_name, device_attributes } = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no manifest of a data set", apex_untrusted::shown(&manifest)))?;
+        let Manifest { device_name, device_attributes } = serde_json::from_str(&text).with_context(|| {
+            format!("{} is not the manifest of a data set", apex_untrusted::shown(&manifest))
+        })?;
         let attributes: Vec<_> = device_attributes.into_iter().collect();
         trained.device(&device_name, &attributes)
     } else if path.exists() {

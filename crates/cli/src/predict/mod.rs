@@ -124,12 +124,10 @@ impl InUse {
         let Some(folder) = folder else { return Ok(Self::Shipped(Models::shipped())) };
         let shown = apex_untrusted::shown(folder);
         let told = move |event| match event {
-            Event::Replaced => {
-                output::remark(format!("the models in {shown} were replaced: the new ones are in use"))
-            }
+            Event::Replaced => output::remark(format!("the models in {shown} were replaced and reloaded")),
             Event::Refused(error) => {
                 output::remark(format!(
-                    "the new models in {shown} cannot be used, the old ones stay: {error}"
+                    "cannot load the new models in {shown}, keeping the old ones: {error}"
                 ));
             }
         };
@@ -156,7 +154,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         }
         Some(input) if input != Path::new("-") && matches!(input.try_exists(), Ok(false)) => {
             let shown = apex_untrusted::shown(input);
-            bail!("cannot open {shown}: there is no session and no file of launches of this name")
+            bail!("cannot open {shown}: there is no such session or file of launches")
         }
         Some(input) if !input.is_dir() => args.lines(input, &models, color),
         input => {
@@ -233,7 +231,7 @@ impl Args {
         let device = match (&self.device, &recording.device) {
             (Some(_), _) => self.device()?,
             (None, Ok(device)) => device.clone(),
-            (None, Err(why)) => bail!("{why}; --device h200 predicts what the same launches would do there"),
+            (None, Err(why)) => bail!("{why}; --device h200 predicts the same launches for an H200"),
         };
         let wanted = |name: &str| self.kernel.as_ref().is_none_or(|wanted| name.contains(wanted));
         let (mut answers, mut times) = (Vec::new(), Vec::new());
@@ -396,7 +394,7 @@ fn opened(path: &Path) -> anyhow::Result<File> {
     let file = apex_untrusted::read::open(path, u64::MAX)
         .with_context(|| format!("cannot open {shown} (`apex predict -` reads from pipes)"))?;
     if Some(identity(&file.metadata()?)) == session::stdout_identity() {
-        bail!("stdout is {shown}, the file that is read: send it to another file");
+        bail!("stdout is {shown}, which is also the input: redirect it to another file");
     }
     Ok(file)
 }

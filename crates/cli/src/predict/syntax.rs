@@ -7,7 +7,7 @@ use cuda_launch::Dim3;
 /// 1.
 pub fn extent(text: &str) -> Result<Dim3, String> {
     let explain =
-        || format!("`{text}` is no extent; write one to three whole numbers, such as 1024, 64,64 or 16x16x4");
+        || format!("invalid extent `{text}`: use one to three whole numbers, such as 1024, 64,64 or 16x16x4");
     let mut sides = [1; 3];
     let mut parts = text.split([',', 'x', 'X']);
     for (side, part) in sides.iter_mut().zip(&mut parts) {
@@ -28,7 +28,7 @@ pub fn bytes(text: &str) -> Result<u32, String> {
 
 /// A duration in microseconds: `12.5`, `12.5us`, `3ms`.
 pub fn microseconds(text: &str) -> Result<f64, String> {
-    let explain = || format!("`{text}` is no duration; write microseconds, or a number with ns, us, ms or s");
+    let explain = || format!("invalid duration `{text}`: use microseconds, or a number with ns, us, ms or s");
     let at = text.find(|c: char| c.is_alphabetic() && c != 'e').unwrap_or(text.len());
     let (number, unit) = (text[..at].trim(), &text[at..]);
     let scale = match unit {
@@ -48,7 +48,10 @@ pub fn change(text: &str) -> Result<Change, String> {
     let mut change = Change::default();
     for part in text.split(',') {
         let (name, value) = part.split_once('=').ok_or_else(|| {
-            format!("`{part}` changes nothing; write block=, grid=, shared= or registers=, such as block=512,grid=16x16")
+            format!(
+                "invalid change `{part}`: use block=, grid=, shared= or registers=, such as \
+                block=512,grid=16x16"
+            )
         })?;
         let twice = match name.trim() {
             "grid" => change.grid.replace(extent(value)?).is_some(),
@@ -56,7 +59,7 @@ pub fn change(text: &str) -> Result<Change, String> {
             "shared" => change.dynamic_shared_bytes.replace(bytes(value)?).is_some(),
             "registers" => {
                 let registers =
-                    value.trim().parse().map_err(|_| format!("`{value}` is no number of registers"))?;
+                    value.trim().parse().map_err(|_| format!("invalid register count `{value}`"))?;
                 change.registers.replace(registers).is_some()
             }
             name => return Err(format!("`{name}` cannot be changed; block, grid, shared and registers can")),
@@ -118,11 +121,11 @@ mod tests {
         );
         assert_eq!(change("registers=64").map(|change| change.registers), Ok(Some(64)));
         for (text, why) in [
-            ("block", "changes nothing"),
+            ("block", "invalid change"),
             ("blocks=2", "cannot be changed"),
             ("grid=2,grid=3", "given twice"),
             ("block=0", "give grid="),
-            ("registers=many", "no number of registers"),
+            ("registers=many", "invalid register count"),
             ("shared=8G", "more than any launch"),
         ] {
             assert!(changed(text).unwrap_err().contains(why), "{text}");

@@ -86,14 +86,14 @@ fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     if let Some(measured) = measured {
         let time = units::time(measured.value);
         let beside = match prediction.measured_over_predicted {
-            Some(ratio) => format!("{time}, {} times the predicted", units::ratio(ratio)),
+            Some(ratio) => format!("{time}, {} times the prediction", units::ratio(ratio)),
             None => time,
         };
         line("measuredᵐ", beside)?;
     }
     for (name, share) in [
         ("achieved occupancyᵖ", prediction.achieved_occupancy),
-        ("SM utilisationᵖ", prediction.sm_utilisation),
+        ("SM throughputᵖ", prediction.sm_utilisation),
         ("warp efficiencyᵖ", prediction.warp_efficiency),
     ] {
         line(name, unmarked_share(&share))?;
@@ -156,19 +156,19 @@ fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {
 /// What the prediction rests on, and how far to trust it.
 fn basis(prediction: &Prediction, assumed: Option<bool>) -> String {
     let from = match prediction.basis.as_str() {
-        "launch" => "the launch alone; --registers, or --ptx with --arg, say more of the kernel",
-        "kernel" => "the launch and the kernel's attributes; --ptx with --arg says more of it",
-        "code" => "the launch and the kernel's PTX; --arg says what it executes",
+        "launch" => "the launch only; --registers, or --ptx with --arg, describe the kernel",
+        "kernel" => "the launch and the kernel's attributes; --ptx with --arg describes its code",
+        "code" => "the launch and the kernel's PTX; --arg determines what it executes",
         _ if assumed == Some(true) => {
-            "the launch, the kernel's PTX and what it executes, where unknown arguments or memory decide part of it: there it \
-             is guessed"
+            "the launch, the kernel's PTX and what it executes; parts that depend on unknown arguments or \
+                memory are guessed"
         }
         _ => "the launch, the kernel's PTX and what it executes",
     };
     match prediction.unfamiliar.as_slice() {
         [] => format!("from {from}"),
         features => format!(
-            "from {from}. Unlike anything that the models were trained on, so that the intervals are not tested: {}",
+            "from {from}. Outside the training data, so that the intervals are untested: {}",
             features.join(", ")
         ),
     }
@@ -191,7 +191,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
         (measured, ("measuredᵐ", Align::Right)),
         (measured, ("ᵐ/ᵖ", Align::Right)),
         (true, ("occupancyᵖ", Align::Right)),
-        (true, ("SM util.ᵖ", Align::Optional)),
+        (true, ("SMᵖ", Align::Optional)),
         (true, ("theor.ᶜ", Align::Optional)),
         (bounded, ("bound by", Align::Optional)),
     ];

@@ -12,13 +12,14 @@ use std::io::{self, Write};
 const DEFECTS: usize = 10;
 
 /// What the headings mean.
-const LEGEND: &str = "ᶜ computed exactly by the CPU device, per launch that it counted; not GPU time. Instructions: of PTX, \
-    by warp. Threads: that execute an instruction together, of 32. Sectors: of 32 bytes, per request to global memory (4 where \
-    neighbouring threads access neighbouring words). Wavefronts: per request to shared memory (1 without bank conflicts).";
+const LEGEND: &str = "ᶜ computed exactly by the CPU device, per counted launch; not GPU time. Instructions: \
+    PTX instructions of warps. Threads: avg. active threads per warp, of 32. Sectors: 32-byte sectors per \
+    global memory request (4 if consecutive threads access consecutive words). Wavefronts: per shared memory \
+    request (1 without bank conflicts).";
 
 /// What the mark of sampled figures means.
-const SAMPLED: &str = "≈ not exact: of long launches the start and a sample of the rest is counted, and scaled to all \
-    instructions; APEX_CPU_COUNTS=all counts everything.";
+const SAMPLED: &str = "≈ estimated: in long launches, only the start and a sample of the rest are counted \
+    and scaled to all instructions; APEX_CPU_COUNTS=all counts everything.";
 
 /// Lists the defects, if there are any.
 pub fn defects(out: &mut dyn Write, profile: &Profile, style: Style, width: usize) -> io::Result<()> {
@@ -34,7 +35,7 @@ pub fn defects(out: &mut dyn Write, profile: &Profile, style: Style, width: usiz
         }
     }
     if count > DEFECTS {
-        writeln!(out, "… and {} more; `apex report --json` has them all", count - DEFECTS)?;
+        writeln!(out, "… and {} more; `apex report --json` lists all", count - DEFECTS)?;
     }
     Ok(())
 }

@@ -37,9 +37,9 @@ pub fn brief(
     }
     let rest = advice.findings.len().saturating_sub(shown);
     if rest > 0 {
-        writeln!(out, "\n{rest} more: `apex advise` has all of them, with evidence and how to verify.")?;
+        writeln!(out, "\n{rest} more: `apex advise` shows all findings with their evidence.")?;
     } else if !advice.findings.is_empty() {
-        writeln!(out, "\n`apex advise` has the evidence, and how to verify.")?;
+        writeln!(out, "\n`apex advise` shows the evidence.")?;
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         (0, _) if profile.kernels.is_empty() => {
             format!("Advice: no {}, so no launch was judged", what_is_missing(profile))
         }
-        (0, _) => format!("Advice: nothing found by {judged} rules"),
+        (0, _) => format!("Advice: no findings from {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
             let worth = format!("{} of {}", share(saving), of_what(profile));
             format!(
@@ -159,7 +159,7 @@ fn what_if(expected: &WhatIf) -> String {
         _ => format!("{low} more to {high} less"),
     };
     format!(
-        ". From its measured time the models expect {time} then: that {} {of} ({interval}){mark}",
+        ". Predicted from the measured time: {time}, which {} {of} ({interval}){mark}",
         saved(saves.value)
     )
 }

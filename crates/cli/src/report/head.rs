@@ -61,10 +61,10 @@ pub fn recorder(profile: &Profile, advice: &Advice) -> String {
     let idle = profile.accounts().idle_ns().value / profile.accounts().span_ns.max(1.0);
     let saturated = !profile.on_cpu_device() && profile.totals.gpu_time_ns.is_some() && idle < 0.1;
     match &advice.verdict.overhead_share {
-        None => "recorder's cost not known".into(),
+        None => "unknown recording overhead".into(),
         Some(overhead) if saturated => {
-            format!("recorder {} of the host's time, behind a busy GPU", share(overhead))
+            format!("recording overhead {} of the host's time, hidden by a busy GPU", share(overhead))
         }
-        Some(overhead) => format!("recorder {} of the host's time", share(overhead)),
+        Some(overhead) => format!("recording overhead {} of the host's time", share(overhead)),
     }
 }

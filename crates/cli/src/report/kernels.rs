@@ -49,8 +49,8 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
 }
 
 /// What the headings and their marks mean.
-pub const LEGEND: &str = "ᵐ measured, mean of a launch (×n: of n samples; GPU time above an empty kernel's) · ᶜ computed \
-    exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
+pub const LEGEND: &str = "ᵐ measured, mean per launch (×n: n samples; GPU time above an empty kernel's) · ᶜ \
+    computed exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
 
 /// The table as lines, its header first. Shares are of all kernels of `job`.
 pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {

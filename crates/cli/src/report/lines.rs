@@ -17,9 +17,10 @@ const KERNELS: usize = 3;
 const LINES: usize = 12;
 
 /// What the headings mean.
-const LEGEND: &str = "ᶜ computed by the CPU device, in all launches that it counted. Instructions: of PTX, by warp; threads: that execute \
-    one together, of 32. Excessive: sectors of global memory, and wavefronts of shared memory (bank conflicts), that another \
-    layout would save. Divergent: branches that threads of a warp take differently. `--json` and `apex dashboard` have all lines.";
+const LEGEND: &str = "ᶜ computed by the CPU device over all counted launches. Instructions: PTX instructions \
+    of warps; threads: avg. active threads per warp, of 32. Excessive: global memory sectors and shared \
+    memory wavefronts (bank conflicts) beyond the minimum. Divergent: divergent branches. `--json` and `apex \
+    dashboard` have all lines.";
 
 /// Lists the lines that execute most, of those of the kernels at `indices` that have any.
 pub fn table(

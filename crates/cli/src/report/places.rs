@@ -6,11 +6,11 @@ use apex_profile::{Profile, SiteTotals};
 use std::io::{self, Write};
 
 /// What the headings of the kernels' places mean.
-const LEGEND: &str = "ᵐ measured: the share of a kernel's sampled launches (×n: of n). A place is the innermost line that is not \
-    a library's; `--json` has the whole call stacks.";
+const LEGEND: &str = "ᵐ measured: the share of the kernel's sampled launches (×n: of n). A place is the \
+    innermost line outside libraries; `--json` has the call stacks.";
 /// What the headings of the list of places mean.
-const PLACES_LEGEND: &str = "ᵐ measured; launches and GPU time of a kernel are divided among places as its sampled launches are. A place \
-    is the innermost line that is not a library's; `--json` has the whole call stacks.";
+const PLACES_LEGEND: &str = "ᵐ measured; launches and GPU time of a kernel are distributed over places like \
+    its sampled launches. A place is the innermost line outside libraries; `--json` has the call stacks.";
 
 /// The place of each kernel at `indices`; nothing where no call stack was read.
 pub fn table(
@@ -48,7 +48,7 @@ pub fn by_place(
     let places = profile.by_site();
     writeln!(out)?;
     if places.is_empty() {
-        let why = "No call stack was read: sessions of older versions of APEX have those of CPython alone.";
+        let why = "No call stack was read.";
         return writeln!(out, "{}\n", wrap(why, width, "").join("\n"));
     }
     let time: f64 = places.iter().map(|place| place.gpu_time_ns).sum();

@@ -15,10 +15,10 @@ use std::io::{self, Write};
 const WIDEST: f64 = 9.0;
 
 /// What the headings mean.
-const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten cases like those that \
-    the models were tested on · ᵐ measured, here with what an empty kernel takes, as the prediction has it. Occupancy: \
-    achieved. SM util.: compute (SM) throughput. Bound by: ᶜ computed, the busiest part of the device and its share of the \
-    measured or else predicted duration. * unlike anything that the models were trained on.";
+const LEGEND: &str = "ᵖ predicted, with the 90% prediction interval · ᵐ measured, including the time of an \
+    empty kernel, like the prediction. Occupancy: achieved. SM: compute (SM) throughput. Bound by: ᶜ \
+    computed, the busiest part of the device and its share of the measured (otherwise predicted) duration. * \
+    outside the training data.";
 
 /// Share of the GPU time above which something holds for most of it.
 const MOST: f64 = 0.5;
@@ -53,7 +53,7 @@ pub fn table<'a>(
         ("measuredᵐ", Align::Right),
         ("ᵐ/ᵖ", Align::Right),
         ("occupancyᵖ", Align::Right),
-        ("SM util.ᵖ", Align::Optional),
+        ("SMᵖ", Align::Optional),
     ];
     if any_bound {
         columns.push(("bound byᶜ", Align::Optional));
@@ -93,13 +93,14 @@ fn basis(profile: &Profile) -> Vec<String> {
     lines.extend(profile.code.as_ref().and_then(|code| known_in_words(&code.known)));
     match &profile.code {
         Some(code) if code.left_out > 0 => lines.push(format!(
-            "Not kept of the code that was loaded: {} ({}). `apex run --code=SIZE` keeps more than {}.",
+            "Loaded code that was not stored: {} ({}). `apex run --code=SIZE` stores more than {}.",
             units::counted(code.left_out, "image", "images"),
             units::bytes(code.left_out_bytes),
             units::bytes(code.max_bytes)
         )),
         None if code_would_help(profile) => lines.push(
-            "`apex run --code` keeps the program's PTX and arguments: predictions then know what its kernels execute."
+            "`apex run --code` stores the program's PTX and arguments, so that predictions know what its \
+                kernels execute."
                 .to_owned(),
         ),
         _ => {}
@@ -111,7 +112,7 @@ fn basis(profile: &Profile) -> Vec<String> {
 fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
     let forms = [
         ("ptx", "PTX"),
-        ("machine_code", "machine code alone (the tables beside it say its memory, barriers and parameters)"),
+        ("machine_code", "machine code only (its tables give memory, barriers and parameters)"),
         ("none", "nothing"),
     ];
     let is_all_ptx = shares.keys().all(|form| form == "ptx");
@@ -119,7 +120,7 @@ fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
         Some(format!("{words} for {} of the GPU time", units::share(*shares.get(*form)?)))
     });
     let words: Vec<_> = words.collect();
-    (!is_all_ptx).then(|| format!("Known of the code: {}.", words.join("; ")))
+    (!is_all_ptx).then(|| format!("Known code: {}.", words.join("; ")))
 }
 
 /// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely

@@ -7,8 +7,9 @@ use apex_profile::{Figure, Profile, Range};
 use std::io::{self, Write};
 
 /// What the headings mean.
-const LEGEND: &str = "Of the whole run; a range includes those inside of it. ᵐ measured; ᵖ predicted: launches times what was sampled of \
-    their kernels, and the time in which the device was idle until work of the range began.";
+const LEGEND: &str = "Whole run; a range includes nested ranges. ᵐ measured; ᵖ predicted: GPU time is the \
+    number of launches times the sampled kernel times; idle before is the device's idle time until work of \
+    the range began.";
 
 /// The first `top` ranges, those inside of others indented below them.
 pub fn by_range(

@@ -43,7 +43,7 @@ impl Listening {
         // Signals are blocked: its threads leave them to the one that waits for the program.
         thread::spawn(move || {
             if let Err(error) = server.run_until(&Stop::default(), move |request| shown.answer(request)) {
-                output::remark(format!("the dashboard has ended: {error}"));
+                output::remark(format!("the dashboard has stopped: {error}"));
             }
         });
         Showing { url }
@@ -57,7 +57,7 @@ impl Showing {
         if !is_watched || signals.interrupted() {
             return;
         }
-        output::remark(format!("the program has ended; its dashboard stays at {} until Ctrl-C", self.url));
+        output::remark(format!("the program has ended; the dashboard stays at {} until Ctrl-C", self.url));
         signals.wait_for_interrupt();
     }
 }

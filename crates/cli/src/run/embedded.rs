@@ -28,7 +28,7 @@ pub fn folder() -> anyhow::Result<Option<PathBuf>> {
         return Ok(None);
     }
     unpacked(&EMBEDDED, &cache()?).map(Some).context(
-        "cannot unpack the libraries that apex loads into programs; XDG_CACHE_HOME names another folder for them",
+        "cannot unpack the libraries that apex loads into programs: set XDG_CACHE_HOME to a writable folder",
     )
 }
 
@@ -39,7 +39,7 @@ fn cache() -> anyhow::Result<PathBuf> {
         (Some(cache), _) => Ok(cache),
         (None, Some(home)) => Ok(home.join(".cache")),
         (None, None) => bail!(
-            "there is no folder for the libraries that apex loads into programs: neither XDG_CACHE_HOME nor HOME is set"
+            "there is no folder for the libraries that apex loads into programs: set XDG_CACHE_HOME or HOME"
         ),
     }
 }

@@ -34,7 +34,7 @@ impl Libraries {
             Some(folder) => vec![PathBuf::from(folder)],
             None => {
                 let executable =
-                    std::env::current_exe().context("cannot tell where the apex executable lies")?;
+                    std::env::current_exe().context("cannot find the path of the apex executable")?;
                 let beside = executable.parent().unwrap_or(Path::new("/"));
                 vec![beside.to_path_buf(), beside.join("deps"), beside.join("../lib/apex")]
             }
@@ -48,8 +48,8 @@ impl Libraries {
             return Ok(Self { folder });
         }
         bail!(
-            "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex, `cargo install` \
-             installs it with `--features embedded`, and APEX_LIB_DIR names another folder.",
+            "{RECORDER} was not found in: {}. Build it with `cargo build --release`, install it with `cargo \
+                install --features embedded`, or set APEX_LIB_DIR to its folder.",
             folders.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ")
         )
     }
@@ -66,7 +66,10 @@ impl Libraries {
     pub fn cpu_device(&self) -> anyhow::Result<PathBuf> {
         let path = self.folder.join(CPU_DEVICE);
         if !path.is_file() {
-            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", apex_untrusted::shown(&self.folder));
+            bail!(
+                "{CPU_DEVICE} was not found in {}, next to {RECORDER}",
+                apex_untrusted::shown(&self.folder)
+            );
         }
         Ok(path)
     }

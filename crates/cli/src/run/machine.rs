@@ -36,5 +36,5 @@ pub fn finish(sampler: Option<Sampler>) {
 }
 
 fn remark(error: io::Error) {
-    output::remark(format!("what the machine did is not recorded to the end: {error}"));
+    output::remark(format!("recording of the machine stopped: {error}"));
 }

@@ -280,7 +280,8 @@ pub fn record(
         return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
     }
     if recording.check && recording.fast.contains(&Fast::Memory) {
-        let why = "--check cannot see that memory is used after it was freed where --fast=memory keeps it: use one of them";
+        let why = "--check cannot detect use after free together with --fast=memory, which reuses freed \
+            memory: use only one of them";
         return Err(anyhow::anyhow!(why).into());
     }
     let existing = std::env::var_os(PRELOAD);
@@ -365,11 +366,11 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
     if !args.quiet {
         let session = apex_untrusted::shown(outer);
         output::remark(format!(
-            "joins the session {session} of the `apex run` around it, with that one's options"
+            "records into the session {session} of the outer `apex run`, with its options"
         ));
     }
     if args.dashboard.is_some() {
-        output::remark("--dashboard works on the outer run; here, `apex dashboard` shows the session");
+        output::remark("--dashboard applies to the outer `apex run`; `apex dashboard` shows this session");
     }
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env_remove(PYTHON);
@@ -467,7 +468,7 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
         output::remark(format!(
-            "{} of {}, {} dropped, in {session}; `apex report{named}` explains",
+            "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
             units::counted(profile.totals.kernels_run(), "launch", "launches"),
             units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
             units::count(lost),

@@ -19,7 +19,7 @@ pub fn message(command: &OsStr, error: &io::Error) -> String {
             format!("it is not executable: {}", remedy(path))
         }
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            "it is neither a program for this machine nor a script that begins with #!".to_owned()
+            "it is neither an executable for this machine nor a script that begins with #!".to_owned()
         }
         _ => error.to_string(),
     };
@@ -31,10 +31,10 @@ fn not_in_path(name: &Path) -> String {
     let here = Path::new(".").join(name);
     match here.is_file() {
         true if is_executable(&here) => {
-            format!("no folder of PATH has it; the one in this folder is {}", shown(&here))
+            format!("it is not in PATH; the file in this folder is {}", shown(&here))
         }
-        true => format!("no folder of PATH has it; for the one in this folder, {}", remedy(&here)),
-        false => "there is no such command: no folder of PATH has it".to_owned(),
+        true => format!("it is not in PATH; for the file in this folder, {}", remedy(&here)),
+        false => "there is no such command in PATH".to_owned(),
     }
 }
 
@@ -58,7 +58,7 @@ fn remedy(path: &Path) -> String {
     match path.extension().and_then(OsStr::to_str) {
         Some("py") => format!("write `apex run -- python3 {}`", shown(path)),
         Some("sh") => format!("write `apex run -- sh {}`", shown(path)),
-        _ => format!("`chmod +x {}` makes it so", shown(path)),
+        _ => format!("run `chmod +x {}`", shown(path)),
     }
 }
 
@@ -83,8 +83,11 @@ mod tests {
             (file("plain", "", 0o644), "it is not executable: `chmod +x "),
             (train.clone(), "it is not executable: write `apex run -- python3 /"),
             (file("script", "#!/no/such/shell\n", 0o755), "its interpreter /no/such/shell does not exist"),
-            (file("text", "what is this", 0o755), "it is neither a program for this machine nor a script"),
-            ("no-such-command".into(), "there is no such command: no folder of PATH has it"),
+            (
+                file("text", "what is this", 0o755),
+                "it is neither an executable for this machine nor a script",
+            ),
+            ("no-such-command".into(), "there is no such command in PATH"),
         ] {
             // Rust's `Command` runs what the kernel cannot execute by no shell.
             let error = Command::new(&command).spawn().unwrap_err();

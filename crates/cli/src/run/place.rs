@@ -34,7 +34,7 @@ pub fn set_nvtx(command: &mut Command, libraries: &Path) {
     let ours = libraries.join(RECORDER);
     match std::env::var_os(environment::NVTX).filter(|path| !path.is_empty()) {
         Some(other) if Path::new(&other) != ours => output::remark(format!(
-            "{} names another library: NVTX ranges go there, and not into the session",
+            "{} names another library: it receives the NVTX ranges, and the session does not contain them",
             environment::NVTX
         )),
         _ => {

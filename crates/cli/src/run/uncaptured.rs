@@ -22,7 +22,7 @@ const SCRIPT_DEPTH: usize = 4;
 const LAUNCHERS: &[(&[&str], &str)] = &[
     (
         &["ssh", "srun", "kubectl", "flux", "qsub", "sbatch"],
-        "runs the program on another machine: put `apex run --` in front of the program there",
+        "runs the program on another machine: write `apex run --` in front of the program there",
     ),
     (
         &["docker", "podman", "nerdctl", "singularity", "apptainer", "bwrap", "nsenter", "chroot"],
@@ -42,7 +42,7 @@ pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Ve
         causes = self::causes(command, &recorded.seen, recorded.status);
     }
     lines.extend(causes.into_iter().map(|cause| format!("likely cause: {cause}")));
-    lines.push("`apex doctor` checks the rest".into());
+    lines.push("`apex doctor` checks other causes".into());
     lines
 }
 
@@ -70,7 +70,8 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
             }
             // What it did while recording was off is not known.
             None if is_off => {}
-            None => causes.push(format!("{executable} (pid {pid}) opened CUDA and then did nothing with it")),
+            None => causes
+                .push(format!("{executable} (pid {pid}) opened the CUDA driver but made no further call")),
         }
     }
     causes.extend(loaded.profile.recorder.problems.iter().cloned());
@@ -80,8 +81,8 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
 /// Why recording is off.
 fn recording_off(control: &Control) -> String {
     match control.generation.load(Ordering::Relaxed) {
-        0 => "recording was off from the start (--paused), and nothing switched it on: `apex ctl on` does, and \
-              `apex_cuda.record()` in Python"
+        0 => "recording was off from the start (--paused) and was never switched on: use `apex ctl on`, or \
+            `apex_cuda.record()` in Python"
             .into(),
         _ => "recording was switched off, by `apex ctl` or `apex_cuda.record()`".into(),
     }
@@ -138,12 +139,12 @@ fn suspicious(pid: u32, process: &Seen) -> Option<String> {
     let Seen { name, recorder, other_driver } = process;
     match (recorder, other_driver) {
         (true, Some(driver)) => Some(format!(
-            "{name} (pid {pid}) opened {driver} by its own path, past APEX: `apex run` stands in for the name \
-             libcuda.so.1 only"
+            "{name} (pid {pid}) opened {driver} by its path, which bypasses APEX: `apex run` replaces only \
+                the name libcuda.so.1"
         )),
         (false, Some(driver)) => Some(format!(
-            "{name} (pid {pid}) uses {driver} and had no libapex.so: its environment was cleared, or it runs with \
-             other rights than its caller"
+            "{name} (pid {pid}) uses {driver} without libapex.so: its environment was cleared, or it has \
+                other privileges than its caller"
         )),
         (false, None) => Some(format!(
             "{name} (pid {pid}) ran without libapex.so: its environment was cleared, or it is statically linked"
@@ -159,13 +160,13 @@ fn no_cuda(seen: &BTreeMap<u32, Seen>, status: ExitStatus) -> String {
         _ => format!(" (seen with libapex.so: {})", names.into_iter().collect::<Vec<_>>().join(", ")),
     };
     if status.success() {
-        return format!("the program made no CUDA call{tree}: it chose the CPU by itself, or needs no CUDA");
+        return format!("the program made no CUDA call{tree}: it selected the CPU, or does not use CUDA");
     }
     let how = match status.signal() {
         Some(signal) => format!("was ended by signal {signal}"),
         None => format!("failed with exit status {}", status.code().unwrap_or_default()),
     };
-    format!("the program {how} before it made a CUDA call{tree}: what it said itself tells more")
+    format!("the program {how} before it made a CUDA call{tree}: see its own output")
 }
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
                 .contains("python3 (pid 11) ran without")
         );
         let bypass = process("solver", true, Some("/usr/lib/libcuda.so.580"));
-        assert!(causes_of(&["sh"], &[bypass]).contains("past APEX"));
+        assert!(causes_of(&["sh"], &[bypass]).contains("bypasses APEX"));
         let nothing = causes_of(&["sh"], &[process("sh", true, None), process("make", true, None)]);
         assert!(nothing.contains("no CUDA call (seen with libapex.so: make, sh)"), "{nothing}");
     }

@@ -86,7 +86,7 @@ fn what_cannot_be_watched_or_told_is_refused_without_secrets() {
         assert!(refused.contains(expected) && !refused.contains("SECRET"), "{refused}");
     }
     let ended = text(&output(&mut sandbox.apex(&["alerts", "s"]), 0).stderr);
-    assert!(ended.contains("what was to be watched has ended"), "{ended}");
+    assert!(ended.contains("all watched sessions have ended"), "{ended}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_nested_run_joins_the_outer_session() {
     let script = format!("{program} launch 10 && {APEX} run -- {program} launch 20 exit 9");
     let mut command = sandbox.apex(&["run", "--device", "cpu", "--", "sh", "-c", &script]);
     let output = output(command.env("APEX_OUTPUT", "outer"), 9);
-    assert!(text(&output.stderr).contains("joins the session"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("records into the session"), "{}", text(&output.stderr));
     assert_eq!(sandbox.launches("outer"), 30);
     assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 1);
 }

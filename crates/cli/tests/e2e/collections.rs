@@ -276,7 +276,7 @@ fn what_cannot_be_collected_is_refused() {
         (&["--families", "cpoy"], 125, "there is no family `cpoy`"),
         (&["--counters", "require"], 125, "the CPU device has no counters"),
         (&["--counters", "off", "--throughput"], 125, "do without --throughput or --counters off"),
-        (&["--device", "gpu:x"], 2, "`x` is no number of a GPU"),
+        (&["--device", "gpu:x"], 2, "`x` is not the number of a GPU"),
     ] {
         let mut command = sandbox.apex(&["collect", "-o", "d", "--rows", "8"]);
         let refused = output(command.env("APEX_COLLECT_DEVICE", "cpu").args(options), code);

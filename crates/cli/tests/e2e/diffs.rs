@@ -66,10 +66,10 @@ fn a_longer_run_of_a_program_that_runs_ahead_takes_no_longer_for_a_step() {
     running_ahead(&sandbox, "long", 800);
     for sides in [["short", "long"], ["long", "short"]] {
         let page = unwrapped(&page(&sandbox, 150, &[&sides[..], &["--fail-above", "1"]].concat()));
-        assert!(page.starts_with("A step takes 200 µs") && page.contains("within chance"), "{page}");
+        assert!(page.starts_with("A step takes 200 µs") && page.contains("not significant"), "{page}");
     }
     let report = unwrapped(&text(&output(&mut sandbox.apex(&["report", "long"]), 0).stdout));
-    let said = "A step takes 200 µsᵖ (mean of 799; eight of ten are launched 40.";
+    let said = "A step takes 200 µsᵖ (mean of 799; launch intervals: p10 40.";
     assert!(report.contains(said) && report.contains("; its kernels take 200 µsᵖ."), "{report}");
     let bars: Vec<_> = report.lines().filter(|line| line.contains("  kernels  ")).collect();
     assert!(bars.len() == 1 && bars[0].contains("200 µs") && bars[0].contains("100%"), "{report}");
@@ -100,7 +100,7 @@ fn the_first_sentence_says_what_a_step_takes_and_advice_is_held_to_its_promise()
     assert!(row(&page(&sandbox, 100, &["before", "before"])).starts_with("still "));
     assert!(
         unwrapped(&page(&sandbox, 100, &["before", "before"]))
-            .contains("as before: what differs is within chance")
+            .contains("as before: the difference is not significant")
     );
     // What the kernels are sorted by stays on narrow pages.
     for columns in [60, 80, 200] {
@@ -152,7 +152,7 @@ fn repeats_say_what_is_chance() {
     let noisy: Vec<&str> = noisy.iter().map(String::as_str).collect();
     assert!(
         unwrapped(&page(&sandbox, 200, &noisy))
-            .contains("the difference is within chance (means of 3 and 3 runs)")
+            .contains("the difference is not significant (means of 3 and 3 runs)")
     );
 }
 

@@ -82,5 +82,5 @@ fn a_call_that_the_pool_cannot_follow_closes_it_and_the_report_names_it() {
 fn memory_that_is_kept_and_checked_is_refused() {
     let sandbox = Sandbox::new();
     let refused = output(&mut sandbox.record(&["--check", "--fast=memory"], &["launch", "1"]), 125);
-    assert!(text(&refused.stderr).contains("use one of them"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("use only one of them"), "{}", text(&refused.stderr));
 }

@@ -61,8 +61,8 @@ fn lost_records_are_blamed_on_their_cause() {
     );
     for command in ["report", "advise"] {
         let said = text(&output(&mut sandbox.apex(&[command, "s"]), 0).stdout);
-        assert!(said.contains("no launch is known: ") && said.contains("records were lost"), "{said}");
-        assert!(!said.contains("kernel was launched") && !said.contains("found a fault"), "{said}");
+        assert!(said.contains("no known launch: ") && said.contains("records were lost"), "{said}");
+        assert!(!said.contains("kernel was launched") && !said.contains("the rules found nothing"), "{said}");
     }
 }
 
@@ -109,26 +109,22 @@ fn wrong_names_are_answered_with_what_to_do() {
     for file in ["file", "train.py"] {
         std::fs::write(sandbox.path(file), "").unwrap();
     }
-    let no_session = "there is no session gone: `apex run -o gone -- COMMAND` makes one";
+    let no_session = "there is no session gone: create one with `apex run -o gone -- COMMAND`";
     for (arguments, code, why) in [
         (&["report", "gone"][..], 125, no_session),
         (&["advise", "gone"], 125, no_session),
         (&["diff", "s", "gone"], 125, no_session),
         (&["ctl", "on", "gone"], 125, no_session),
         (&["export", "-f", "csv", "gone"], 125, no_session),
-        (&["predict", "gone", "--what-if", "block=128"], 125, "there is no session and no file of launches"),
+        (&["predict", "gone", "--what-if", "block=128"], 125, "there is no such session or file of launches"),
         (&["report", "s", "--window", "5..3"], 2, "write the earlier time first"),
         (&["export", "-f", "csv", "s", "-o", "folder"], 125, "folder is a folder: name a file in it with -o"),
         (&["export", "-f", "csv", "s", "-o", "none/x"], 125, "cannot write none/x: there is no folder none"),
         (&["run", "-o", "file", "--", "true"], 125, "file is a file, and a session is a folder"),
         (&["run", "--", "./folder"], 126, "cannot run ./folder: it is a folder"),
         (&["run", "--", "./train.py"], 126, "write `apex run -- python3 ./train.py`"),
-        (
-            &["run", "--", "train.py"],
-            127,
-            "no folder of PATH has it; for the one in this folder, write `apex run",
-        ),
-        (&["run", "--", "gone"], 127, "there is no such command: no folder of PATH has it"),
+        (&["run", "--", "train.py"], 127, "it is not in PATH; for the file in this folder, write `apex run"),
+        (&["run", "--", "gone"], 127, "there is no such command in PATH"),
     ] {
         let said = text(&output(&mut sandbox.apex(arguments), code).stderr);
         assert!(said.contains(why) && !said.contains("os error"), "{arguments:?}: {said}");
@@ -151,5 +147,5 @@ fn the_same_problem_of_many_files_is_said_once() {
     let found = output(&mut sandbox.apex(&["report", "s"]), 0);
     let (page, said) = (text(&found.stdout), text(&found.stderr));
     assert!(said.contains("1001.rec and 2 other files: ") && !said.contains("1002.rec: "), "{said}");
-    assert!(page.contains("No launch is known: what was recorded cannot be read"), "{page}");
+    assert!(page.contains("No known launch: the records cannot be read"), "{page}");
 }

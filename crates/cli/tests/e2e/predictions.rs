@@ -314,7 +314,7 @@ fn what_cannot_be_predicted_is_said() {
             "nothing to predict: give --grid and --block, a file of launches, - for stdin, or a session",
         ),
         (vec!["--grid", "10"], 2, "--block"),
-        (vec!["--grid", "10", "--block", "a"], 2, "no extent"),
+        (vec!["--grid", "10", "--block", "a"], 2, "invalid extent"),
         (vec!["--grid", "10", "--block", "2048"], 1, "apex: 10 × 2048: threads of a block: 2048 is above"),
         (
             vec!["--grid", "3000000000", "--block", "64"],
@@ -352,7 +352,7 @@ fn what_cannot_be_predicted_is_said() {
             "static shared memory of a block, bytes: 1048576",
         ),
         (with(&["--shared", "9G"]), 2, "more than any launch can have"),
-        (with(&["--measured", "0"]), 2, "no duration"),
+        (with(&["--measured", "0"]), 2, "invalid duration"),
         (with(&["--what-if", "size=3"]), 2, "cannot be changed"),
         (with(&["--what-if", "registers=8"]), 125, "registers can be changed only where they are known"),
         (with(&["--what-if", "block=0"]), 125, "the grid does not follow from this block"),
@@ -425,7 +425,7 @@ fn reports_advice_and_exports_have_predictions() {
     let report = sandbox.json(&["report", "--json", "s"]);
     for width in [80usize, 100, 160] {
         let page = text(&output(sandbox.apex(&["report", "s"]).env("COLUMNS", width.to_string()), 0).stdout);
-        // What the launches execute is not known: no duration is predicted beside the measured one.
+        // What the launches execute is not known: invalid duration is predicted beside the measured one.
         let shown = ["\nPredicted\n", "durationᵖ", "ᵐ/ᵖ"].map(|part| page.contains(part));
         assert_eq!(shown, [false; 3], "{page}");
         assert!(page.lines().all(|line| line.chars().count() <= width), "{page}");
@@ -446,7 +446,7 @@ fn reports_advice_and_exports_have_predictions() {
     assert!((estimate(&found["what_if"]["saves"]) - saved).abs() < 1e-9);
     let page = text(&output(&mut sandbox.apex(&["advise", "s"]), 0).stdout);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("From its measured time the models expect"), "{page}");
+    assert!(page.contains("Predicted from the measured time:"), "{page}");
 
     let rows =
         text(&output(&mut sandbox.apex(&["export", "--format", "csv", "--what", "kernels", "s"]), 0).stdout);
@@ -478,7 +478,7 @@ fn of_a_device_that_the_models_do_not_know_nothing_is_predicted() {
     assert!(report["profile"]["kernels"][0]["prediction"].is_null());
     assert_eq!(report["profile"]["unpredicted"].as_array().unwrap().len(), 1);
     let refused = output(&mut predict(&sandbox, &["s"]), 125);
-    assert!(text(&refused.stderr).contains("--device h200 predicts what the same launches would do there"));
+    assert!(text(&refused.stderr).contains("--device h200 predicts the same launches for an H200"));
     let refused = output(&mut predict(&sandbox, &["--grid", "1", "--block", "32", "--device", "s"]), 125);
     assert!(text(&refused.stderr).contains("no predictions for APEX CPU device"));
 

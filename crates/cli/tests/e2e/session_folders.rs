@@ -70,7 +70,10 @@ fn a_session_without_a_cuda_call_is_not_the_newest() {
     let report = report();
     assert!(text(&report.stdout).contains("3 launches"), "{}", text(&report.stdout));
     let said = text(&report.stderr);
-    assert!(said.contains("no program made a CUDA call in newer") && said.contains("this is s"), "{said}");
+    assert!(
+        said.contains("the newest session newer has no CUDA call") && said.contains("this is s"),
+        "{said}"
+    );
     let exported = output(&mut sandbox.apex(&["export", "--format", "csv"]), 0);
     assert_eq!(text(&exported.stdout).lines().count(), 1 + 3);
     // What steers a program that runs takes the newest session: its first CUDA call may be still to

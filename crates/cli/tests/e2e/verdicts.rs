@@ -59,7 +59,7 @@ fn a_host_that_launches_too_slowly_is_named_for_the_steady_state() {
     assert!(page.lines().take(2).any(|line| line.contains("launches kernels too slowly")), "{page}");
     assert!(page.contains("idle: host code") && page.contains("A step takes"), "{page}");
     assert!(page.lines().take(5).any(|line| line.contains("CUDA graph")), "{page}");
-    assert!(page.contains("Start-up and warm-up took 10") && !page.contains("excellent"), "{page}");
+    assert!(page.contains("Not shown: start-up and warm-up, 10") && !page.contains("excellent"), "{page}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_free_that_waits_for_kernels_is_no_finding() {
         }
     });
     assert!(page.starts_with("The GPU is busy 99%") || page.starts_with("The GPU is busy 100%"), "{page}");
-    assert!(!page.contains("repeated-allocation") && page.contains("behind a busy GPU"), "{page}");
+    assert!(!page.contains("repeated-allocation") && page.contains("hidden by a busy GPU"), "{page}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn thousands_of_tiny_launches_are_to_be_one() {
     });
     let verdict: String = page.lines().take(5).collect::<Vec<_>>().join(" ");
     assert!(verdict.contains("idle") && !page.contains("give each thread less work"), "{page}");
-    assert!(page.contains("launch once for all 2999 launches of `tiny`"), "{page}");
+    assert!(page.contains("combine all 2999 launches of `tiny` into one"), "{page}");
 }
 
 #[test]
