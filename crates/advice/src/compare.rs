@@ -20,7 +20,7 @@ pub use followed::{Basis, Followed, Kept, State, Together};
 pub use kernels::{KernelChange, KernelCountChanges, Presence};
 pub use steps::Steps;
 
-/// One run, as it is compared.
+/// A run to be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The run, or a part of it, with all of its kernels.

@@ -1,4 +1,4 @@
-//! All sessions that are watched, and what is told of them.
+//! All watched sessions, and the notices about them.
 
 use crate::Moment;
 use crate::conditions::{Finding, Memory, Next, Observed, Reference, View, observe};
@@ -46,7 +46,7 @@ pub struct Alert {
     pub subject: Subject,
     /// The first look at which it was so.
     pub since: Moment,
-    /// A clause that says what is wrong, with its evidence, as it was when somebody was told last.
+    /// A clause that says what is wrong, with its evidence, as of the last notice.
     pub what: String,
     /// The value that was judged.
     pub value: Figure,
@@ -69,7 +69,7 @@ pub enum State {
     Ended,
 }
 
-/// What is to be told of an alert.
+/// A notice about an alert.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// What became of it.

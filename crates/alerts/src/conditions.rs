@@ -18,7 +18,7 @@ const MARGIN: f64 = 0.5;
 /// hardly idle.
 const IDLE_MARGIN: f64 = 0.8;
 
-/// A session at one moment, as far as it is judged.
+/// The part of a snapshot that the conditions judge.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     /// The last seconds.

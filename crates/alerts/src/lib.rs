@@ -1,9 +1,9 @@
-//! When a session that is followed needs somebody.
+//! Alerts about followed sessions.
 //!
 //! [`Alerts`] takes one [`apex_live::Snapshot`] of each session after the other, judges the
-//! conditions of each [`Rule`] on it, and returns a [`Notice`] where somebody is to be told: that a
-//! condition holds, that it still does, that it is over. [`message`] writes notices as a line for
-//! a terminal, as JSON, and as Prometheus' Alertmanager takes them.
+//! conditions of each [`Rule`] on it, and returns a [`Notice`] if there is something to report:
+//! that a condition holds, that it still does, that it is over. [`message`] writes notices as a
+//! line for a terminal, as JSON, and as Prometheus' Alertmanager takes them.
 //!
 //! Invariants:
 //!

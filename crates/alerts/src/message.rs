@@ -39,7 +39,7 @@ struct Document<'a> {
     /// What a chat shows: the line, and the command.
     text: String,
     state: &'static str,
-    /// Why it is told: `new`, `repeated`, `resolved`, `session_ended`.
+    /// The reason for the message: `new`, `repeated`, `resolved`, `session_ended`.
     reason: &'static str,
     alert: &'static str,
     session: &'a str,

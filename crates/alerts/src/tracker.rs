@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Over,
 }
 
-/// What is to be told of a condition.
+/// The change of a condition that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It holds, since that moment.
@@ -46,7 +46,7 @@ struct Condition {
     held: u32,
     /// Looks at which it was over, one after the other, while it fires.
     over: u32,
-    /// When somebody was told last; none while it is pending.
+    /// When it was reported last; none while it is pending.
     told: Option<Moment>,
 }
 

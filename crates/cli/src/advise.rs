@@ -26,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     judged: Judged,
     /// Print JSON (schema apex.advise/3)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

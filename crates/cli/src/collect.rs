@@ -32,38 +32,38 @@ docs/dataset.md explains every column.
 Exits with status 0 if all launches were tried, and with status 1 if --seconds or a signal stopped it.")]
 pub struct Args {
     /// Folder of the data set, new or to be resumed
-    #[arg(short, long, value_name = "DIR", env = "APEX_COLLECT_OUTPUT", required_unless_present_any = ["list", "launch_batch"])]
+    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["list", "launch_batch"])]
     output: Option<PathBuf>,
     /// Number of launches to measure
-    #[arg(long, value_name = "N", env = "APEX_ROWS", default_value_t = 8000)]
+    #[arg(long, value_name = "N", default_value_t = 8000)]
     rows: u64,
     /// Seed of the launch configurations
-    #[arg(long, value_name = "SEED", env = "APEX_COLLECT_SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Families of kernels, separated by commas [default: all]
-    #[arg(long, value_name = "NAMES", env = "APEX_FAMILIES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     families: Vec<String>,
     /// auto (all GPUs, otherwise the CPU device), gpu, cpu, or selected GPUs: gpu:0,2
-    #[arg(long, value_name = "DEVICE", env = "APEX_COLLECT_DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: Place,
     /// Hardware counters by ncu: auto (if ncu is installed), require, off
-    #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = wanted)]
     counters: Wanted,
     /// Also measure SM and memory throughput, including launches that were measured before; takes
     /// about eight times as long as counters
-    #[arg(long, env = "APEX_THROUGHPUT", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     throughput: bool,
     /// Path of Nsight Compute's ncu [default: searched for]
-    #[arg(long, value_name = "FILE", env = "APEX_NCU")]
+    #[arg(long, value_name = "FILE")]
     ncu: Option<PathBuf>,
     /// Maximum duration in seconds
-    #[arg(long, value_name = "N", env = "APEX_SECONDS")]
+    #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// List the families and their kernels
     #[arg(long)]
     list: bool,
     /// Print JSON (schema apex.collect/1; with --list, apex.suite/1)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
     /// Make the launches of this file (what ncu runs)
     #[arg(long, hide = true, value_name = "FILE")]

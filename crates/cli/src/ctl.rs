@@ -46,7 +46,7 @@ struct Target {
     /// Session folder [default: the newest one in this folder]
     session: Option<PathBuf>,
     /// Print JSON (schema apex.ctl/1)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

@@ -25,13 +25,13 @@ pub struct Args {
     /// folder]
     sessions: Vec<PathBuf>,
     /// Address and port to listen on; beyond loopback, a token is needed
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", env = "APEX_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Secret that whoever connects has to show; at least 16 characters
-    #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the address, but do not open a browser
-    #[arg(long, env = "APEX_NO_OPEN", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     no_open: bool,
 }
 

@@ -1,5 +1,5 @@
-//! `apex demo`: records the bundled CUDA programs and reports on them, on whatever there is to run
-//! them on.
+//! `apex demo`: records the bundled CUDA programs on the GPU or the CPU device, and prints the
+//! report.
 
 use crate::exit;
 use crate::loaded;
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     bare: bool,
     /// Session folder to create [default: apex-demo-DATE-TIME]
-    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
     recording: Recording,

@@ -1,4 +1,4 @@
-//! `apex export`: a session in somebody else's format.
+//! `apex export`: a session in other formats.
 
 use crate::loaded::{self, Source};
 use crate::{progress, session, units};
@@ -30,17 +30,17 @@ pub struct Args {
     #[command(flatten)]
     source: Source,
     /// File format
-    #[arg(short, long, value_enum, env = "APEX_FORMAT")]
+    #[arg(short, long, value_enum)]
     format: Format,
     /// File to write [default: stdout]
-    #[arg(short, long, value_name = "FILE", env = "APEX_EXPORT_OUTPUT")]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only calls that began between these times after the session's start, such as 1.5s..2s or
     /// 200ms..
-    #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
+    #[arg(long, value_name = "A..B", value_parser = units::parse_window)]
     window: Option<Range<u64>>,
     /// Rows to write [default: launches; JSON: none, only the profile]
-    #[arg(long, value_enum, env = "APEX_WHAT")]
+    #[arg(long, value_enum)]
     what: Option<What>,
 }
 

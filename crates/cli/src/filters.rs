@@ -16,19 +16,19 @@ const FILTERS: &str = "Filters";
 pub struct FilterOptions {
     /// Phase of the run [default: steady, if launches repeat on a GPU and there is no --window;
     /// otherwise all]
-    #[arg(help_heading = FILTERS, long, value_parser = phase_parser(), env = "APEX_PHASE")]
+    #[arg(help_heading = FILTERS, long, value_parser = phase_parser())]
     phase: Option<Phase>,
     /// Only kernels with this name; `*` matches any characters, regex:EXPRESSION matches part of a
     /// name. May be repeated
-    #[arg(help_heading = FILTERS, long = "kernel", value_name = "NAME", env = "APEX_KERNEL")]
+    #[arg(help_heading = FILTERS, long = "kernel", value_name = "NAME")]
     kernels: Vec<KernelPattern>,
     /// Only calls that began between these times after the session's start, such as 1.5s..2s or
     /// 200ms..
-    #[arg(help_heading = FILTERS, long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
+    #[arg(help_heading = FILTERS, long, value_name = "A..B", value_parser = units::parse_window)]
     window: Option<Range<u64>>,
     /// Only these processes, such as 0,2: by rank (processes that launched kernels, numbered from 0
     /// by process ID) or by process ID
-    #[arg(help_heading = FILTERS, long = "rank", value_name = "RANK", value_delimiter = ',', env = "APEX_RANK")]
+    #[arg(help_heading = FILTERS, long = "rank", value_name = "RANK", value_delimiter = ',')]
     ranks: Vec<u32>,
 }
 

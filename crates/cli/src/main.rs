@@ -12,6 +12,7 @@ mod dashboard;
 mod demo;
 mod diff;
 mod doctor;
+mod environment;
 mod exit;
 mod export;
 mod filters;
@@ -33,7 +34,7 @@ mod train;
 use apex_text::{self as text, units};
 use apex_untrusted::printable;
 use apex_untrusted::text::printable_but;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Color;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -58,7 +59,6 @@ struct Arguments {
         default_value_t,
         global = true,
         hide_possible_values = true,
-        env = "APEX_COLOR",
         value_name = "WHEN"
     )]
     color: Color,
@@ -92,7 +92,7 @@ enum Command {
 
 fn main() -> ExitCode {
     run::ignore_file_size_signal();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
@@ -113,14 +113,25 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::execute(&args, color),
         Command::Collect(args) => collect::execute(&args),
         Command::Train(args) => train::execute(&args),
-        Command::Completions(args) => manual::completions(&args, Arguments::command()),
-        Command::Man(args) => manual::man(&args, Arguments::command()),
+        Command::Completions(args) => manual::completions(&args, command()),
+        Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),
     };
     done.unwrap_or_else(|error| {
         output::failure(&error);
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// The command with a variable for each option.
+fn command() -> clap::Command {
+    environment::with_variables(Arguments::command())
+}
+
+/// The command line, and what the environment adds to it.
+fn arguments() -> Result<Arguments, clap::Error> {
+    let mut matches = command().try_get_matches()?;
+    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command()))
 }
 
 /// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose
@@ -175,35 +186,14 @@ mod tests {
 
     #[test]
     fn arguments_are_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    /// Every option of every command has a variable that mirrors it, named after it.
-    #[test]
-    fn options_have_variables() {
-        // (Which sessions are compared is no setting.)
-        let exempt = ["help", "version", "probe_driver", "bare", "list", "launch_batch", "before", "after"];
-        for command in Arguments::command().get_subcommands() {
-            for argument in
-                command.get_opts().filter(|argument| !exempt.contains(&argument.get_id().as_str()))
-            {
-                let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
-                let option = argument.get_long().unwrap_or_default().to_uppercase().replace('-', "_");
-                let command = command.get_name();
-                let own = format!("APEX_{}_{option}", command.to_uppercase());
-                assert!(
-                    variable == format!("APEX_{option}") || variable == own,
-                    "apex {command}: {variable}"
-                );
-            }
-        }
+        command().debug_assert();
     }
 
     /// A variable that is set for one command must not mean something else to another.
     #[test]
     fn a_variable_means_one_thing() {
         let mut meanings = std::collections::BTreeMap::new();
-        for command in Arguments::command().get_subcommands() {
+        for command in command().get_subcommands() {
             for argument in command.get_opts().filter(|argument| argument.get_action().takes_values()) {
                 let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
                 let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
@@ -219,9 +209,7 @@ mod tests {
 
     #[test]
     fn every_command_has_examples() {
-        for command in
-            Arguments::command().get_subcommands().filter(|command| command.get_name() != "exit-codes")
-        {
+        for command in command().get_subcommands().filter(|command| command.get_name() != "exit-codes") {
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("apex {}", command.get_name())), "apex {}", command.get_name());
         }

@@ -42,8 +42,8 @@ impl Color {
     }
 }
 
-/// Columns that a page on stdout may fill: the terminal's, else `COLUMNS`. A pipe or a file has no
-/// width, so that nothing is cut that somebody may search for: [`usize::MAX`].
+/// Columns that a page on stdout may fill: the terminal's, else `COLUMNS`. The width of a pipe or a
+/// file is [`usize::MAX`], so that searches find everything.
 pub fn width() -> usize {
     width_of(libc::STDOUT_FILENO)
 }
@@ -76,8 +76,7 @@ pub fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Res
     }
 }
 
-/// Writes a remark to stderr, on one line and printable. That it cannot be written is no reason to
-/// fail.
+/// Writes a remark to stderr, on one line and printable. Errors of stderr are ignored.
 pub fn remark(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "apex: {}", printable(&text.to_string()));
 }

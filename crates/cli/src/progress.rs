@@ -1,4 +1,4 @@
-//! A line on stderr while something takes long, if somebody watches: on a terminal, after a second.
+//! A progress line on stderr, shown on a terminal after one second.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -138,8 +138,8 @@ impl Fresh {
         }
     }
 
-    /// A folder of this name, or of the first number behind it that nobody has taken. That it is
-    /// made tells that it is new: another `apex run` may look for a name at the same moment.
+    /// A folder of this name, or with the first free number behind it. That it is made tells that
+    /// it is new: another `apex run` may look for a name at the same moment.
     fn unused(name: &str) -> io::Result<Self> {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.to_owned()).chain(numbered) {

@@ -34,29 +34,29 @@ Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md 
 `apex predict --models` reloads the models.")]
 pub struct Args {
     /// Data sets from `apex collect`, one for each kind of device
-    #[arg(long, value_name = "DIR", env = "APEX_DATA", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
     data: Vec<PathBuf>,
     /// Data set of other programs' kernels, for testing only
-    #[arg(long, value_name = "DIR", env = "APEX_REAL")]
+    #[arg(long, value_name = "DIR")]
     real: Option<PathBuf>,
     /// Folder of models from `apex train` with the same data and seed: keep their networks, and fit
     /// only the rates for durations and SM throughput again
-    #[arg(long, value_name = "DIR", env = "APEX_NETWORKS", conflicts_with = "real")]
+    #[arg(long, value_name = "DIR", conflicts_with = "real")]
     networks: Option<PathBuf>,
     /// Folder for the models
-    #[arg(short, long, value_name = "DIR", env = "APEX_TRAIN_OUTPUT")]
+    #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Random seed of weights and splits
-    #[arg(long, value_name = "SEED", env = "APEX_TRAIN_SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Number of threads [default: one per processor]
-    #[arg(long, value_name = "N", env = "APEX_THREADS")]
+    #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Train few networks for few epochs, without boosted trees, in about a minute
-    #[arg(long, env = "APEX_QUICK", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     quick: bool,
     /// Print JSON (schema apex.train/2)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

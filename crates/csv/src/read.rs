@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read};
 /// The fields of a record: at least one. `None` is an empty field without quotes.
 pub type Record = Vec<Option<String>>;
 
-/// The number of a line, from 1, and what it holds or why that cannot be told.
+/// The number of a line, from 1, and what it holds or why it cannot be read.
 pub type Numbered<T> = (u64, Result<T, String>);
 
 /// Reads records from a stream.

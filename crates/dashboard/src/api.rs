@@ -1,9 +1,10 @@
 //! The interface: docs/api.md describes it, `openapi.json` for programs.
 
 use crate::comparisons::{Comparisons, Refusal, Sides};
+use crate::problem::{JSON, Problem};
 use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
-use crate::views::{Looked, Problem, Views};
+use crate::views::{Looked, Views};
 use crate::wanted::Wanted;
 use crate::what_if;
 use apex_http::{Event, Next, Request, Response, StatusCode};
@@ -22,7 +23,6 @@ const EACH: Duration = Duration::from_millis(250);
 /// Characters of a command in the list.
 const LONGEST_COMMAND: usize = 500;
 
-pub(crate) const JSON: &str = "application/json";
 /// The interface, as OpenAPI describes it.
 const OPENAPI: &str = include_str!("../openapi.json");
 
@@ -214,21 +214,5 @@ impl Condition {
                 Self { state, running: Vec::new(), message: Some(problem.message().to_owned()) }
             }
         }
-    }
-}
-
-impl Problem {
-    fn message(&self) -> &str {
-        let (Self::Empty(message) | Self::Unreadable(message) | Self::Deleted(message)) = self;
-        message
-    }
-
-    pub(crate) fn response(&self) -> Response {
-        let status = match self {
-            Self::Empty(_) => StatusCode::NOT_FOUND,
-            Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Deleted(_) => StatusCode::GONE,
-        };
-        Response::text(status, self.message())
     }
 }

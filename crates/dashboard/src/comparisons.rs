@@ -3,9 +3,10 @@
 //! One is made at a time, and the last few are kept: whoever asks again for the same gets the same,
 //! unless a session has changed since.
 
+use crate::problem::Problem;
 use crate::reading;
 use crate::sessions::{Known, Sessions, fingerprint};
-use crate::views::{Pace, Problem, WHOLE};
+use crate::views::{Pace, WHOLE};
 use crate::wanted::{Wanted, single};
 use apex_http::Request;
 use std::path::PathBuf;

@@ -19,6 +19,7 @@
 
 mod api;
 mod comparisons;
+mod problem;
 mod reading;
 mod sessions;
 mod timeline;
@@ -28,8 +29,9 @@ mod what_if;
 
 pub use api::Dashboard;
 pub use comparisons::{MOST_RUNS, Sides};
+pub use problem::Problem;
 pub use sessions::{MOST_SESSIONS, State};
 pub use timeline::PARAMETERS as TIMELINE_PARAMETERS;
-pub use views::{MOST_VIEWS, Problem};
+pub use views::MOST_VIEWS;
 pub use wanted::{LONGEST_LAST, Wanted};
 pub use what_if::PARAMETERS as WHAT_IF_PARAMETERS;

@@ -1,7 +1,7 @@
 //! Documents of sessions, as `apex report --html` makes them, again and again; and comparisons, as
 //! `apex diff` makes them.
 
-use crate::views::Problem;
+use crate::problem::Problem;
 use crate::wanted::Wanted;
 use apex_live::Follower;
 use apex_page::{KernelLines, Source};
@@ -87,13 +87,4 @@ pub fn compare(before: &[PathBuf], after: &[PathBuf], filters: &Filters) -> Resu
     let comparison = apex_view::compared(&shown, before.len());
     let document = DiffDocument::of(&shown, before, after, &comparison);
     Ok(serde_json::to_string(&document).expect("plain data"))
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Unreadable(why) => Self::Unreadable(why.to_string()),
-            Error::Empty(why) => Self::Empty(why),
-        }
-    }
 }

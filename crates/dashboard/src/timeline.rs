@@ -1,5 +1,5 @@
-//! The timeline over HTTP: what its parameters mean, and what status an answer has. What happens to
-//! any session, that it is being read or deleted, is told with status 200: browsers log every other
+//! The timeline over HTTP: what its parameters mean, and what status an answer has. A session that
+//! is being read, or was deleted, is answered with status 200, because browsers log every other
 //! status as an error.
 
 use std::ops::RangeInclusive;
@@ -9,9 +9,9 @@ use apex_timeline::{
     Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Missing, Problem, Question, Step, Timelines, Unanswered,
 };
 
-use crate::api::JSON;
+use crate::problem::JSON;
 use crate::sessions::Known;
-use crate::wanted::{all_known, single};
+use crate::wanted::{all_known, number, single};
 
 /// Columns where the request does not say how many.
 const COLUMNS: usize = 1000;
@@ -60,7 +60,7 @@ fn of_session(timelines: &Timelines, known: &Known, asked: &Question) -> Respons
         Ok(json) => ok(json),
         Err(Unanswered::Nothing(why)) => Response::text(StatusCode::NOT_FOUND, why),
         Err(Unanswered::Damaged) => {
-            // (It is made anew.)
+            // (It is built again.)
             timelines.forget(&known.dir, timeline);
             ok(asked.without(&Missing::Building(0.0)))
         }
@@ -113,18 +113,4 @@ fn asked_launch(request: &Request, known: &[&str]) -> Result<AskedLaunch, String
         Some(_) => return Err("step: use next or previous".to_owned()),
     };
     Ok(AskedLaunch { lane, at, step })
-}
-
-/// A parameter that is a whole number.
-pub(crate) fn number(
-    request: &Request,
-    name: &str,
-    allowed: RangeInclusive<u64>,
-) -> Result<Option<u64>, String> {
-    let Some(text) = single(request, name)? else { return Ok(None) };
-    // (`parse` takes a sign too.)
-    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = digits.and_then(|text| text.parse().ok()).filter(|number| allowed.contains(number));
-    let (least, most) = allowed.into_inner();
-    number.map(Some).ok_or_else(|| format!("{name}: use a whole number from {least} to {most}"))
 }

@@ -1,20 +1,21 @@
-//! What was read of sessions, shared by all who look at it.
+//! Sessions that were read, shared by all viewers.
 
+use crate::problem::Problem;
 use crate::reading::{Kernels, Reader, Reading};
 use crate::sessions::{Known, State, fingerprint};
 use crate::wanted::Wanted;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Views that are kept: parts of sessions that somebody looks at, or has looked at.
+/// Maximum number of cached views; a view is a part of a session.
 pub const MOST_VIEWS: usize = 12;
 
-/// When what was read of a session that runs is read again.
+/// When a running session is read again.
 pub(crate) struct Pace {
-    /// Once it is so old.
+    /// After this age.
     pub fresh: Duration,
-    /// And after so many times of what reading it took: the program needs the machine more than who
-    /// looks at it.
+    /// And after this multiple of the time that reading took, so that the dashboard does not slow
+    /// the program down.
     pub rest: u32,
 }
 
@@ -24,24 +25,13 @@ pub(crate) const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9
 /// replaced before it is a second old.
 const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
 
-/// Kernels that were read so long ago are good enough to be asked about.
+/// Maximum age of kernels for questions about them.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// Why there is no document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// The session has no such part, or not yet.
-    Empty(String),
-    /// The session cannot be read.
-    Unreadable(String),
-    /// The session is gone.
-    Deleted(String),
-}
-
-/// A document, and how its session is.
+/// A document, and the state of its session.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// How the session is.
+    /// The state of the session.
     pub state: State,
     /// Processes that record it.
     pub running: Vec<u32>,
@@ -58,12 +48,12 @@ pub struct Views {
     kept: Mutex<Vec<Arc<View>>>,
 }
 
-/// A part of a session that somebody looks at.
+/// A part of a session, with what was read of it.
 struct View {
     id: String,
     wanted: Wanted,
     shown: Mutex<Shown>,
-    /// The kernels that were read last, and when: whoever asks about one does not wait while the
+    /// The kernels that were read last, and when: questions about them do not wait while the
     /// session is read again.
     kernels: Mutex<Option<(Instant, Arc<Kernels>)>>,
 }
@@ -82,8 +72,8 @@ struct Last {
 }
 
 impl Views {
-    /// The view of this part of a session; the one that nobody has looked at for longest makes
-    /// room.
+    /// The view of this part of a session; it replaces the least recently used one if there are too
+    /// many.
     fn of(&self, known: &Known, wanted: &Wanted) -> Arc<View> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = kept.iter().position(|view| view.id == known.id && view.wanted == *wanted);
@@ -102,7 +92,7 @@ impl Views {
         view
     }
 
-    /// Looks at a part of a session. Who looks at the same part meanwhile waits, and gets the same.
+    /// Reads a part of a session. Concurrent calls for the same part wait, and get the same result.
     ///
     /// # Errors
     /// Why there is no document.
@@ -155,7 +145,7 @@ impl View {
 }
 
 impl Last {
-    /// Whether it needs not be read again.
+    /// Whether it is still valid.
     fn is_good(&self, fingerprint: Option<u64>, wanted: &Wanted) -> bool {
         let age = self.at.elapsed();
         let has_ended = matches!(&self.result, Ok(looked) if looked.state == State::Ended);
@@ -167,7 +157,7 @@ impl Last {
     }
 }
 
-/// How a session is that was just read.
+/// The state of a session that was just read.
 fn state(running: &[u32], now: Option<u64>, last: Option<&Last>) -> State {
     // What has changed since a process was seen to run was written by that.
     let ended = last.filter(|last| !matches!(&last.result, Ok(looked) if looked.state == State::Running));

@@ -70,3 +70,17 @@ pub(crate) fn single(request: &Request, name: &str) -> Result<Option<String>, St
         (value, _) => Ok(value.map(str::to_owned)),
     }
 }
+
+/// A parameter that is a whole number.
+pub(crate) fn number(
+    request: &Request,
+    name: &str,
+    allowed: RangeInclusive<u64>,
+) -> Result<Option<u64>, String> {
+    let Some(text) = single(request, name)? else { return Ok(None) };
+    // (`parse` takes a sign too.)
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|text| text.parse().ok()).filter(|number| allowed.contains(number));
+    let (least, most) = allowed.into_inner();
+    number.map(Some).ok_or_else(|| format!("{name}: use a whole number from {least} to {most}"))
+}

@@ -6,11 +6,10 @@ use apex_predict::explore::Refusal;
 use apex_predict::{Change, Models};
 use std::ops::RangeInclusive;
 
-use crate::api::JSON;
+use crate::problem::JSON;
 use crate::sessions::Known;
-use crate::timeline::number;
 use crate::views::Views;
-use crate::wanted::{Wanted, single};
+use crate::wanted::{Wanted, number, single};
 
 /// Threads along a side of a block.
 const SIDE: RangeInclusive<u64> = 1..=9999;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-/// Something that a page is told.
+/// An event for a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its type: a word.
@@ -16,7 +16,7 @@ pub struct Event {
     pub data: String,
 }
 
-/// What there is to tell: in this order, at once; nothing at all is fine.
+/// Events to send now, in this order; may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// This for now.

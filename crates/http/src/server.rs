@@ -236,7 +236,7 @@ impl Shared {
         let mut response = match self.admission.refusal(&request) {
             None => Arc::clone(&self).answered(request).await,
             Some(refusal) => {
-                // A body that nobody reads must not be taken for the next request.
+                // An unread body must not be taken for the next request.
                 let close = refusal.status == StatusCode::PAYLOAD_TOO_LARGE;
                 if close { refusal.with_header(header::CONNECTION, "close") } else { refusal }
             }
@@ -284,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// Asks for events until there is no more, or nobody to tell.
+    /// Asks for events until there are no more, or the client is gone.
     fn stream(self: Arc<Self>, every: Duration, mut source: Source) -> mpsc::Receiver<Bytes> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {

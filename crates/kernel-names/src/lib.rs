@@ -42,9 +42,9 @@ pub const MOST_SHORT: usize = 48;
 pub struct Types {
     /// Type of the operands; [`DataType::Tf32`] where operands of 32 bits are rounded to it.
     pub input: Option<DataType>,
-    /// Type of the result, where it is told.
+    /// Type of the result, if the name contains it.
     pub output: Option<DataType>,
-    /// Type in which sums are accumulated, where it is told.
+    /// Type of the accumulator, if the name contains it.
     pub accumulator: Option<DataType>,
 }
 

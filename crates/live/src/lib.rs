@@ -9,7 +9,7 @@
 //!   million (measured, `docs/results/live.txt`).
 //! * [`running`] tells which processes of a session run.
 //!
-//! Nothing here writes: a session that is followed is recorded as if nobody looked.
+//! Nothing here writes: following a session does not affect its recording.
 
 mod follower;
 mod processes;

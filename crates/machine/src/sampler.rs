@@ -42,7 +42,7 @@ const PAUSE_BY_COST: u32 = 200;
 /// How long the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A thread that samples until it is told to end.
+/// A thread that samples until it is stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Sender<()>,

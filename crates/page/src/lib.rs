@@ -55,8 +55,8 @@ pub fn what_if(kernel: &str, explored: &Explored) -> String {
     serde_json::to_string(&document::Answer::of(kernel, explored)).expect("an answer is plain data")
 }
 
-/// The page without a document, and its content security policy: it asks the server that it came
-/// from for documents (docs/api.md), and nobody else.
+/// The page without a document, and its content security policy: it requests documents
+/// (docs/api.md) only from its own server.
 pub fn served() -> (String, String) {
     const MARK: &str = "http-equiv=\"Content-Security-Policy\" content=\"";
     let (before, rest) = PAGE.split_once(MARK).expect("the built page has a policy");

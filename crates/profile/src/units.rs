@@ -25,7 +25,7 @@ pub fn time_between(ns: f64, low: f64, high: f64) -> String {
     format!("{text} ({}–{})", digits(low / scale), digits(high / scale))
 }
 
-/// `1.08` or `26.5`: a ratio as it is.
+/// `1.08` or `26.5`: a ratio.
 pub fn ratio(ratio: f64) -> String {
     digits(ratio)
 }

@@ -23,7 +23,7 @@ impl Default for Policy {
     }
 }
 
-/// What becomes of messages, as far as somebody should be told: not each failure, but each change.
+/// The state of delivery, reported on each change instead of on each failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Messages are lost from now on, for this reason.

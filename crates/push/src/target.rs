@@ -111,8 +111,7 @@ impl Target {
 
     /// Posts a body, and waits for the answer no longer than this.
     ///
-    /// # Errors
-    /// If nobody takes it; nothing but a status of 200 to 299 means that it was taken.
+    /// # Errors If it was not accepted: only a status of 200 to 299 means acceptance.
     pub fn post(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<(), Failure> {
         let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
         let runtime =

@@ -3,8 +3,8 @@
 use crate::units;
 use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
 
-/// Sentences about the launch queues and the memory pools of the processes; none where nobody wanted
-/// them.
+/// Sentences about the launch queues and the memory pools of the processes; none if neither was
+/// requested.
 pub fn sentences(profile: &Profile) -> Vec<String> {
     let mut sentences = of_queues(profile);
     sentences.extend(profile.processes.iter().filter_map(|process| process.pool.as_ref()).map(of_pool));

@@ -6,7 +6,7 @@
 use crate::units;
 use apex_machine::{DeviceSummary, Quantity, Readings, Summary};
 
-/// Devices that are told of; a document has all.
+/// Maximum number of devices in the text; a document has all.
 const DEVICES: usize = 8;
 /// A reason for low clocks that held for less is not worth a word.
 const SHARE: f64 = 0.005;

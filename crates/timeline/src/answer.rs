@@ -85,7 +85,7 @@ pub enum Missing {
 pub enum Unanswered {
     /// The timeline has no lane or rank of that name.
     Nothing(String),
-    /// The index has to be made anew.
+    /// The index must be rebuilt.
     Damaged,
 }
 

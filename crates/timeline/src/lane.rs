@@ -1,4 +1,4 @@
-//! A lane as it is written: blocks of its events, and cells above them.
+//! Writing a lane: blocks of events, and cells above them.
 //!
 //! Cells are stretches of time whose length is a power of two, from [`FINEST`] on in steps of
 //! [`STEP`], and that begin at a multiple of it. A cell is stored where at least [`LEAST`] events

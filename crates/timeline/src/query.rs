@@ -1,4 +1,4 @@
-//! A lane as it is read: its time in columns, its events, one event.
+//! Reading a lane: its time in columns, its events, one event.
 //!
 //! A column reads one or two stored cells, or the few events of the cells that were not stored, so
 //! that a picture costs by its columns, whatever the length of the lane.

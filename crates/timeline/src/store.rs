@@ -1,4 +1,4 @@
-//! Indexes of sessions: made in the background, kept beside the session, opened, made anew.
+//! Indexes of sessions: built in the background, stored in the session's folder, opened, rebuilt.
 //!
 //! An index is written into a file without a name in the session's folder, so that nothing is left
 //! of one that was not finished. It gets its name when it is whole, if the session does not change
@@ -216,7 +216,7 @@ fn give_name(file: &File, dir: &Path) -> io::Result<()> {
     std::fs::rename(&passing, dir.join(INDEX_FILE)).inspect_err(|_| drop(std::fs::remove_file(&passing)))
 }
 
-/// Whether nobody records the session any more.
+/// Whether the session is no longer being recorded.
 fn has_ended(session: &Session) -> bool {
     let is_quiet = |path: &Path| {
         let changed = path.metadata().and_then(|found| found.modified());
@@ -272,7 +272,7 @@ impl Timelines {
         })
     }
 
-    /// A damaged index is forgotten: the next look makes it anew.
+    /// Forgets a damaged index: the next look rebuilds it.
     pub fn forget(&self, dir: &Path, damaged: &Timeline) {
         let kept = self.of(dir);
         let mut state = locked(&kept.state);

@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Every character is either shown as it is or escaped into characters that are.
+    /// Every character is either shown unchanged or escaped into printable characters.
     #[test]
     fn what_is_printable_stays_printable() {
         for c in (0..=0x0010_ffff).filter_map(char::from_u32) {

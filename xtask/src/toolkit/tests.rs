@@ -1,4 +1,4 @@
-//! Toolkits of our own making, and, where `APEX_CUDA_INCLUDE` names the headers of a real one, that
+//! Toolkits of our own making, and, where `APEX_TEST_CUDA_INCLUDE` names the headers of a real one, that
 //! one.
 
 use super::*;
@@ -143,11 +143,14 @@ fn names_come_apart() {
 
 /// The real headers, if the environment names them.
 fn real() -> Option<Toolkit> {
-    let Some(include) = std::env::var_os("APEX_CUDA_INCLUDE") else {
-        test_skip::impossible_here("APEX_CUDA_INCLUDE names no folder with cuda.h");
+    let Some(include) = std::env::var_os("APEX_TEST_CUDA_INCLUDE") else {
+        test_skip::impossible_here("APEX_TEST_CUDA_INCLUDE names no folder with cuda.h");
         return None;
     };
-    Some(crate::abi_gen::read(Path::new(&include)).expect("APEX_CUDA_INCLUDE names headers that can be read"))
+    Some(
+        crate::abi_gen::read(Path::new(&include))
+            .expect("APEX_TEST_CUDA_INCLUDE names headers that can be read"),
+    )
 }
 
 /// Where each member of a record is, as C names it from outside; members of nameless records inside

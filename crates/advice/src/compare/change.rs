@@ -30,7 +30,7 @@ pub struct Change {
     pub after: Option<Figure>,
     /// After over before; `None` where one is unknown or before is 0.
     pub ratio: Option<f64>,
-    /// Whether the difference is more than chance; `None` where that cannot be told.
+    /// Whether the difference is more than chance; `None` if unknown.
     pub significant: Option<bool>,
     /// The values of the runs before and of those after, as far as they are known.
     pub runs: (Vec<f64>, Vec<f64>),

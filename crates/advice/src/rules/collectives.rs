@@ -3,7 +3,7 @@
 //!
 //! One kernel of NCCL serves every operation and size ("AllReduce", "f32" is all that its name
 //! tells), and it runs from the moment its rank arrives until the last rank has: its time is
-//! waiting and transfer together. The rank that arrives last waits for nobody, so the shortest time
+//! waiting and transfer together. The rank that arrives last does not wait, so the shortest time
 //! over the ranks is the transfer.
 
 use super::{

@@ -10,7 +10,7 @@ use apex_profile::{Figure, Kernel, Profile};
 
 /// Share of the GPU time from which on such a kernel is worth a word.
 const SHARE: f64 = 0.2;
-/// A kernel that takes less adds up so little that contention cannot be told.
+/// Minimum duration: shorter kernels add too few values to show contention.
 const LONG_NS: f64 = 100e3;
 /// PyTorch's kernels that add to places given by indices.
 const ADDING: [&str; 5] = [

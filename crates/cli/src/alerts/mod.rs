@@ -1,4 +1,4 @@
-//! `apex alerts`: watches sessions while they are recorded, and tells when one needs somebody.
+//! `apex alerts`: watches sessions during recording, and sends alerts.
 
 mod baseline;
 mod tell;
@@ -47,16 +47,16 @@ pub struct Args {
     sessions: Vec<PathBuf>,
     /// Baseline session [default: the newest earlier session in the same folder whose program ran
     /// the same command and succeeded]
-    #[arg(long, value_name = "SESSION", env = "APEX_BASELINE")]
+    #[arg(long, value_name = "SESSION")]
     baseline: Option<PathBuf>,
     /// Threshold of a rule, or `off`; may be repeated
-    #[arg(long = "rule", value_name = "NAME=PERCENT", value_delimiter = ',', env = "APEX_RULE")]
+    #[arg(long = "rule", value_name = "NAME=PERCENT", value_delimiter = ',')]
     rules: Vec<String>,
     /// Time between two evaluations; each judges the last two intervals
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration, env = "APEX_ALERTS_INTERVAL")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     interval: Duration,
     /// Time after which an alert that still holds is repeated
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration, env = "APEX_REPEAT")]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     repeat: Duration,
     #[command(flatten)]
     destinations: Destinations,

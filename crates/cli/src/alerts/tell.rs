@@ -1,5 +1,5 @@
-//! Who is told: stderr, and what the user names. Each has a thread of its own, so that one that
-//! hangs holds up nobody.
+//! The receivers of alerts: stderr and those that the user names. Each has its own thread, so that
+//! a receiver that hangs does not delay the others.
 
 use crate::output;
 use apex_alerts::{Alert, Notice, State, message};
@@ -26,17 +26,17 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(clap::Args, Debug)]
 pub struct Destinations {
     /// URL to which each alert is posted as JSON (http only)
-    #[arg(long, value_name = "URL", env = "APEX_WEBHOOK", hide_env_values = true)]
+    #[arg(long, value_name = "URL", hide_env_values = true)]
     webhook: Vec<String>,
     /// URL of Prometheus' Alertmanager, such as http://127.0.0.1:9093
-    #[arg(long, value_name = "URL", env = "APEX_ALERTMANAGER", hide_env_values = true)]
+    #[arg(long, value_name = "URL", hide_env_values = true)]
     alertmanager: Vec<String>,
     /// Shell command to run for each alert, with the JSON on stdin; use it for https or mail
-    #[arg(long, value_name = "COMMAND", env = "APEX_EXEC", hide_env_values = true)]
+    #[arg(long, value_name = "COMMAND", hide_env_values = true)]
     exec: Vec<String>,
 }
 
-/// Everybody who is told.
+/// All receivers.
 pub struct Everybody {
     /// Webhooks and commands: each notice.
     notified: Vec<(String, Outbox<Vec<u8>>)>,
@@ -128,7 +128,8 @@ fn start(
 }
 
 /// Runs a command of the shell with a message on its stdin, and waits for it no longer than
-/// [`LONGEST_COMMAND`]. A failure is never transient: it may have told somebody.
+/// [`LONGEST_COMMAND`]. A failure is never retried, because the command may have delivered the
+/// alert.
 fn run(command: &str, body: &[u8]) -> Result<(), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::Failed(format!("the command {what}: {error}"));
     let mut shell = Command::new("sh");

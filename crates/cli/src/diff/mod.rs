@@ -42,18 +42,18 @@ pub struct Args {
     #[command(flatten)]
     filters: FilterOptions,
     /// Number of kernels to list
-    #[arg(long, value_name = "N", default_value_t = 15, env = "APEX_TOP")]
+    #[arg(long, value_name = "N", default_value_t = 15)]
     top: usize,
     /// Compare each launch configuration separately, instead of each function over all its
     /// configurations
-    #[arg(long, env = "APEX_CONFIGURATIONS", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     configurations: bool,
     /// Exit with status 1 if a step, or a kernel on average, takes longer by more than this and the
     /// difference is significant
-    #[arg(long, value_name = "PERCENT", value_parser = units::parse_percent, env = "APEX_FAIL_ABOVE")]
+    #[arg(long, value_name = "PERCENT", value_parser = units::parse_percent)]
     fail_above: Option<f64>,
     /// Print JSON (schema apex.diff/2)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

@@ -25,10 +25,10 @@ use std::process::ExitCode;
 Exits with status 1 if a check failed. Warnings concern only some programs.")]
 pub struct Args {
     /// Folder for sessions
-    #[arg(long, value_name = "DIR", env = "APEX_DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Print JSON (schema apex.doctor/1)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
     /// Try the driver in this process (what the check does in a child process)
     #[arg(long, hide = true)]

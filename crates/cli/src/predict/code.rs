@@ -48,6 +48,6 @@ mod tests {
         let source = ".version 8.0\n.target sm_80\n.visible .entry scale() { ret; }\n";
         let code = Code::parse(source, "k.ptx", None, &[]).unwrap();
         let message = how_to_get_registers(Path::new("k.ptx"), &code);
-        assert!(message.contains("scale uses: give --registers"), "{message}");
+        assert!(message.contains("scale: set --registers"), "{message}");
     }
 }

@@ -127,6 +127,6 @@ mod tests {
         write(r#"{"device_name": "X", "device_attributes": {"75": 99, "76": 0}}"#);
         assert!(named(Trained::Shipped).unwrap_err().contains("compute capability are not known"));
         write("{");
-        assert!(named(Trained::Shipped).unwrap_err().contains("manifest.json is no manifest"));
+        assert!(named(Trained::Shipped).unwrap_err().contains("manifest.json is not the manifest"));
     }
 }

@@ -57,56 +57,56 @@ pub struct Args {
     #[arg(value_name = "LAUNCHES", conflicts_with_all = ["grid", "block", "ptx"])]
     input: Option<PathBuf>,
     /// Blocks of the grid: X, X,Y or X,Y,Z
-    #[arg(long, value_name = "BLOCKS", env = "APEX_GRID", value_parser = syntax::extent, requires = "block")]
+    #[arg(long, value_name = "BLOCKS", value_parser = syntax::extent, requires = "block")]
     grid: Option<Dim3>,
     /// Threads of a block: X, X,Y or X,Y,Z
-    #[arg(long, value_name = "THREADS", env = "APEX_BLOCK", value_parser = syntax::extent, requires = "grid")]
+    #[arg(long, value_name = "THREADS", value_parser = syntax::extent, requires = "grid")]
     block: Option<Dim3>,
     /// Dynamic shared memory per block, bytes
-    #[arg(long, value_name = "SIZE", env = "APEX_SHARED", value_parser = syntax::bytes, requires = "grid")]
+    #[arg(long, value_name = "SIZE", value_parser = syntax::bytes, requires = "grid")]
     shared: Option<u32>,
     /// Registers per thread
-    #[arg(long, value_name = "N", env = "APEX_REGISTERS", requires = "grid")]
+    #[arg(long, value_name = "N", requires = "grid")]
     registers: Option<u32>,
     /// Static shared memory per block, bytes
-    #[arg(long, value_name = "SIZE", env = "APEX_STATIC_SHARED", value_parser = syntax::bytes, requires = "registers")]
+    #[arg(long, value_name = "SIZE", value_parser = syntax::bytes, requires = "registers")]
     static_shared: Option<u32>,
     /// Local memory per thread, bytes
-    #[arg(long, value_name = "SIZE", env = "APEX_LOCAL", value_parser = syntax::bytes, requires = "registers")]
+    #[arg(long, value_name = "SIZE", value_parser = syntax::bytes, requires = "registers")]
     local: Option<u32>,
     /// Maximum threads per block of the kernel
-    #[arg(long, value_name = "N", env = "APEX_MAX_THREADS", requires = "registers")]
+    #[arg(long, value_name = "N", requires = "registers")]
     max_threads: Option<u32>,
     /// PTX file with the kernel
-    #[arg(long, value_name = "FILE", env = "APEX_PTX", requires = "grid")]
+    #[arg(long, value_name = "FILE", requires = "grid")]
     ptx: Option<PathBuf>,
     /// Name of the kernel in the PTX, if that has several; of a session, the kernels to show
-    #[arg(long, value_name = "NAME", env = "APEX_PREDICT_KERNEL")]
+    #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// An argument of the kernel: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if unknown; repeat for
     /// each argument in order
-    #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = apex_predict::code::argument, requires = "ptx", allow_hyphen_values = true)]
+    #[arg(long, value_name = "VALUE", value_parser = apex_predict::code::argument, requires = "ptx", allow_hyphen_values = true)]
     arg: Vec<Typed>,
     /// Measured duration of the launch (gpu__time_duration), in microseconds or with a unit
-    #[arg(long, value_name = "TIME", env = "APEX_MEASURED", value_parser = syntax::microseconds, requires = "grid")]
+    #[arg(long, value_name = "TIME", value_parser = syntax::microseconds, requires = "grid")]
     measured: Option<f64>,
     /// A change of the launch: block=, grid=, shared=, registers=, separated by commas; may be
     /// repeated
-    #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
+    #[arg(long, value_name = "CHANGE", value_parser = syntax::change)]
     what_if: Vec<Change>,
     /// Device to predict for: auto, h200, h100, sm_90, or the folder of a session or data set
     /// [default: the session's, otherwise auto]
-    #[arg(long, value_name = "DEVICE", env = "APEX_PREDICT_DEVICE")]
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Folder of models from `apex train`; replaced models are reloaded while `apex predict` runs
     /// [default: the built-in models]
-    #[arg(long, value_name = "DIR", env = "APEX_MODELS")]
+    #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
     /// Print JSON (schema apex.predict/1; for stdin JSON Lines, schema apex.prediction/1)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
+    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
     json: bool,
     /// Print CSV
-    #[arg(long, env = "APEX_CSV", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     csv: bool,
 }
 

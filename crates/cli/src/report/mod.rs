@@ -53,10 +53,10 @@ pub struct Args {
     #[command(flatten)]
     view: View,
     /// Print JSON (schema apex.report/4)
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
     /// Write the report as one HTML file, which needs neither APEX nor a network connection
-    #[arg(long, value_name = "FILE", env = "APEX_HTML")]
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
@@ -76,13 +76,13 @@ pub enum By {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct View {
     /// Number of kernels to list
-    #[arg(long, value_name = "N", default_value_t = TOP, env = "APEX_TOP")]
+    #[arg(long, value_name = "N", default_value_t = TOP)]
     top: usize,
     /// Ranking of kernels [default: time if kernels were timed, otherwise count]
-    #[arg(long, value_enum, env = "APEX_SORT")]
+    #[arg(long, value_enum)]
     sort: Option<Sort>,
     /// List by kernel, by place in the program, or by NVTX range
-    #[arg(long, value_enum, default_value_t = By::Kernel, env = "APEX_BY")]
+    #[arg(long, value_enum, default_value_t = By::Kernel)]
     by: By,
     #[command(flatten)]
     judged: Judged,
@@ -94,7 +94,7 @@ pub struct Judged {
     #[command(flatten)]
     pub filters: FilterOptions,
     /// Rules to leave out, by identifier or name
-    #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub suppress: Vec<String>,
 }
 
@@ -229,7 +229,7 @@ fn top_kernels(
     places::table(out, profile, &top, style, width)?;
     predictions::table(out, profile, &top, style, width)?;
     counts::table(out, profile, &top, style, width)?;
-    // Of kernels that somebody asks about.
+    // Only for selected kernels.
     if shown.kernels.is_some() { lines::table(out, profile, &top, style, width) } else { Ok(()) }
 }
 

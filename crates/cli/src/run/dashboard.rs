@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
 
-/// A dashboard that listens, and answers nobody yet.
+/// A dashboard that listens but does not answer yet.
 pub struct Listening(Server);
 
-/// A dashboard that answers.
+/// A dashboard that answers requests.
 pub struct Showing {
     url: String,
 }

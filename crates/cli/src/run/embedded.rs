@@ -1,9 +1,9 @@
 //! The libraries inside the command, as `cargo install --features embedded` builds it: unpacked
 //! into the user's cache, where the dynamic linker can load them.
 //!
-//! Each run compares what lies there with what the command holds, byte by byte, and writes anew what
-//! differs, by a rename: programs that run keep what they have loaded. A folder that somebody else
-//! could write to is refused, because what lies there is executed.
+//! Each run compares what lies there with what the command holds, byte by byte, and replaces
+//! different files by a rename: programs that run keep what they have loaded. A folder that another
+//! user could write to is refused, because what lies there is executed.
 
 use anyhow::{Context, bail};
 use apex_untrusted::{Folder, read, shown};

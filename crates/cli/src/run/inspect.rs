@@ -68,7 +68,8 @@ impl Program {
     }
 }
 
-/// Where a shell would find `command`: as it is if it names a path, else in the folders of PATH.
+/// The file that a shell would execute for `command`: the path if it contains a slash, otherwise
+/// the first match in PATH.
 pub fn resolve(command: &OsStr) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Path::new(command).is_file().then(|| command.into());

@@ -71,21 +71,21 @@ const PRELOAD: &str = "LD_PRELOAD";
 another one records into the outer session unless it has its own -o.")]
 pub struct Args {
     /// Session folder to create [default: apex-COMMAND-DATE-TIME]
-    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
     pub recording: Recording,
     /// Start with recording off; `apex ctl on` or `apex_cuda.record()` (Python) switches it on
-    #[arg(long, env = "APEX_PAUSED", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     paused: bool,
     /// Exit with status 124 if the program succeeds and nothing was captured
-    #[arg(long, env = "APEX_REQUIRE_CAPTURE", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     require_capture: bool,
     /// Print only warnings and errors on stderr
-    #[arg(short, long, env = "APEX_QUIET", value_parser = FalseyValueParser::new())]
+    #[arg(short, long, value_parser = FalseyValueParser::new())]
     quiet: bool,
     /// Print the report on stderr when the program has ended
-    #[arg(long, env = "APEX_REPORT", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     report: bool,
     /// Show the session in a browser during recording: print the address, and open the browser if
     /// there is a display. On a terminal the dashboard runs until Ctrl-C, otherwise it ends with
@@ -95,8 +95,7 @@ pub struct Args {
         value_name = "ADDRESS",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "127.0.0.1:0",
-        env = "APEX_DASHBOARD"
+        default_missing_value = "127.0.0.1:0"
     )]
     dashboard: Option<SocketAddr>,
     /// The program and its arguments
@@ -108,17 +107,17 @@ pub struct Args {
 #[derive(clap::Args, Clone, Debug)]
 pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
-    #[arg(long, value_enum, default_value_t, env = "APEX_DEVICE")]
+    #[arg(long, value_enum, default_value_t)]
     pub device: place::Device,
     /// Detect defects in kernels: uninitialised reads, shared-memory races, divergent barriers (CPU
     /// device only)
-    #[arg(long, env = "APEX_CHECK", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     pub check: bool,
     /// Which kernels are timed on the GPU
-    #[arg(long, value_enum, default_value_t, env = "APEX_TIMING")]
+    #[arg(long, value_enum, default_value_t)]
     pub timing: Timing,
     /// Maximum share of the program's time that sampled timing may take, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
+    #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent)]
     pub budget: f64,
     /// Speed up the program: `queue` launches from a separate thread, `batch` also combines
     /// repeated launches into CUDA graphs, `memory` reuses freed memory for later allocations
@@ -131,8 +130,7 @@ pub struct Recording {
         require_equals = true,
         value_delimiter = ',',
         default_missing_value = "queue",
-        hide_possible_values = true,
-        env = "APEX_FAST"
+        hide_possible_values = true
     )]
     pub fast: Vec<Fast>,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
@@ -144,16 +142,15 @@ pub struct Recording {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "256M",
-        value_parser = parse_limit,
-        env = "APEX_CODE"
+        value_parser = parse_limit
     )]
     pub code: Option<u64>,
     /// Maximum disk space of the session, such as 512M; new records replace the oldest ones
     /// [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     pub max_size: Option<u64>,
     /// Do not sample the machine: power, clocks, temperature, memory, CPU usage
-    #[arg(long, env = "APEX_NO_MACHINE", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     pub no_machine: bool,
     /// Whether recording is off until it is switched on.
     #[arg(skip)]

@@ -80,7 +80,7 @@ mod tests {
         for (command, why) in [
             (folder.path().join("gone"), "there is no such file"),
             (folder.path().to_owned(), "it is a folder"),
-            (file("plain", "", 0o644), "it is not executable: `chmod +x "),
+            (file("plain", "", 0o644), "it is not executable: run `chmod +x "),
             (train.clone(), "it is not executable: write `apex run -- python3 /"),
             (file("script", "#!/no/such/shell\n", 0o755), "its interpreter /no/such/shell does not exist"),
             (

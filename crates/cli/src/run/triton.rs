@@ -4,7 +4,7 @@
 //!
 //! A cache holds a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. What lies there is
 //! trusted as little as any file: regular files within stated sizes are read, so many folders are
-//! looked at, and a PTX file is text that somebody will parse.
+//! looked at, and a PTX file is untrusted text that a parser will read.
 
 use apex_trace::control::Control;
 use apex_trace::image;
@@ -32,7 +32,7 @@ const MOST_PTX_BYTES: u64 = 16 << 20;
 type Wanted = HashMap<(u64, u64), u128>;
 
 /// Keeps the PTX of those of a session's cubins that lie in one of Triton's caches. Without a
-/// cache, or where something cannot be read, the session stays as it is.
+/// cache, or where something cannot be read, the session does not change.
 pub fn keep(session: &Folder, control: &Control) {
     keep_from(session, control, caches);
 }

@@ -38,13 +38,13 @@ pub struct Args {
     /// Session folders [default: all sessions that are being recorded on this machine]
     sessions: Vec<PathBuf>,
     /// Time span to show, up to now
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration, env = "APEX_LAST")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     last: Duration,
     /// Print one frame as text and exit
-    #[arg(long, env = "APEX_ONCE", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     once: bool,
     /// Print one snapshot as JSON (schema apex.top/1) and exit
-    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

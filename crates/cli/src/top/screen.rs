@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// fifth of a core, whatever is recorded.
 const PAUSE_BY_LOOK: u32 = 4;
 
-/// What the drawing thread is told.
+/// A message to the drawing thread.
 enum Message {
     Looked(Vec<Looked>),
     Typed(Event),
@@ -74,7 +74,7 @@ pub fn run(mut top: Top, watcher: Watcher, theme: Theme) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks until nobody listens any more.
+/// Looks until the receiver is gone.
 fn look(mut watcher: Watcher, sender: &Sender<Message>) -> Option<()> {
     loop {
         let started = Instant::now();
@@ -85,7 +85,7 @@ fn look(mut watcher: Watcher, sender: &Sender<Message>) -> Option<()> {
     }
 }
 
-/// Starts a thread, whose end is told.
+/// Starts a thread that sends a message when it ends.
 fn spawn(
     sender: &Sender<Message>,
     name: &'static str,

@@ -68,7 +68,7 @@ fn a_session_whose_program_has_ended_cannot_be_steered() {
     sandbox.recorded(&[], &["launch", "1"]);
     for action in [&["ctl", "off"][..], &["ctl", "on"], &["ctl", "timing", "off"]] {
         let output = output(&mut sandbox.apex(action), 1);
-        assert!(text(&output.stderr).contains("no program of s runs"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("no program of s is running"), "{}", text(&output.stderr));
     }
     let state = text(&output(&mut sandbox.apex(&["ctl", "status"]), 0).stdout);
     assert!(state.contains("running    nothing"), "{state}");

@@ -125,8 +125,7 @@ pub struct Defect {
     pub text: String,
     /// Where: the first of the places.
     pub place: Place,
-    /// For races: where the other access is. For values that nobody has written: where it was
-    /// loaded.
+    /// For races: where the other access is. For uninitialised values: where it was loaded.
     pub other: Option<Place>,
     /// How often it happened.
     pub count: u64,

@@ -19,9 +19,9 @@ use super::stacks::NO_STACK;
 
 /// Parts of a process's time.
 pub(super) const PARTS: usize = 240;
-/// Places that are told: those with most memory at the peak.
+/// Maximum number of listed places: those with most memory at the peak.
 const TOLD: usize = 8;
-/// Places that are told apart while records are read; further ones are of the rest.
+/// Maximum number of places while records are read; further ones count for the rest.
 const PLACES: usize = 1000;
 /// Calls and sizes by which places are inferred.
 const SIZES: usize = 4096;

@@ -52,7 +52,7 @@ pub enum State {
 }
 
 impl MemoryPool {
-    /// The pool of a process; `None` if nobody wanted one.
+    /// The pool of a process; `None` without `--fast=memory`.
     pub(super) fn of(process: &apex_trace::Process) -> Option<Self> {
         let state = match process.pool_state {
             PoolState::NotWanted => return None,

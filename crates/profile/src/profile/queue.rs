@@ -52,7 +52,7 @@ pub enum State {
 }
 
 impl LaunchQueue {
-    /// The queue of a process; `None` if nobody wanted one.
+    /// The queue of a process; `None` without `--fast`.
     pub(super) fn of(process: &apex_trace::Process) -> Option<Self> {
         let state = match process.queue_state {
             QueueState::NotWanted => return None,

@@ -10,7 +10,7 @@ use apex_untrusted::printable;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
-/// Findings that are told.
+/// Maximum number of findings on the screen.
 const FINDINGS: usize = 5;
 
 /// A heading, and two lines for each finding: what it is with what it saves, and the change.
