@@ -104,7 +104,7 @@ fn what_leaves_nothing_says_what_there_is() {
         (["--kernel", "regex:^ward"], "no kernel matches `regex:^ward`; the session has"),
         (
             ["--window", "20s..30s"],
-            "--window 20.0 s..30.0 s: no call began in it; those of the session lie between",
+            "--window 20.0 s..30.0 s: no call began in it; the calls of the session began between",
         ),
         (["--rank", "5"], "--rank 5: the session has one rank, 0 (process"),
     ] {

@@ -120,7 +120,7 @@ fn wrong_names_are_answered_with_what_to_do() {
         (&["report", "s", "--window", "5..3"], 2, "write the earlier time first"),
         (&["export", "-f", "csv", "s", "-o", "folder"], 125, "folder is a folder: name a file in it with -o"),
         (&["export", "-f", "csv", "s", "-o", "none/x"], 125, "cannot write none/x: there is no folder none"),
-        (&["run", "-o", "file", "--", "true"], 125, "file is a file, and a session is a folder"),
+        (&["run", "-o", "file", "--", "true"], 125, "file is a file, not a session folder"),
         (&["run", "--", "./folder"], 126, "cannot run ./folder: it is a folder"),
         (&["run", "--", "./train.py"], 126, "write `apex run -- python3 ./train.py`"),
         (&["run", "--", "train.py"], 127, "it is not in PATH; for the file in this folder, write `apex run"),

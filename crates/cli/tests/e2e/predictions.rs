@@ -272,7 +272,9 @@ fn models_are_replaced_while_lines_are_answered() {
     let second = said(&mut asked);
 
     std::fs::write(models.join(Models::FILES[0]), "no model").unwrap();
-    wait_until("the broken file is refused", || remarks().contains("the old ones stay: m/small.apexmodel: "));
+    wait_until("the broken file is refused", || {
+        remarks().contains("keeping the old ones: m/small.apexmodel: ")
+    });
     assert_eq!(said(&mut asked), second);
 
     random_models(&models, 1);
@@ -357,7 +359,7 @@ fn what_cannot_be_predicted_is_said() {
         (with(&["--what-if", "registers=8"]), 125, "registers can be changed only where they are known"),
         (with(&["--what-if", "block=0"]), 125, "the grid does not follow from this block"),
         (with(&["--arg", "3"]), 2, "--ptx"),
-        (with(&["--ptx", "fill.ptx"]), 125, "how many registers a thread of fill uses: give --registers"),
+        (with(&["--ptx", "fill.ptx"]), 125, "the register count of fill: set --registers"),
         (with(&["--ptx", "gone.ptx", "--registers", "8"]), 125, "cannot read gone.ptx"),
         (with(&["--ptx", "other.csv", "--registers", "8"]), 125, "other.csv:1:1: error:"),
         (

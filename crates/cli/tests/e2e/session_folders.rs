@@ -71,7 +71,7 @@ fn a_session_without_a_cuda_call_is_not_the_newest() {
     assert!(text(&report.stdout).contains("3 launches"), "{}", text(&report.stdout));
     let said = text(&report.stderr);
     assert!(
-        said.contains("the newest session newer has no CUDA call") && said.contains("this is s"),
+        said.contains("the newest session newer has no CUDA call") && said.contains("reading s"),
         "{said}"
     );
     let exported = output(&mut sandbox.apex(&["export", "--format", "csv"]), 0);

@@ -83,7 +83,7 @@ fn a_pause_is_named_with_its_place() {
     });
     let verdict = page.lines().take(3).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
     assert!(
-        verdict.contains("3.00 s at a stretch") && verdict.contains("between `init` and `work`"),
+        verdict.contains("3.00 s without interruption") && verdict.contains("between `init` and `work`"),
         "{verdict}"
     );
 }
@@ -135,7 +135,7 @@ fn a_rank_that_waits_for_a_slower_one_is_named() {
         }
     });
     let first = page.lines().next().unwrap();
-    assert!(first.contains("waits 50% of each step in collectives for a slower rank"), "{first}");
+    assert!(first.contains("waits for a slower rank in collectives for 50% of each step"), "{first}");
 }
 
 #[test]
@@ -152,6 +152,6 @@ fn a_loader_that_starves_the_gpu_is_named() {
         }
     });
     let verdict: String = page.lines().take(6).collect::<Vec<_>>().join(" ");
-    assert!(verdict.contains("idle 8") && verdict.contains("the program's own code"), "{page}");
+    assert!(verdict.contains("idle 8") && verdict.contains("waits for host code"), "{page}");
     assert!(verdict.contains("prepare the next input"), "{page}");
 }
