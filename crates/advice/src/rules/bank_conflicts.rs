@@ -51,7 +51,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
                 .decrease_towards(0.0),
         ],
         change: format!("{place}pad the rows of the tile by one element, or swizzle its columns"),
-        saves: Err("the saving depends on what limits the kernel on a GPU"),
+        saves: Err("it depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }

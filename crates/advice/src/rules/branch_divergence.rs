@@ -53,7 +53,7 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
             Evidence::new("divergent branches", counts.figure(diverge), Unit::Share).decrease_towards(0.0),
         ],
         change: format!("{place}make its condition uniform within each warp"),
-        saves: Err("the saving depends on what limits the kernel on a GPU"),
+        saves: Err("it depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }

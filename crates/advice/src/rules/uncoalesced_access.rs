@@ -58,7 +58,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
                 .decrease_towards(0.0),
         ],
         change: format!("{place}access consecutive addresses from consecutive threads"),
-        saves: Err("the saving depends on what limits the kernel on a GPU"),
+        saves: Err("it depends on what limits the kernel on a GPU"),
         threads: None,
     })
 }
