@@ -59,7 +59,7 @@ use apex_profile::names::OwnerKind;
 // Sentences have whole percents; in rules, `share` is the number.
 pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
-    Accounts, Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _,
+    Accounts, Activity, Figure, Gap, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _,
     StackCount, total,
 };
 
@@ -338,26 +338,32 @@ pub(crate) fn judge_counts(
     judge_kernels(profile, confidence, counted, headline)
 }
 
-/// A draft about `kernels`, the costliest first.
+/// A draft about `kernels`, the costliest first: by the time that the change saves, by their share
+/// of the counted work, by launches.
 pub(crate) fn about_kernels(
     profile: &Profile,
     mut kernels: Vec<KernelFinding>,
     confidence: Confidence,
     headline: impl Fn(&str) -> String,
 ) -> Draft {
-    let cost = |finding: &KernelFinding| {
-        (finding.saving.time_ns.map_or(0.0, |time| time.value), finding.launches as f64)
-    };
+    let work = profile.counted_shares();
+    let saved = |finding: &KernelFinding| finding.saving.time_ns.map_or(0.0, |time| time.value);
     kernels.sort_by(|a, b| {
-        let ((time_a, launches_a), (time_b, launches_b)) = (cost(a), cost(b));
-        time_b.total_cmp(&time_a).then(launches_b.total_cmp(&launches_a)).then(a.kernel.cmp(&b.kernel))
+        saved(b)
+            .total_cmp(&saved(a))
+            .then(work[b.kernel].total_cmp(&work[a.kernel]))
+            .then(b.launches.cmp(&a.launches))
+            .then(a.kernel.cmp(&b.kernel))
     });
     let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
-    let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
     let launched = counted(launches, "launch", "launches");
+    let share = match total(kernels.iter().map(|finding| work[finding.kernel])) {
+        0.0 => percent(launches as f64 / profile.totals.kernels_run().max(1) as f64),
+        share => format!("{} of the counted work", percent(share.min(1.0))),
+    };
     let who = match &kernels[..] {
-        [one] => format!("`{}` ({}, {})", one.name, launched, percent(share)),
-        many => format!("{} kernels ({}, {})", many.len(), launched, percent(share)),
+        [one] => format!("`{}` ({launched}, {share})", one.name),
+        many => format!("{} kernels ({launched}, {share})", many.len()),
     };
     let change = kernels.first().map(|first| match kernels.len() - 1 {
         0 => first.change.clone(),
@@ -484,6 +490,14 @@ pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Fig
         activity.idle_part(total(idle))
     };
     Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
+}
+
+/// Idle time in pauses of the program's own code, long gaps left out; 0 where idle time was not
+/// modelled.
+pub(crate) fn in_pauses(activity: &Activity) -> f64 {
+    let of = |gap: &Gap| gap.by.get(&IdleCause::HostCode).copied().unwrap_or(0.0);
+    let paused = activity.idle_share.map_or(0.0, |_| activity.accounts.pauses.time.value);
+    (paused - total(activity.gaps.iter().map(of))).max(0.0)
 }
 
 /// Time of all devices in one of their accounts, nanoseconds.

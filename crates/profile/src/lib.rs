@@ -30,7 +30,7 @@ mod sketch;
 mod sums;
 pub mod units;
 
-pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Phase, PhaseCall, PhaseKind};
+pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Pauses, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use apex_advice::{Advice, Finding, Scope};
+use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
 
 use crate::{figures, units};
@@ -48,7 +48,7 @@ pub struct Chosen<'a> {
 pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
     let first = match part.job.on_cpu_device() {
         // What is wrong comes before what is slow.
-        true => counted_first(advice).filter(|_| part.job.defects.is_empty()),
+        true => counted_first(part.job, advice).filter(|_| part.job.defects.is_empty()),
         false => worth(advice),
     };
     let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
@@ -60,7 +60,7 @@ pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
 pub fn sentence(part: &Part<'_>, advice: &Advice) -> String {
     match &part.kernels {
         Some(kernels) => of_kernels(part, kernels),
-        None if part.job.on_cpu_device() => on_cpu(part, counted_first(advice)),
+        None if part.job.on_cpu_device() => on_cpu(part, counted_first(part.job, advice)),
         None => time_went(part, advice),
     }
 }
@@ -87,10 +87,18 @@ fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     )
 }
 
-/// The first finding that the CPU device's counts show; the first of all where they show none.
-fn counted_first(advice: &Advice) -> Option<&Finding> {
-    let counted = advice.findings.iter().find(|finding| finding.rule.starts_with("APEX-C"));
-    counted.or(advice.findings.first())
+/// The first finding that matters without a GPU: about kernels that do part of the counted work
+/// worth a word, or about the host's side where it does not rest on times.
+fn counted_first<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
+    let shares = job.counted_shares();
+    let matters = |finding: &&Finding| {
+        let work = total(finding.kernels.iter().map(|kernel| shares[kernel.kernel]));
+        work >= LEAST || (finding.scope == Scope::Host && finding.severity >= Severity::Medium)
+    };
+    match shares.iter().all(|share| *share == 0.0) {
+        true => advice.findings.first(),
+        false => advice.findings.iter().find(matters),
+    }
 }
 
 /// Without a GPU the first defect is the verdict, or the first finding: how long things took says
@@ -114,9 +122,22 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
             None => format!("{}: {}.", first.title, first.summary),
         },
         None if part.job.kernels.is_empty() => format!("No {}.", what_is_missing(part.job)),
+        None => without_fault(part.job),
+    }
+}
+
+/// Says that no rule found a fault that matters, and names the kernel that was counted most.
+fn without_fault(job: &Profile) -> String {
+    let most = job.kernels.iter().zip(job.counted_shares()).max_by(|(_, a), (_, b)| a.total_cmp(b));
+    match most.filter(|(_, share)| *share > 0.0) {
+        Some((kernel, share)) => format!(
+            "The rules found nothing in `{}`, which does {} of the counted work.",
+            kernel.short_name,
+            units::share(share)
+        ),
         None => format!(
             "{} on the CPU device: the rules found nothing; the times are not a GPU's.",
-            units::counted(part.job.totals.kernels_run(), "launch", "launches")
+            units::counted(job.totals.kernels_run(), "launch", "launches")
         ),
     }
 }

@@ -1,30 +1,33 @@
 //! The order of findings: by what they save. Unknown savings come after known ones, and known
-//! savings of less than 2% of the job after these. Where the CPU device counted, what it counted
-//! comes first and the host's side last: its times say nothing about a GPU.
+//! savings of less than 2% of the job after these. Where the CPU device counted, its times say
+//! nothing about a GPU: what it counted comes first, by the share of the counted work that the
+//! kernels concerned do, and the host's side comes last.
 
 use super::capping::time_of;
 use crate::finding::{Finding, Scope};
 use crate::rules::{Needs, Rule};
-use apex_profile::{Profile, SaturatingSum as _};
+use apex_profile::{Profile, SaturatingSum as _, total};
 
 /// A finding that is known to save less of the job than this comes last.
 const MINOR: f64 = 0.02;
 
-/// Whether what a finding says was counted by the CPU device.
-fn is_counted(finding: &Finding) -> bool {
-    Rule::named(&finding.rule).is_some_and(|rule| rule.needs == Needs::Counts)
-}
-
-/// Whether the CPU device executed the kernels, and counted.
-fn counts(profile: &Profile) -> bool {
-    profile.kernels.iter().any(|kernel| kernel.counts.is_some())
+/// Where a finding stands if the CPU device counted: what it counted, then launch configurations,
+/// then what it counted of kernels that do next to none of the work, then the host's side.
+fn place_by_counts(finding: &Finding, work: f64) -> u8 {
+    let is_counted = Rule::named(&finding.rule).is_some_and(|rule| rule.needs == Needs::Counts);
+    match finding.scope {
+        Scope::Host => 3,
+        Scope::Kernel if is_counted && work < MINOR => 2,
+        Scope::Kernel if is_counted => 0,
+        Scope::Kernel => 1,
+    }
 }
 
 pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
-    let counts = counts(profile);
-    // Where the CPU device counted: counts, then launch configurations, then the host's side.
-    let first = |finding: &Finding| counts && is_counted(finding);
-    let last = |finding: &Finding| counts && finding.scope == Scope::Host;
+    let has_counts = profile.kernels.iter().any(|kernel| kernel.counts.is_some());
+    let shares = profile.counted_shares();
+    let work = |finding: &Finding| total(finding.kernels.iter().map(|kernel| shares[kernel.kernel]));
+    let place = |finding: &Finding| if has_counts { place_by_counts(finding, work(finding)) } else { 0 };
     let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum();
     // 2: known, 1: unknown, 0: known to be minor.
     let known = |finding: &Finding| match finding.saving.of_job {
@@ -33,13 +36,13 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
         None => 1,
     };
     findings.sort_by(|a, b| {
-        first(b)
-            .cmp(&first(a))
-            .then(last(a).cmp(&last(b)))
+        place(a)
+            .cmp(&place(b))
             .then(known(b).cmp(&known(a)))
             .then(time_of(b).total_cmp(&time_of(a)))
             // A finding comes before those within it.
             .then(a.within.is_some().cmp(&b.within.is_some()))
+            .then(work(b).total_cmp(&work(a)))
             .then(b.severity.cmp(&a.severity))
             .then(concerned(b).cmp(&concerned(a)))
             .then(a.rule.cmp(&b.rule))

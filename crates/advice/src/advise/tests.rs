@@ -4,7 +4,7 @@ use super::capping::time_of;
 use super::*;
 use crate::finding::Saving;
 use crate::rules::fixture::{
-    SMS, activity, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
+    SMS, activity, called, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
 };
 use apex_profile::{Accounts, Activity, IdleCause, Kernel, Sequence};
 use apex_trace::layout::MemoryKind;
@@ -158,6 +158,25 @@ fn counts_come_first_on_the_cpu_device() {
     let advice = advise(&profile, &Options::default());
     assert_eq!(advice.findings[0].rule, "APEX-C31");
     assert_eq!(advice.findings.last().map(|finding| finding.scope), Some(Scope::Host));
+}
+
+#[test]
+fn on_the_cpu_device_kernels_weigh_what_they_execute() {
+    // The kernel with the fault is launched 50 times as often, and executes a thousandth.
+    let executing = |mut kernel: Kernel, instructions: u64| {
+        let counts = kernel.counts.as_mut().expect("counted");
+        counts.warp_instructions = [("integer".to_owned(), instructions)].into();
+        kernel
+    };
+    let busy = executing(counted("global", "load", 100_000, 400_000, 0, ""), 10_000_000);
+    let strided = executing(counted("global", "load", 1, 8, 7, "uncoalesced"), 200);
+    let conflicting = executing(counted("shared", "load", 100, 3200, 3100, "bank_conflict"), 5_000_000);
+    let advice = advise(&profile_of([busy, called(strided, 50, 1_000.0), conflicting]), &Options::default());
+    let rules: Vec<&str> = advice.findings.iter().map(|finding| &finding.rule[..]).collect();
+    // What concerns next to none of the work comes after the launch configuration's.
+    assert_eq!(rules, ["APEX-C32", "APEX-L06", "APEX-C31"]);
+    let summary = &named_in(&advice, "APEX-C31").summary;
+    assert!(summary.contains("(50 launches, <1% of the counted work)"), "{summary}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A host that waits for the device again and again, between few launches.
 
-use apex_trace::layout::CallClass;
+use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
@@ -13,8 +13,11 @@ use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, Saturating
 
 /// From here on waits are part of a loop …
 const MANY: u64 = 100;
-/// … and one for so many launches keeps the queue from filling.
+/// … and one for so many launches keeps the queue from filling …
 const LAUNCHES_EACH: u64 = 10;
+/// … or one for so many, where what the waits cost is this share of the time.
+const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
+const COSTS: f64 = 0.1;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
@@ -26,7 +29,8 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
     detects: "At least 100 synchronisations and small copies (up to 64 KiB) that the host waits for, and \
-        more than one for every 10 launches.",
+        more than one for every 10 launches, or for every 100 if the host's waiting costs at least 10% of \
+        the time: as far as the device is idle, it does not wait for work.",
     source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own, because every program \
         synchronises at its end.",
     why: "The host launches nothing while it waits, and the device is idle while the host launches again. A \
@@ -50,10 +54,13 @@ fn judge(profile: &Profile) -> Outcome {
     let launches = profile.totals.launches + profile.totals.graph_launches;
     let fetches = small_transfers(profile, CopyDirection::DeviceToHost);
     let often = copies.after_launch.count.saturating_add(synchronisations).max(fetches);
-    if often < MANY || often.saturating_mul(LAUNCHES_EACH) <= launches {
+    let waited = copies.after_launch.cpu_ns
+        + fetching(profile)
+        + waits().map(|call| call.after_launch.cpu_ns).sum::<f64>();
+    let each = if costs(profile, waited) { LAUNCHES_EACH_THAT_COSTS } else { LAUNCHES_EACH };
+    if often < MANY || often.saturating_mul(each) <= launches {
         return Outcome::Clear;
     }
-    let waited = copies.after_launch.cpu_ns + waits().map(|call| call.after_launch.cpu_ns).sum::<f64>();
     let last = last_before(profile);
     let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
@@ -99,6 +106,23 @@ fn judge(profile: &Profile) -> Outcome {
             "part of the time is the device's own work, which remains; other causes of slow launching are unknown",
         ),
     })
+}
+
+/// Whether the waits cost so much that they matter among many launches: a host that did not wait
+/// would run ahead, and the shorter one of its wait and the device's idle time would go.
+fn costs(profile: &Profile, waited: f64) -> bool {
+    let idle = idle_during(profile, &IdleCause::ALL).map_or(0.0, |idle| idle.value);
+    waited.min(idle) > COSTS * profile.totals.span_ns
+}
+
+/// CPU time of small copies to pageable memory, whose asynchronous form waits too.
+fn fetching(profile: &Profile) -> f64 {
+    let waits = |copy: &&Copies| {
+        copy.direction == CopyDirection::DeviceToHost
+            && copy.destination == MemoryKind::Pageable
+            && is_small(copy)
+    };
+    profile.copies.iter().filter(waits).map(|copy| copy.after_launch.cpu_ns).sum()
 }
 
 /// CPU time of small asynchronous copies.
@@ -197,6 +221,24 @@ mod tests {
         assert!(finding.summary.starts_with("200 small copies to the host among"), "{}", finding.summary);
         assert_clear_in(&RULE, fetching(99, 200));
         assert_clear_in(&RULE, fetching(200, 3000));
+    }
+
+    #[test]
+    fn waits_among_many_launches_count_where_they_cost() {
+        // 200 fetches into pageable memory, 100 µs each, among 3,000 launches in a second.
+        let fetching = |idle, count| {
+            let mut profile = Profile {
+                copies: vec![copies(Pageable, Device, true, count, 4)],
+                ..profile_with([activity(100e6, idle)])
+            };
+            (profile.totals.launches, profile.totals.span_ns) = (3000, 100e6);
+            profile
+        };
+        assert_finds_in(&RULE, fetching(0.5, 200));
+        assert_clear_in(&RULE, fetching(0.05, 200));
+        let rare = Profile { ..fetching(0.5, 200) };
+        let many = apex_profile::Totals { launches: 30_000, ..rare.totals.clone() };
+        assert_clear_in(&RULE, Profile { totals: many, ..rare });
     }
 
     #[test]

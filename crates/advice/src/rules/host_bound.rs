@@ -1,8 +1,8 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted, idle_during, job_saving,
-    percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted, idle_during, in_pauses,
+    job_saving, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
@@ -29,8 +29,8 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[IdleCause::HostCode],
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
-        is not in a driver call, and for more than 100 µs before a launch or copy on average. If each \
-        iteration copies data to the device, the input is named as the likely cause.",
+        is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
+        on average. If each iteration copies data to the device, the input is named as the likely cause.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
     change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
@@ -48,10 +48,7 @@ fn judge(profile: &Profile) -> Outcome {
     if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
-    let waits = |activity: &&Activity| {
-        let idle = idle(activity);
-        idle >= IDLE * activity.span_ns && idle > EACH_NS * (activity.launches + transfers(activity)) as f64
-    };
+    let waits = |activity: &&Activity| idle(activity) >= IDLE * activity.span_ns;
     let waiting: Vec<&Activity> = profile.activities.iter().filter(waits).collect();
     let Some(lost) = Figure::sum(waiting.iter().map(|activity| activity.idle_part(idle(activity)))) else {
         return Outcome::Clear;
@@ -70,14 +67,11 @@ fn judge(profile: &Profile) -> Outcome {
     evidence.extend(inputs.map(|copies| {
         Evidence::new("copies to the device per iteration", Figure::measured(copies), Unit::Count)
     }));
-    let launches: u64 = waiting.iter().map(|activity| activity.launches).sum();
     Outcome::found(Draft {
         summary: format!(
-            "the GPU is idle for {} of the time while the host runs the program's own code, {} before each \
-                of {}{}",
+            "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
             percent(lost.value / span),
-            time(lost.value / launches.max(1) as f64),
-            counted(launches, "launch", "launches"),
+            before_what(&waiting, lost.value),
             if is_input { "; each iteration copies its input to the device" } else { "" }
         ),
         evidence,
@@ -101,8 +95,32 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Idle time in the host's own code, long gaps left out; 0 where it was not modelled.
+/// How the idle time is spread: over pauses, or over launches.
+fn before_what(waiting: &[&Activity], lost: f64) -> String {
+    let sum = |of: fn(&Activity) -> u64| waiting.iter().map(|activity| of(activity)).saturating_sum();
+    if waiting.iter().any(|activity| is_slow(activity)) {
+        let launches = sum(|activity| activity.launches);
+        let each = time(lost / launches.max(1) as f64);
+        return format!("{each} before each of {}", counted(launches, "launch", "launches"));
+    }
+    let pauses = sum(|activity| activity.accounts.pauses.count);
+    let each = time(lost / pauses.max(1) as f64);
+    format!("in {} of {each} on average", counted(pauses, "pause", "pauses"))
+}
+
+/// Idle time in the host's own code that is not spent on launching, long gaps left out: all of it
+/// where the host is slow before a launch or copy on average, else what lies in pauses. 0 where it
+/// was not modelled.
 fn idle(activity: &Activity) -> f64 {
+    if is_slow(activity) { in_own_code(activity) } else { in_pauses(activity) }
+}
+
+/// Whether launching does not explain the idle time before a launch or copy.
+fn is_slow(activity: &Activity) -> bool {
+    in_own_code(activity) > EACH_NS * (activity.launches + transfers(activity)) as f64
+}
+
+fn in_own_code(activity: &Activity) -> f64 {
     let of = |by: Option<&f64>| by.copied().unwrap_or(0.0);
     let long = total(activity.gaps.iter().map(|gap| of(gap.by.get(&IdleCause::HostCode))));
     (of(activity.idle_by.get(&IdleCause::HostCode)) - long).max(0.0)
@@ -147,7 +165,7 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, profile_with,
     };
     use super::RULE;
-    use apex_profile::{Activity, CopyDirection, Iterations, Phase, PhaseCall, PhaseKind};
+    use apex_profile::{Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind};
 
     fn waiting() -> Activity {
         Activity { launches: 1000, ..activity(1e9, 0.5) }
@@ -194,6 +212,20 @@ mod tests {
         assert_finds_in(&RULE, profile_with([Activity { launches: 4999, ..waiting() }]));
         let paused = Activity { gaps: vec![gap(0.0, 0.4e9)], ..waiting() };
         assert_clear_in(&RULE, profile_with([paused]));
+    }
+
+    #[test]
+    fn fires_on_pauses_among_many_launches() {
+        // 100 000 launches: 5 µs before each.
+        let mut one = activity(1e9, 0.5);
+        one.accounts.pauses = Pauses { count: 20, time: Figure::measured(0.4e9) };
+        let finding = assert_finds_in(&RULE, profile_with([one.clone()]));
+        assert!((finding.saving.of_job.expect("a share").value - 0.4).abs() < 1e-9);
+        assert!(finding.summary.ends_with("in 20 pauses of 20.0 ms on average"), "{}", finding.summary);
+        let within_a_gap = Activity { gaps: vec![gap(0.0, 0.3e9)], ..one.clone() };
+        assert_clear_in(&RULE, profile_with([within_a_gap]));
+        one.accounts.pauses.time = Figure::measured(0.19e9);
+        assert_clear_in(&RULE, profile_with([one]));
     }
 
     #[test]

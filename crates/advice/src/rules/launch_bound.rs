@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, job_saving, percent, time};
+use super::{
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, in_pauses, job_saving, percent, time,
+};
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
@@ -24,17 +26,17 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: Some("APEX-L43"),
     idle: &[IdleCause::Launching, IdleCause::HostCode],
-    detects: "Outside long gaps (APEX-T16), the queue is empty for more than 30% of the time while the host \
-        is in launch calls or in its own code, for at most 100 µs per launch, and the median kernel takes \
-        less than 10 µs.",
+    detects: "Outside long gaps (APEX-T16) and pauses of the host (at least 1 ms of its own code, APEX-T41), \
+        the queue is empty for more than 30% of the time while the host is in launch calls or in its own \
+        code, for at most 100 µs per launch, and the median kernel takes less than 10 µs.",
     source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 µs): a launch call \
         takes at least 2.5 µs on an H200 (data/call-costs-h200.csv), and a framework adds several times as \
         much.",
     why: "The host needs more time for each launch than the device needs for the kernel.",
     change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \
              torch.compile(mode=\"reduce-overhead\")), fuse small kernels, enlarge the batch.",
-    saving: "The idle time during launch calls and host code, without long gaps: at least half of it; at \
-        most all of it and nine tenths of the kernels' time, because one kernel over a larger batch takes \
+    saving: "The idle time during launch calls and host code, without long gaps and pauses: at least half of \
+        it; at most all of it and nine tenths of the kernels' time, because one kernel over a larger batch takes \
         hardly longer.",
     verify: "launch calls decrease, the GPU's busy share increases, the run time decreases",
     judge,
@@ -44,11 +46,13 @@ fn judge(profile: &Profile) -> Outcome {
     if profile.activities.is_empty() {
         return Outcome::Clear;
     }
-    let Some(median) = median_kernel(profile) else { return Outcome::Unjudged(super::UNTIMED.to_owned()) };
+    let Some(median) = median_kernel(profile).or_else(|| mean_kernel(profile)) else {
+        return Outcome::Unjudged(super::UNTIMED.to_owned());
+    };
     if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
-    let rest = |a: &Activity| a.span_ns - a.long_gaps_ns;
+    let rest = |a: &Activity| a.span_ns - a.long_gaps_ns - in_pauses(a);
     let bound =
         |a: &&Activity| rest(a) > 0.0 && idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
     let lost = Figure::sum(profile.activities.iter().filter(bound).map(|a| a.idle_part(idle(a))));
@@ -89,11 +93,12 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Idle time that launching explains, long gaps left out; 0 where it was not modelled.
+/// Idle time that launching explains, long gaps and pauses left out; 0 where it was not modelled.
 fn idle(activity: &Activity) -> f64 {
     let of =
         |by: &BTreeMap<IdleCause, f64>| total(RULE.idle.iter().filter_map(|cause| by.get(cause).copied()));
-    (of(&activity.idle_by) - total(activity.gaps.iter().map(|gap| of(&gap.by)))).max(0.0)
+    let gaps = total(activity.gaps.iter().map(|gap| of(&gap.by)));
+    (of(&activity.idle_by) - gaps - in_pauses(activity)).max(0.0)
 }
 
 /// The median over launches of their kernel's mean time.
@@ -115,6 +120,14 @@ fn median_kernel(profile: &Profile) -> Option<f64> {
         .map(|(time, _)| time)
 }
 
+/// The mean time of a launch by the devices' accounts, where graphs alone were timed.
+fn mean_kernel(profile: &Profile) -> Option<f64> {
+    let time = account(profile, |accounts| accounts.kernels).value;
+    let launches = profile.activities.iter().map(|activity| activity.launches).saturating_sum();
+    let is_known = profile.totals.graph_launches > 0 && time > 0.0 && launches > 0;
+    is_known.then(|| time / launches as f64)
+}
+
 fn mean_call(profile: &Profile) -> f64 {
     profile.totals.launch_cpu_ns / (profile.totals.launches + profile.totals.graph_launches).max(1) as f64
 }
@@ -126,7 +139,7 @@ mod tests {
         kernel_of, profile_with, timed,
     };
     use super::RULE;
-    use apex_profile::{Activity, IdleCause, Profile};
+    use apex_profile::{Activity, Figure, IdleCause, Pauses, Profile};
 
     fn profile(idle: f64, kernel_ns: f64) -> Profile {
         Profile {
@@ -184,12 +197,34 @@ mod tests {
     }
 
     #[test]
+    fn pauses_are_anothers() {
+        let mut one = profile(0.6, 3e3);
+        one.activities[0].accounts.pauses = Pauses { count: 30, time: Figure::measured(0.3e9) };
+        let finding = assert_finds_in(&RULE, one.clone());
+        assert!((finding.saving.of_job.expect("a share").value - 0.3).abs() < 1e-9);
+        one.activities[0].accounts.pauses.time = Figure::measured(0.45e9);
+        assert_clear_in(&RULE, one);
+    }
+
+    #[test]
     fn idle_time_that_launching_does_not_explain_is_anothers() {
         let slow_host = Activity { launches: 5_999, ..activity(1e9, 0.6) };
         let kernels = vec![timed(kernel_of(1000, 128), 3e3)];
         assert_clear_in(&RULE, Profile { kernels: kernels.clone(), ..profile_with([slow_host]) });
         let allocating = idle_during(IdleCause::Allocating, 1e9, 0.6);
         assert_clear_in(&RULE, Profile { kernels, ..profile_with([allocating]) });
+    }
+
+    #[test]
+    fn where_graphs_alone_were_timed_the_accounts_tell_the_mean() {
+        // 0.4 s of kernels: 4 µs for each of 100,000 launches, or 20 µs for each of 20,000.
+        let of_graphs = |launches| {
+            let mut profile = profile_with([Activity { launches, ..activity(1e9, 0.6) }]);
+            profile.totals.graph_launches = 1000;
+            profile
+        };
+        assert_finds_in(&RULE, of_graphs(100_000));
+        assert_clear_in(&RULE, of_graphs(20_000));
     }
 
     #[test]

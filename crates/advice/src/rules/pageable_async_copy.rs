@@ -2,6 +2,7 @@
 
 use apex_trace::layout::MemoryKind;
 
+use super::small_copies::is_small;
 use super::{
     Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
     time, typical_launch_call,
@@ -21,8 +22,10 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[IdleCause::Transferring],
-    detects: "Any asynchronous copy with pageable host memory at one end.",
-    source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory.",
+    detects: "Asynchronous copies with pageable host memory at one end, of more than 64 KiB on average. The \
+        driver stages smaller ones quickly; what they cost is that the host waits for them (APEX-L43).",
+    source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory, \
+        and the size up to which the driver stages a copy and returns.",
     why: "The device cannot access pageable memory: the driver copies through a staging buffer at a lower \
         rate, and the call waits for it.",
     change: "Allocate the host buffer with cudaMallocHost, or pin it with cudaHostRegister (PyTorch: \
@@ -36,7 +39,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(profile: &Profile) -> Outcome {
     let pageable = |copy: &&Copies| {
-        copy.asynchronous && (copy.source == MemoryKind::Pageable || copy.destination == MemoryKind::Pageable)
+        let is_pageable = copy.source == MemoryKind::Pageable || copy.destination == MemoryKind::Pageable;
+        copy.asynchronous && is_pageable && !is_small(copy)
     };
     let count = profile.copies.iter().filter(pageable).map(|copy| copy.count).saturating_sum();
     if count == 0 {
@@ -77,13 +81,10 @@ fn judge(profile: &Profile) -> Outcome {
             beyond: Some(while_copying(profile, saved)),
             ..job_saving(profile, Figure::predicted(saved, (0.0, most)))
         },
-        // The driver takes small copies along in the command itself.
-        confidence: match mean > 65_536 {
-            true => {
-                confidence(Level::Medium, "the run time decreases only if the device waited for the host")
-            }
-            false => confidence(Level::Low, "copies of up to 64 KiB are staged quickly"),
-        },
+        confidence: confidence(
+            Level::Medium,
+            "the run time decreases only if the device waited for the host",
+        ),
     })
 }
 
@@ -122,9 +123,14 @@ mod tests {
         );
         assert_eq!(evidence(&finding, "bytes copied").value, 10.0 * (1 << 20) as f64);
         assert_eq!(evidence(&finding, "CPU time of the calls").value, 1e6);
-        let small = assert_finds_in(&RULE, profile(copies(Pageable, Device, true, 1, 16)));
-        assert_eq!(small.confidence.level, Level::Low);
-        assert!(small.summary.starts_with("1 asynchronous copy of 16 B with"), "{}", small.summary);
+        let one = assert_finds_in(&RULE, profile(copies(Pageable, Device, true, 1, 1 << 20)));
+        assert!(one.summary.starts_with("1 asynchronous copy of 1.00 MiB with"), "{}", one.summary);
+    }
+
+    #[test]
+    fn small_copies_are_waited_for_and_hardly_transferred() {
+        assert_clear_in(&RULE, profile(copies(Pageable, Device, true, 10, 64 << 10)));
+        assert_finds_in(&RULE, profile(copies(Pageable, Device, true, 10, (64 << 10) + 1)));
     }
 
     #[test]

@@ -142,11 +142,6 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction, passed: Passe
                 CU_LAUNCH_ATTRIBUTE_COOPERATIVE if value.cooperative != 0 => {
                     launch.flags |= flags::COOPERATIVE
                 }
-                CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-                    if value.programmaticStreamSerializationAllowed != 0 =>
-                {
-                    launch.can_be_timed = false;
-                }
                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
                     launch.can_be_timed = false;
                 }

@@ -30,8 +30,10 @@ pub struct Launch {
     pub stream: CUstream,
     /// [`flags`] of the record.
     pub flags: u16,
-    /// Whether an event may stand before and after the launch: not where it overlaps with its
-    /// neighbours on purpose.
+    /// Whether an event may stand before and after the launch: not where its attributes name events
+    /// of the program. A launch that may begin before the kernel ahead of it ends (programmatic
+    /// stream serialization) does not while it is timed; it is a permission, which XLA gives to all
+    /// of its kernels.
     pub can_be_timed: bool,
     /// Where its parameters are.
     pub passed: Passed,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Accounts, IdleCause, OverTime, PhaseKind};
+use super::{Accounts, IdleCause, OverTime, Pauses, PhaseKind};
 use crate::figure::{Figure, NINETY_PERCENT};
 use crate::profile::Activity;
 use crate::sketch::Sketch;
@@ -62,6 +62,8 @@ pub(crate) struct Ledger {
     steps: Sketch,
     /// In the order of [`PhaseKind::ALL`]; `None` of a phase that holds no time.
     sums: [Option<[u64; SLOTS]>; PhaseKind::ALL.len()],
+    /// How many pauses there are, and their time, likewise.
+    pauses: [(u64, u64); PhaseKind::ALL.len()],
     /// The sums of equal parts of the span.
     parts: Vec<[u64; SLOTS]>,
     /// The part of the last addition, and where it ends.
@@ -87,6 +89,7 @@ impl Ledger {
             since: 0,
             steps: Sketch::default(),
             sums: Default::default(),
+            pauses: Default::default(),
             parts,
             part: (0, edge(span, 1)),
         }
@@ -99,6 +102,10 @@ impl Ledger {
             self.add_to_parts(from, to, what.slot());
             let phase = self.phase() as usize;
             self.sums[phase].get_or_insert([0; SLOTS])[what.slot()] += to - from;
+            if what == Use::Idle(IdleCause::HostCode) && to - from >= Pauses::LEAST_NS {
+                let (count, time) = &mut self.pauses[phase];
+                (*count, *time) = (*count + 1, *time + (to - from));
+            }
         }
     }
 
@@ -200,8 +207,20 @@ impl Ledger {
             waiting: Figure::default(),
             copies: figure(COPIES),
             idle: idle.filter(|(_, time)| time.bounds().1 > 0.0).collect(),
+            pauses: self.pauses_of(ends, phase),
             unknown: figure(UNKNOWN),
         }
+    }
+
+    fn pauses_of(&self, ends: [&Self; 2], phase: Option<PhaseKind>) -> Pauses {
+        let of = |ledger: &Self| {
+            let all = PhaseKind::ALL.into_iter().zip(ledger.pauses);
+            let told = all.filter(|&(kind, _)| phase.is_none_or(|phase| phase == kind));
+            told.fold((0, 0.0), |(count, time), (_, (more, ns))| (count + more, time + ns as f64))
+        };
+        let [(count, value), (_, short), (_, long)] = [self, ends[0], ends[1]].map(of);
+        let bounds = (value.min(short).min(long), value.max(short).max(long));
+        Pauses { count, time: Figure::predicted(value, bounds) }
     }
 
     fn sums_of(&self, phase: Option<PhaseKind>) -> [u64; SLOTS] {

@@ -103,8 +103,26 @@ pub struct Accounts {
     pub copies: Figure,
     /// The device is idle, by what the host did meanwhile.
     pub idle: BTreeMap<IdleCause, Figure>,
+    /// Of the idle time in the program's own code, what lies in pauses.
+    pub pauses: Pauses,
     /// Kernels may run or not: nothing is known of their time.
     pub unknown: Figure,
+}
+
+/// Idle time in which the host runs the program's own code for [`Pauses::LEAST_NS`] and more without
+/// a driver call: it does something else then, and does not merely launch slowly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pauses {
+    /// How many.
+    pub count: u64,
+    /// Their time.
+    pub time: Figure,
+}
+
+impl Pauses {
+    /// From here on it is a pause. Frameworks take some 10 µs for a launch, and up to 100 µs where
+    /// they do much around it.
+    pub const LEAST_NS: u64 = 1_000_000;
 }
 
 /// An account by name.
@@ -213,6 +231,8 @@ impl Accounts {
         self.collectives = sum(self.collectives, other.collectives);
         self.waiting = sum(self.waiting, other.waiting);
         self.copies = sum(self.copies, other.copies);
+        self.pauses.count = self.pauses.count.saturating_add(other.pauses.count);
+        self.pauses.time = sum(self.pauses.time, other.pauses.time);
         self.unknown = sum(self.unknown, other.unknown);
         for (&cause, &time) in &other.idle {
             let entry = self.idle.entry(cause).or_default();

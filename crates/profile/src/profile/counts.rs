@@ -7,9 +7,9 @@ use apex_trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts
 use cuda_launch::{Dim3, LaunchConfig};
 use serde::Serialize;
 
-use super::Kernel;
 use super::lines::{Line, Lines};
-use crate::figure::Figure;
+use super::{Kernel, Profile};
+use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
 
 /// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless
@@ -171,10 +171,38 @@ impl KernelCounts {
         kinds.map(of).saturating_sum()
     }
 
+    /// Sectors of global memory that loads, stores and atomics moved.
+    pub fn total_global_sectors(&self) -> u64 {
+        self.total_traffic("global", &["load", "store", "atomic"], |traffic| traffic.transactions)
+    }
+
     /// The worst place of a fault.
     pub fn worst(&self, fault: &str) -> Option<&Hotspot> {
         self.hotspots.iter().find(|hotspot| hotspot.fault == fault)
     }
+}
+
+impl Profile {
+    /// Each kernel's share of the work that the CPU device counted, indexed like
+    /// [`Profile::kernels`]: of the instructions that warps executed or of the sectors of global
+    /// memory, whichever share is larger. Launches that were not counted are taken to be like
+    /// those that were. Zero for kernels without counts.
+    pub fn counted_shares(&self) -> Vec<f64> {
+        let instructions = shares(&self.kernels, KernelCounts::total_warp_instructions);
+        let sectors = shares(&self.kernels, KernelCounts::total_global_sectors);
+        instructions.into_iter().zip(sectors).map(|(a, b)| a.max(b)).collect()
+    }
+}
+
+/// Each kernel's share of a count, over all launches that ran.
+fn shares(kernels: &[Kernel], count: impl Fn(&KernelCounts) -> u64) -> Vec<f64> {
+    let of = |kernel: &Kernel| {
+        let Some(counts) = &kernel.counts else { return 0.0 };
+        count(counts) as f64 / counts.launches.max(1) as f64 * kernel.launches.ran() as f64
+    };
+    let counts: Vec<f64> = kernels.iter().map(of).collect();
+    let sum = total(counts.iter().copied());
+    counts.into_iter().map(|count| if sum > 0.0 { count / sum } else { 0.0 }).collect()
 }
 
 /// What the CPU device counted of a kernel in one configuration, added up over launches.
