@@ -12,7 +12,7 @@ const IDLE: f64 = 0.3;
 const EACH_NS: f64 = 100e3;
 /// … while the median kernel is shorter than this.
 const SHORT_NS: f64 = 10e3;
-/// Share of the kernels' time that goes at most, where they are fused or batched.
+/// Maximum share of the kernels' time that fusion or batching saves.
 const FUSED: f64 = 0.9;
 
 pub(super) const RULE: Rule = Rule {
