@@ -331,8 +331,8 @@ pub(crate) fn judge_counts(
     }
     let confidence = confidence(
         Level::Medium,
-        "the CPU device counted, all of a launch or a sample of a long one; how much time it costs a GPU depends on what limits the \
-         kernel there",
+        "counted by the CPU device, exactly or from a sample of a long launch; the cost on a GPU depends on \
+            what limits the kernel",
     );
     let counted = |subject: Subject<'_>| fault(subject, subject.kernel.counts.as_ref()?);
     judge_kernels(profile, confidence, counted, headline)

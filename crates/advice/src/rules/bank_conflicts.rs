@@ -4,7 +4,7 @@ use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use apex_profile::{KernelCounts, Profile, Traffic};
 
-/// Share of wavefronts from which on they are too many.
+/// Minimum share of excessive wavefronts for a finding.
 const EXCESS: f64 = 0.25;
 
 pub(super) const RULE: Rule = Rule {

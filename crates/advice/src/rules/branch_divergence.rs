@@ -4,7 +4,7 @@ use super::{Fault, Needs, Outcome, Rule, Subject, judge_counts, percent};
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use apex_profile::{KernelCounts, Profile};
 
-/// Share of the lanes with a thread that should be active.
+/// Minimum share of active threads without a finding.
 const ACTIVE: f64 = 0.8;
 
 /// Threads of a full warp.

@@ -5,7 +5,7 @@ use crate::finding::{Scope, Severity};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// Least number of launches of a conversion.
+/// Minimum launches of a conversion.
 const LAUNCHES: u64 = 50;
 
 pub(super) const RULE: Rule = Rule {

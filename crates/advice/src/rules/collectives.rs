@@ -15,17 +15,17 @@ use apex_profile::names::Operation;
 use apex_profile::{Figure, Kernel, Profile};
 use std::collections::BTreeMap;
 
-/// Share of the time of all ranks from which on a collective is worth a finding.
+/// Minimum share of the time of all ranks for a finding.
 const MATTERS: f64 = 0.05;
-/// Mean time below which a collective is latency, not transfer.
+/// Maximum mean time of a collective that consists of latency instead of transfer.
 const SMALL_NS: f64 = 50e3;
-/// Launches of a small collective from which on they are a habit.
+/// Minimum launches of a small collective.
 const MANY: u64 = 100;
-/// Time on the clock for a unit of GPU time from which on nothing overlaps.
+/// Minimum ratio of elapsed time to GPU time without overlap.
 const ALONE: f64 = 0.95;
-/// Samples of a collective from which on its spread says something …
+/// Minimum samples of a collective to judge its spread …
 const SAMPLES: u64 = 20;
-/// … and how many times the longest tenth must take what the shortest takes.
+/// … and minimum ratio of the longest tenth to the shortest.
 const SPREAD: f64 = 3.0;
 
 pub(super) const SLOW_RANK: Rule = Rule {

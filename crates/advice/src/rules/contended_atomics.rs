@@ -4,9 +4,9 @@ use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use apex_profile::{KernelCounts, Profile};
 
-/// Threads per request from which it matters.
+/// Minimum threads per request.
 const THREADS: f64 = 16.0;
-/// Sectors per request at most: the threads' words lie in so few that many must share one.
+/// Maximum sectors per request: with more threads than words in these sectors, threads share words.
 const SECTORS: f64 = 1.5;
 
 pub(super) const RULE: Rule = Rule {

@@ -8,7 +8,7 @@ use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::names::Owner;
 use apex_profile::{Figure, Kernel, Profile};
 
-/// Share of the GPU time from which on such a kernel is worth a word.
+/// Minimum share of the GPU time.
 const SHARE: f64 = 0.2;
 /// Minimum duration: shorter kernels add too few values to show contention.
 const LONG_NS: f64 = 100e3;

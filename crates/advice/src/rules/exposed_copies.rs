@@ -5,11 +5,11 @@ use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Copies, CopyDirection, Figure, Profile};
 use apex_trace::layout::MemoryKind;
 
-/// Share of the time in copies from which on …
+/// Minimum share of the time in copies …
 const COPYING: f64 = 0.2;
-/// … and share that overlapping saves from which on it is worth the change.
+/// … and minimum share that overlapping saves.
 const SAVED: f64 = 0.1;
-/// What remains of an ideal overlap: the first copy in and the last one out have no company.
+/// Achievable share of an ideal overlap: the first copy in and the last copy out do not overlap.
 const USUAL: f64 = 0.9;
 
 pub(super) const RULE: Rule = Rule {

@@ -11,11 +11,11 @@ use super::{
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
 
-/// From here on waits are part of a loop …
+/// Minimum number of waits …
 const MANY: u64 = 100;
-/// … and one for so many launches keeps the queue from filling …
+/// … and maximum number of launches for each …
 const LAUNCHES_EACH: u64 = 10;
-/// … or one for so many, where what the waits cost is this share of the time.
+/// … or this maximum, if the waits cost at least this share of the time.
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
 

@@ -4,9 +4,9 @@ use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, up_to};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, IdleCause, Profile, SaturatingSum as _, Sequence};
 
-/// From so many repetitions on it pays.
+/// Minimum repetitions of a sequence.
 const REPEATS: u64 = 100;
-/// A launch of a graph, nanoseconds, on an H200: the call, and what each node adds.
+/// Nanoseconds of a graph launch on an H200: for the call, and for each node.
 const GRAPH_LAUNCH_NS: f64 = 2_000.0;
 const GRAPH_NODE_NS: f64 = 1.4;
 

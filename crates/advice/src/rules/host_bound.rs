@@ -13,10 +13,10 @@ const IDLE: f64 = 0.2;
 /// … and for longer than this before a launch, on average: below, launching less often helps
 /// (APEX-T24).
 const EACH_NS: f64 = 100e3;
-/// Copies to the device in an iteration that make it likely that its input is what is waited for.
+/// Minimum copies to the device per iteration for its input to be the likely cause.
 const COPIES: f64 = 0.9;
 
-/// Launches of an iteration from which on operations of JAX are dispatched one by one.
+/// Minimum launches per iteration of a JAX program that dispatches operations one by one.
 const DISPATCHED: f64 = 20.0;
 
 pub(super) const RULE: Rule = Rule {

@@ -6,9 +6,9 @@ use super::{Draft, Needs, Outcome, Rule, account, confidence, counted, job_savin
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Figure, Profile, SaturatingSum as _, Stream};
 
-/// Least share of launches on the legacy default stream, and of those on streams that wait for it.
+/// Minimum share of launches on the legacy default stream, and on streams that wait for it.
 const LEAST: f64 = 0.05;
-/// Share of the time that kernels take from which on they are what serialises.
+/// Minimum share of the time in kernels.
 const BUSY: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {

@@ -6,7 +6,7 @@ use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_kerne
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// Theoretical occupancy from which on there is nothing to say.
+/// Minimum theoretical occupancy without a finding.
 const ENOUGH: f64 = 0.8;
 
 pub(super) const RULE: Rule = Rule {

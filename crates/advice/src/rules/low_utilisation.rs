@@ -4,7 +4,7 @@ use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, idle_by_cause
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Activity, Figure, Profile};
 
-/// A part below this is badly used.
+/// Minimum busy share of a part without a finding.
 const LOW: f64 = 0.5;
 
 pub(super) const RULE: Rule = Rule {

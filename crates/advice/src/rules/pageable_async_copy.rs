@@ -10,7 +10,7 @@ use super::{
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, Figure, IdleCause, Profile, SaturatingSum as _};
 
-/// Bytes in a nanosecond from pinned memory over PCIe 5; over PCIe 4 it is half of that.
+/// Bytes per nanosecond from pinned memory over PCIe 5; half of that over PCIe 4.
 const PINNED: f64 = 55.0;
 
 pub(super) const RULE: Rule = Rule {

@@ -7,9 +7,9 @@ use crate::finding::{Scope, Severity};
 use apex_profile::names::{Operation, Owner};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// Share of the GPU time in such passes from which on they dominate.
+/// Minimum share of the GPU time in such passes.
 const SHARE: f64 = 0.5;
-/// A fill that takes less sets a small tensor.
+/// Minimum duration of a fill; shorter ones set small tensors.
 const LONG_NS: f64 = 50e3;
 
 pub(super) const RULE: Rule = Rule {

@@ -8,14 +8,15 @@ use super::{
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Call, Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
 
-/// From so many on it is a loop.
+/// Minimum number of allocations.
 const LOOP: u64 = 10;
 /// Share of the time that the device must be idle meanwhile: calls that wait for kernels cost
 /// nothing.
 const LEAST: f64 = 0.01;
-/// A pair of `cuMemAllocAsync` and `cuMemFreeAsync`, nanoseconds: measured on an H200 at any size.
+/// Nanoseconds of a `cuMemAllocAsync` and a `cuMemFreeAsync`: measured on an H200, independent of
+/// size.
 const POOL_PAIR_NS: f64 = 1_200.0;
-/// Share of their time that kernels lose at most in memory that was mapped just before.
+/// Maximum share of time that kernels lose in newly mapped memory.
 const FRESH: f64 = 0.1;
 
 pub(super) const RULE: Rule = Rule {

@@ -7,11 +7,11 @@ use apex_profile::{Figure, Profile};
 /// Blocks that a multiprocessor of an H200 starts in a nanosecond: 1,048,576 blocks of 32 and of
 /// 128 threads take 633 µs and 639 µs there, on 132 multiprocessors.
 const RATE: f64 = 0.0125;
-/// From this share of that rate on, starting blocks is what limits a kernel.
+/// Minimum share of that rate for a kernel to be limited by block launches.
 const NEAR: f64 = 0.88;
-/// Waves below which the rate says nothing.
+/// Minimum waves to judge the rate.
 const WAVES: f64 = 32.0;
-/// Fewest times that blocks can be made larger …
+/// Factor by which blocks can be enlarged, at least …
 const LEAST: f64 = 2.0;
 /// … usually …
 const USUAL: f64 = 4.0;

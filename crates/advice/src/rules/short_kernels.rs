@@ -1,14 +1,15 @@
 //! Kernels that take less time than the call that launches them.
 
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, job_saving, kernel_finding, time,
+    Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, job_saving,
+    kernel_finding, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
-/// Below so many launches a kernel does not matter.
+/// Minimum launches for a kernel to be reported.
 const LAUNCHES: u64 = 100;
-/// Calls above this are slow for another reason (`APEX-T21`).
+/// Maximum duration of a launch call; longer calls have another cause (`APEX-T21`).
 const USUAL_CALL_NS: f64 = 50e3;
 
 pub(super) const RULE: Rule = Rule {
@@ -78,8 +79,8 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("median launch call", Figure::measured(kernel.cpu.median_ns), Unit::Nanoseconds),
         ],
         change: format!(
-            "merge its {} launches of {} with their neighbours",
-            kernel.launches.calls,
+            "merge its {} of {} with their neighbours",
+            counted(kernel.launches.calls, "launch", "launches"),
             time(gpu)
         ),
         saves: Err("the change saves the host's time"),

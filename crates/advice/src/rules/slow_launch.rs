@@ -7,11 +7,11 @@ use super::{
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
-/// Slow calls must cost at least this share of the span.
+/// Minimum share of the span in slow calls.
 const SHARE: f64 = 0.01;
-/// Launch calls below which there is nothing to compare slow ones with.
+/// Minimum launch calls for a comparison.
 const LAUNCHES: u64 = 10;
-/// A device that is idle for less is the reason why calls wait.
+/// Minimum idle share; calls to a busier device wait for space in the queue.
 const IDLE: f64 = 0.1;
 
 pub(super) const RULE: Rule = Rule {

@@ -7,7 +7,7 @@ use apex_profile::{Figure, Kernel, Profile};
 
 /// A tile this narrow is chosen where one dimension of the product is no larger.
 const NARROW: u32 = 8;
-/// Share of the time that such products take from which on they are what the program does.
+/// Minimum share of the time in such products.
 const MOST: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {

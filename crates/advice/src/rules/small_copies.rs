@@ -10,9 +10,9 @@ use apex_trace::layout::MemoryKind;
 
 /// A copy of more bytes is a transfer: its own time matters, not the call's.
 pub(super) const SMALL: u64 = 64 << 10;
-/// Copies that are many.
+/// Minimum number of copies.
 const MANY: u64 = 1000;
-/// Share of the time that the device waits for them.
+/// Minimum share of the time in which the device waits for them.
 const IDLE: f64 = 0.2;
 
 pub(super) const RULE: Rule = Rule {

@@ -6,9 +6,9 @@ use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// A kernel that takes less is over before its shape matters: its launch is what it costs.
+/// Minimum duration of a kernel; the time of shorter ones is mostly launch overhead.
 const SHORT_NS: f64 = 10e3;
-/// Share of the GPU time from which on a library's kernel is worth a word.
+/// Minimum share of the GPU time for a library's kernel.
 const MOST: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {

@@ -11,9 +11,9 @@ use crate::finding::{Scope, Severity};
 use apex_profile::names::{Operation, Owner};
 use apex_profile::{Figure, Profile};
 
-/// Kernels of a run from which on one for all of them pays.
+/// Minimum kernels of a run.
 const KERNELS: usize = 4;
-/// Repetitions from which on a run is part of a loop.
+/// Minimum repetitions of a run.
 const REPEATS: u64 = 20;
 
 /// What a run of kernels computes.

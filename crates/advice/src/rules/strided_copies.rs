@@ -5,7 +5,7 @@ use crate::finding::{Scope, Severity};
 use apex_profile::names::{Access, Operation, Owner};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// Least number of launches of a copy.
+/// Minimum launches of a copy.
 const LAUNCHES: u64 = 20;
 
 pub(super) const RULE: Rule = Rule {

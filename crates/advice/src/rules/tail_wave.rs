@@ -8,9 +8,9 @@ use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_ker
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, Geometry, Kernel, Profile};
 
-/// A tail may cost so much of the kernel: 1 / (full waves + 1).
+/// Minimum share of the kernel in the last wave: 1 / (full waves + 1).
 const SHARE: f64 = 0.2;
-/// It must cost at least so much: a last wave that is nearly full costs little.
+/// Minimum tail effect: a last wave that is nearly full costs little.
 const LEAST: f64 = 0.1;
 /// Time per block over that of the same function's best configuration, from which on the tail
 /// shows.

@@ -6,7 +6,7 @@ use crate::finding::{Scope, Severity};
 use apex_profile::names::{DataType, Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile};
 
-/// A product that takes longer is limited by neither its launch nor, as a rule, memory.
+/// Minimum duration of a product that is limited by compute instead of launch or memory.
 const LONG_NS: f64 = 100e3;
 /// First compute capability with TF32.
 const TF32: (u32, u32) = (8, 0);

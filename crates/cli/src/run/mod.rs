@@ -23,7 +23,7 @@ use crate::report::{self};
 use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apex::environment;
 use apex_trace::META_FILE;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
@@ -273,14 +273,7 @@ pub fn record(
 ) -> Result<Recorded, NotRecorded> {
     let libraries = Libraries::find()?;
     let place = Place::decide(recording.device, &libraries, quiet)?;
-    if recording.check && place == Place::Gpu {
-        return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
-    }
-    if recording.check && recording.fast.contains(&Fast::Memory) {
-        let why = "--check cannot detect use after free together with --fast=memory, which reuses freed \
-            memory: use only one of them";
-        return Err(anyhow::anyhow!(why).into());
-    }
+    refuse_contradictions(recording, &place)?;
     let existing = std::env::var_os(PRELOAD);
     let existing = if place == Place::Gpu { existing } else { libraries.with_nvrtc(existing) };
     let preload = libraries.preload(existing.as_deref())?;
@@ -300,18 +293,9 @@ pub fn record(
         return Err(error.into());
     }
 
-    let mut program = Command::new(&command[0]);
-    program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
-    // They named this session and its interpreter, and must not name those of a nested run.
-    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(PYTHON);
-    place.set(&mut program);
-    if recording.check {
-        program.env(CHECK, "1");
-    }
+    let mut program = program(command, &session, &place, recording);
+    program.env(PRELOAD, preload);
     place::set_nvtx(&mut program, libraries.folder());
-    if !recording.fast.is_empty() {
-        program.env(environment::FAST, fast_ways(&recording.fast));
-    }
     let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
     let mut child = match signals.spawn(&mut program) {
@@ -340,6 +324,36 @@ pub fn record(
     }
     remember(&meta, &fresh.folder);
     Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })
+}
+
+/// Refuses options that exclude each other.
+fn refuse_contradictions(recording: &Recording, place: &Place) -> anyhow::Result<()> {
+    if recording.check && *place == Place::Gpu {
+        bail!("--check needs the CPU device: add --device cpu");
+    }
+    if recording.check && recording.fast.contains(&Fast::Memory) {
+        bail!(
+            "--check cannot detect use after free together with --fast=memory, which reuses freed memory: use \
+             only one of them"
+        );
+    }
+    Ok(())
+}
+
+/// The program with the variables of its session.
+fn program(command: &[OsString], session: &Path, place: &Place, recording: &Recording) -> Command {
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]).env(environment::SESSION, session);
+    // They named this session and its interpreter, and must not name those of a nested run.
+    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(PYTHON);
+    place.set(&mut program);
+    if recording.check {
+        program.env(CHECK, "1");
+    }
+    if !recording.fast.is_empty() {
+        program.env(environment::FAST, fast_ways(&recording.fast));
+    }
+    program
 }
 
 /// The session of the `apex run` that this one runs in. One that has ended is none: a server that
