@@ -18,29 +18,33 @@ import sys
 import torch
 
 import attention
-from attention import (BACKENDS, BINARIES, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random, tensor_map,
+from attention import (BACKENDS, BINARIES, MOST_SHARED, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random, tensor_map,
                        theirs)
 
-TILES = {64: 128, 128: 64}  # queries of a block
-KEYS = 128  # of a block of threads
+TILES = {64: 128, 128: 64, 256: 64}  # queries of a block
+KEYS = 128  # of a block of threads, or of a cluster of two
 modules = {}
 
 
-def kernel(dim, name):
-    if dim not in modules:
-        modules[dim] = ct.c_void_p()
-        image = (BINARIES / f"attention_backward_hopper_d{dim}.fatbin").read_bytes()
-        check(driver.cuModuleLoadData(ct.byref(modules[dim]), image))
+def kernel(dim, name, folder):
+    path = folder / f"attention_backward_hopper_d{dim}.fatbin"
+    if path not in modules:
+        modules[path] = ct.c_void_p()
+        check(driver.cuModuleLoadData(ct.byref(modules[path]), path.read_bytes()))
     function = ct.c_void_p()
-    check(driver.cuModuleGetFunction(ct.byref(function), modules[dim], name.encode()))
+    check(driver.cuModuleGetFunction(ct.byref(function), modules[path], name.encode()))
     return function
 
 
-def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMITED)):
-    """A function that launches, and the gradients that it writes."""
+def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMITED), folder=BINARIES, blocks=2):
+    """A function that launches, and the gradients that it writes. A cluster has so many blocks of threads, with a head dimension
+    of 256."""
     batch, heads, queries, dim = q.shape
     key_heads, keys = k.shape[1:3]
     rows = TILES[dim]
+    wide = dim == 256
+    box, blocks = (64, blocks) if wide else (KEYS, 1)
+    key_tiles = -(-keys // (box * blocks))
     tiles = -(-queries // rows)
     nan = float("nan")
     results = [torch.full_like(x, nan) for x in (q, k, v)]
@@ -52,7 +56,7 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
     stride = lambda x: (x.stride(0), x.stride(2), x.stride(1))
     problem = Problem(*stride(q), *stride(k), batch, heads, key_heads, queries, keys, dim, *window, tiles, group, scale,
                       scale * math.log2(math.e))
-    maps = [tensor_map(q, rows), tensor_map(k, KEYS), tensor_map(v, KEYS), tensor_map(gradient, rows)]
+    maps = [tensor_map(x, height, min(dim, 128)) for x, height in ((q, rows), (k, box), (v, box), (gradient, rows))]
     pointer = lambda x: ct.c_void_p(x.data_ptr())
     pack = lambda values: (ct.c_void_p * len(values))(*values)
     address = lambda x: ct.addressof(x)
@@ -65,16 +69,16 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
                   + [address(problem)])
     third = pack(named("query_sums", "dq") + [address(problem)])
     kind = "bf16" if q.dtype == torch.bfloat16 else "f16"
-    functions = [kernel(dim, f"attention_gradient_{part}_{kind}_d{dim}") for part in ("start", "finish")]
-    main = kernel(dim, f"attention_gradient_{kind}_d{dim}_{mask}")
-    shared = (1024 + 2 * KEYS * dim * 2 + 4 * rows * (2 * dim + 4) + 2 * rows * KEYS * 2 + rows * dim * 4 + 256)
+    functions = [kernel(dim, f"attention_gradient_{part}_{kind}_d{dim}", folder) for part in ("start", "finish")]
+    main = kernel(dim, f"attention_gradient_{kind}_d{dim}_{mask}", folder)
+    shared = MOST_SHARED if wide else 1024 + 4 * KEYS * dim + rows * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim) + 256
     check(driver.cuFuncSetAttribute(main, 8, shared))
     stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)
     starters = -(-batch * heads * tiles * rows * dim // 8 // 256)
 
     def launch(keep=(maps, at, problem, q, k, v, output, sums, gradient, statistics, query_sums)):
         check(driver.cuLaunchKernel(functions[0], starters, 1, 1, 256, 1, 1, 0, stream, first, None))
-        check(driver.cuLaunchKernel(main, -(-keys // KEYS) * key_heads * batch, 1, 1, 384, 1, 1, shared, stream, second, None))
+        check(driver.cuLaunchKernel(main, blocks * key_tiles * key_heads * batch, 1, 1, 384, 1, 1, shared, stream, second, None))
         check(driver.cuLaunchKernel(functions[1], tiles * heads * batch, 1, 1, 256, 1, 1, 0, stream, third, None))
 
     return launch, results
