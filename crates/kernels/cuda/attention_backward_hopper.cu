@@ -275,9 +275,25 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
   }
 
   Tile again = tile_at<C>(p, block_now());
-  int key = again.key + warpgroup * 64;
-  write_keys<T, D>(p, again, key, dk, key_gradient, p.scale);
-  write_keys<T, D>(p, again, key, dv, value_gradient, 1.0f);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    int key = again.key + warpgroup * 64 + first_row() + 8 * r;
+    long long row = again.batch * p.key_batch + key * p.key_row + again.key_head * p.key_head;
+    auto write = [&](const float* values, void* gradient, float scale) {
+      T* to = static_cast<T*>(gradient) + row;
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 4) {
+        uint32_t w[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          w[i] = pack<T>(values[4 * (j + i) + 2 * r] * scale, values[4 * (j + i) + 2 * r + 1] * scale);
+        quad_transpose(w, first_column() / 2);  // now each thread has 16 bytes of the row
+        if (key < p.keys) *reinterpret_cast<uint4*>(to + 8 * j + 4 * first_column()) = make_uint4(w[0], w[1], w[2], w[3]);
+      }
+    };
+    write(dk, key_gradient, p.scale);
+    write(dv, value_gradient, 1.0f);
+  }
 }
 
 template <class C>

@@ -130,26 +130,6 @@ __device__ __forceinline__ void score_gradients(const float (&weights)[M / 2], c
   }
 }
 
-// Writes a warpgroup's 64 rows of dK or dV, from `first_key` on.
-template <typename T, int D>
-__device__ __forceinline__ void write_keys(const Problem& p, const Tile& t, int first_key, const float (&values)[D / 2],
-                                           void* gradient, float scale) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    int key = first_key + first_row() + 8 * r;
-    T* to = static_cast<T*>(gradient) + t.batch * p.key_batch + key * p.key_row + t.key_head * p.key_head;
-#pragma unroll
-    for (int j = 0; j < D / 8; j += 4) {
-      uint32_t w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        w[i] = pack<T>(values[4 * (j + i) + 2 * r] * scale, values[4 * (j + i) + 2 * r + 1] * scale);
-      quad_transpose(w, first_column() / 2);  // now each thread has 16 bytes of the row
-      if (key < p.keys) *reinterpret_cast<uint4*>(to + 8 * j + 4 * first_column()) = make_uint4(w[0], w[1], w[2], w[3]);
-    }
-  }
-}
-
 // 8 elements of a row to a thread: sums them for rowsum(dO * O), and clears the sums of dQ. Rows are counted with those that
 // fill up the last block of each head.
 template <class C>

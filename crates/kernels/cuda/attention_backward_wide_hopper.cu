@@ -125,6 +125,26 @@ __device__ __forceinline__ void produce(const Stream& to, const float* statistic
   });
 }
 
+// Writes a warpgroup's 64 rows of dK or dV, from `first_key` on.
+template <typename T, int D>
+__device__ __forceinline__ void write_keys(const Problem& p, const Tile& t, int first_key, const float (&values)[D / 2],
+                                           void* gradient, float scale) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    int key = first_key + first_row() + 8 * r;
+    T* to = static_cast<T*>(gradient) + t.batch * p.key_batch + key * p.key_row + t.key_head * p.key_head;
+#pragma unroll
+    for (int j = 0; j < D / 8; j += 4) {
+      uint32_t w[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        w[i] = pack<T>(values[4 * (j + i) + 2 * r] * scale, values[4 * (j + i) + 2 * r + 1] * scale);
+      quad_transpose(w, first_column() / 2);  // now each thread has 16 bytes of the row
+      if (key < p.keys) *reinterpret_cast<uint4*>(to + 8 * j + 4 * first_column()) = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+  }
+}
+
 // A consumer warpgroup: the first, which sums up dV, or the second, which sums up dK.
 template <class C, bool FIRST>
 __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& shared, const Tile& t, float* query_sums,
