@@ -77,10 +77,12 @@ done
 for pass in "" backward_; do
   compile "attention_${pass}sequences.ptx.zst" "attention_${pass}portable.cu" -ptx -arch=sm_80 -DSEQUENCES
 done
-for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128; do
-  part=${kernel%:*} dim=${kernel#*:}
+for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128 backward_hopper:256; do
+  part=${kernel%:*} dim=${kernel#*:} source=$part
+  # The gradients of the largest heads have a source of their own.
+  [ "$kernel" != backward_hopper:256 ] || source=backward_wide_hopper
   # The PTX beside the machine code serves drivers of other versions.
-  compile "attention_${part}_d$dim.fatbin" "attention_$part.cu" -fatbin "-DDIM=$dim" \
+  compile "attention_${part}_d$dim.fatbin" "attention_$source.cu" -fatbin "-DDIM=$dim" \
     '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done
 for part in portable backward_portable losses expert_choice; do

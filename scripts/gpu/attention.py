@@ -73,13 +73,14 @@ def kernel(kind, dim, mask, folder):
     return function
 
 
-def tensor_map(x, rows):
+def tensor_map(x, rows, columns=None):
+    """A map that copies tiles of so many rows of a head, and of all columns or so many."""
     batch, heads, length, dim = x.shape
     memory = (ct.c_byte * 192)()
     start = (ct.addressof(memory) + 63) // 64 * 64
     sizes = (ct.c_uint64 * 5)(64, length, dim // 64, heads, batch)
     strides = (ct.c_uint64 * 4)(x.stride(2) * 2, 128, x.stride(1) * 2, x.stride(0) * 2)
-    box, every = (ct.c_uint32 * 5)(64, rows, dim // 64, 1, 1), (ct.c_uint32 * 5)(*[1] * 5)
+    box, every = (ct.c_uint32 * 5)(64, rows, (columns or dim) // 64, 1, 1), (ct.c_uint32 * 5)(*[1] * 5)
     kind = 9 if x.dtype == torch.bfloat16 else 6
     check(driver.cuTensorMapEncodeTiled(ct.c_void_p(start), kind, 5, ct.c_void_p(x.data_ptr()), sizes, strides, box, every,
                                         0, 3, 3, 0))

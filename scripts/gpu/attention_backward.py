@@ -1,6 +1,7 @@
 """Checks and measures the Hopper form of attention backward beside PyTorch's own kernels, in one process.
 
-    scripts/gpu/attention_backward.py OUT     # writes OUT/backward.md and OUT/backward.json
+    scripts/gpu/attention_backward.py OUT            # writes OUT/backward.md and OUT/backward.json
+    scripts/gpu/attention_backward.py OUT 256 128    # these head dimensions alone, into OUT/backward-256-128.md and .json
 
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/attention/backward.rs does it; the forward pass before is ours too. Every output and every buffer between the
@@ -18,11 +19,11 @@ import sys
 import torch
 
 import attention
-from attention import (BACKENDS, BINARIES, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random, tensor_map,
-                       theirs)
+from attention import (BACKENDS, BINARIES, MOST_SHARED, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random,
+                       tensor_map, theirs)
 
-TILES = {64: 128, 128: 64}  # queries of a block
-KEYS = 128  # of a block of threads
+TILES = {64: 128, 128: 64, 256: 64}  # queries of a block
+KEYS = 128  # of a block of threads, or of a cluster of two
 modules = {}
 
 
@@ -41,6 +42,7 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
     batch, heads, queries, dim = q.shape
     key_heads, keys = k.shape[1:3]
     rows = TILES[dim]
+    cluster = 2 if dim == 256 else 1
     tiles = -(-queries // rows)
     nan = float("nan")
     results = [torch.full_like(x, nan) for x in (q, k, v)]
@@ -52,7 +54,8 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
     stride = lambda x: (x.stride(0), x.stride(2), x.stride(1))
     problem = Problem(*stride(q), *stride(k), batch, heads, key_heads, queries, keys, dim, *window, tiles, group, scale,
                       scale * math.log2(math.e))
-    maps = [tensor_map(q, rows), tensor_map(k, KEYS), tensor_map(v, KEYS), tensor_map(gradient, rows)]
+    maps = [tensor_map(x, height, min(dim, 128))
+            for x, height in ((q, rows), (k, KEYS // cluster), (v, KEYS // cluster), (gradient, rows))]
     pointer = lambda x: ct.c_void_p(x.data_ptr())
     pack = lambda values: (ct.c_void_p * len(values))(*values)
     address = lambda x: ct.addressof(x)
@@ -67,14 +70,15 @@ def ours(q, k, v, output, sums, gradient, mask="full", window=(UNLIMITED, UNLIMI
     kind = "bf16" if q.dtype == torch.bfloat16 else "f16"
     functions = [kernel(dim, f"attention_gradient_{part}_{kind}_d{dim}") for part in ("start", "finish")]
     main = kernel(dim, f"attention_gradient_{kind}_d{dim}_{mask}")
-    shared = (1024 + 2 * KEYS * dim * 2 + 4 * rows * (2 * dim + 4) + 2 * rows * KEYS * 2 + rows * dim * 4 + 256)
+    shared = MOST_SHARED if dim == 256 else 1024 + 4 * KEYS * dim + rows * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim) + 256
     check(driver.cuFuncSetAttribute(main, 8, shared))
     stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)
+    blocks = cluster * -(-keys // KEYS) * key_heads * batch
     starters = -(-batch * heads * tiles * rows * dim // 8 // 256)
 
     def launch(keep=(maps, at, problem, q, k, v, output, sums, gradient, statistics, query_sums)):
         check(driver.cuLaunchKernel(functions[0], starters, 1, 1, 256, 1, 1, 0, stream, first, None))
-        check(driver.cuLaunchKernel(main, -(-keys // KEYS) * key_heads * batch, 1, 1, 384, 1, 1, shared, stream, second, None))
+        check(driver.cuLaunchKernel(main, blocks, 1, 1, 384, 1, 1, shared, stream, second, None))
         check(driver.cuLaunchKernel(functions[1], tiles * heads * batch, 1, 1, 256, 1, 1, 0, stream, third, None))
 
     return launch, results
@@ -99,12 +103,12 @@ def reference(q, k, v, gradient, mask, window):
     return torch.autograd.grad(output, inputs, gradient.double())
 
 
-def errors():
+def errors(dims):
     """Rows of the table of errors. The shapes have no row in common with a tile's."""
     rows = []
     shapes = [(2, 4, 4, 1024, 1024), (1, 4, 2, 333, 517), (2, 6, 2, 129, 1000), (1, 2, 1, 1, 300), (1, 2, 2, 700, 130),
               (1, 3, 3, 257, 257)]
-    for dim in TILES:
+    for dim in dims:
         for dtype in (torch.bfloat16, torch.float16):
             for mask, window in (("full", (UNLIMITED,) * 2), ("causal", (UNLIMITED, 0)), ("window", (100, 30))):
                 for batch, heads, key_heads, queries, keys in shapes:
@@ -127,7 +131,7 @@ def errors():
                                     and worst(row) <= 1.2)
                     rows.append(row)
     # Scores of hundreds, whose exponentials overflow float32.
-    for dim in TILES:
+    for dim in dims:
         q, k, v, gradient = (random(1, 2, 500, dim) for _ in range(4))
         q, k = 30 * q, 4 * k
         launch, results = ours(q, k, v, *forward(q, k, v, "causal"), gradient, "causal")
@@ -139,6 +143,17 @@ def errors():
                "ours": [distance(*pair) for pair in zip(results, expected)], **peers}
         row["right"] = worst(row) <= 1.2
         rows.append(row)
+    # The gradients of K and V are the same bits in each run: a race would show.
+    for dim in dims:
+        for mask in ("full", "causal"):
+            q, k, v, gradient = (random(2, 8, 1024, dim, dtype=torch.float16) for _ in range(4))
+            launch, results = ours(q, k, v, *forward(q, k, v, mask), gradient, mask)
+            runs = []
+            for _ in range(40):
+                launch()
+                runs.append([x.clone() for x in results[1:]])
+            same = all(torch.equal(*pair) for run in runs[1:] for pair in zip(run, runs[0]))
+            rows.append({"dim": dim, "type": "float16", "mask": mask, "shape": "40 runs", "same_bits": same, "right": same})
     return rows
 
 
@@ -150,9 +165,9 @@ def worst(row):
     return max(mine / min(theirs) if mine else 0.0 for mine, *theirs in zip(row["ours"], *peers))
 
 
-def times():
+def times(dims):
     rows = []
-    for dim in TILES:
+    for dim in dims:
         for length in (512, 1024, 2048, 4096, 8192, 16384):
             q, k, v, gradient = (random(16384 // length, 2048 // dim, length, dim) for _ in range(4))
             for causal in (False, True):
@@ -172,9 +187,11 @@ def times():
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
+    dims = [int(dim) for dim in sys.argv[2:]] or list(TILES)
+    name = "-".join(["backward", *sys.argv[2:]])
     device = facts("scripts/gpu/attention_backward.py")
-    checked, timed = errors(), times()
-    (out / "backward.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
+    checked, timed = errors(dims), times(dims)
+    (out / f"{name}.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
     lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "",
              "| head dimension | length | mask | FA-2 | cuDNN | ours | ours / cuDNN | spread of ours |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
@@ -186,7 +203,7 @@ def main():
                      + f" | {flops['ours'] / flops['cuDNN']:.2f} | {(max(us) - min(us)) / sorted(us)[3]:.0%} |")
     lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
               f"{max(map(worst, checked)):.2f} times that of PyTorch's better kernel for the same gradient."]
-    (out / "backward.md").write_text("\n".join(lines) + "\n")
+    (out / f"{name}.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:
         if not row["right"]:

@@ -75,7 +75,7 @@ pub fn forward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), Fa
 pub fn backward_plan(kernels: &Kernels, call: &Call<'_>) -> Result<(u64, i32), Failure> {
     let (shape, options) = problem(call)?;
     let partial = kernels.attention.backward_workspace(&shape, &options)?;
-    Ok((bytes(partial), number(options.form.unwrap_or_else(|| kernels.attention.backward_form_for(&shape)))))
+    Ok((bytes(partial), number(options.form.unwrap_or_else(|| kernels.attention.fastest()))))
 }
 
 fn bytes(partial: [usize; 2]) -> u64 {

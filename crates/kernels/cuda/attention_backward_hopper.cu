@@ -25,11 +25,9 @@
 // - `statistics` has for each block of queries the log-sum-exps (of base 2) of its rows, then their rowsum(dO * O).
 // - The sums of dQ are in the order of registers: [head of queries][block of queries][warpgroup][register / 4][thread][4].
 //   `finish` alone reads them.
-#include "attention.cuh"
-#include "hopper.cuh"
+#include "attention_backward_hopper.cuh"
 
 namespace attention {
-using namespace hopper;
 
 template <typename T_, int D_, Mask MASK_, int M_>
 struct Config {
@@ -101,85 +99,8 @@ struct Shared {
   }
 };
 
-// Whether some of 64 keys are hidden from some of `count` queries.
-template <Mask MASK>
-__device__ __forceinline__ bool hides(const Problem& p, int key, int query, int count) {
-  int place = key - p.keys + p.queries;
-  bool some = key + 64 > p.keys;
-  if (MASK == CAUSAL) some = some || query < place + 63;
-  if (MASK == WINDOW)
-    some = some || query < place + 63 - p.window_right || query + count - 1 > place + p.window_left;
-  return some;
-}
-
-__device__ __forceinline__ float2 load_pair(uint32_t address) {
-  float2 x;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
-  return x;
-}
-
-// This block's and this thread's number. They are read anew each time, so that what follows from them takes no register in
-// between.
-__device__ __forceinline__ int block_now() {
-  int block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-}
-__device__ __forceinline__ int thread_now() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-__device__ __forceinline__ bool first_lane() { return thread_now() % 32 == 0; }
-
-// The first of this thread's rows, and columns, of a wgmma's result.
-__device__ __forceinline__ int first_row() {
-  int thread = thread_now();
-  return thread % 128 / 32 * 16 + thread % 32 / 4;
-}
-__device__ __forceinline__ int first_column() { return thread_now() % 4 * 2; }
-
 // The barriers that tell a warpgroup's writer that its part of dQ lies in shared memory.
 __device__ __forceinline__ uint32_t dq_full(int warpgroup) { return 1 + warpgroup; }
-
-// One tile of work: keys [key, key + N) of one head, and the blocks of queries [first, last) that see some of them.
-struct Tile {
-  int key, key_head, batch, first, last;
-};
-
-template <class C>
-__device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
-  Tile t;
-  int key_tiles = (p.keys + C::N - 1) / C::N;
-  int per_group = p.head_group * key_tiles;
-  int group = index / per_group;
-  int within = index - group * per_group;
-  int heads = min(p.head_group, p.key_heads * p.batch - group * p.head_group);
-  int n = within / heads;  // with causal masks the first keys are seen by most queries: the longest tiles come first
-  int head = group * p.head_group + (within - n * heads);
-  t.key = n * C::N;
-  t.batch = head / p.key_heads;
-  t.key_head = head - t.batch * p.key_heads;
-  int begin, end, unused;
-  seen_from<C::MASK>(p, t.key, begin, unused);
-  seen_from<C::MASK>(p, min(t.key + C::N, p.keys) - 1, unused, end);
-  t.first = begin / C::M;
-  t.last = max(t.first, (end + C::M - 1) / C::M);
-  return t;
-}
-
-// Calls `body` for each block of queries of the tile, with the head of queries, the number of the block in the head, and that
-// among all blocks: fewer than 2^32, since each has sums of dQ in memory.
-template <typename Body>
-__device__ __forceinline__ void for_blocks(const Problem& p, const Tile& t, Body body) {
-  int group = p.heads / p.key_heads;
-#pragma unroll 1
-  for (int head = t.key_head * group, last = head + group; head < last; ++head) {
-    uint32_t first_block = (t.batch * p.heads + head) * p.query_tiles;
-#pragma unroll 1
-    for (int m = t.first; m < t.last; ++m) body(head, m, first_block + m);
-  }
-}
 
 // What one thread asks the copy engine for: K, then the blocks of Q with their log-sum-exps, or V, then dO with its sums.
 struct Stream {
@@ -288,32 +209,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       wgmma_wait<1>();  // S
       hold(s);
 
-      uint32_t logs = shared.logs + stage * C::STATISTICS_BYTES + 4 * first_column();
-#pragma unroll
-      for (int j = 0; j < M / 8; ++j) {
-        float2 l = load_pair(logs + 32 * j);
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          s[4 * j + 2 * r] = exp2_fast(fmaf(s[4 * j + 2 * r], p.scale_log2, -l.x));
-          s[4 * j + 2 * r + 1] = exp2_fast(fmaf(s[4 * j + 2 * r + 1], p.scale_log2, -l.y));
-        }
-      }
-      if (hides<C::MASK>(p, first_key, m * M, M)) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          int begin, end;
-          seen_from<C::MASK>(p, first_key + first_row() + 8 * r, begin, end);
-          begin -= m * M + first_column();
-          end -= m * M + first_column();
-#pragma unroll
-          for (int i = 0; i < M / 4; ++i) {
-            int column = i / 2 * 8 + i % 2;
-            bool hidden = column < begin;
-            if (C::MASK == WINDOW) hidden = hidden || column >= end;  // rows beyond the queries have weights of zero
-            if (hidden) s[i / 2 * 4 + 2 * r + i % 2] = 0.0f;
-          }
-        }
-      }
+      weigh<C::MASK, M>(p, s, shared.logs + stage * C::STATISTICS_BYTES, first_key, m * M);
 #pragma unroll
       for (int i = 0; i < M / 4; ++i) weights[i] = pack<T>(s[2 * i], s[2 * i + 1]);
 
@@ -331,15 +227,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       hold(s);
 
       uint32_t ds[M / 4];
-      uint32_t deltas = shared.deltas + stage * C::STATISTICS_BYTES + 4 * first_column();
-#pragma unroll
-      for (int j = 0; j < M / 8; ++j) {
-        float2 delta = load_pair(deltas + 32 * j);
-#pragma unroll
-        for (int r = 0; r < 2; ++r)
-          ds[2 * j + r] = pack<T>(s[4 * j + 2 * r] * (dp[4 * j + 2 * r] - delta.x),
-                                  s[4 * j + 2 * r + 1] * (dp[4 * j + 2 * r + 1] - delta.y));
-      }
+      score_gradients<T, M>(s, dp, ds, shared.deltas + stage * C::STATISTICS_BYTES);
       uint32_t ds_to = ds_store();
 #pragma unroll
       for (int j = 0; j < M / 16; ++j) store_transposed(ds_to + stage * C::SCORE_BYTES + j * 16 * 128, &ds[4 * j]);
@@ -443,44 +331,6 @@ __device__ __forceinline__ void gradient(const CUtensorMap& q_map, const CUtenso
   } else {
     registers_grow<C::CONSUMER_REGISTERS>();
     consume<C>(p, start(), tile_at<C>(p, block_now()), key_gradient, value_gradient);
-  }
-}
-
-// 8 elements of a row to a thread: sums them for rowsum(dO * O), and clears the sums of dQ. Rows are counted with those that
-// fill up the last block of each head.
-template <class C>
-__device__ __forceinline__ void start(const void* output, const void* output_gradient, const float* log_sum_exps,
-                                      float* statistics, float* query_sums, const Problem& p) {
-  using T = typename C::T;
-  constexpr int LANES = C::D / 8;
-  int padded = p.query_tiles * C::M;
-  long long rows = static_cast<long long>(p.batch) * p.heads * padded;
-  long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  // A warp's lanes stay together: rows * LANES is a multiple of 32.
-  for (long long at = first; at < rows * LANES; at += static_cast<long long>(gridDim.x) * blockDim.x) {
-    long long row = at / LANES;
-    int lane = at % LANES, head = row / padded, query = row % padded;
-    float sum = 0.0f;
-    if (query < p.queries) {
-      uint4 o = *reinterpret_cast<const uint4*>(row_of_queries(static_cast<const T*>(output), p, head, query) + 8 * lane);
-      uint4 g =
-          *reinterpret_cast<const uint4*>(row_of_queries(static_cast<const T*>(output_gradient), p, head, query) + 8 * lane);
-      auto add = [&](uint32_t a, uint32_t b) {
-        float2 x = unpack<T>(a), y = unpack<T>(b);
-        sum = fmaf(x.x, y.x, fmaf(x.y, y.y, sum));
-      };
-      add(o.x, g.x), add(o.y, g.y), add(o.z, g.z), add(o.w, g.w);
-    }
-#pragma unroll
-    for (int d = LANES / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
-    if (lane == 0) {
-      float log = query < p.queries ? log_sum_exps[static_cast<long long>(head) * p.queries + query] : -INFINITY;
-      float* to = statistics + row / C::M * (2 * C::M) + row % C::M;
-      to[0] = log == -INFINITY ? INFINITY : log * LOG2_E;
-      to[C::M] = sum;
-    }
-    float4* clear = reinterpret_cast<float4*>(query_sums) + 2 * at;
-    clear[0] = clear[1] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
 }
 

@@ -98,6 +98,37 @@ struct Queue {
   }
 };
 
+// ---- clusters -------------------------------------------------------------------------------------------------------
+// Blocks of threads of a cluster run at the same time and reach each other's shared memory, by addresses that `in_block`
+// makes of their own.
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// The address of what lies at `address` in the block of this rank.
+__device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+// Waits until all threads of the cluster have come here.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Arrives on a barrier of any block of the cluster. It orders no ordinary accesses to memory of other blocks, which would take
+// a fence of the whole GPU: use it for what wgmma and the copy engine read and write.
+__device__ __forceinline__ void barrier_arrive_cluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Copies `bytes` of shared memory to another block, and counts them on a barrier there.
+__device__ __forceinline__ void cluster_copy(uint32_t destination, uint32_t source, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+               "r"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 // Named barriers order warpgroups among each other: `sync` waits until `threads` have synced or arrived.
 __device__ __forceinline__ void named_sync(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -135,6 +166,12 @@ __device__ __forceinline__ void bulk_add(float* destination, uint32_t source, ui
                "r"(source), "r"(bytes)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Adds four float32 to global memory from registers, each addition atomic.
+__device__ __forceinline__ void add_four(float* destination, const float* values) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(destination), "f"(values[0]), "f"(values[1]),
+               "f"(values[2]), "f"(values[3])
+               : "memory");
 }
 // Waits until the additions that this thread asked for have read shared memory, or have been made.
 __device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }

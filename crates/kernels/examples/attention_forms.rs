@@ -161,7 +161,7 @@ fn table<T: Number>(attention: &Attention, device: &Device, dim: usize, timed: b
     }
     for form in [Form::Flash, Form::Hopper]
         .into_iter()
-        .filter(|&form| form == Form::Flash || attention.backward_form_for(&small) == form)
+        .filter(|&form| form == Form::Flash || attention.fastest() == form)
     {
         for mask in MASKS {
             let options = Options { mask, form: Some(form), ..Options::default() };

@@ -20,7 +20,7 @@
 //! | [`reference`](mod@reference) | the host, in f64 | one row | yes |
 //! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them | no |
 //! | [`Form::Flash`] | the same | none | yes |
-//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none | head dimensions 64 and 128 |
+//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none | yes |
 //! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys | no |
 //!
 //! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are

@@ -383,9 +383,8 @@ def attention_backward_form(
     """What computes the backward pass of `attention` on such tensors with these options.
 
     Returns:
-        ``"hopper"``: our kernels, on compute capability 9.0 for ``dim`` 64 and 128. ``"pytorch"``:
-        FlashAttention-2 in PyTorch, from our output and log-sum-exps, where there is no such kernel
-        of ours. ``"flash"``: our portable kernels, where ``form="flash"`` asks for them or PyTorch
+        ``"hopper"``: our kernels, on compute capability 9.0. ``"pytorch"``: FlashAttention-2 in
+        PyTorch, from our output and log-sum-exps, where there is no such kernel of ours. ``"flash"``: our portable kernels, where ``form="flash"`` asks for them or PyTorch
         has none either; they are many times slower.
 
     Raises:

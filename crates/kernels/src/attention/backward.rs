@@ -1,4 +1,5 @@
-//! Gradients: `cuda/attention_backward_portable.cu` and `cuda/attention_backward_hopper.cu`.
+//! Gradients: `cuda/attention_backward_portable.cu`, `cuda/attention_backward_hopper.cu`, and
+//! `cuda/attention_backward_wide_hopper.cu` for the largest heads.
 
 use std::sync::PoisonError;
 
@@ -53,40 +54,41 @@ impl<T: Element> Gradients<T> {
     }
 }
 
-/// As `attention::Chosen` in `cuda/attention_backward_hopper.cu`.
+/// As `attention::Chosen` in `cuda/attention_backward_hopper.cu`, and `attention::Config` in
+/// `cuda/attention_backward_wide_hopper.cu`.
 struct Config {
     image: Image,
     /// Queries of a block.
     queries: usize,
+    /// Blocks of threads that share [`KEYS`] keys: those of a cluster.
+    cluster: usize,
+    /// Panels of 64 elements that one copy brings.
+    panels: usize,
+    /// Bytes of shared memory.
+    shared: u32,
 }
 
 impl Config {
-    /// `None` if there is no kernel for the head dimension.
-    fn of(dim: usize) -> Option<Config> {
+    fn of(dim: usize) -> Config {
         macro_rules! config {
-            ($name:literal, $queries:literal) => {
-                Some(Config {
+            ($name:literal, $queries:literal, $cluster:literal, $panels:literal, $shared:expr) => {
+                Config {
                     image: Image {
                         name: $name,
                         code: Code::Binary(include_bytes!(concat!("../../binaries/", $name, ".fatbin"))),
                     },
                     queries: $queries,
-                })
+                    cluster: $cluster,
+                    panels: $panels,
+                    shared: $shared,
+                }
             };
         }
         match dim {
-            64 => config!("attention_backward_hopper_d64", 128),
-            128 => config!("attention_backward_hopper_d128", 64),
-            _ => None,
+            64 => config!("attention_backward_hopper_d64", 128, 1, 1, shared(64, 128)),
+            128 => config!("attention_backward_hopper_d128", 64, 1, 2, shared(128, 64)),
+            _ => config!("attention_backward_hopper_d256", 64, 2, 2, WIDE_SHARED),
         }
-    }
-
-    /// K and V; two blocks of Q, of dO and of their statistics; two of dS; one of dQ in float32;
-    /// barriers and room to align.
-    fn shared(&self, dim: usize) -> u32 {
-        let keys = 2 * KEYS * 2 * dim;
-        let queries = self.queries * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim);
-        (1024 + keys + queries + 256) as u32
     }
 
     /// Rows of queries, with those that fill up the last block of each head.
@@ -106,10 +108,22 @@ pub fn flash_partial(shape: &Shape) -> [usize; 2] {
     [0, shape.rows()]
 }
 
-/// Keys of a block of threads of the Hopper form, which has two warpgroups for 64 keys each, and
-/// one that loads.
+/// Keys of a tile of the Hopper form: two warpgroups of a block of threads have 64 each, or two
+/// blocks of a cluster.
 const KEYS: usize = 128;
+/// Threads of a block: two warpgroups that compute, and one that loads.
 const THREADS: u32 = 384;
+
+/// Bytes of shared memory for heads of up to 128 elements: K and V; two blocks of Q, of dO and of
+/// their statistics; two of dS; one of dQ in float32; barriers and room to align.
+const fn shared(dim: usize, queries: usize) -> u32 {
+    let keys = 2 * KEYS * 2 * dim;
+    (1024 + keys + queries * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim) + 256) as u32
+}
+
+/// Bytes of shared memory for heads of 256 elements: all that a block can have.
+const WIDE_SHARED: u32 = 227 * 1024;
+
 /// Threads of a block of the kernels before and after it.
 const FEW_THREADS: usize = 256;
 /// Queries, or keys, of a tile of the flash form.
@@ -118,23 +132,10 @@ pub const FLASH_ROWS: usize = 8;
 const MOST_BLOCKS: usize = 1 << 20;
 
 impl Attention {
-    /// The form of the backward pass that runs for a shape if none is asked for: [`Form::Hopper`]
-    /// where the device has it and the head dimension is 64 or 128, [`Form::Flash`] elsewhere.
-    ///
-    /// ```
-    /// # use apex_kernels::{Attention, Form, Shape};
-    /// let attention = Attention::new(&apex_gpu::Device::open(0)?)?;
-    /// let shape = Shape { batch: 1, heads: 8, key_heads: 8, queries: 512, keys: 512, dim: 256 };
-    /// assert_eq!(attention.backward_form_for(&shape), Form::Flash);
-    /// # apex_kernels::Result::Ok(())
-    /// ```
-    pub fn backward_form_for(&self, shape: &Shape) -> Form {
-        if self.backward_refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Flash }
-    }
-
     /// Computes the gradients of Q, K and V from that of the output, on the device's own stream,
     /// into new buffers, and returns the form that ran too. Options must be those of the forward
-    /// pass, but for the form: any will do.
+    /// pass, but for the form, which may be another one: if none is asked for, it is
+    /// [`Attention::fastest`].
     ///
     /// ```
     /// use apex_kernels::{Attention, Options, Saved, Shape};
@@ -193,8 +194,8 @@ impl Attention {
     ) -> Result<Form> {
         let problem = Problem::new(shape, options)?;
         check(saved, output_gradient, gradients, shape)?;
-        let form = options.form.unwrap_or_else(|| self.backward_form_for(shape));
-        if let Some(why) = self.backward_refusal(form, shape) {
+        let form = options.form.unwrap_or_else(|| self.fastest());
+        if let Some(why) = self.backward_refusal(form) {
             return Err(self.refused(form, why));
         }
         if shape.rows() == 0 || shape.keys == 0 {
@@ -205,26 +206,22 @@ impl Attention {
             return Ok(form);
         }
         let call = Call { attention: self, problem, shape, mask: options.mask, stream };
-        match Config::of(shape.dim).filter(|_| form == Form::Hopper) {
-            Some(config) => call.hopper_backward(&config, saved, output_gradient, gradients)?,
-            None => call.flash_backward(saved, output_gradient, gradients)?,
+        match form {
+            Form::Hopper => call.hopper_backward(saved, output_gradient, gradients)?,
+            _ => call.flash_backward(saved, output_gradient, gradients)?,
         }
         Ok(form)
     }
 
     /// Elements of both buffers between the kernels of a backward pass in this form.
     pub(super) fn backward_partial(&self, form: Form, shape: &Shape) -> [usize; 2] {
-        let hopper = Config::of(shape.dim).filter(|_| form == Form::Hopper);
-        hopper.map_or_else(|| flash_partial(shape), |config| config.partial(shape))
+        if form == Form::Hopper { Config::of(shape.dim).partial(shape) } else { flash_partial(shape) }
     }
 
     /// Why there is no backward pass in this form, if there is none.
-    fn backward_refusal(&self, form: Form, shape: &Shape) -> Option<String> {
+    fn backward_refusal(&self, form: Form) -> Option<String> {
         match form {
             Form::Flash => None,
-            Form::Hopper if Config::of(shape.dim).is_none() => {
-                Some(format!("it has no backward pass for head dimension {}; the flash form has", shape.dim))
-            }
             Form::Hopper => crate::hopper::refusal(&self.device),
             Form::Standard | Form::Decode => {
                 Some("it has no backward pass; the flash form and the Hopper form have".to_owned())
@@ -272,12 +269,11 @@ impl Call<'_> {
     /// gradient of Q.
     fn hopper_backward<T: Element>(
         &self,
-        config: &Config,
         saved: &Saved<'_, T>,
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<T>,
     ) -> Result<()> {
-        let (shape, attention) = (self.shape, self.attention);
+        let (shape, attention, config) = (self.shape, self.attention, Config::of(self.shape.dim));
         let mut problem = self.problem;
         let query_tiles = shape.queries.div_ceil(config.queries);
         problem.query_tiles = query_tiles as i32;
@@ -300,11 +296,13 @@ impl Call<'_> {
         // that fill up the last block of each head, and have `dim` sums and two statistics each.
         unsafe { launch.arg(&mut *statistics).arg(&mut *sums).arg(problem).launch()? };
 
-        let q_map = self.query_map(saved.q, config.queries)?;
-        let gradient_map = self.query_map(output_gradient, config.queries)?;
-        let (k_map, v_map) = (self.key_map(saved.k, KEYS)?, self.key_map(saved.v, KEYS)?);
-        let blocks = (shape.batch * shape.key_heads * shape.keys.div_ceil(KEYS)) as u32;
-        let launch = main.launch([blocks, 1, 1], [THREADS, 1, 1]).shared(config.shared(shape.dim));
+        let queries = |buffer| self.query_map(buffer, [config.queries, config.panels]);
+        let keys = |buffer| self.key_map(buffer, [KEYS / config.cluster, config.panels]);
+        let (q_map, gradient_map) = (queries(saved.q)?, queries(output_gradient)?);
+        let (k_map, v_map) = (keys(saved.k)?, keys(saved.v)?);
+        let tiles = shape.batch * shape.key_heads * shape.keys.div_ceil(KEYS);
+        let launch = main.launch([(tiles * config.cluster) as u32, 1, 1], [THREADS, 1, 1]);
+        let launch = launch.shared(config.shared);
         let launch = launch.on(self.stream).arg(q_map).arg(k_map).arg(v_map).arg(gradient_map);
         let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(output_gradient).arg(&*statistics);
         let launch = launch.arg(&mut *sums).arg(&mut gradients.k).arg(&mut gradients.v);
@@ -354,12 +352,11 @@ mod tests {
 
     #[test]
     fn every_configuration_fits_a_multiprocessor() {
-        for dim in [64, 128] {
-            let config = Config::of(dim).unwrap();
-            assert!(config.shared(dim) <= 227 * 1024, "dim {dim}: {} bytes", config.shared(dim));
+        for dim in [64, 128, 256] {
+            let config = Config::of(dim);
+            assert!(config.shared <= 227 * 1024, "dim {dim}: {} bytes", config.shared);
             assert!(config.queries <= 256);
         }
-        assert!(Config::of(256).is_none());
     }
 
     #[test]

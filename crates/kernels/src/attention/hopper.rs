@@ -72,9 +72,10 @@ impl Call<'_> {
         let mut problem = self.problem;
         problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
         problem.head_group = head_group(shape, self.mask) as i32;
-        let queries = self.query_map(q, config.queries)?;
-        let keys = self.key_map(k, config.keys)?;
-        let values = self.key_map(v, config.keys)?;
+        let panels = shape.dim / 64;
+        let queries = self.query_map(q, [config.queries, panels])?;
+        let keys = self.key_map(k, [config.keys, panels])?;
+        let values = self.key_map(v, [config.keys, panels])?;
 
         let tiles = problem.query_tiles as usize * shape.heads * shape.batch;
         let blocks = tiles.min(self.attention.device.limits().multiprocessors as usize) as u32;
@@ -101,34 +102,33 @@ impl Call<'_> {
         }
     }
 
-    /// A map of Q, or of what lies as Q does, that copies `tile` rows of one head.
-    pub fn query_map<T: Element>(&self, buffer: &Buffer<T>, tile: usize) -> Result<TensorMap> {
+    /// A map of Q, or of what lies as Q does, that copies so many rows and panels of one head.
+    pub fn query_map<T: Element>(&self, buffer: &Buffer<T>, tile: [usize; 2]) -> Result<TensorMap> {
         let strides = [self.problem.query_row, self.problem.query_head, self.problem.query_batch];
         self.map(buffer, self.shape.heads, self.shape.queries, strides, tile)
     }
 
     /// The same of K, or of V.
-    pub fn key_map<T: Element>(&self, buffer: &Buffer<T>, tile: usize) -> Result<TensorMap> {
+    pub fn key_map<T: Element>(&self, buffer: &Buffer<T>, tile: [usize; 2]) -> Result<TensorMap> {
         let strides = [self.problem.key_row, self.problem.key_head, self.problem.key_batch];
         self.map(buffer, self.shape.key_heads, self.shape.keys, strides, tile)
     }
 
-    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into
-    /// panels of 64 elements, 128 bytes, which is what the swizzle handles: the tensor has the
-    /// dimensions 64, rows, panels, heads, batch, and a tile arrives panel by panel.
+    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows and panels of one head. Rows are
+    /// cut into panels of 64 elements, 128 bytes, which is what the swizzle handles: the tensor has
+    /// the dimensions 64, rows, panels, heads, batch, and a tile arrives panel by panel.
     fn map<T: Element>(
         &self,
         buffer: &Buffer<T>,
         heads: usize,
         rows: usize,
         [row, head, batch]: [i64; 3],
-        tile: usize,
+        [tile_rows, tile_panels]: [usize; 2],
     ) -> Result<TensorMap> {
-        let panels = self.shape.dim / 64;
         let layout = Layout {
-            sizes: [64, rows, panels, heads, self.shape.batch],
+            sizes: [64, rows, self.shape.dim / 64, heads, self.shape.batch],
             strides: [row as usize, 64, head as usize, batch as usize],
-            tile: [64, tile, panels, 1, 1],
+            tile: [64, tile_rows, tile_panels, 1, 1],
         };
         tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(Form::Hopper, why))
     }

@@ -138,7 +138,7 @@ impl Attention {
         if decode::suits(shape) { Form::Decode } else { self.fastest() }
     }
 
-    /// The fastest form that the device has for as many queries as keys.
+    /// The fastest form that the device has for as many queries as keys, and for gradients.
     pub fn fastest(&self) -> Form {
         match crate::hopper::refusal(&self.device) {
             None => Form::Hopper,

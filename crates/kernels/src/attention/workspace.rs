@@ -56,7 +56,7 @@ impl Attention {
     /// [`Error::Shape`](crate::Error::Shape) as [`Attention::backward_into`].
     pub fn backward_workspace(&self, shape: &Shape, options: &Options) -> Result<[usize; 2]> {
         Problem::new(shape, options)?;
-        let form = options.form.unwrap_or_else(|| self.backward_form_for(shape));
+        let form = options.form.unwrap_or_else(|| self.fastest());
         Ok(self.backward_partial(form, shape))
     }
 
