@@ -106,15 +106,15 @@ def shape(row):
     return (row["name"], *row["grid"], *row["block"], row["dynamic_shared"])
 
 
-# The empty kernel that APEX launches on a stream of its own to learn what an event pair costs. Not the program's, so APEX
-# does not count it; CUPTI does.
-CALIBRATION = "apex_empty"
+# Kernels that APEX launches itself: an empty one, on a stream of its own, to learn what an event pair costs, and one that
+# delays a stream before a launch is timed. They are not the program's, so APEX does not count them; CUPTI does.
+OURS = {"apex_empty", "apex_delay"}
 
 
 def launches(rows):
     """Launches of each of the program's kernels, by its name."""
     total = Counter()
     for row in rows:
-        if row["name"] != CALIBRATION:
+        if row["name"] not in OURS:
             total[row["name"]] += int(row["count"])
     return total

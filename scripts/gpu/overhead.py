@@ -1,11 +1,12 @@
 """What recording costs: a launch, a training loop of small kernels, the start of a program.
 
-    overhead.py launch|loop|startup --build DIR --cupti LIB --apex BIN --libcuda LIB --work DIR --out DIR
-    overhead.py tables launch|loop|startup FILE
+    overhead.py launch|loop|switched|startup --build DIR --cupti LIB --apex BIN --libcuda LIB --work DIR --out DIR [--before BIN]
+    overhead.py tables launch|loop|switched|startup FILE
 
 Every comparison is between runs that were interleaved in random order. Raw figures go to OUT/overhead-<part>.json, the
 tables to OUT/overhead-<part>.md. Each round is written when it ends: a run that is cut short leaves what it has. `tables`
-prints the tables of a file of raw figures: the pages show them, and a test compares (xtask/tests/figures.rs).
+prints the tables of a file of raw figures: the pages show them, and a test compares (xtask/tests/figures.rs). `--before`
+is another build of APEX, which is a mode of its own.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from figures import estimate, shown, table
 
 PROGRAMS = Path(__file__).parent / "programs"
 QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "mean_ns")
-MODES = ("bare", "apex, timing off", "apex", "CUPTI")
+MODES = ("bare", "apex, timing off", "apex", "CUPTI", "apex, before")
 WARM_UP_ROUNDS = 2
 
 
@@ -37,7 +38,9 @@ class Bench:
         self.a = arguments
         apex = lambda *options: observers.Apex(arguments.apex, "--quiet", *options)
         observed = (observers.Nothing(), apex("--timing", "off"), apex(), observers.Cupti(arguments.cupti))
-        self.modes = dict(zip(MODES, observed, strict=True))
+        self.modes = dict(zip(MODES[:4], observed, strict=True))
+        if arguments.before:
+            self.modes[MODES[4]] = observers.Apex(arguments.before, "--quiet")
 
     def run(self, command, mode):
         """Runs a command in a mode, in a folder of its own that is removed afterwards; returns its output and seconds."""
@@ -129,21 +132,46 @@ def loop(bench):
     bench.run([*fixed, *command], "bare")  # fills the file cache
     for i in range(a.pairs):
         # The others ride along with every third pair.
-        for mode in bench.shuffled(None if i % 3 == 0 else ("bare", "apex")):
+        for mode in bench.shuffled(None if i % 3 == 0 else [m for m in bench.modes if m in ("bare", "apex", "apex, before")]):
             output, _ = bench.run([*fixed, *command], mode)
             raw[mode][str(i)] = float(numpy.median(json.loads(output)))
         bench.save("loop", {"pairs": raw, "switched": switched})
     for _ in range(3):
-        folder = Path(tempfile.mkdtemp(dir=a.work))
-        apex = observers.Apex(a.apex, "--quiet")
-        control = [f"{a.apex}/apex ctl {state} {folder}/session" for state in ("on", "off")]
-        done = subprocess.run(
-            apex.wrap([*map(str, command[:2]), "60", *control], folder), capture_output=True, check=True, timeout=120
-        )
-        chunks = json.loads(done.stdout)
-        switched += list(zip(chunks[0::2], chunks[1::2]))
-        shutil.rmtree(folder)
+        switched += switched_chunks(bench, a.apex)
         bench.save("loop", {"pairs": raw, "switched": switched})
+
+
+def switched_chunks(bench, binaries):
+    """Milliseconds of a step in one process with recording on and off, by turns: pairs of chunks."""
+    folder = Path(tempfile.mkdtemp(dir=bench.a.work))
+    apex = observers.Apex(binaries, "--quiet")
+    control = [f"{binaries}/apex ctl {state} {folder}/session" for state in ("on", "off")]
+    command = [sys.executable, str(PROGRAMS / "torch_loop.py"), "60", *control]
+    done = subprocess.run(apex.wrap(command, folder), capture_output=True, check=True, timeout=120)
+    chunks = json.loads(done.stdout)
+    shutil.rmtree(folder)
+    return list(zip(chunks[0::2], chunks[1::2]))
+
+
+def switched(bench):
+    """The same loop in processes that switch recording, by turns with another build of APEX."""
+    a = bench.a
+    builds = {"apex": a.apex} | ({"apex, before": a.before} if a.before else {})
+    raw = {build: [] for build in builds}
+    for _ in range(a.rounds):
+        for build in bench.shuffled(builds):
+            raw[build] += switched_chunks(bench, builds[build])
+        bench.save("switched", raw)
+
+
+def switched_tables(raw):
+    rows = []
+    for build, pairs in raw.items():
+        change = estimate([on / off - 1 for on, off in pairs])
+        rows.append([build, len(pairs), f"{numpy.median([off for _, off in pairs]):.3f}", shown(change, 2, "%", 100)])
+    text = "The same loop, recording switched on and off by `apex ctl` before every chunk, sampled timing: median ms of a step while\n"
+    text += "it is off, and the mean of the paired relative differences (95% interval over pairs of chunks).\n\n"
+    return text + table(["mode", "pairs", "ms per step", "slower when on by"], rows)
 
 
 def loop_tables(raw):
@@ -190,14 +218,15 @@ def startup_tables(raw):
     return text + table(["program", "mode", "ms", "added"], rows)
 
 
-MEASURE = {"launch": launch, "loop": loop, "startup": startup}
-TABLES = {"launch": launch_tables, "loop": loop_tables, "startup": startup_tables}
+MEASURE = {"launch": launch, "loop": loop, "switched": switched, "startup": startup}
+TABLES = {"launch": launch_tables, "loop": loop_tables, "switched": switched_tables, "startup": startup_tables}
 
 
 def measure(part, options):
     parser = argparse.ArgumentParser()
     for name in ("build", "cupti", "apex", "libcuda", "work", "out"):
         parser.add_argument(f"--{name}", type=observers.absolute, required=True)
+    parser.add_argument("--before", type=observers.absolute)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--pairs", type=int, default=21)
     arguments = parser.parse_args(options)

@@ -2,10 +2,11 @@
 # What does recording cost? A launch, a PyTorch loop of small kernels, the start of a program: bare, under APEX, under
 # CUPTI's kernel activity, interleaved.
 #
-#   scripts/gpu/overhead.sh [OUT] [launch|loop|startup]...      # APEX_BIN: folder of apex (default: target/release)
+#   scripts/gpu/overhead.sh [OUT] [launch|loop|switched|startup]...      # APEX_BIN: folder of apex (default: target/release)
 #
-# Writes OUT/overhead-<part>.json and .md; overhead.py says how each figure is made. ROUNDS and PAIRS set how many. About
-# 2, 7 and 1 minutes. Run it on a machine that does nothing else.
+# Writes OUT/overhead-<part>.json and .md; overhead.py says how each figure is made. ROUNDS and PAIRS set how many.
+# APEX_BEFORE names the folder of another build, to compare with. About 2, 7, 3 and 1 minutes; without a part all but
+# `switched` run. Run it on a machine that does nothing else.
 source "$(dirname "$0")/common.sh"
 apex=${APEX_BIN-$here/../../target/release}
 shift || true
@@ -20,6 +21,6 @@ wait_all
 for part in "${@:-launch startup loop}"; do
   for one in $part; do
     python3 "$here/overhead.py" "$one" --build "$build" --cupti "$build/cupti_count.so" --apex "$apex" --libcuda "$driver" \
-      --work "$build/work" --out "$out" ${ROUNDS:+--rounds "$ROUNDS"} ${PAIRS:+--pairs "$PAIRS"}
+      --work "$build/work" --out "$out" ${ROUNDS:+--rounds "$ROUNDS"} ${PAIRS:+--pairs "$PAIRS"} ${APEX_BEFORE:+--before "$APEX_BEFORE"}
   done
 done

@@ -168,7 +168,7 @@ impl<W: Write> Writer<'_, W> {
         let start_ns = ready_ns.max(free_ns);
         self.streams.insert(stream, (track, start_ns.saturating_add(measured.gpu_ns)));
         let details = [
-            ("duration", Value::Text("measured, above an empty kernel's")),
+            ("duration", Value::Text("measured")),
             ("start", Value::Text("computed: the earliest possible")),
             ("event pair, ns", Value::Integer(measured.raw_ns.cast_signed())),
         ];

@@ -12,7 +12,7 @@ use apex_trace::{Event, Process};
 pub struct Measured {
     /// What the event pair read, nanoseconds.
     pub raw_ns: u64,
-    /// The same less what a pair around an empty kernel reads, never below zero.
+    /// The same less what the pair costs, never below zero.
     pub gpu_ns: u64,
     /// Whether the stream was idle when the launch came, so that `raw_ns` includes launch latency.
     pub stream_was_idle: bool,

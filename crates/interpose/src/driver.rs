@@ -5,7 +5,7 @@
 //! of a stub that returns an error; never null once a driver was looked for. The functions below
 //! are the only places where this library calls the driver for itself. Each says what it asks; none
 //! of them locks, allocates on the device, synchronises or changes what the program sees, except
-//! those of [`crate::calibration`], the event pairs of [`crate::timing`], and what
+//! those of [`crate::calibration`], the event pairs and delays of [`crate::timing`], and what
 //! [`crate::pool`] waits for and frees in the program's place.
 //!
 //! # Contract of the table
@@ -556,6 +556,26 @@ pub fn record_event(event: CUevent, stream: CUstream) -> bool {
     succeeds(unsafe { real!(cuEventRecord)(event, stream) })
 }
 
+/// Whether the GPU has not come to an event of ours yet, which was recorded.
+pub fn is_pending(event: CUevent) -> bool {
+    // SAFETY: an event of ours in a living context.
+    let result = unsafe { real!(cuEventQuery)(event) };
+    result == CUDA_ERROR_NOT_READY
+}
+
+/// Launches a kernel of ours as a single thread; false if the driver refuses.
+///
+/// # Safety
+/// The kernel is in a living context, and takes nothing, or the one number that is given.
+pub unsafe fn launch_thread(kernel: CUfunction, number: Option<u32>, stream: CUstream) -> bool {
+    let mut number = number;
+    let mut parameters = number.as_mut().map(|number| (&raw mut *number).cast::<c_void>());
+    let parameters = parameters.as_mut().map_or(null_mut(), |parameters| &raw mut *parameters);
+    // SAFETY: by contract; the program is about to use the stream, or it is ours. The driver copies
+    // the parameter before it returns.
+    succeeds(unsafe { real!(cuLaunchKernel)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, null_mut()) })
+}
+
 /// Whether all work on a stream is done.
 pub fn is_idle(stream: CUstream) -> bool {
     // SAFETY: the program is about to use the stream.
@@ -574,29 +594,23 @@ pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
     }
 }
 
-/// A stream, a kernel without parameters and event pairs of our own in the current context, for
-/// calibration. All of it is released when dropped.
+/// A stream, a module and event pairs of our own in the current context, for calibration. All of it
+/// is released when dropped, but for a module that is [kept](Scratch::keep_module).
 pub struct Scratch {
     stream: CUstream,
     module: CUmodule,
-    kernel: CUfunction,
     pairs: Vec<[CUevent; 2]>,
 }
 
 impl Scratch {
-    /// Loads `kernel` from `ptx`.
-    pub fn new(ptx: &CStr, kernel: &CStr, pairs: usize) -> Option<Scratch> {
-        let mut scratch = Scratch {
-            stream: null_mut(),
-            module: null_mut(),
-            kernel: null_mut(),
-            pairs: Vec::with_capacity(pairs),
-        };
-        // SAFETY: the out-parameters are valid, and the texts are C strings.
+    /// Loads `ptx`.
+    pub fn new(ptx: &CStr, pairs: usize) -> Option<Scratch> {
+        let mut scratch =
+            Scratch { stream: null_mut(), module: null_mut(), pairs: Vec::with_capacity(pairs) };
+        // SAFETY: the out-parameters are valid, and the text is a C string.
         let made = unsafe {
             succeeds(real!(cuStreamCreate)(&mut scratch.stream, CU_STREAM_NON_BLOCKING))
                 && succeeds(real!(cuModuleLoadData)(&mut scratch.module, ptx.as_ptr().cast()))
-                && succeeds(real!(cuModuleGetFunction)(&mut scratch.kernel, scratch.module, kernel.as_ptr()))
         };
         for _ in 0..pairs {
             scratch.pairs.push([create_event()?, create_event()?]);
@@ -604,22 +618,48 @@ impl Scratch {
         made.then_some(scratch)
     }
 
-    /// Launches the kernel.
-    pub fn launch(&self) -> Option<()> {
-        let (parameters, extra) = (null_mut(), null_mut());
-        // SAFETY: a kernel of ours without parameters, on a stream of ours.
-        let result = unsafe {
-            real!(cuLaunchKernel)(self.kernel, 1, 1, 1, 1, 1, 1, 0, self.stream, parameters, extra)
-        };
-        succeeds(result).then_some(())
+    /// A kernel of the module.
+    pub fn kernel(&self, name: &CStr) -> Option<CUfunction> {
+        let mut kernel = null_mut();
+        // SAFETY: the out-parameter is valid; a module of ours, and a C string.
+        let result = unsafe { real!(cuModuleGetFunction)(&mut kernel, self.module, name.as_ptr()) };
+        succeeds(result).then_some(kernel)
     }
 
-    /// Launches the kernel between the two events of a pair.
-    pub fn launch_between_events(&self, pair: usize) -> Option<()> {
+    /// Launches a kernel as a single thread.
+    ///
+    /// # Safety
+    /// A kernel of the module that takes nothing, or the one number that is given.
+    pub unsafe fn launch(&self, kernel: CUfunction, number: Option<u32>) -> Option<()> {
+        // SAFETY: by contract; the stream and the module are ours.
+        unsafe { launch_thread(kernel, number, self.stream) }.then_some(())
+    }
+
+    /// The same between the two events of a pair.
+    ///
+    /// # Safety
+    /// As for [`Scratch::launch`].
+    pub unsafe fn launch_between_events(
+        &self,
+        pair: usize,
+        kernel: CUfunction,
+        number: Option<u32>,
+    ) -> Option<()> {
         let [before, after] = self.pairs[pair];
         record_event(before, self.stream).then_some(())?;
-        self.launch()?;
+        // SAFETY: by contract.
+        unsafe { self.launch(kernel, number) }?;
         record_event(after, self.stream).then_some(())
+    }
+
+    /// Whether the GPU has not come to the first event of a pair yet.
+    pub fn is_pending(&self, pair: usize) -> bool {
+        is_pending(self.pairs[pair][0])
+    }
+
+    /// Leaves the module to the context, with which it ends.
+    pub fn keep_module(&mut self) {
+        self.module = null_mut();
     }
 
     /// Waits for the stream.

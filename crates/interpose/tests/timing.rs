@@ -1,5 +1,5 @@
 //! GPU durations, on a GPU whose time is computed: a kernel takes what its name says, and a pair
-//! 2.8 us more.
+//! reads 2.8 µs more.
 
 mod support;
 
@@ -9,7 +9,8 @@ use apex_trace::{Event, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use support::{Recording, finished, launches, records};
 
-const PAIR_NS: u64 = 2800;
+/// What a pair around an empty kernel reads, which takes 0.4 µs.
+const EMPTY_PAIR_NS: u32 = 3200;
 
 fn timings(process: &Process) -> Vec<Timing> {
     records(process, |event| match event {
@@ -44,9 +45,58 @@ fn readings_are_what_the_kernels_took() {
     assert!(close(&readings["long_90000"], 90000), "{:?}", readings["long_90000"]);
 
     let context = process.definitions.contexts().next().expect("a context");
-    assert!(context.pair_busy_ns.abs_diff(PAIR_NS as u32) <= 1, "milliseconds as a float are not exact");
+    assert!(context.pair_busy_ns.abs_diff(EMPTY_PAIR_NS) <= 1, "milliseconds as a float are not exact");
     assert!(timings(&process).iter().all(|timing| timing.head.flags & flags::STREAM_WAS_IDLE != 0));
     assert!(process.timing_ns > 0, "what timing cost is told");
+}
+
+/// Whether the record's reading was queued as a whole before the GPU came to it.
+fn is_queued(timing: &Timing) -> bool {
+    timing.head.flags & flags::QUEUED != 0
+}
+
+#[test]
+fn short_kernels_of_a_program_that_keeps_the_gpu_idle_are_timed_behind_a_delay() {
+    let queue = [("APEX_FAST", "queue"), ("APEX_FAST_ALWAYS", "1")];
+    for (timing, variables) in
+        [(TimingMode::Sampled, &[][..]), (TimingMode::All, &[]), (TimingMode::All, &queue)]
+    {
+        let recording = recording(timing);
+        let mut command = recording.client("host-bound 5000");
+        let violations = finished(command.env("FAKE_HOST_TIME", "1").envs(variables.iter().copied()));
+        assert_eq!(violations, "0\n", "the event before a launch follows its delay");
+        let process = recording.process();
+        let timings = timings(&process);
+        let queued = timings.iter().filter(|timing| is_queued(timing)).count();
+        // A stream that looks busy is tried without a delay every ninth time.
+        assert!(queued * 10 >= timings.len() * 8, "{queued} of {}", timings.len());
+        for timing in timings.iter().filter(|timing| is_queued(timing)) {
+            let ns = timing.raw_ns - u64::from(timing.head.duration);
+            let config = process.definitions.config(timing.config).expect("a defined configuration");
+            let name = &process.definitions.function(config.function).expect("a defined function").name;
+            let takes: u64 = name.rsplit('_').next().unwrap().parse().expect("what the kernel takes");
+            assert!(ns.abs_diff(takes) <= 2, "{name}: {ns}");
+        }
+        assert_eq!(launches(&process).len(), 5000, "a delay is no launch of the program");
+        assert_eq!(process.definitions.configs().count(), 2);
+    }
+}
+
+#[test]
+fn where_the_driver_refuses_a_delay_launches_are_timed_without() {
+    // Two launches tell the rate of the clock, 16 are in front of pairs around nothing, two tell the
+    // rate again, and one is in front of a queue.
+    for calibrating in [0, 10, 18, 20, 21] {
+        let recording = recording(TimingMode::All);
+        let mut command = recording.client("host-bound 1000");
+        command.env("FAKE_HOST_TIME", "1").env("FAKE_REFUSES_DELAYS_AFTER", calibrating.to_string());
+        finished(&mut command);
+        let process = recording.process();
+        assert_eq!(launches(&process).len(), 1000);
+        let timings = timings(&process);
+        assert_eq!(timings.len(), 998);
+        assert!(!timings.iter().any(is_queued), "what the host needs for a launch is in every reading");
+    }
 }
 
 #[test]
@@ -155,11 +205,18 @@ fn contexts_may_come_and_go_with_readings_pending() {
 
 #[test]
 fn threads_that_time_never_spoil_another_threads_capture() {
-    let recording = recording(TimingMode::All);
-    assert_eq!(recording.run("capture-race 300"), "0\n");
-    let process = recording.process();
-    assert!(timings(&process).len() > 100, "and time between captures");
-    assert_eq!(process.dropped, 0);
+    for host_time in [false, true] {
+        let recording = recording(TimingMode::All);
+        let mut command = recording.client("capture-race 300");
+        if host_time {
+            command.env("FAKE_HOST_TIME", "1");
+        }
+        assert_eq!(finished(&mut command), "0\n", "no event and no delay");
+        let process = recording.process();
+        assert!(timings(&process).len() > 100, "and time between captures");
+        assert_eq!(timings(&process).iter().any(is_queued), host_time);
+        assert_eq!(process.dropped, 0);
+    }
 }
 
 #[test]

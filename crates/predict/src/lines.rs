@@ -4,6 +4,7 @@
 //! one answer with the reason, and the next line is read all the same. Unknown columns pass
 //! through.
 
+use crate::recorded::{ABOVE_GPU_TIME_NS, ABOVE_TIME_NS};
 use apex_csv::Numbered;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value;
@@ -15,13 +16,13 @@ const LONGEST: u64 = 1 << 20;
 /// Names and values of a line, in the order of its columns.
 pub type Fields = Vec<(String, Value)>;
 
-/// Columns that give a measured time: how many microseconds one of its units is, and whether the
-/// time is above an empty kernel's. The first that is there counts.
-const MEASURED: [(&str, f64, bool); 4] = [
-    ("measured_us", 1.0, false),
-    ("profiled_time_us", 1.0, false),
-    ("time_us", 1.0, true),
-    ("gpu_mean_ns", 1e-3, true),
+/// Columns that give a measured time: how many microseconds one of its units is, and by how many
+/// nanoseconds the kernel's own duration is longer. The first that is there counts.
+const MEASURED: [(&str, f64, f64); 4] = [
+    ("measured_us", 1.0, 0.0),
+    ("profiled_time_us", 1.0, 0.0),
+    ("time_us", 1.0, ABOVE_TIME_NS),
+    ("gpu_mean_ns", 1e-3, ABOVE_GPU_TIME_NS),
 ];
 
 /// Columns that are understood, besides those of measured times.
@@ -284,11 +285,10 @@ fn needed(fields: &Fields, name: &str) -> Result<u32, String> {
 
 /// The kernel's own duration, from whichever column has a time.
 fn measured(fields: &Fields) -> Result<Option<f64>, String> {
-    for (name, scale, above_empty) in MEASURED {
+    for (name, scale, above_ns) in MEASURED {
         let parse = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
         if let Some(time) = number(fields, name, "a time", parse)? {
-            let empty = if above_empty { crate::recorded::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
-            return Ok(Some(time * scale + empty));
+            return Ok(Some(time * scale + above_ns / 1e3));
         }
     }
     Ok(None)
@@ -384,11 +384,10 @@ mod tests {
             let found = lines(format!("grid_x,block_x,{column}\n1,32,{value}\n")).unwrap();
             found.into_iter().next().unwrap().asked.map(|asked| asked.measured_us)
         };
-        let empty = crate::recorded::EMPTY_KERNEL_NS / 1e3;
         assert_eq!(measured("measured_us", "4.5"), Ok(Some(4.5)));
         assert_eq!(measured("profiled_time_us", ""), Ok(None));
-        assert_eq!(measured("time_us", "4"), Ok(Some(4.0 + empty)));
-        assert_eq!(measured("gpu_mean_ns", "4000"), Ok(Some(4.0 + empty)));
+        assert_eq!(measured("time_us", "4"), Ok(Some(5.5)));
+        assert_eq!(measured("gpu_mean_ns", "4000"), Ok(Some(5.1)));
         assert!(measured("time_us", "-1").unwrap_err().contains("is not a time"));
     }
 

@@ -1,9 +1,9 @@
 //! What the models say of the kernels of a recorded session, beside what was measured.
 //!
 //! A predicted duration is that of `gpu__time_duration` (Nsight Compute): from the start of the
-//! first block to the end of the last one. Sampled timing measures the time *above an empty
-//! kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two are comparable after [`EMPTY_KERNEL_NS`]
-//! is added to the measured one.
+//! first block to the end of the last one. It is longer than the GPU time of a session
+//! ([`GpuTime`](apex_profile::GpuTime)), and than a data set's time above an empty kernel's. They are
+//! comparable after [`ABOVE_GPU_TIME_NS`] or [`ABOVE_TIME_NS`] is added.
 
 use apex_profile::{Figure, KnownCode, Profile, Work};
 use occupancy::DeviceLimits;
@@ -15,7 +15,11 @@ use crate::{Basis, Case, Device, Impossible, Models, Placed, bound, bounds};
 /// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716
 /// launches of 0.3 to 30 µs in `data/launches-h200`, where both were measured. Half of them lie
 /// between 1.38 and 1.63 µs.
-pub const EMPTY_KERNEL_NS: f64 = 1_500.0;
+pub const ABOVE_TIME_NS: f64 = 1_500.0;
+
+/// Duration of a kernel less its GPU time, nanoseconds. The recorder takes an empty kernel to have
+/// a GPU time of 0.4 µs.
+pub const ABOVE_GPU_TIME_NS: f64 = ABOVE_TIME_NS - 400.0;
 
 impl From<crate::Estimate> for Figure {
     fn from(estimate: crate::Estimate) -> Self {
@@ -119,7 +123,7 @@ pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     let gpu = kernel.gpu.as_ref()?;
     let samples = gpu.each.count;
     let error = gpu.deviation_ns.map(|deviation| deviation / (samples.max(1) as f64).sqrt());
-    Some(Figure::sampled(gpu.each.mean_ns + EMPTY_KERNEL_NS, samples, error))
+    Some(Figure::sampled(gpu.each.mean_ns + ABOVE_GPU_TIME_NS, samples, error))
 }
 
 /// The shares of the time that each basis, or whatever else divides kernels, accounts for, of

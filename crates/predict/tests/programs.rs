@@ -36,6 +36,7 @@ fn kernel(symbol: &str, image: Option<&str>, gpu_ns: f64) -> Kernel {
         each: Distribution { count: 1, mean_ns: gpu_ns, ..Distribution::default() },
         deviation_ns: None,
         basis: Basis::Busy,
+        queued_samples: 0,
         busy_samples: 1,
         idle_samples: 0,
         correction_ns: 0.0,

@@ -306,23 +306,24 @@ impl Launches {
     }
 }
 
-/// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's
-/// latency, so samples from busy streams are preferred.
+/// Which samples a GPU time rests on. If the host was not ahead of the GPU, a reading contains part of
+/// the host's time for the launch, so queued samples are preferred, then those from busy streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
+    /// Only samples whose events were both recorded before the GPU reached the first one.
+    Queued,
     /// Samples from busy streams alone.
     #[default]
     Busy,
     /// Samples from idle streams alone: there were no others.
     Idle,
-    /// Both: too few from busy streams.
+    /// Several of these: too few of the better ones.
     Mixed,
 }
 
-/// GPU time of a kernel or graph: event pairs around sampled launches, less what a pair around an
-/// empty kernel reads on the same sort of stream (busy or idle), never below zero. It is the time
-/// *above an empty kernel's*.
+/// GPU time of a kernel or graph: the readings of event pairs around sampled launches, less the cost
+/// of a pair on the same sort of stream, never below zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuTime {
     /// The samples that count, in nanoseconds each.
@@ -331,9 +332,11 @@ pub struct GpuTime {
     pub deviation_ns: Option<f64>,
     /// Which samples count.
     pub basis: Basis,
-    /// Samples from busy streams, counted or not.
+    /// Samples whose events were both recorded before the GPU reached the first one, counted or not.
+    pub queued_samples: u64,
+    /// Other samples from busy streams, counted or not.
     pub busy_samples: u64,
-    /// Samples from idle streams, counted or not.
+    /// Other samples from idle streams, counted or not.
     pub idle_samples: u64,
     /// Mean correction of the samples that count.
     pub correction_ns: f64,

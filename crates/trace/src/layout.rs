@@ -461,6 +461,9 @@ pub mod flags {
     pub const PROCESS_WIDE: u16 = 512;
     /// Call stack: one call that is no launch; `config` is the entry point's name.
     pub const OF_CALL: u16 = 1024;
+    /// Timing: the first event was still to come when the second had been recorded, so the reading
+    /// contains nothing of the time that the host needed for the launch.
+    pub const QUEUED: u16 = 2048;
 }
 
 /// Configuration identifier of a launch that did not fit the table.

@@ -38,6 +38,7 @@ fn main() {
         "calls" => programs::every_class(),
         "copies" => programs::copies(),
         "timed" => programs::timed(number(1)),
+        "host-bound" => programs::host_bound(number(1)),
         "timed-in-turn" => programs::timed_in_turn(number(1) as u32, number(2) as u32),
         "two-streams" => programs::two_streams(number(1)),
         "contexts" => programs::contexts(),

@@ -496,6 +496,22 @@ pub fn timed(launches: usize) {
     println!("{}", calls(index::cuEventRecord));
 }
 
+/// Launches two kernels that take less than their launches, so the stream is idle nearly always; the
+/// program waits for it now and then. Prints what was done wrong.
+pub fn host_bound(launches: usize) {
+    context();
+    let module = module(c"brief_1000 middling_2500");
+    let functions = [function(module, c"brief_1000"), function(module, c"middling_2500")];
+    let stream = stream(CU_STREAM_NON_BLOCKING);
+    for index in 0..launches {
+        launch(functions[index % 2], 1, stream);
+        if index % 100 == 99 {
+            check(cuda!(cuStreamSynchronize(stream)));
+        }
+    }
+    println!("{}", fake::<extern "C" fn() -> u64>(c"fake_violations")());
+}
+
 /// Launches into two streams in turn, waits for one of them now and then, and for the other only at
 /// the end. Prints how often the driver had to answer that work is not done yet.
 pub fn two_streams(launches: usize) {

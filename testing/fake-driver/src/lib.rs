@@ -11,8 +11,10 @@
 //! | `FAKE_HIDES=1` | `cuGetProcAddress` returns addresses other than the exported ones |
 //! | `FAKE_NAMELESS=1` | `cuFuncGetName` fails, as before CUDA 12.3 |
 //! | `FAKE_SLOW=1` | work is done only when somebody waits for it |
+//! | `FAKE_HOST_TIME=1` | calls take the host's time, and the GPU works beside it |
 //! | `FAKE_BUSY=1` | launches and waits for a context take as long as real ones ([`busy`]) |
 //! | `FAKE_REFUSES_AFTER=n` | launches after the first `n` are refused |
+//! | `FAKE_REFUSES_DELAYS_AFTER=n` | launches of `apex_delay` after the first `n` are refused |
 //! | `FAKE_MEMORY=n` | the device has `n` bytes |
 //! | `FAKE_KEEPS_MEMORY=1` | frees of device memory are refused |
 //! | `FAKE_NO_PTX=1` | the PTX of others does not load |
@@ -54,7 +56,7 @@ pub extern "C" fn fake_not_ready(index: usize) -> u64 {
 }
 
 /// What tests ask: how often something was done that spoils a capture, or with an event that is
-/// gone.
+/// gone, and how often a launch followed a delay.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_violations() -> u64 {
     work::VIOLATIONS.load(Ordering::Relaxed)

@@ -1,20 +1,29 @@
 //! Launches, copies, events, and the time that they take.
 //!
 //! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name
-//! (`spin_5000`), or by nothing; an event takes its reading. A pair of events reads [`PAIR_NS`]
-//! more than what lies between.
+//! (`spin_5000`), or by nothing; `apex_empty` by 400, and `apex_delay` by what it is given. An event takes its reading. A pair
+//! of events reads [`PAIR_NS`] more than what lies between.
+//!
+//! Where the host takes time (`FAKE_HOST_TIME`), it has a clock too, which calls move. Work begins
+//! when it has been launched, and is done when the host's clock has passed its end.
 
 use crate::busy;
 use crate::objects::current;
-use crate::world::{Event, Node, NodeKind, is_set, world};
+use crate::world::{Event, Node, NodeKind, is_set, number_of, world};
 use crate::{count, not_ready, result};
 use cuda_abi::types::*;
 use cuda_abi::{Plain, index};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What a pair reads around nothing.
+/// What a pair reads more than what lies between.
 pub const PAIR_NS: u64 = 2800;
+/// What a launch takes of the host's time, where that counts.
+const LAUNCH_NS: u64 = 3000;
+/// What recording an event takes of it.
+const RECORD_NS: u64 = 1000;
+/// Time of a kernel that takes what its one parameter says.
+const AS_GIVEN: u32 = u32::MAX - 1;
 
 /// Streams that are being captured.
 pub static CAPTURING: AtomicU32 = AtomicU32::new(0);
@@ -26,6 +35,10 @@ const PLACES: usize = 1 << 12;
 static FUNCTIONS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
 /// By place of a stream, the default streams in front.
 static CLOCKS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+/// Streams whose last work is a delay, which an event has to follow.
+static DELAYED: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACES];
+/// The host's clock.
+static HOST: AtomicU64 = AtomicU64::new(0);
 /// Up to where a clock's work is known to be done, where work is slow.
 static DONE: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
@@ -37,7 +50,11 @@ pub fn spoils_captures() {
 }
 
 pub fn note_function(place: Option<usize>, name: &str) {
-    let ns = name.rsplit('_').next().and_then(|number| number.parse().ok()).unwrap_or(0u32);
+    let ns = match name {
+        "apex_empty" => 400,
+        "apex_delay" => AS_GIVEN,
+        _ => name.rsplit('_').next().and_then(|number| number.parse().ok()).unwrap_or(0),
+    };
     if let Some(place) = place {
         FUNCTIONS[place].store(ns + 1, Ordering::Relaxed);
     }
@@ -79,6 +96,23 @@ fn is_busy() -> bool {
     *BUSY
 }
 
+/// Whether the host's calls take time.
+fn host_takes_time() -> bool {
+    static TAKES: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| is_set("FAKE_HOST_TIME"));
+    *TAKES
+}
+
+/// The host spends so much time on a call, and then the stream has work of so many nanoseconds. The
+/// stream's clock after that.
+fn submit(clock: usize, host_ns: u64, ns: u64) -> u64 {
+    if !host_takes_time() {
+        return CLOCKS[clock].fetch_add(ns, Ordering::Relaxed) + ns;
+    }
+    let now = HOST.fetch_add(host_ns, Ordering::Relaxed) + host_ns;
+    let after = |at: u64| at.max(now) + ns;
+    CLOCKS[clock].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| Some(after(at))).map_or(0, after)
+}
+
 /// Whether this launch comes after those that are allowed.
 fn is_refused() -> bool {
     static ALLOWED: std::sync::LazyLock<Option<u64>> =
@@ -87,20 +121,43 @@ fn is_refused() -> bool {
     ALLOWED.is_some_and(|allowed| LAUNCHES.fetch_add(1, Ordering::Relaxed) >= allowed)
 }
 
+/// Whether delays are refused from now on.
+fn refuses_delays() -> bool {
+    static ALLOWED: std::sync::LazyLock<Option<usize>> =
+        std::sync::LazyLock::new(|| number_of("FAKE_REFUSES_DELAYS_AFTER"));
+    static DELAYS: AtomicUsize = AtomicUsize::new(0);
+    ALLOWED.is_some_and(|allowed| DELAYS.fetch_add(1, Ordering::Relaxed) >= allowed)
+}
+
 fn is_done(clock: usize, at: u64) -> bool {
+    if host_takes_time() {
+        return at <= HOST.load(Ordering::Relaxed);
+    }
     !is_slow() || at <= DONE[clock].load(Ordering::Relaxed)
 }
 
 /// Does what a launch does: takes time, or becomes a node.
 fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
-    let Some(ns) = function_ns(parameters.func) else { return CUDA_ERROR_INVALID_HANDLE };
+    let Some(mut ns) = function_ns(parameters.func) else { return CUDA_ERROR_INVALID_HANDLE };
+    let is_delay = ns == AS_GIVEN;
+    if DELAYED[clock(stream)].swap(is_delay, Ordering::Relaxed) {
+        VIOLATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+    if is_delay {
+        spoils_captures();
+        if refuses_delays() {
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        // SAFETY: the one who launches it keeps to the driver's contract: one number.
+        ns = unsafe { parameters.kernelParams.read().cast::<u32>().read() };
+    }
     if CAPTURING.load(Ordering::Relaxed) != 0 && capture(stream, NodeKind::Kernel(parameters)) {
         return CUDA_SUCCESS;
     }
     if is_refused() {
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
-    CLOCKS[clock(stream)].fetch_add(u64::from(ns), Ordering::Relaxed);
+    submit(clock(stream), LAUNCH_NS, ns.into());
     if is_busy() {
         busy::work();
     }
@@ -127,11 +184,12 @@ pub unsafe extern "C" fn launch(
     bz: u32,
     shared: u32,
     stream: CUstream,
-    _: *mut *mut c_void,
+    given: *mut *mut c_void,
     _: *mut *mut c_void,
 ) -> CUresult {
     count(index::cuLaunchKernel);
-    run(parameters(function, [gx, gy, gz], [bx, by, bz], shared), stream)
+    let parameters = parameters(function, [gx, gy, gz], [bx, by, bz], shared);
+    run(CUDA_KERNEL_NODE_PARAMS { kernelParams: given, ..parameters }, stream)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the driver's signature")]
@@ -243,7 +301,8 @@ pub unsafe extern "C" fn destroy_event(event: CUevent) -> CUresult {
 pub unsafe extern "C" fn record_event(event: CUevent, stream: CUstream) -> CUresult {
     count(index::cuEventRecord);
     spoils_captures();
-    let now = CLOCKS[clock(stream)].load(Ordering::Relaxed);
+    DELAYED[clock(stream)].store(false, Ordering::Relaxed);
+    let now = submit(clock(stream), RECORD_NS, 0);
     let mut world = world();
     let Some(event) = world.events.get(event as u64) else { return CUDA_ERROR_INVALID_HANDLE };
     *event = Event { recorded_ns: Some(now), stream: stream as u64 };
@@ -293,16 +352,20 @@ pub unsafe extern "C" fn query_stream(stream: CUstream) -> CUresult {
 
 pub unsafe extern "C" fn synchronize_stream(stream: CUstream) -> CUresult {
     spoils_captures();
-    let clock = clock(stream);
-    DONE[clock].store(CLOCKS[clock].load(Ordering::Relaxed), Ordering::Relaxed);
+    wait_for(clock(stream));
     CUDA_SUCCESS
+}
+
+/// Waits for what a stream has to do.
+fn wait_for(clock: usize) {
+    let at = CLOCKS[clock].load(Ordering::Relaxed);
+    DONE[clock].store(at, Ordering::Relaxed);
+    HOST.fetch_max(at, Ordering::Relaxed);
 }
 
 pub unsafe extern "C" fn synchronize() -> CUresult {
     spoils_captures();
-    for (clock, done) in CLOCKS.iter().zip(&DONE) {
-        done.store(clock.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
+    (0..PLACES).for_each(wait_for);
     if is_busy() {
         (0..3).for_each(|_| busy::work());
     }
@@ -312,5 +375,5 @@ pub unsafe extern "C" fn synchronize() -> CUresult {
 /// Adds the time of a graph's nodes to a stream.
 pub fn run_graph(stream: CUstream, functions: &[CUfunction]) {
     let ns: u64 = functions.iter().filter_map(|&function| function_ns(function)).map(u64::from).sum();
-    CLOCKS[clock(stream)].fetch_add(ns, Ordering::Relaxed);
+    submit(clock(stream), LAUNCH_NS, ns);
 }

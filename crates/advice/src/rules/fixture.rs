@@ -92,6 +92,7 @@ pub(crate) fn timed(mut kernel: Kernel, each_ns: f64) -> Kernel {
         each: uniform(50, each_ns),
         deviation_ns: Some(each_ns * 0.02),
         basis: Basis::Busy,
+        queued_samples: 0,
         busy_samples: 50,
         idle_samples: 0,
         correction_ns: 2_700.0,

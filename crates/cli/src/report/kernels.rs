@@ -49,7 +49,7 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
 }
 
 /// What the headings and their marks mean.
-pub const LEGEND: &str = "ᵐ measured, mean per launch (×n: n samples; GPU time above an empty kernel's) · ᶜ \
+pub const LEGEND: &str = "ᵐ measured, mean per launch (×n: n samples) · ᶜ \
     computed exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
 
 /// The table as lines, its header first. Shares are of all kernels of `job`.

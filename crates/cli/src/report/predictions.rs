@@ -15,8 +15,8 @@ use std::io::{self, Write};
 const WIDEST: f64 = 9.0;
 
 /// What the headings mean.
-const LEGEND: &str = "ᵖ predicted, with the 90% prediction interval · ᵐ measured, including the time of an \
-    empty kernel, like the prediction. Occupancy: achieved. SM: compute (SM) throughput. Bound by: ᶜ \
+const LEGEND: &str = "ᵖ predicted, with the 90% prediction interval · ᵐ measured, plus the 1.1 µs by which \
+    `gpu__time_duration`, which is predicted, is longer. Occupancy: achieved. SM: compute (SM) throughput. Bound by: ᶜ \
     computed, the busiest part of the device and its share of the measured (otherwise predicted) duration. * \
     outside the training data.";
 

@@ -398,10 +398,10 @@ fn a_session_is_predicted_beside_what_was_measured() {
     let entries = entries(&sandbox, &["s"]);
     let names: Vec<_> = entries.iter().map(|entry| entry["kernel"].as_str().unwrap()).collect();
     assert_eq!(names, ["uneven", "even"]);
-    for (entry, above_empty) in entries.iter().zip([40_000.0, 7_000.0]) {
+    for (entry, gpu) in entries.iter().zip([40_000.0, 7_000.0]) {
         assert_eq!(entry["prediction"]["basis"], "kernel");
         let own = entry["prediction"]["measured_duration_ns"]["value"].as_f64().unwrap();
-        assert_eq!(own, above_empty + 1_500.0);
+        assert_eq!(own, gpu + 1_100.0);
         assert!(entry["prediction"]["duration_ns"].is_null(), "{entry}");
     }
     let changed = self::entries(&sandbox, &["s", "--kernel", "uneven", "--what-if", "block=128"]);

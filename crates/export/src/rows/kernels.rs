@@ -44,7 +44,7 @@ const AFTER: [Column; 50] = [
     column("cpu_median_ns", Integer, "of one call; measured"),
     column("cpu_p99_ns", Integer, "of one call; measured"),
     column("gpu_samples", Integer, "timed launches that gpu_mean_ns rests on"),
-    column("gpu_mean_ns", Real, "GPU time of one launch above an empty kernel's; measured on gpu_samples"),
+    column("gpu_mean_ns", Real, "GPU time of one launch; measured on gpu_samples"),
     column("gpu_deviation_ns", Real, "standard deviation of the samples; measured"),
     column("gpu_total_ns", Real, "mean times launches; measured on gpu_samples"),
     column("occupancy", Real, "theoretical occupancy, 0 to 1; computed"),
@@ -104,7 +104,7 @@ const AFTER: [Column; 50] = [
     column(
         "measured_duration_ns",
         Real,
-        "gpu_mean_ns and what an empty kernel takes, to compare with the prediction; measured on gpu_samples",
+        "gpu_mean_ns and 1.1 µs, to compare with the prediction; measured on gpu_samples",
     ),
     column("measured_over_predicted", Real, "measured_duration_ns over predicted_duration_ns"),
 ];

@@ -28,7 +28,7 @@ const BEFORE: [Column; 10] = [
     column(
         "gpu_ns",
         Integer,
-        "GPU time above an empty kernel's, by an event pair; measured, null if it was not",
+        "GPU time, by an event pair less what the pair costs; measured, null if it was not",
     ),
     column("gpu_raw_ns", Integer, "what the event pair read; measured"),
     column(

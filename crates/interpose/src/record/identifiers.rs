@@ -8,7 +8,7 @@ use crate::objects::graphs::Content;
 use crate::objects::streams;
 use crate::switch::guarded;
 use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
-use crate::timing::Calibrated;
+use crate::timing::{Calibrated, EMPTY_KERNEL_NS};
 use apex_trace::definition::{
     Config, Context, Definition, Device, Function, FunctionCode, Graph, Stream, StreamKind,
 };
@@ -109,12 +109,13 @@ impl Recorder {
 
     /// Notes a calibration, and defines the current context again where it succeeded.
     pub fn calibrated(&self, id: u32, calibrated: Option<Calibrated>) {
-        let Some(Calibrated { ticks, costs }) = calibrated else { return };
+        let Some(Calibrated { ticks, found }) = calibrated else { return };
         self.file.add_timing_ticks(ticks);
-        if let Some(costs) = costs {
+        if let Some(found) = found {
             let handle = driver::current_context() as u64;
             let device = driver::current_device().map_or(0, |device| self.device(device));
-            let (pair_busy_ns, pair_idle_ns) = (costs.busy_ns, costs.idle_ns);
+            let [pair_busy_ns, pair_idle_ns] =
+                [found.cost.busy, found.cost.idle].map(|ns| ns + EMPTY_KERNEL_NS);
             self.file.define(&Definition::Context(Context {
                 id,
                 handle,

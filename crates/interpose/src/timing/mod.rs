@@ -4,13 +4,16 @@
 //! ([`Timing::decide`]): the first launches of a configuration after the very first (which may load
 //! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time; and all
 //! of it within a token bucket that fills with the budget's share of the process's time
-//! ([`budget`]). Pairs ([`pairs`]) are read when they are done, on later timed launches, after
+//! ([`budget`]). Where the GPU would come to the first event before the second is recorded, a kernel
+//! of ours delays the stream ([`lead`]), or the reading would hold the host's time for the launch;
+//! what the pair itself costs is measured before ([`calibration`]). Pairs ([`pairs`]) are read when they are done, on later timed launches, after
 //! synchronisations and at the end of the process, by the thread that made them; nothing ever waits
 //! for them. [`guard`] says when events may be used at all.
 
 mod budget;
 mod calibration;
 mod guard;
+mod lead;
 mod pairs;
 mod pool;
 
@@ -24,11 +27,12 @@ use apex_trace::now;
 use std::sync::atomic::Ordering::Relaxed;
 
 use budget::Budget;
-use calibration::PairCost;
+use calibration::Calibration;
 use guard::{Guard, Section};
 use pool::{Pools, State};
 
 pub use budget::Progress;
+pub use calibration::EMPTY_KERNEL_NS;
 pub use guard::Pause;
 pub use pairs::{Candidates, Pending, Sample};
 
@@ -59,8 +63,8 @@ pub struct Timing {
 pub struct Calibrated {
     /// Ticks that it took.
     pub ticks: u64,
-    /// What a pair reads around nothing; `None` if that could not be measured.
-    pub costs: Option<PairCost>,
+    /// `None` if it failed.
+    pub found: Option<Calibration>,
 }
 
 /// What is to be done about a launch.
@@ -164,10 +168,10 @@ impl Timing {
         }
         let section = self.section()?;
         let begun = now();
-        let costs = calibration::measure();
+        let found = calibration::measure();
         drop(section);
-        self.pools.set_costs(context, costs);
-        Some(Calibrated { ticks: now() - begun, costs })
+        self.pools.set_calibration(context, found);
+        Some(Calibrated { ticks: now() - begun, found })
     }
 
     /// Launches of a configuration that a thread has just come to know until the first decision.
@@ -225,7 +229,7 @@ impl Timing {
         if !self.budget.can_afford(self.control.budget_ppm.load(Relaxed)) {
             return Decision { now: false, next_after: interval.max(LATER) };
         }
-        progress.chosen.fetch_add(1, Relaxed);
+        progress.choose();
         Decision { now: true, next_after: interval }
     }
 }

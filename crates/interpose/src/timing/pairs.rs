@@ -4,6 +4,8 @@
 //! samples that are as old as others were when they were done are asked about ([`Patience`]). And a
 //! stream's samples are done in order, so after one that is not, the later ones are left alone.
 
+use super::calibration::{Calibration, PairCost};
+use super::lead::Lead;
 use super::pool::{Found, Spare, State};
 use super::{Subject, Timing, wants_all};
 use crate::tables::push;
@@ -32,8 +34,14 @@ pub struct Sample {
     stream: u32,
     /// When the launch's call began, ticks; known after the launch.
     start: u64,
+    /// What its pair may read more than the launch takes.
+    cost: PairCost,
+    /// Whether the stream had nothing to do before.
     was_idle: bool,
-    cost_ns: u32,
+    /// Microseconds by which the stream was delayed before the pair.
+    delayed_us: u16,
+    /// Whether the GPU came to the first event after the second had been recorded.
+    is_queued: bool,
 }
 
 /// Which samples the driver is asked about.
@@ -74,6 +82,7 @@ impl Patience {
 pub struct Pending {
     samples: Vec<Sample>,
     patience: Patience,
+    lead: Lead,
     /// When the driver was last asked too early, ticks.
     asked_too_early: u64,
     /// Pairs to give back when their pool is not busy.
@@ -91,7 +100,8 @@ impl Pending {
         self.samples.len() >= limits::PENDING_PAIRS
     }
 
-    /// Records the event before a launch.
+    /// Records the event before a launch, with a delay ahead of it if the GPU would come to it too
+    /// soon.
     pub fn begin(
         &mut self,
         timing: &Timing,
@@ -100,15 +110,40 @@ impl Pending {
         stream: CUstream,
     ) -> Option<Sample> {
         let _section = timing.section()?;
-        let State::Ready(costs) = timing.pools.state(context)? else { return None };
+        let State::Ready(calibration) = timing.pools.state(context)? else { return None };
         let pair = self.take_pair(timing, context)?;
         let was_idle = driver::is_idle(stream);
+        let delayed_us = self.delay(timing, subject, context, calibration, was_idle, stream);
         if !driver::record_event(pair.before, stream) {
             self.give_back(timing, context, pair);
             return None;
         }
-        let cost_ns = if was_idle { costs.idle_ns } else { costs.busy_ns };
-        Some(Sample { pair, context, subject, stream: 0, start: 0, was_idle, cost_ns })
+        let (stream, start, is_queued) = (0, 0, false);
+        let cost = calibration.cost;
+        Some(Sample { pair, context, subject, stream, start, cost, was_idle, delayed_us, is_queued })
+    }
+
+    /// Delays the stream if the GPU would come to the next event too soon, and gives by how many
+    /// microseconds. A graph's launch is never delayed: how long the host needs for it depends on
+    /// the graph.
+    fn delay(
+        &self,
+        timing: &Timing,
+        subject: Subject,
+        context: u32,
+        calibration: Calibration,
+        was_idle: bool,
+        stream: CUstream,
+    ) -> u16 {
+        let Subject::Kernel(_) = subject else { return 0 };
+        let (Some(delay), Some(us)) = (calibration.delay, self.lead.wanted(was_idle)) else { return 0 };
+        // SAFETY: the context has a pool, and the caller is in a section: nobody destroys it.
+        if unsafe { delay.launch(us, stream) } {
+            us
+        } else {
+            timing.pools.give_up_delay(context);
+            0
+        }
     }
 
     /// Records the event after a launch that ended with `result`; `None` if there will be no
@@ -122,11 +157,19 @@ impl Pending {
     ) -> Option<Sample> {
         let section = if result == CUDA_SUCCESS { timing.section() } else { None };
         let is_recorded = section.is_some() && driver::record_event(sample.pair.after, stream);
+        let is_queued = is_recorded && driver::is_pending(sample.pair.before);
         drop(section);
+        timing.budget.spend_delay(sample.delayed_us);
         if !is_recorded {
             self.give_back(timing, sample.context, sample.pair);
+            return None;
         }
-        is_recorded.then_some(sample)
+        match sample {
+            Sample { delayed_us: 1.., .. } => self.lead.delayed(is_queued),
+            Sample { was_idle: false, .. } => self.lead.busy(is_queued),
+            _ => {}
+        }
+        Some(Sample { is_queued, ..sample })
     }
 
     /// Keeps a sample until it is read: a launch that began at `start` on the stream of this
@@ -226,19 +269,25 @@ impl Pending {
 impl Sample {
     /// The record of a reading, which also moves the subject's mean.
     fn record(&self, timing: &Timing, raw_ns: u64) -> layout::Timing {
+        let correction_ns = match (self.is_queued, self.delayed_us > 0, self.was_idle) {
+            (true, true, _) => self.cost.delayed,
+            (false, _, true) => self.cost.idle,
+            _ => self.cost.busy,
+        };
         if let Some(progress) = timing.progress(self.subject) {
-            progress.add(raw_ns.saturating_sub(self.cost_ns.into()).max(1));
+            progress.add(raw_ns.saturating_sub(correction_ns.into()).max(1), self.delayed_us);
         }
         let (config, of_graph) = match self.subject {
             Subject::Kernel(config) => (config, 0),
             Subject::Graph(graph) => (graph, flags::OF_GRAPH),
         };
         let was_idle = if self.was_idle { flags::STREAM_WAS_IDLE } else { 0 };
+        let is_queued = if self.is_queued { flags::QUEUED } else { 0 };
         let head = RecordHead {
             kind: RecordKind::Timing as u8,
             slots: 1,
-            flags: of_graph | was_idle,
-            duration: self.cost_ns,
+            flags: of_graph | was_idle | is_queued,
+            duration: correction_ns,
             start: self.start,
         };
         layout::Timing { head, config, stream: self.stream, raw_ns }

@@ -5,12 +5,14 @@
 //! taken lock means that the launch is not timed, and a pair that cannot be given back now stays
 //! with its thread as a [`Spare`].
 
-use super::calibration::PairCost;
+use super::calibration::{Calibration, Delay, PairCost};
 use super::pairs::Pair;
 use crate::limits;
 use crate::tables::push;
-use std::sync::atomic::AtomicU32;
+use cuda_abi::types::CUfunction;
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Whether a context's launches can be timed.
@@ -22,7 +24,7 @@ pub enum State {
     /// Calibration failed: never.
     Unusable,
     /// Yes.
-    Ready(PairCost),
+    Ready(Calibration),
 }
 
 const UNUSABLE: u32 = 1;
@@ -35,8 +37,10 @@ struct Pool {
     context: AtomicU32,
     state: AtomicU32,
     /// Valid where `state` is [`READY`].
-    busy_ns: AtomicU32,
-    idle_ns: AtomicU32,
+    cost: [AtomicU32; 3],
+    /// The kernel that delays streams; null where there is none.
+    delay_kernel: AtomicPtr<()>,
+    delay_cycles_per_us: AtomicU32,
     /// Pairs made.
     made: AtomicU32,
     free: Mutex<Vec<Pair>>,
@@ -90,10 +94,7 @@ impl Pools {
         let pool = self.find(context)?;
         Some(match pool.state.load(Acquire) {
             UNUSABLE => State::Unusable,
-            READY => State::Ready(PairCost {
-                busy_ns: pool.busy_ns.load(Relaxed),
-                idle_ns: pool.idle_ns.load(Relaxed),
-            }),
+            READY => State::Ready(pool.calibration()),
             _ => State::Uncalibrated,
         })
     }
@@ -112,13 +113,21 @@ impl Pools {
     }
 
     /// Says what calibration found; `None` if it failed.
-    pub fn set_costs(&self, context: u32, costs: Option<PairCost>) {
+    pub fn set_calibration(&self, context: u32, found: Option<Calibration>) {
         let Some(pool) = self.find(context) else { return };
-        if let Some(costs) = costs {
-            pool.busy_ns.store(costs.busy_ns, Relaxed);
-            pool.idle_ns.store(costs.idle_ns, Relaxed);
+        if let Some(Calibration { cost: PairCost { delayed, busy, idle }, delay }) = found {
+            pool.cost.iter().zip([delayed, busy, idle]).for_each(|(place, ns)| place.store(ns, Relaxed));
+            pool.delay_cycles_per_us.store(delay.map_or(0, |delay| delay.cycles_per_us), Relaxed);
+            pool.delay_kernel.store(delay.map_or(null_mut(), |delay| delay.kernel.cast()), Relaxed);
         }
-        pool.state.store(if costs.is_some() { READY } else { UNUSABLE }, Release);
+        pool.state.store(if found.is_some() { READY } else { UNUSABLE }, Release);
+    }
+
+    /// The driver has refused to delay one of the context's streams: no other is delayed.
+    pub fn give_up_delay(&self, context: u32) {
+        if let Some(pool) = self.find(context) {
+            pool.delay_kernel.store(null_mut(), Relaxed);
+        }
     }
 
     /// Takes a free pair. Where another thread is at the list, waits for it only if `waits`.
@@ -159,6 +168,16 @@ impl Pools {
 }
 
 impl Pool {
+    fn calibration(&self) -> Calibration {
+        let kernel: CUfunction = self.delay_kernel.load(Relaxed).cast();
+        let cycles_per_us = self.delay_cycles_per_us.load(Relaxed);
+        let [delayed, busy, idle] = self.cost.each_ref().map(|ns| ns.load(Relaxed));
+        Calibration {
+            cost: PairCost { delayed, busy, idle },
+            delay: (!kernel.is_null()).then_some(Delay { kernel, cycles_per_us }),
+        }
+    }
+
     fn free(&self) -> MutexGuard<'_, Vec<Pair>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,7 +200,6 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ptr::null_mut;
 
     const PAIR: Pair = Pair { before: null_mut(), after: null_mut() };
 
@@ -205,8 +223,12 @@ mod tests {
     fn pairs_go_with_their_context() {
         let pools = Pools::new().unwrap();
         pools.add(1);
-        pools.set_costs(1, Some(PairCost { busy_ns: 3, idle_ns: 4 }));
-        assert_eq!(pools.state(1), Some(State::Ready(PairCost { busy_ns: 3, idle_ns: 4 })));
+        let delay = Delay { kernel: std::ptr::dangling_mut(), cycles_per_us: 5 };
+        let calibration = Calibration { cost: PairCost { delayed: 2, busy: 3, idle: 4 }, delay: Some(delay) };
+        pools.set_calibration(1, Some(calibration));
+        assert_eq!(pools.state(1), Some(State::Ready(calibration)));
+        pools.give_up_delay(1);
+        assert_eq!(pools.state(1), Some(State::Ready(Calibration { delay: None, ..calibration })));
         pools.give_back(Spare { context: 1, pair: PAIR }, true);
         pools.forget(1);
         assert_eq!(pools.state(1), None);

@@ -22,7 +22,7 @@ use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sampled::{Sample, Sampled};
 use super::sequences::Sequences;
-use super::times::{Estimate, STRATA};
+use super::times::{Estimate, STRATA, Sort};
 use super::{AfterLaunch, CopyDirection, Stream};
 use crate::accounts::Launched;
 use crate::observer::Observer;
@@ -248,12 +248,13 @@ impl<'b> Reading<'b> {
         let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
         let correction = u64::from(timing.head.duration);
         let ns = timing.raw_ns.saturating_sub(correction);
+        let sort = Sort::of(timing.head.flags);
         self.sampled.add(timing.head.start, Sample { ns, idle });
         if timing.head.flags & flags::OF_GRAPH != 0 {
             let at = self.graph(timing.config);
-            self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
+            self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, sort);
         } else if let Some(config) = self.config(timing.config) {
-            self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
+            self.configs[config].samples.sample(stratum, timing.raw_ns, correction, sort);
         }
     }
 

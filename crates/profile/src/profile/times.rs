@@ -6,30 +6,68 @@
 //! and its samples stand for these launches alone. A stratum with launches but without samples is
 //! joined to the nearest one that has some.
 
+use apex_trace::layout::flags;
+
 use super::{Basis, GpuTime};
 use crate::figure::Figure;
 use crate::sketch::{Moments, Sketch};
 
 /// Parts of a process's span.
 pub(crate) const STRATA: u64 = 32;
-/// So many samples from busy streams are enough to do without those from idle ones.
-const ENOUGH_BUSY: u64 = 4;
+/// So many samples of the better sorts are enough to do without the others.
+const ENOUGH: u64 = 4;
+
+/// What the GPU had to do when a launch was timed; the better a reading of it is, the earlier it
+/// comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// So much that both events were recorded before it came to the first of them.
+    Queued,
+    /// Something.
+    Busy,
+    /// Nothing.
+    Idle,
+}
+
+impl Sort {
+    const ALL: [Sort; 3] = [Sort::Queued, Sort::Busy, Sort::Idle];
+
+    /// Of a timing record with these flags.
+    pub fn of(of_record: u16) -> Sort {
+        if of_record & flags::QUEUED != 0 {
+            Sort::Queued
+        } else if of_record & flags::STREAM_WAS_IDLE != 0 {
+            Sort::Idle
+        } else {
+            Sort::Busy
+        }
+    }
+
+    fn basis(self) -> Basis {
+        match self {
+            Sort::Queued => Basis::Queued,
+            Sort::Busy => Basis::Busy,
+            Sort::Idle => Basis::Idle,
+        }
+    }
+}
+
+/// Something for each [`Sort`], in its order.
+type BySort<T> = [T; Sort::ALL.len()];
 
 /// Launches and samples of one kernel or graph in one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// By number, ascending; only those with launches or samples.
     strata: Vec<Stratum>,
-    busy: Pooled,
-    idle: Pooled,
+    pooled: BySort<Pooled>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Stratum {
     number: u64,
     launches: u64,
-    busy: Moments,
-    idle: Moments,
+    moments: BySort<Moments>,
 }
 
 /// Samples of one sort, over all strata.
@@ -53,13 +91,11 @@ impl Samples {
         self.stratum(stratum).launches += 1;
     }
 
-    /// A reading of `raw_ns` on a stream that was `idle` or not, of which `correction_ns` is the
-    /// event pair's own.
-    pub fn sample(&mut self, stratum: u64, raw_ns: u64, correction_ns: u64, idle: bool) {
+    /// A reading of `raw_ns`, of which `correction_ns` is the event pair's own.
+    pub fn sample(&mut self, stratum: u64, raw_ns: u64, correction_ns: u64, sort: Sort) {
         let ns = raw_ns.saturating_sub(correction_ns);
-        let stratum = self.stratum(stratum);
-        if idle { &mut stratum.idle } else { &mut stratum.busy }.add(ns as f64);
-        let pooled = if idle { &mut self.idle } else { &mut self.busy };
+        self.stratum(stratum).moments[sort as usize].add(ns as f64);
+        let pooled = &mut self.pooled[sort as usize];
         pooled.sketch.add(ns);
         pooled.moments.add(ns as f64);
         pooled.correction.add(correction_ns as f64);
@@ -83,23 +119,23 @@ impl Samples {
 
     /// What the samples tell of all launches; `None` without samples.
     pub fn estimate(&self) -> Option<Estimate> {
-        let (busy, idle) = (self.busy.moments.count, self.idle.moments.count);
-        let basis = match (busy, idle) {
-            (0, 0) => return None,
-            (busy, idle) if busy >= ENOUGH_BUSY || idle == 0 => Basis::Busy,
-            (0, _) => Basis::Idle,
+        let samples = Sort::ALL.map(|sort| self.pooled[sort as usize].moments.count);
+        let mut pooled = Pooled::default();
+        let mut sorts = Vec::new();
+        for sort in Sort::ALL {
+            if samples[sort as usize] > 0 && pooled.moments.count < ENOUGH {
+                pooled.merge(&self.pooled[sort as usize]);
+                sorts.push(sort);
+            }
+        }
+        let basis = match sorts[..] {
+            [] => return None,
+            [sort] => sort.basis(),
             _ => Basis::Mixed,
         };
-        let mut pooled = Pooled::default();
-        if basis != Basis::Idle {
-            pooled.merge(&self.busy);
-        }
-        if basis != Basis::Busy {
-            pooled.merge(&self.idle);
-        }
         let deviation = pooled.moments.deviation();
         let (mut launches, mut total, mut variance) = (0, 0.0, 0.0);
-        for (population, moments) in self.joined(basis) {
+        for (population, moments) in self.joined(&sorts) {
             launches += population;
             total += population as f64 * moments.mean;
             // A single sample's spread is that of all samples.
@@ -107,31 +143,17 @@ impl Samples {
             let unseen = 1.0 - (moments.count as f64 / population.max(1) as f64).min(1.0);
             variance += (population as f64 * spread).powi(2) / moments.count as f64 * unseen;
         }
-        Some(Estimate {
-            launches,
-            total,
-            variance,
-            basis,
-            busy,
-            idle,
-            pooled,
-            uncertain: deviation.is_none(),
-        })
+        Some(Estimate { launches, total, variance, basis, samples, pooled, uncertain: deviation.is_none() })
     }
 
-    /// Launches and samples of each stratum that has samples on this basis, with those that have
+    /// Launches and samples of each stratum that has samples of these sorts, with those that have
     /// none joined to it.
-    fn joined(&self, basis: Basis) -> Vec<(u64, Moments)> {
+    fn joined(&self, sorts: &[Sort]) -> Vec<(u64, Moments)> {
         let mut joined: Vec<(u64, Moments)> = Vec::new();
         let mut orphans = 0;
         for stratum in &self.strata {
             let mut moments = Moments::default();
-            if basis != Basis::Idle {
-                moments.merge(&stratum.busy);
-            }
-            if basis != Basis::Busy {
-                moments.merge(&stratum.idle);
-            }
+            sorts.iter().for_each(|&sort| moments.merge(&stratum.moments[sort as usize]));
             match joined.last_mut() {
                 _ if moments.count > 0 => {
                     joined.push((stratum.launches + std::mem::take(&mut orphans), moments))
@@ -151,8 +173,8 @@ pub(crate) struct Estimate {
     total: f64,
     variance: f64,
     basis: Basis,
-    busy: u64,
-    idle: u64,
+    /// Samples of each sort, whether or not they count.
+    samples: BySort<u64>,
     pooled: Pooled,
     /// Whether the spread is not known.
     uncertain: bool,
@@ -187,8 +209,7 @@ impl Estimate {
         if self.basis != other.basis {
             self.basis = Basis::Mixed;
         }
-        self.busy += other.busy;
-        self.idle += other.idle;
+        self.samples.iter_mut().zip(other.samples).for_each(|(count, other)| *count += other);
         self.pooled.merge(&other.pooled);
         self.uncertain &= other.uncertain;
     }
@@ -201,12 +222,14 @@ impl Estimate {
         let samples = self.pooled.moments.count;
         let scale = if self.launches == 0 { 0.0 } else { launches as f64 / self.launches as f64 };
         let error = (!self.uncertain).then(|| self.variance.sqrt());
+        let [queued_samples, busy_samples, idle_samples] = self.samples;
         GpuTime {
             each,
             deviation_ns: self.pooled.moments.deviation(),
             basis: self.basis,
-            busy_samples: self.busy,
-            idle_samples: self.idle,
+            queued_samples,
+            busy_samples,
+            idle_samples,
             correction_ns: self.pooled.correction.mean,
             total_ns: Figure::sampled(self.total, samples, error).scaled(scale),
         }
@@ -225,7 +248,7 @@ mod tests {
             let late = i >= 100;
             samples.launch(u64::from(late));
             if !late || i % 100 == 0 {
-                samples.sample(u64::from(late), if late { 25 } else { 15 }, 5, false);
+                samples.sample(u64::from(late), if late { 25 } else { 15 }, 5, Sort::Busy);
             }
         }
         let estimate = samples.estimate().expect("sampled");
@@ -239,33 +262,38 @@ mod tests {
     fn a_part_without_samples_joins_its_neighbour() {
         let mut samples = Samples::default();
         (0..4).for_each(|stratum| samples.launch(stratum));
-        samples.sample(1, 10, 0, false);
-        samples.sample(3, 30, 0, false);
+        samples.sample(1, 10, 0, Sort::Busy);
+        samples.sample(3, 30, 0, Sort::Busy);
         // Parts 0 to 2 are like part 1, part 3 is itself.
         assert_eq!(samples.estimate().expect("sampled").total, 3.0 * 10.0 + 30.0);
     }
 
     #[test]
-    fn idle_streams_count_only_where_busy_ones_are_too_few() {
-        let with = |busy: usize, idle: usize| {
+    fn worse_sorts_of_samples_count_only_where_better_ones_are_too_few() {
+        let with = |counts: [usize; 3]| {
             let mut samples = Samples::default();
             (0..10).for_each(|_| samples.launch(0));
-            (0..busy).for_each(|_| samples.sample(0, 100, 0, false));
-            (0..idle).for_each(|_| samples.sample(0, 500, 0, true));
+            for (sort, count) in Sort::ALL.into_iter().zip(counts) {
+                (0..count).for_each(|_| samples.sample(0, [60, 100, 500][sort as usize], 0, sort));
+            }
             samples.estimate().map(|estimate| (estimate.basis, estimate.mean()))
         };
-        assert_eq!(with(0, 0), None);
-        assert_eq!(with(4, 9), Some((Basis::Busy, 100.0)));
-        assert_eq!(with(1, 0), Some((Basis::Busy, 100.0)));
-        assert_eq!(with(3, 1), Some((Basis::Mixed, 200.0)));
-        assert_eq!(with(0, 2), Some((Basis::Idle, 500.0)));
+        assert_eq!(with([0, 0, 0]), None);
+        assert_eq!(with([4, 30, 9]), Some((Basis::Queued, 60.0)));
+        assert_eq!(with([1, 0, 0]), Some((Basis::Queued, 60.0)));
+        assert_eq!(with([1, 3, 9]), Some((Basis::Mixed, 90.0)));
+        assert_eq!(with([0, 4, 9]), Some((Basis::Busy, 100.0)));
+        assert_eq!(with([0, 1, 0]), Some((Basis::Busy, 100.0)));
+        assert_eq!(with([0, 3, 1]), Some((Basis::Mixed, 200.0)));
+        assert_eq!(with([2, 0, 2]), Some((Basis::Mixed, 280.0)));
+        assert_eq!(with([0, 0, 2]), Some((Basis::Idle, 500.0)));
     }
 
     #[test]
     fn a_correction_never_makes_a_time_negative() {
         let mut samples = Samples::default();
         samples.launch(0);
-        samples.sample(0, 2000, 2700, false);
+        samples.sample(0, 2000, 2700, Sort::Busy);
         assert_eq!(samples.estimate().expect("sampled").mean(), 0.0);
     }
 
@@ -276,7 +304,7 @@ mod tests {
             for i in 0..1000u64 {
                 samples.launch(0);
                 if i % every == 0 {
-                    samples.sample(0, 1000 + (i * 7919) % 101, 0, false);
+                    samples.sample(0, 1000 + (i * 7919) % 101, 0, Sort::Busy);
                 }
             }
             samples.estimate().expect("sampled").gpu_time(1000).total_ns.standard_error.expect("many samples")
@@ -289,7 +317,7 @@ mod tests {
     fn processes_without_samples_are_like_the_others() {
         let mut samples = Samples::default();
         samples.launch(0);
-        samples.sample(0, 10, 0, false);
+        samples.sample(0, 10, 0, Sort::Busy);
         assert_eq!(samples.estimate().expect("sampled").gpu_time(3).total_ns.value, 30.0);
     }
 }

@@ -26,7 +26,7 @@ const NOTES: [&str; 7] = [
     "The bar divides the time between the first and the last work of the",
     "last seconds; idle time is told by what the host did meanwhile.",
     "Recorder: what recording costs, as a share of the host's time.",
-    "GPU time is that above an empty kernel's. Waves and occupancy are",
+    "GPU time is the kernel's own duration. Waves and occupancy are",
     "theoretical. `apex report` and `apex advise` say more of a session.",
 ];
 
