@@ -1,17 +1,18 @@
 """What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared. And what recording costs.
 
-    fast.py measure --apex BIN --out DIR [--processes N] [--windows N] [--limit S] [PROGRAM]…
+    fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--shorter N] [--together] [--limit S] [--modes M,…] [PROGRAM]…
     fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
-    fast.py costs --apex BIN --out DIR [--processes N] [--windows N] [--cores N] [--limit S] [PROGRAM]…
+    fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
     fast.py tables|recording-table|costs-table|million-table FILE
 
 A program (programs/fast.py) runs in four processes at once: bare, under `apex run`, and under `apex run` with `--fast` and with
-`--fast=batch`. They take turns: while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
-figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file.
+`--fast=batch`; COPIES times as many live at once, because processes of a program differ more than windows of a process. They take turns: while one takes
+a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw figures go to DIR/fast.json after each
+program, one run for each copy, so a run that is cut short leaves what it has; another run adds to the file. Intervals resample copies, and windows of each.
 
 `costs` says what APEX costs programs that gain nothing: six processes at once (also with
-APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores.
+APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores from when they are ready.
 
 `recording` says what recording alone costs a launch in a real program: one process under
 `apex run`, in which recording is switched off and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
@@ -48,6 +49,8 @@ PROGRAMS = {
     "waits": ("one launch per synchronisation", 250),
     "compiled": ("compiled decode step", 400),
 }
+# Programs that are kept on a few processors (--cores): their differences are small.
+NOTHING_TO_GAIN = {"matmul", "graphs", "waits"}
 # What is before a program's command, but for the folder of the session.
 MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"], "batch": ["run", "--quiet", "--fast=batch"]}
 # Of `costs`: the ways to run, what they are called, and how many steps a window has: some 30 ms.
@@ -60,7 +63,7 @@ COSTS = {
     "fast": "`apex run --fast`",
     "batch": "`apex run --fast=batch`",
 }
-COSTS_STEPS = {"waits": 20, "decode": 8, "matmul": 15, "graphs": 50}
+COSTS_STEPS = {"waits": 20, "decode": 8, "cnn": 12, "matmul": 15, "graphs": 50}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -94,6 +97,11 @@ class Process:
         self.process.stdin.flush()
         return [float(ms) for ms in self.line().split()]
 
+    def stay_on(self, cores):
+        """Keeps all threads on these processors."""
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)
+
     def launches_in(self, steps):
         """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
         session = str(self.folder / "session")
@@ -109,8 +117,7 @@ class Process:
         return sum(process["launches"] for process in json.loads(done.stdout)["profile"]["processes"])
 
     def finish(self):
-        """The hash of what was computed, and what the queue did."""
-        self.process.stdin.close()
+        """The hash of what was computed, and what the queue did, when the input is closed."""
         digest = self.line()
         status, queue = self.process.wait(), None
         if (self.folder / "session").exists():
@@ -128,28 +135,40 @@ class Process:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def in_turns(name, modes, steps, options):
-    """The processes of a program take turns; returns their windows and hashes, or the error of one."""
-    processes = {mode: Process(name, mode, options.apex) for mode in random.sample(list(modes), len(modes))}
-    row = {"program": name}
+def in_turns(names, modes, steps, options):
+    """The processes of some programs take turns; returns a row for each copy of each: windows and hashes of each mode, or an error."""
+    keys = [(name, copy, mode) for name in names for copy in range(options.copies) for mode in modes]
+    processes, rows = {}, {(name, copy): {"program": name} for name, copy, _ in keys}
+    ends = time.monotonic() + options.limit
     try:
-        for process in processes.values():
+        for name, copy, mode in random.sample(keys, len(keys)):
+            processes[name, copy, mode] = Process(name, mode, options.apex)
+        for (name, *_), process in processes.items():
             process.line()
-        for process in processes.values():
-            process.window(max(steps // 2, 1))
-        row |= {mode: {"windows_ms": [], "means_ms": []} for mode in processes}
+            if options.cores and name in options.pinned:
+                process.stay_on(cores(options.cores))
+        for (name, *_), process in processes.items():
+            process.window(max(steps[name] // 2, 1))
+        for name, copy, mode in keys:
+            rows[name, copy][mode] = {"windows_ms": [], "means_ms": []}
         for _ in range(options.windows):
-            for mode in random.sample(list(modes), len(modes)):
-                for times, ms in zip(row[mode].values(), processes[mode].times(steps), strict=True):
-                    times.append(ms)
-        for mode, process in processes.items():
-            row[mode] |= process.finish()
+            if time.monotonic() > ends:
+                break
+            for (name, copy), row in random.sample(list(rows.items()), len(rows)):
+                for mode in random.sample(list(modes), len(modes)):
+                    for times, ms in zip(row[mode].values(), processes[name, copy, mode].times(steps[name]), strict=True):
+                        times.append(ms)
+        for process in processes.values():
+            process.process.stdin.close()  # They end at the same time.
+        for name, copy, mode in keys:
+            rows[name, copy][mode] |= processes[name, copy, mode].finish()
     except (RuntimeError, OSError, ValueError) as error:
-        row["error"] = str(error)
+        for row in rows.values():
+            row["error"] = str(error)
     finally:
         for process in processes.values():
             process.end()
-    return row
+    return list(rows.values())
 
 
 def machine():
@@ -161,29 +180,31 @@ def machine():
 
 
 def measure(options):
-    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda name: in_turns(name, MODES, PROGRAMS[name][1], options))
+    options.pinned = NOTHING_TO_GAIN
+    steps = {name: max(count // options.shorter, 1) for name, (_, count) in PROGRAMS.items()}
+    modes = options.modes.split(",")
+    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda names: in_turns(names, modes, steps, options))
 
 
 def costs(options):
-    os.sched_setaffinity(0, cores(options.cores))
-    names = options.programs or ["waits", "decode"]
-    repeat(options, "fast-costs.json", names, lambda name: in_turns(name, COSTS, COSTS_STEPS[name], options))
+    options.pinned = COSTS_STEPS
+    names = options.programs or ["waits", "decode", "cnn"]
+    repeat(options, "fast-costs.json", names, lambda names: in_turns(names, COSTS, COSTS_STEPS, options))
 
 
 def repeat(options, file, names, run):
-    """Runs all programs as often as asked for, while there is time, and adds what they gave to the file."""
+    """Runs all programs, one after the other or together, while there is time, and adds what they gave to the file."""
     file = Path(options.out) / file
     result = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "commands": [], "runs": []}
-    asked = ["--processes", str(options.processes), "--windows", str(options.windows), *options.programs]
-    result["commands"].append(" ".join(["fast.py", options.command, *asked]))
+    result["commands"].append(" ".join(["fast.py", *sys.argv[1:]]))
     ends = time.monotonic() + options.limit
-    for _ in range(options.processes):
-        for name in random.sample(names, len(names)):
+    for _ in range(options.sets):
+        for some in [names] if options.together else [[name] for name in random.sample(names, len(names))]:
             if time.monotonic() > ends:
                 return
-            row = run(name)
-            print(json.dumps(row), flush=True)
-            result["runs"].append(row)
+            for row in run(some):
+                print(json.dumps(row), flush=True)
+                result["runs"].append(row)
             file.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -256,12 +277,12 @@ def costs_table(file):
         for mode, title in COSTS.items():
             of_runs = [(row["bare"], row[mode]) for row in of_program]
             lost = [[(b / a - 1) * 100 for a, b in zip(bare["windows_ms"], other["windows_ms"], strict=True)] for bare, other in of_runs]
-            means = [pair for bare, other in of_runs for pair in zip(bare["means_ms"], other["means_ms"], strict=True)]
+            means = [list(zip(bare["means_ms"], other["means_ms"], strict=True)) for bare, other in of_runs]
             ms = statistics.median(ms for row in of_program for ms in row[mode]["windows_ms"])
             cells = ["", "", ""]
             if mode != "bare":
                 each = ", ".join(f"{statistics.median(of_one):.1f}" for of_one in lost)
-                cells = [spread([percent for of_one in lost for percent in of_one], 1), spread(means, 1, in_all), each]
+                cells = [of_copies(lost, 1), of_copies(means, 1, in_all), each]
             states = sorted({queue["state"] for row in of_program for queue in row[mode].get("queue", [])})
             rows.append([PROGRAMS[name][0], title, f"{ms:.3f}", *cells, sum(map(len, lost)), ", ".join(states)])
     titles = ["program", "run", "step, ms", "lost, %", "lost over all, %", "lost in each process, %", "windows", "queue"]
@@ -310,7 +331,7 @@ def tables(file):
         if not times["bare"]:
             continue
         medians = [f"{statistics.median(times[mode]):.2f}" if times[mode] else "-" for mode in modes]
-        gains = [faster(times["bare"], times[mode]) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
+        gains = [faster(runs, mode) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
         rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs, modes)])
     of_batches = [["`--fast=batch`, ms"], ["`--fast=batch`: times faster"]] if "batch" in modes else [[], []]
     times = ["bare, ms", "recorded, ms", "`--fast`, ms", *of_batches[0]]
@@ -318,9 +339,23 @@ def tables(file):
     print(table(["program", *times, *gains, "windows (processes)", "same bits"], rows))
 
 
-def faster(bare, other):
+def faster(runs, mode):
     """The median of the ratios of windows that took turns, and its 95% interval."""
-    return spread([before / after for before, after in zip(bare, other, strict=True)], 2)
+    pairs = [zip(row["bare"]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
+    return of_copies([[before / after for before, after in of_copy] for of_copy in pairs], 2)
+
+
+def of_copies(copies, digits, statistic=statistics.median):
+    """A statistic of the windows of all copies, and its 95% bootstrap interval: copies are resampled, then windows of each."""
+    generator = random.Random(0)
+
+    def resampled():
+        chosen = generator.choices(copies, k=len(copies))
+        return statistic([value for copy in chosen for value in generator.choices(copy, k=len(copy))])
+
+    values = sorted(resampled() for _ in range(2000))
+    value = statistic([value for copy in copies for value in copy])
+    return f"{value:.{digits}f} ({values[50]:.{digits}f} to {values[-51]:.{digits}f})"
 
 
 def same_bits(runs, modes):
@@ -333,12 +368,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring, costing = commands.add_parser("measure"), commands.add_parser("costs")
-    for parsed, processes, windows, limit in ((measuring, 1, 16, 500.0), (costing, 3, 80, 100.0)):
-        parsed.add_argument("--processes", type=int, default=processes)
+    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0)):
+        parsed.add_argument("--sets", type=int, default=1)
+        parsed.add_argument("--copies", type=int, default=copies)
         parsed.add_argument("--windows", type=int, default=windows)
         parsed.add_argument("--limit", type=float, default=limit)
+        parsed.add_argument("--cores", type=int, default=2, help="processors that a pinned program may use; 0: all")
+        parsed.add_argument("--together", action="store_true", help="all programs at once")
         parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
-    costing.add_argument("--cores", type=int, default=4)
+    measuring.add_argument("--modes", default=",".join(MODES))
+    measuring.add_argument("--shorter", type=int, default=1, help="windows are so many times shorter than half a second")
     switching = commands.add_parser("recording")
     switching.add_argument("--windows", type=int, default=24)
     switching.add_argument("programs", nargs="*", metavar="PROGRAM")
@@ -358,4 +397,5 @@ def main():
         {"measure": measure, "costs": costs, "recording": recording, "million": million}[options.command](options)
 
 
-main()
+if __name__ == "__main__":
+    main()

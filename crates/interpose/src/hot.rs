@@ -2,18 +2,22 @@
 //!
 //! Between two launches the program and the driver use the processor's caches and TLB for
 //! themselves; in a real program each page that a launch touches, and each that it can only find by
-//! way of another, costs some tens of nanoseconds. So the switch, the ways to the threads' states
-//! and the real driver's addresses lie together. Each is described where it belongs:
-//! [`crate::switch`], [`crate::record::thread`], [`crate::driver`].
+//! way of another, costs some tens of nanoseconds. So the switch, the epochs, the ways to the
+//! threads' states and the real driver's addresses lie together, and what belongs to no thread is one
+//! line. Each is described where it belongs: [`crate::switch`], [`crate::objects`],
+//! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`],
+//! [`crate::record::thread`], [`crate::driver`].
 
 use cuda_abi::{COUNT, index};
 use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 
 /// Threads whose state is found in the page, where their thread pointers do not collide.
 const THREADS: usize = 64;
+/// Threads whose entries are in the first line.
+const FIRST: usize = 2;
 const PAGE_BYTES: usize = 4096;
 
 /// See the [module](self).
@@ -21,25 +25,93 @@ const PAGE_BYTES: usize = 4096;
 pub struct Hot {
     /// The session's switch for recording. Never null.
     pub recording: AtomicPtr<AtomicU32>,
+    /// See [`Epochs`].
+    pub epochs: Epochs,
+    /// Captures that are under way or about to begin ([`crate::objects::captures`]).
+    pub captures: AtomicU32,
+    /// Whether calls that submit work are watched ([`crate::pool::work`]).
+    pub is_watched: AtomicBool,
+    /// Whether any thread has ever named a range ([`crate::ranges`]): most programs name none.
+    pub has_ranges: AtomicBool,
+    /// Whether the launch queue is open ([`crate::queue`]).
+    pub hands_over: AtomicBool,
+    /// Of the threads that came first: in the line of the rest.
+    first: [Entry; FIRST],
     threads: [Entry; THREADS],
     /// The real driver's entry points, by index.
     pub real: [AtomicPtr<()>; COUNT],
 }
 
+/// Moments after which what was known of handles may be wrong. Each only ever grows.
+pub struct Epochs {
+    /// Ends when a module or library is unloaded, a function's attributes change, or a context is
+    /// destroyed: functions.
+    pub modules: AtomicU32,
+    /// Ends when a stream or context is destroyed: what threads remember of streams.
+    pub streams: AtomicU32,
+    /// Ends when a context is destroyed or may have been: what threads remember of their current
+    /// context.
+    pub contexts: AtomicU32,
+    /// Ends when memory is allocated on the host, registered or freed: what threads remember of
+    /// addresses.
+    pub memory: AtomicU32,
+}
+
+const _: () = assert!(offset_of!(Hot, threads) == 64);
 const _: () = assert!(offset_of!(Hot, real) + 8 * (index::cuLaunchKernel_ptsz + 1) <= PAGE_BYTES);
 
-/// The one of this library.
-pub static HOT: Hot = Hot {
+static HOT: Hot = Hot {
     recording: AtomicPtr::new((&raw const OFF).cast_mut()),
-    threads: [const { Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) } }; THREADS],
+    epochs: Epochs {
+        modules: AtomicU32::new(0),
+        streams: AtomicU32::new(0),
+        contexts: AtomicU32::new(0),
+        memory: AtomicU32::new(0),
+    },
+    captures: AtomicU32::new(0),
+    is_watched: AtomicBool::new(false),
+    has_ranges: AtomicBool::new(false),
+    hands_over: AtomicBool::new(false),
+    first: [FREE; FIRST],
+    threads: [FREE; THREADS],
     real: [const { AtomicPtr::new(null_mut()) }; COUNT],
 };
+
+/// A reference to a static of this library. The compiler looks for the address of one that other
+/// crates may see in a table, which is one more line and page to touch.
+macro_rules! own {
+    ($name:path: $type:ty) => {{
+        let address: *const $type;
+        // SAFETY: computes the address of the static, whose type this is.
+        unsafe {
+            std::arch::asm!(
+                "lea {address}, [rip + {symbol}]",
+                address = out(reg) address,
+                symbol = sym $name,
+                options(nomem, nostack, preserves_flags, pure),
+            );
+            let _: *const $type = &raw const $name;
+            &*address
+        }
+    }};
+}
+pub(crate) use own;
+
+/// The one of this library.
+#[inline(always)]
+pub fn hot() -> &'static Hot {
+    own!(HOT: Hot)
+}
 
 /// A switch that is off.
 pub static OFF: AtomicU32 = AtomicU32::new(0);
 
+#[allow(clippy::declare_interior_mutable_const, reason = "each use is an entry of its own")]
+const FREE: Entry = Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) };
+
 /// The state of the thread with this thread pointer. A thread takes an entry that no other thread
 /// has, and only that thread changes the entry until it leaves it: what it reads there is its own.
+#[repr(align(16))]
 struct Entry {
     thread: AtomicUsize,
     state: AtomicPtr<()>,
@@ -50,16 +122,18 @@ impl Hot {
     #[inline(always)]
     pub fn state(&self) -> *const () {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        if entry.thread.load(Relaxed) == thread { entry.state.load(Relaxed) } else { null_mut() }
+        let is_its = |entry: &&Entry| entry.thread.load(Relaxed) == thread;
+        let entry = self.entries(thread).find(is_its);
+        entry.map_or(null_mut(), |entry| entry.state.load(Relaxed))
     }
 
     /// Sets the calling thread's state, if there is an entry for it.
     pub fn set_state(&self, state: *const ()) {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        let taken = entry.thread.compare_exchange(0, thread, Relaxed, Relaxed);
-        if taken.map_or_else(|owner| owner == thread, |_| true) {
+        let is_its = |entry: &&Entry| entry.thread.load(Relaxed) == thread;
+        let becomes_its = |entry: &&Entry| entry.thread.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
+        let own = self.entries(thread).find(is_its);
+        if let Some(entry) = own.or_else(|| self.entries(thread).find(becomes_its)) {
             entry.state.store(state.cast_mut(), Relaxed);
         }
     }
@@ -67,17 +141,18 @@ impl Hot {
     /// The calling thread ends: its entry is free.
     pub fn leave(&self) {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        if entry.thread.load(Relaxed) == thread {
+        if let Some(entry) = self.entries(thread).find(|entry| entry.thread.load(Relaxed) == thread) {
             entry.state.store(null_mut(), Relaxed);
             entry.thread.store(0, Release);
         }
     }
 
-    /// Threads' control blocks are pages apart, and their stacks megabytes.
+    /// The entries that the thread may have. Threads' control blocks are pages apart, and their
+    /// stacks megabytes.
     #[inline(always)]
-    fn entry(&self, thread: usize) -> &Entry {
-        &self.threads[(thread >> 6 ^ thread >> 12 ^ thread >> 23) % THREADS]
+    fn entries(&self, thread: usize) -> impl Iterator<Item = &Entry> {
+        let other = &self.threads[(thread >> 6 ^ thread >> 12 ^ thread >> 23) % THREADS];
+        self.first.iter().chain(std::iter::once(other))
     }
 }
 
@@ -107,14 +182,14 @@ mod tests {
             .map(|number: usize| {
                 std::thread::spawn(move || {
                     let mine = std::ptr::without_provenance(number + 1);
-                    assert!(HOT.state().is_null());
-                    HOT.set_state(mine);
+                    assert!(hot().state().is_null());
+                    hot().set_state(mine);
                     std::thread::yield_now();
-                    let found = HOT.state();
+                    let found = hot().state();
                     assert!(found.is_null() || found == mine);
-                    HOT.set_state(null_mut());
-                    assert!(HOT.state().is_null());
-                    HOT.leave();
+                    hot().set_state(null_mut());
+                    assert!(hot().state().is_null());
+                    hot().leave();
                     !found.is_null()
                 })
             })
@@ -122,7 +197,7 @@ mod tests {
         let found = threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|&found| found);
         assert!(found.count() > 0);
         assert!(
-            HOT.threads.iter().all(|entry| entry.thread.load(Relaxed) == 0),
+            hot().first.iter().chain(&hot().threads).all(|entry| entry.thread.load(Relaxed) == 0),
             "all entries are free again"
         );
     }

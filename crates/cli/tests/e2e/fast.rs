@@ -38,7 +38,7 @@ fn random_programs_keep_their_order() {
 }
 
 /// Calls that must not pass the queue. Each of these faults alone makes random programs fail.
-const FAULTS: [&str; 12] = [
+const FAULTS: [&str; 13] = [
     "cuEventRecord",
     "cuStreamWaitEvent",
     "cuLaunchKernelEx",
@@ -51,6 +51,7 @@ const FAULTS: [&str; 12] = [
     "cuStreamDestroy",
     "cuMemFree",
     "cuCtxSynchronize",
+    "cuKernelSetAttribute",
 ];
 
 /// A folder of libraries for `APEX_LIB_DIR`, in which `libapex.so` is careless about what
@@ -81,6 +82,22 @@ fn a_call_that_wrongly_passes_the_queue_is_noticed() {
     for fault in FAULTS {
         let is_noticed = (0..40).any(|round| !run(fault, 1 + 100 * round));
         assert!(is_noticed, "{fault} passes the queue, and nothing notices");
+    }
+}
+
+#[test]
+fn contexts_and_default_streams_of_threads_keep_their_order() {
+    for fast in ["--fast", "--fast=batch", "--fast=queue,memory"] {
+        for (words, expected) in [
+            (["places-contexts", "300", "1", ""], "2 places as they should be\n1 devices\n"),
+            (["places-own-streams", "3", "300", "1"], "3 places as they should be\n"),
+        ] {
+            let sandbox = Sandbox::new();
+            let run = output(&mut programs(&sandbox, fast, &words), 0);
+            assert_eq!(text(&run.stdout), expected, "{fast}");
+            let process = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0];
+            assert!(process["queue"]["made"].as_u64().unwrap() > 100, "{words:?}, {fast}: {process}");
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Settings {
     /// Names, for drivers that cannot tell them.
     names: HashMap<u64, Box<str>>,
     attributes: HashMap<(u64, CUfunction_attribute), i32>,
+    /// Whether the last attribute was a kernel's.
+    were_kernels: bool,
     /// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left: the grid is told with the launch.
     legacy: HashMap<u64, LaunchConfig>,
 }
@@ -23,17 +25,19 @@ pub struct Settings {
 const UNKNOWN_FUNCTION: &str = "(unknown)";
 
 impl Objects {
-    /// The program set an attribute of a function or kernel. Only a change counts: some libraries
-    /// set the same value before every launch.
-    pub fn note_attribute(&self, handle: u64, attribute: CUfunction_attribute, value: i32) {
+    /// The program set an attribute of a function, or of a kernel, which may be the same function's.
+    /// Only a change counts: some libraries set the same value before every launch. (What is set by
+    /// way of the other sort of handle may be one.)
+    pub fn note_attribute(&self, handle: u64, is_kernel: bool, attribute: CUfunction_attribute, value: i32) {
         let mut settings = lock(&self.functions);
         if settings.attributes.len() >= limits::ATTRIBUTES {
             settings.attributes.clear();
         }
         let before = settings.attributes.get(&(handle, attribute)).copied();
         put(&mut settings.attributes, (handle, attribute), value);
+        let is_otherwise = std::mem::replace(&mut settings.were_kernels, is_kernel) != is_kernel;
         drop(settings);
-        if before != Some(value) {
+        if before != Some(value) || is_otherwise {
             self.forget_functions();
         }
     }
@@ -82,5 +86,27 @@ impl Objects {
         let mut config = settings.legacy.get(&(function as u64)).copied().unwrap_or_default();
         change(&mut config);
         put(&mut settings.legacy, function as u64, config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::epochs;
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn only_a_change_of_an_attribute_ends_the_epoch_of_functions() {
+        let objects = Objects::start().expect("there is memory");
+        let ends = |handle, is_kernel, value| {
+            let before = epochs().modules.load(Relaxed);
+            objects.note_attribute(handle, is_kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value);
+            epochs().modules.load(Relaxed) != before
+        };
+        assert!(ends(1, false, 100) && !ends(1, false, 100));
+        assert!(ends(1, false, 200) && ends(1, false, 100) && !ends(1, false, 100));
+        assert!(ends(2, true, 300) && !ends(2, true, 300));
+        // The kernel may be that function.
+        assert!(ends(1, false, 100) && ends(2, true, 300));
     }
 }
