@@ -17,6 +17,9 @@
 #   chromium          Debian's, for root alone; without it the page is not opened in a browser
 # for the tests of metrics (crates/metrics/tests):
 #   promtool          of Debian's package prometheus, for root alone; without it the exported text and the rules are not checked
+# for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
+#   schemathesis      asks the dashboard what its description allows, and what it does not
+#   rotel             an OpenTelemetry collector: receives metrics and spans
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -69,5 +72,21 @@ if [ "$(cat "$deps/onnxruntime/.packages" 2>/dev/null)" != "$onnxruntime" ]; the
   "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
     --target "$deps/onnxruntime" "$onnxruntime"
   echo "$onnxruntime" >"$deps/onnxruntime/.packages"
+fi
+rotel=rotel==0.0.1a15
+if [ "$(cat "$deps/rotel/.packages" 2>/dev/null)" != "$rotel" ]; then
+  rm -rf "$deps/rotel"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/rotel" "$rotel"
+  # The wheel's program comes without its run bits.
+  chmod +x "$deps/rotel/rotel/rotel-agent"
+  echo "$rotel" >"$deps/rotel/.packages"
+fi
+if ! cmp -s scripts/schemathesis.txt "$deps/schemathesis/.packages"; then
+  rm -rf "$deps/schemathesis"
+  "$python" -m venv --without-pip "$deps/schemathesis"
+  "$python" -m pip --python "$deps/schemathesis/bin/python" install --quiet --disable-pip-version-check --no-compile \
+    --no-deps --only-binary=:all: --requirement scripts/schemathesis.txt
+  cp scripts/schemathesis.txt "$deps/schemathesis/.packages"
 fi
 wait "$page" || echo "test-deps.sh: the page's or the metrics' tests lack something and say so" >&2

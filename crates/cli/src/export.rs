@@ -8,6 +8,7 @@ use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
 use apex_export::{Reading, rows, timeline};
+use apex_metrics::Spans;
 use apex_view::Loaded;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
@@ -15,17 +16,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Writes a session as JSON, CSV, Parquet or a Perfetto trace.
+/// Writes a session as JSON, CSV, Parquet, a Perfetto trace or OpenTelemetry spans.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
   apex export --format parquet --what launches -o launches.parquet
   apex export --format csv --what calls --window 1.5s..2s > calls.csv
   apex export --format json | jq .profile.totals
+  apex export --format otlp | curl --data-binary @- -H 'Content-Type: application/x-protobuf' \\
+      https://collector:4318/v1/traces
 
 Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration,
 `calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU
-tracks hold the timed kernels.")]
+tracks hold the timed kernels. Spans are those of `apex metrics --spans`.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
@@ -54,6 +57,8 @@ enum Format {
     Parquet,
     /// A trace for ui.perfetto.dev
     Perfetto,
+    /// Spans for an OpenTelemetry collector: one request, in protocol buffers
+    Otlp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -122,6 +127,10 @@ impl Args {
     /// Refuses combinations that mean nothing.
     fn check(&self) -> anyhow::Result<()> {
         match (self.format, self.what) {
+            (Format::Otlp, Some(_)) => bail!("--what does not apply to spans"),
+            (Format::Otlp, None) if self.window.is_some() => {
+                bail!("--window does not apply to spans, which are those of the whole session")
+            }
             (Format::Perfetto, Some(_)) => {
                 bail!("--what does not apply to a Perfetto trace, which holds everything")
             }
@@ -131,7 +140,7 @@ impl Args {
             (Format::Json, None) if self.window.is_some() => {
                 bail!("--window does not apply to the profile; add --what launches or --what calls")
             }
-            (Format::Parquet | Format::Perfetto, _)
+            (Format::Parquet | Format::Perfetto | Format::Otlp, _)
                 if self.output.is_none() && io::stdout().is_terminal() =>
             {
                 bail!("this format is binary and stdout is a terminal: name a file with -o")
@@ -149,6 +158,10 @@ impl Args {
         let what = self.what.unwrap_or(What::Launches);
         match (self.format, self.what) {
             (Format::Perfetto, _) => timeline::write(reading, out),
+            (Format::Otlp, _) => {
+                out.write_all(&Spans::of(&loaded.session).otlp(env!("CARGO_PKG_VERSION")))?;
+                out.flush()
+            }
             (Format::Json, None) => json::summary(&loaded.session, &loaded.profile, out),
             (Format::Json, Some(what)) => {
                 let (session, profile) = (&loaded.session, &loaded.profile);

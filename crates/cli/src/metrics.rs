@@ -6,14 +6,14 @@ use crate::{output, session};
 use anyhow::Context;
 use apex_http::{Limits, Options, Response, Server, StatusCode, Token};
 use apex_live::{Follower, recorded_now};
-use apex_metrics::Exporter;
 use apex_metrics::otlp::{self, Origin};
+use apex_metrics::{Exporter, Spans};
 use apex_push::{Event, Outbox, Policy, Target};
 use apex_trace::meta::Host;
 use apex_trace::{Session, is_session};
 use apex_untrusted::{replace, shown};
 use clap::builder::FalseyValueParser;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,16 @@ const LONGEST_PUSH: Duration = Duration::from_secs(10);
 /// Answers http://ADDRESS/metrics, each time with the counts of that moment. Launches, copies,
 /// allocations and losses are counted since each session began. What the device was busy with, and
 /// why it was idle, is summed up while this command follows the session. contrib/metrics has a
-/// dashboard for Grafana and rules for alerts.
+/// dashboard for Grafana and rules for alerts. With --otlp and --spans, a run becomes a trace too.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex metrics                          answer http://127.0.0.1:9401/metrics, for what is recorded at the moment
   apex metrics --once training          print the metrics of a session
   apex metrics --textfile apex.prom     write them every 15 seconds
   apex metrics --otlp http://127.0.0.1:4318
-                                        push them to an OpenTelemetry collector every 15 seconds")]
+                                        push them to an OpenTelemetry collector every 15 seconds
+  apex metrics --once --spans --otlp http://127.0.0.1:4318 training
+                                        push the metrics and the trace of a session, once")]
 pub struct Args {
     /// Folders of sessions [default: those that are recorded on this machine at the moment]
     #[arg(value_name = "SESSION")]
@@ -58,7 +60,7 @@ pub struct Args {
     /// Secret that whoever connects has to show; at least 16 characters
     #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Print the metrics once, and listen nowhere
+    /// Print the metrics once, or push them once; listen nowhere
     #[arg(long, env = "APEX_ONCE", value_parser = FalseyValueParser::new(), conflicts_with = "textfile")]
     once: bool,
     /// Write the metrics into a file every so often, as node-exporter's textfile collector wants
@@ -67,14 +69,12 @@ pub struct Args {
     textfile: Option<PathBuf>,
     /// Push the metrics to an OpenTelemetry collector every so often (OTLP over HTTP, not HTTPS);
     /// listen nowhere
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "APEX_OTLP",
-        hide_env_values = true,
-        conflicts_with_all = ["once", "textfile"]
-    )]
+    #[arg(long, value_name = "URL", env = "APEX_OTLP", hide_env_values = true, conflicts_with = "textfile")]
     otlp: Option<String>,
+    /// Push the spans of each session too, once it has ended: its processes, phases, steps, NVTX
+    /// ranges, longest idle gaps and longest kernels
+    #[arg(long, env = "APEX_SPANS", value_parser = FalseyValueParser::new(), requires = "otlp")]
+    spans: bool,
     /// Seconds between two writes of the file, or two pushes
     #[arg(
         long,
@@ -100,6 +100,8 @@ struct Exported {
     named: Vec<PathBuf>,
     followers: BTreeMap<PathBuf, Follower>,
     exporter: Exporter,
+    /// Sessions that were seen to have ended.
+    ended: BTreeSet<PathBuf>,
 }
 
 /// Runs the command.
@@ -119,15 +121,16 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         named: args.sessions.clone(),
         followers: BTreeMap::new(),
         exporter: Exporter::new(args.top as usize),
+        ended: BTreeSet::new(),
     };
-    if args.once {
+    if args.once && args.otlp.is_none() {
         let text = exported.whole_text();
         return output::page(|out| out.write_all(text.as_bytes()));
     }
     let interval = Duration::from_secs(args.interval);
     match (&args.textfile, &args.otlp) {
         (Some(file), _) => write_until_stopped(&mut exported, file, interval)?,
-        (None, Some(url)) => push_until_stopped(&mut exported, url, interval)?,
+        (None, Some(url)) => Pusher::new(url, args)?.push_until_stopped(&mut exported, interval)?,
         (None, None) => serve(exported, args)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -143,8 +146,12 @@ impl Exported {
             self.followers.entry(path.clone()).or_insert_with(new);
         }
         self.followers.retain(|path, follower| {
-            let name = path.to_string_lossy();
-            self.exporter.look(&name, follower).is_ok() && wanted.contains(path)
+            let looked = self.exporter.look(&path.to_string_lossy(), follower);
+            match looked {
+                Ok(true) => self.ended.insert(path.clone()),
+                _ => self.ended.remove(path),
+            };
+            looked.is_ok() && wanted.contains(path)
         });
     }
 
@@ -156,11 +163,15 @@ impl Exported {
 
     /// The metrics when all is read that was recorded.
     fn whole_text(&mut self) -> String {
-        loop {
-            let text = self.text();
-            if self.exporter.unread_bytes() == 0 {
-                return text;
-            }
+        self.look_at_all();
+        self.exporter.text(env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Looks until all is read that was recorded.
+    fn look_at_all(&mut self) {
+        self.look();
+        while self.exporter.unread_bytes() > 0 {
+            self.look();
         }
     }
 }
@@ -173,32 +184,85 @@ fn wait(begun: Instant, interval: Duration, stop: &AtomicBool) -> bool {
     !stop.load(Ordering::Relaxed)
 }
 
-/// Pushes the metrics every so often, and once more when a signal comes. Of pushes that wait, the
-/// newest alone is kept: it has all that the others have.
-fn push_until_stopped(exported: &mut Exported, url: &str, interval: Duration) -> anyhow::Result<()> {
-    // What is no address is not quoted: it may hold a token.
-    let target = Target::new(url, otlp::PATH).map_err(|why| anyhow::anyhow!("the value of --otlp {why}"))?;
-    let shown = apex_untrusted::printable(&target.shown()).into_owned();
-    output::remark(format!("pushes metrics to {shown} every {} s; Ctrl-C ends it", interval.as_secs()));
-    let send = move |body: &Vec<u8>| target.post(otlp::MEDIA_TYPE, body.clone(), LONGEST_PUSH);
-    let policy = Policy { attempts: 3, waiting: 1, ..Policy::default() };
-    let outbox = Outbox::start(policy, send, move |event| match event {
-        Event::Fails(failure) => output::remark(format!("{shown}: {failure}; metrics do not arrive there")),
-        Event::Recovered(_) => output::remark(format!("{shown}: metrics arrive again")),
-    });
-    let host = Host::here().name;
-    let began_ns = real_ns();
-    let stop = stop_on_signals();
-    let mut goes_on = true;
-    while goes_on {
-        let begun = Instant::now();
-        goes_on = wait(begun, interval, stop);
-        exported.look();
-        let origin = Origin { version: env!("CARGO_PKG_VERSION"), host: &host, began_ns, now_ns: real_ns() };
-        outbox.put(exported.exporter.otlp(&origin));
+/// Pushes metrics, and spans where they are asked for.
+struct Pusher {
+    /// Of pushes that wait, the newest alone is kept: it has all that the others have.
+    metrics: Outbox<Vec<u8>>,
+    spans: Option<Outbox<Vec<u8>>>,
+    /// Sessions whose spans were pushed.
+    pushed: BTreeSet<PathBuf>,
+    shown: String,
+    once: bool,
+}
+
+impl Pusher {
+    fn new(url: &str, args: &Args) -> anyhow::Result<Self> {
+        let [metrics, spans] = [otlp::METRICS_PATH, otlp::SPANS_PATH].map(|path| Target::new(url, path));
+        // What is no address is not quoted: it may hold a token.
+        let wrong = |why| anyhow::anyhow!("the value of --otlp {why}");
+        let (metrics, spans) = (metrics.map_err(wrong)?, spans.map_err(wrong)?);
+        let shown = apex_untrusted::printable(&metrics.shown()).into_owned();
+        let spans = args.spans.then(|| outbox("spans", 64, spans, &shown));
+        let metrics = outbox("metrics", 1, metrics, &shown);
+        Ok(Self { metrics, spans, pushed: BTreeSet::new(), shown, once: args.once })
     }
-    outbox.close(LONGEST_PUSH);
-    Ok(())
+
+    /// Pushes every so often, and once more when a signal comes.
+    fn push_until_stopped(mut self, exported: &mut Exported, interval: Duration) -> anyhow::Result<()> {
+        let host = Host::here().name;
+        let began_ns = real_ns();
+        let stop = stop_on_signals();
+        let what = if self.spans.is_some() { "metrics and spans" } else { "metrics" };
+        match self.once {
+            true => output::remark(format!("pushes {what} to {}", self.shown)),
+            false => output::remark(format!(
+                "pushes {what} to {} every {} s; Ctrl-C ends it",
+                self.shown,
+                interval.as_secs()
+            )),
+        }
+        let mut goes_on = true;
+        while goes_on {
+            let begun = Instant::now();
+            if self.once {
+                goes_on = false;
+                exported.look_at_all();
+            } else {
+                goes_on = wait(begun, interval, stop);
+                exported.look();
+            }
+            let origin =
+                Origin { version: env!("CARGO_PKG_VERSION"), host: &host, began_ns, now_ns: real_ns() };
+            self.metrics.put(exported.exporter.otlp(&origin));
+            self.push_spans(exported);
+        }
+        let lost = self.metrics.close(LONGEST_PUSH) + self.spans.map_or(0, |spans| spans.close(LONGEST_PUSH));
+        anyhow::ensure!(!self.once || lost == 0, "{} did not take what was pushed", self.shown);
+        Ok(())
+    }
+
+    /// Pushes the spans of sessions that have ended since.
+    fn push_spans(&mut self, exported: &Exported) {
+        let Some(outbox) = &self.spans else { return };
+        for path in exported.ended.difference(&self.pushed) {
+            match Session::open(path) {
+                Ok(session) => outbox.put(Spans::of(&session).otlp(env!("CARGO_PKG_VERSION"))),
+                Err(error) => output::remark(format!("no spans of {}: {error}", shown(path))),
+            }
+        }
+        self.pushed.extend(exported.ended.iter().cloned());
+    }
+}
+
+/// What pushes requests of a sort, of which so many wait.
+fn outbox(what: &'static str, waiting: usize, target: Target, shown: &str) -> Outbox<Vec<u8>> {
+    let shown = shown.to_owned();
+    let send = move |body: &Vec<u8>| target.post(otlp::MEDIA_TYPE, body.clone(), LONGEST_PUSH);
+    let policy = Policy { attempts: 3, waiting, ..Policy::default() };
+    Outbox::start(policy, send, move |event| match event {
+        Event::Fails(failure) => output::remark(format!("{shown}: {failure}; {what} do not arrive there")),
+        Event::Recovered(_) => output::remark(format!("{shown}: {what} arrive again")),
+    })
 }
 
 /// Writes the file anew every so often, whole each time, until a signal comes.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at whether what a page shows is to be read again.
-const EACH: Duration = Duration::from_millis(250);
+const EACH: Duration = Duration::from_millis(100);
 
 /// Characters of a command in the list.
 const LONGEST_COMMAND: usize = 500;

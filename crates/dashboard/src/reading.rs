@@ -43,7 +43,7 @@ pub struct Kernels {
 impl Reader {
     /// Will read a part of the session in a folder.
     pub fn new(dir: &Path, wanted: &Wanted) -> Self {
-        let follower = wanted.last.map(|seconds| Follower::new(dir, Duration::from_secs(seconds)));
+        let follower = wanted.last.map(|seconds| Follower::fresh(dir, Duration::from_secs(seconds)));
         Self { dir: dir.to_owned(), follower, filters: wanted.filters.clone() }
     }
 
@@ -60,10 +60,7 @@ impl Reader {
             }
         };
         let shown = self.filters.shown(&loaded)?;
-        let last = window.map(|Range { start, end }| {
-            let [from, to] = [start, end].map(|at| units::time(at as f64));
-            format!("The last seconds: from {from} to {to} after the session’s start.")
-        });
+        let last = window.map(|window| self.window_note(&window));
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
         let advice = shown.advise(&[]);
         let mut source = Source::of(&name, &loaded, &shown, &advice);
@@ -72,6 +69,22 @@ impl Reader {
         let profile = shown.profile();
         let kernels = Kernels { explorer: Explorer::of(profile), lines: KernelLines::of(profile) };
         Ok(Reading { document, running: apex_live::running(&loaded.session), kernels: Arc::new(kernels) })
+    }
+}
+
+impl Reader {
+    /// Says which seconds the last ones are.
+    fn window_note(&self, window: &Range<u64>) -> String {
+        let [from, to] = [window.start, window.end].map(|at| units::time(at as f64));
+        let note = format!("The last seconds: from {from} to {to} after the session’s start.");
+        let span = self.follower.as_ref().map_or(Duration::ZERO, Follower::span);
+        if window.start == 0 || u128::from(window.end - window.start) >= span.as_nanos() {
+            return note;
+        }
+        let span = units::time(span.as_nanos() as f64);
+        format!(
+            "{note} This is less than {span}, because the program launches too much to read {span} each second."
+        )
     }
 }
 

@@ -3,6 +3,9 @@
 //!
 //!     cargo run --release -p apex-live --example look_cost -- [DIR [MOST_RECORDS]]
 //!
+//! Whole looks read all of the window; fresh ones are [`Follower::fresh`]'s, which the dashboard and
+//! `apex top` take.
+//!
 //! Sessions of up to 100 million records are written below DIR (3.3 GB there; by default the
 //! system's temporary folder), one after the other, and removed. Their times are made up: they
 //! begin in the past, at an even rate, and go on up to the moment of each look.
@@ -29,8 +32,10 @@ const LOOKS: usize = 15;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
-    println!("| records | records a second | first looks, ms | look, ms | resident, MB |");
-    println!("| ---: | ---: | ---: | ---: | ---: |");
+    println!(
+        "| records | records a second | first looks, ms | whole look, ms | fresh look, ms | its window, s | resident, MB |"
+    );
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let most: u64 = std::env::args().nth(2).map_or(Ok(u64::MAX), |most| most.parse())?;
     let sessions = [
         (1_000_000, 10_000),
@@ -55,25 +60,32 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn measure(dir: &Path, records: u64, rate: u64) -> Result<String, Box<dyn Error>> {
     let mut program = Program::new(dir, records, rate)?;
     program.record_until_now();
-    let mut follower = Follower::new(dir, WINDOW);
+    let mut followers = [Follower::new(dir, WINDOW), Follower::fresh(dir, WINDOW)];
     let begun = cpu_time()?;
-    while follower.look()?.since_start.unread_bytes > 0 {}
+    while followers[0].look()?.since_start.unread_bytes > 0 {}
     let first = cpu_time()? - begun;
-    let mut looks: Vec<Duration> = Vec::new();
+    while followers[1].look()?.since_start.unread_bytes > 0 {}
+    let (mut looks, mut window_ns): ([Vec<Duration>; 2], _) = Default::default();
     for _ in 0..LOOKS {
         std::thread::sleep(Duration::from_secs(1));
-        program.record_until_now();
-        let begun = cpu_time()?;
-        let snapshot = follower.look()?;
-        looks.push(cpu_time()? - begun);
-        if snapshot.profile.totals.launches == 0 {
-            return Err("the window is empty".into());
+        for (follower, looks) in followers.iter_mut().zip(&mut looks) {
+            program.record_until_now();
+            let begun = cpu_time()?;
+            let snapshot = follower.look()?;
+            looks.push(cpu_time()? - begun);
+            if snapshot.profile.totals.launches == 0 {
+                return Err("the window is empty".into());
+            }
+            window_ns = snapshot.window.end - snapshot.window.start;
         }
     }
-    looks.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let (first, look) = (ms(first), ms(looks[LOOKS / 2]));
-    Ok(format!("| {records} | {rate} | {first:.0} | {look:.1} | {} |", resident_mb()?))
+    let [whole, fresh] = looks.map(|mut looks| {
+        looks.sort();
+        ms(looks[LOOKS / 2])
+    });
+    let (first, window, resident) = (ms(first), window_ns as f64 / 1e9, resident_mb()?);
+    Ok(format!("| {records} | {rate} | {first:.0} | {whole:.1} | {fresh:.1} | {window:.1} | {resident} |"))
 }
 
 /// A program that is recorded: this process.

@@ -17,7 +17,18 @@ pub struct Follower {
     watcher: Watcher,
     machine: apex_machine::Watcher,
     span: Duration,
+    /// Bytes of records that a window of a session that runs may hold.
+    most_bytes: u64,
+    /// Where the window of the last look began, nanoseconds since the session's start.
+    began: u64,
 }
+
+/// Bytes of records that [`Follower::fresh`] lets a window hold: 200,000 launches, which take 0.1 s
+/// to 0.2 s to read.
+const FRESH_BYTES: u64 = 6_400_000;
+
+/// Longer windows are read whole.
+const LONGEST_FRESH: Duration = Duration::from_secs(10);
 
 /// A session at one moment.
 #[derive(Debug)]
@@ -65,7 +76,22 @@ pub struct SinceStart {
 impl Follower {
     /// Will look at the session in `dir`: at its last `span`.
     pub fn new(dir: &Path, span: Duration) -> Self {
-        Self { watcher: Watcher::new(dir), machine: apex_machine::Watcher::new(dir), span }
+        let (watcher, machine) = (Watcher::new(dir), apex_machine::Watcher::new(dir));
+        Self { watcher, machine, span, most_bytes: u64::MAX, began: 0 }
+    }
+
+    /// Will look at its last `span`, for somebody who watches it: up to 10 s are to be fresh rather
+    /// than complete. Where a session that runs records more than 200,000 launches in them, a
+    /// look is at the last 200,000, and takes no longer; [`Snapshot::window`] says which time
+    /// that is.
+    pub fn fresh(dir: &Path, span: Duration) -> Self {
+        let most_bytes = if span <= LONGEST_FRESH { FRESH_BYTES } else { u64::MAX };
+        Self { most_bytes, ..Self::new(dir, span) }
+    }
+
+    /// The span of a window, where nothing makes it shorter.
+    pub fn span(&self) -> Duration {
+        self.span
     }
 
     /// The session's folder.
@@ -79,7 +105,18 @@ impl Follower {
     /// If there is no session any more, or one that can't be understood at all.
     pub fn look(&mut self) -> Result<Snapshot, Error> {
         let span = u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX);
-        self.look_at(Duration::ZERO, |end| end.saturating_sub(span))
+        let (most_bytes, before) = (self.most_bytes, self.began);
+        let snapshot = self.look_at(Duration::ZERO, |window_end, since| {
+            let start = window_end.saturating_sub(span);
+            // Records of before the last window may be forgotten.
+            if most_bytes == u64::MAX {
+                start
+            } else {
+                start.max(before).max(since(most_bytes)).min(window_end)
+            }
+        })?;
+        self.began = snapshot.window.start;
+        Ok(snapshot)
     }
 
     /// Looks at what began since a moment, nanoseconds since the session's start, in place of the
@@ -88,20 +125,28 @@ impl Follower {
     /// # Errors
     /// As [`Self::look`].
     pub fn look_since(&mut self, start: u64, settles: Duration) -> Result<Snapshot, Error> {
-        self.look_at(settles, |end| start.min(end))
+        self.look_at(settles, |end, _| start.min(end))
     }
 
-    fn look_at(&mut self, settles: Duration, start: impl FnOnce(u64) -> u64) -> Result<Snapshot, Error> {
+    /// `start` is given the end of the window, and the moment since when so many bytes of records
+    /// were made, where the session runs.
+    fn look_at(
+        &mut self,
+        settles: Duration,
+        start: impl FnOnce(u64, &dyn Fn(u64) -> u64) -> u64,
+    ) -> Result<Snapshot, Error> {
         let settles = u64::try_from(settles.as_nanos()).unwrap_or(u64::MAX);
         let (mut running_now, mut window) = (Vec::new(), 0..0);
-        let session = self.watcher.look(|session| {
+        let session = self.watcher.look(|session, recent| {
             running_now = running(session);
             let end = match running_now.is_empty() {
                 true => last_ns(session),
                 false => elapsed_ns(session).saturating_sub(settles),
             };
-            window = start(end)..end;
-            if window.start == 0 { 0 } else { origin_ns(session).saturating_add(window.start) }
+            let (origin, runs) = (origin_ns(session), !running_now.is_empty());
+            let since = |bytes| if runs { recent.since(bytes).saturating_sub(origin) } else { 0 };
+            window = start(end, &since)..end;
+            if window.start == 0 { 0 } else { origin.saturating_add(window.start) }
         })?;
         let selection = Selection { window: Some(window.clone()), processes: None };
         let profile = Profile::of_selection_without_images(&session, &selection);
@@ -189,5 +234,33 @@ mod tests {
     fn a_folder_without_a_session_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Follower::new(&dir.path().join("none"), Duration::from_secs(1)).look().is_err());
+    }
+
+    #[test]
+    fn a_fresh_window_holds_so_many_records_and_never_goes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recording = test_session::Recording::new(dir.path());
+        let function = recording.function("f");
+        let config = recording.config(function, 1, 32);
+        let mut launch = |times: u64, gap| {
+            for _ in 0..times {
+                recording.launch(config, test_session::LEGACY);
+                recording.now += gap;
+            }
+        };
+        launch(1000, 1_000);
+        test_session::open(&dir);
+        // All was launched before the look.
+        std::thread::sleep(Duration::from_millis(20));
+        let second = Duration::from_secs(1);
+        let mut fresh = Follower { most_bytes: 100 * 32, ..Follower::new(dir.path(), second) };
+        let first = fresh.look().unwrap();
+        assert_eq!(first.running, [std::process::id()], "this process records it");
+        assert!((90..=100).contains(&first.profile.totals.launches), "{}", first.profile.totals.launches);
+        launch(10, 100_000);
+        let next = fresh.look().unwrap();
+        assert!(next.window.start >= first.window.start);
+        let whole = Follower::fresh(dir.path(), second).look().unwrap();
+        assert_eq!(whole.profile.totals.launches, 1010, "so few are read whole");
     }
 }

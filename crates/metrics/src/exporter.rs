@@ -35,16 +35,17 @@ impl Exporter {
         Self { top, sessions: BTreeMap::new() }
     }
 
-    /// Looks at a session, known by this name, and takes what is new. What was recorded before the
-    /// first look is part of the accounts only where a single look could read all of it.
+    /// Looks at a session, known by this name, and takes what is new; says whether it has ended. What
+    /// was recorded before the first look is part of the accounts only where a single look could read
+    /// all of it.
     ///
     /// # Errors
     /// Those of the follower. What was taken before stays.
-    pub fn look(&mut self, name: &str, follower: &mut Follower) -> Result<(), apex_trace::Error> {
+    pub fn look(&mut self, name: &str, follower: &mut Follower) -> Result<bool, apex_trace::Error> {
         let accounted = self.sessions.get(name).map_or(0, |session| session.accounted);
         let snapshot = follower.look_since(accounted, SETTLES)?;
         self.take(name, &snapshot);
-        Ok(())
+        Ok(snapshot.running.is_empty())
     }
 
     fn take(&mut self, name: &str, snapshot: &Snapshot) {

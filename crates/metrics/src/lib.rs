@@ -1,5 +1,5 @@
 //! Sessions that are followed, as metrics in Prometheus' text format and in OpenTelemetry's
-//! protocol.
+//! protocol; and sessions as spans in the latter ([`Spans`]).
 //!
 //! An [`Exporter`] takes one [`apex_live::Snapshot`] of each session after the other and writes
 //! what they add up to. Names and labels follow Prometheus' conventions: base units, `_total` for
@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Nothing here does input or output.
+//! 1. Nothing here does input or output, but that spans are read from a session.
 //! 2. A counter never decreases as long as its exporter lives: what is estimated from windows is
 //!    summed over windows that follow each other, and kernels keep the series that they have once
 //!    got.
@@ -21,6 +21,8 @@ mod format;
 mod metric;
 pub mod otlp;
 mod session;
+mod spans;
 
 pub use exporter::{Exporter, MOST_SESSIONS};
 pub use metric::{METRICS, Metric, MetricKind};
+pub use spans::{MOST_KERNELS, MOST_SPANS, Spans};

@@ -4,14 +4,15 @@
 //! Skipped, with a message, where the package is not installed (`scripts/test-deps.sh` installs
 //! it).
 
+mod decoding;
+
 use apex_live::Follower;
 use apex_metrics::otlp::Origin;
 use apex_metrics::{Exporter, METRICS, MetricKind};
 use apex_trace::layout::MemoryKind;
+use decoding::decoded;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use test_session::{LEGACY, Recording};
 
@@ -41,24 +42,6 @@ for of_resource in request.resource_metrics:
                     "began": point.start_time_unix_nano, "at": point.time_unix_nano, "value": point.as_double,
                 }))
 "#;
-
-/// What the classes find in a request; `None` where they are not installed.
-fn decoded(request: &[u8]) -> Option<Vec<Value>> {
-    let installed = ["-c", "import opentelemetry.proto.collector.metrics.v1.metrics_service_pb2"];
-    let found = Command::new("python3").args(installed).stderr(Stdio::null()).status();
-    if !found.is_ok_and(|status| status.success()) {
-        test_skip::impossible_here("decoding needs Python with opentelemetry-proto");
-        return None;
-    }
-    let mut command = Command::new("python3");
-    command.args(["-c", DECODE]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(request).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let lines = String::from_utf8(output.stdout).unwrap();
-    Some(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
-}
 
 /// A metric's name as Prometheus has it, by OpenTelemetry's rules: units and kinds are suffixes,
 /// annotations in braces are none.
@@ -99,7 +82,7 @@ fn a_collector_receives_what_prometheus_scrapes() {
     let mut exporter = Exporter::new(10);
     exporter.look("s", &mut Follower::new(dir.path(), Duration::ZERO)).unwrap();
 
-    let Some(mut documents) = decoded(&exporter.otlp(&ORIGIN)) else { return };
+    let Some(mut documents) = decoded(DECODE, &exporter.otlp(&ORIGIN)) else { return };
     let points = documents.split_off(2);
     let resource = json!({"service.name": "apex", "service.version": "1.2.3", "host.name": "node-7"});
     assert_eq!(

@@ -10,6 +10,8 @@
 //! collectives to [`crate::Accounts::waiting`]). The work of one stream comes in the order of its
 //! time and does not overlap; the calls of one thread come in the order of their starts.
 
+use std::ops::Range;
+
 use crate::accounts::{IdleCause, PhaseKind};
 use crate::profile::Device;
 
@@ -35,6 +37,9 @@ pub trait Observer {
 
     /// The innermost range of a thread from that moment on; 0 if there is none.
     fn range(&mut self, thread: u32, at: u64, range: u32);
+
+    /// A range of the process begins or ends: which, and which of its instances.
+    fn process_range(&mut self, _at: u64, _range: u32, _instance: u64, _begins: bool) {}
 }
 
 /// A process that is told of.
@@ -45,6 +50,8 @@ pub struct ObservedProcess<'p> {
     pub devices: &'p [Device],
     /// When phases begin, in the order of time.
     pub phases: &'p [(u64, PhaseKind)],
+    /// From when to when each iteration lasts, on the host.
+    pub iterations: &'p [Range<u64>],
 }
 
 /// What was launched or called, by the identifiers of the process's definitions.

@@ -26,7 +26,7 @@ fn numbers(records: impl Iterator<Item = Record>, config: u32) -> impl Iterator<
 }
 
 fn look(watcher: &mut Watcher) -> Session {
-    watcher.look(|_| 0).expect("a session")
+    watcher.look(|_, _| 0).expect("a session")
 }
 
 fn only(mut session: Session) -> Process {
@@ -120,7 +120,7 @@ fn records_from_before_the_window_are_given_where_others_refer_to_them() {
     file.anchor_clock();
     let mut watcher = Watcher::new(dir.path());
     let given = |watcher: &mut Watcher, from_s: u64| -> Vec<_> {
-        let session = watcher.look(|session| {
+        let session = watcher.look(|session, _| {
             let origin = session.processes[0].clock.monotonic_ns(0);
             origin + from_s * second
         });
@@ -176,7 +176,7 @@ fn files_that_are_cut_deleted_and_replaced_are_what_they_are_now() {
     fs::write(dir.path().join("session.json"), "{}").unwrap();
     assert!(look(&mut watcher).processes.is_empty());
     fs::remove_dir_all(dir.path()).unwrap();
-    assert!(watcher.look(|_| 0).is_err());
+    assert!(watcher.look(|_, _| 0).is_err());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct Watcher {
 impl Watcher {
     /// Follows the sessions in these folders; if there are none, all that are recorded now.
     pub fn new(named: &[PathBuf], last: Duration, judgement: Judgement) -> Self {
-        let followers = named.iter().map(|folder| Follower::new(folder, last)).collect();
+        let followers = named.iter().map(|folder| Follower::fresh(folder, last)).collect();
         Self { followers, finds: named.is_empty(), last, judgement }
     }
 
@@ -40,7 +40,7 @@ impl Watcher {
         let recorded = if self.finds { recorded_now() } else { Vec::new() };
         for folder in &recorded {
             if !self.followers.iter().any(|follower| follower.dir() == folder) {
-                self.followers.push(Follower::new(folder, self.last));
+                self.followers.push(Follower::fresh(folder, self.last));
             }
         }
         let Self { followers, finds, judgement, .. } = self;

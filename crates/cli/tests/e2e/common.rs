@@ -371,3 +371,14 @@ impl Drop for Running {
         let _ = self.0.wait();
     }
 }
+
+/// A file that `scripts/test-deps.sh` installs; without it, `None`, and a line that says that the
+/// test is skipped.
+pub fn installed(file: &str) -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-deps").join(file);
+    if found.exists() {
+        return Some(found);
+    }
+    test_skip::missing_dependency(format!("needs {}", found.display()));
+    None
+}

@@ -1,6 +1,6 @@
 //! `apex dashboard`: what it serves, to whom, and what a browser shows of it.
 
-use crate::common::{Running, Sandbox, controlling, h200_session, output, send, terminal, text};
+use crate::common::{Running, Sandbox, controlling, h200_session, installed, output, send, terminal, text};
 use crate::diffs::steps;
 use crate::html::{HOSTILE, browser};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// A dashboard that runs, and its address without `http://` and the last `/`.
 fn dashboard(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
@@ -100,6 +100,30 @@ fn it_does_not_start_where_others_would_read_or_there_is_nothing() {
     let (_running, address) = dashboard(&sandbox, &["s"]);
     let (head, body) = get(&address, &format!("/api/v1/sessions/{}/document", id(&sandbox, &address, "s")));
     assert!(head.starts_with("HTTP/1.1 422 ") && body.contains("is not an APEX session"), "{head}\n{body}");
+}
+
+/// It asks what the description allows and what it does not, at the edges and at random (with a
+/// fixed seed), and judges each answer: no failure of the server, status, type and schema as
+/// described, nonsense refused. That what is allowed is accepted is left out: `last` excludes
+/// `window`, and `from` comes before `to`, which a description of single parameters cannot say.
+#[test]
+fn schemathesis_finds_nothing() {
+    let Some(schemathesis) = installed("schemathesis/bin/schemathesis") else { return };
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "100"]);
+    let (_running, address) = dashboard(&sandbox, &["s"]);
+    // A stream of events ends when it has been read for so many seconds.
+    for (which, longest) in [("--exclude-path-regex", "30"), ("--include-path-regex", "1")] {
+        let mut command = Command::new(&schemathesis);
+        command.args(["run", &format!("http://{address}/api/v1/openapi.json"), which, "events$"]);
+        command.args(["--url", &format!("http://{address}"), "--request-timeout", longest]);
+        command.args(["--phases", "coverage,fuzzing", "--max-examples", "20", "--seed", "15"]);
+        command.args(["--checks", "all", "--exclude-checks", "positive_data_acceptance"]);
+        command.args(["--continue-on-failure", "--no-color"]).current_dir(sandbox.path(""));
+        let judged = command.output().unwrap();
+        let printed = text(&judged.stdout);
+        assert!(judged.status.success() && printed.contains(" passed"), "{printed}{}", text(&judged.stderr));
+    }
 }
 
 /// Ten million launches that a script makes up: what the dashboard answers about them is not

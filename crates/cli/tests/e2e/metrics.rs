@@ -1,9 +1,9 @@
 //! `apex metrics`: what is scraped, printed and written is what was recorded.
 
-use crate::common::{Running, Sandbox, listener, output, send, text, wait_until};
+use crate::common::{Running, Sandbox, installed, listener, output, send, text, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 
 /// Launches of a session that the metrics tell, over all kernels.
 fn launches(metrics: &str, session: &str) -> u64 {
@@ -92,6 +92,71 @@ fn metrics_are_pushed_to_a_collector_until_a_signal_comes() {
     let refused = output(&mut sandbox.apex(&["metrics", "--otlp", "https://collector/SECRET"]), 125);
     let said = text(&refused.stderr);
     assert!(said.contains("--otlp asks for https") && !said.contains("SECRET"), "{said}");
+}
+
+#[test]
+fn spans_are_pushed_once_with_the_metrics_and_written_into_a_file() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "7"]);
+    let (address, posted) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    output(&mut sandbox.apex(&["metrics", "--once", "--spans", "--otlp", &address, "s"]), 0);
+    let mut posted: Vec<_> = [posted.recv().unwrap(), posted.recv().unwrap()].into();
+    posted.sort();
+    let [(metrics, _), (traces, body)] = &posted[..] else { panic!("{posted:?}") };
+    assert_eq!((metrics.as_str(), traces.as_str()), ("/v1/metrics", "/v1/traces"));
+    output(&mut sandbox.apex(&["export", "--format", "otlp", "-o", "spans.pb", "s"]), 0);
+    assert_eq!(std::fs::read(sandbox.path("spans.pb")).unwrap(), *body);
+    // Nobody listens there any more.
+    let (gone, wants) = ("http://127.0.0.1:9", ["metrics", "--once", "--otlp"]);
+    let said = output(sandbox.apex(&wants).args([gone, "s"]), 125);
+    assert!(text(&said.stderr).contains("did not take what was pushed"), "{}", text(&said.stderr));
+}
+
+/// A port of this machine that nobody uses.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What a body compressed with gzip holds.
+fn unzipped(body: &[u8]) -> Vec<u8> {
+    let program = "import gzip, sys; sys.stdout.buffer.write(gzip.decompress(sys.stdin.buffer.read()))";
+    let mut command = Command::new("python3");
+    let mut child =
+        command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(body).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
+}
+
+#[test]
+fn a_collector_receives_metrics_and_spans_and_passes_them_on() {
+    let Some(rotel) = installed("rotel/rotel/rotel-agent") else { return };
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "7"]);
+    let (behind, passed_on) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let (http, grpc) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+    let mut collector = Command::new(rotel);
+    collector.args(["start", "--otlp-http-endpoint", &http, "--otlp-grpc-endpoint", &grpc]);
+    collector.args(["--exporter", "otlp", "--otlp-exporter-endpoint", &behind]);
+    collector.args(["--otlp-exporter-protocol", "http"]);
+    collector.arg("--pid-file").arg(sandbox.path("pid")).arg("--log-file").arg(sandbox.path("log"));
+    let _collector = Running::start(&mut collector);
+    wait_until("the collector listens", || TcpStream::connect(&http).is_ok());
+    let address = format!("http://{http}");
+    output(&mut sandbox.apex(&["metrics", "--once", "--spans", "--otlp", &address, "s"]), 0);
+    // It decodes what it receives, and encodes it again.
+    let mut received = [passed_on.recv().unwrap(), passed_on.recv().unwrap()];
+    received.sort();
+    let [metrics, spans] = received.each_ref().map(|(_, body)| unzipped(body));
+    assert_eq!(received.each_ref().map(|(path, _)| path.as_str()), ["/v1/metrics", "/v1/traces"]);
+    let has = |body: &[u8], text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    for name in ["apex.kernel_launches", "apex.metrics", "nothing", "service.name"] {
+        assert!(has(&metrics, name), "{name} is not in {}", text(&metrics));
+    }
+    for name in ["apex.spans", "process.command_line", "process.pid", "apex.session", "host.name"] {
+        assert!(has(&spans, name), "{name} is not in {}", text(&spans));
+    }
 }
 
 #[test]

@@ -222,6 +222,11 @@ fn mixed(function: u32) -> u64 {
 }
 
 impl Loop {
+    /// From when to when each iteration lasts, on the host.
+    pub fn all(&self) -> &[Range<u64>] {
+        &self.iterations
+    }
+
     /// When the host begins iterations, and what is none.
     pub fn boundaries(&self) -> Boundaries {
         let mut boundaries = vec![(0, PhaseKind::Startup)];

@@ -104,7 +104,8 @@ impl Reading<'_> {
             let (process, devices) = (self.process, &self.part.devices);
             let mut phases = boundaries.to_vec();
             phases.dedup_by_key(|&mut (_, kind)| kind);
-            observer.process(&ObservedProcess { process, devices, phases: &phases });
+            let iterations = found.as_ref().map_or(&[][..], Loop::all);
+            observer.process(&ObservedProcess { process, devices, phases: &phases, iterations });
         }
         let mut second = Second::new(self, costs, boundaries, observer);
         for record in self.process.records_by_time() {
@@ -230,6 +231,10 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 if let Some(observer) = &mut self.observer {
                     let at = self.reading.process.clock.ns_since_start(change.head.start);
                     observer.range(thread, at, record.range);
+                    if change.head.flags & flags::PROCESS_WIDE != 0 {
+                        let begins = change.head.flags & flags::RANGE_BEGUN != 0;
+                        observer.process_range(at, change.changed, change.instance, begins);
+                    }
                 }
             }
             _ => {}

@@ -193,11 +193,15 @@ impl FileState {
         process
     }
 
+    /// The runs of records that are known: of a watched file, those that may be given.
+    pub fn runs(&self) -> impl Iterator<Item = Segment> {
+        self.closed.iter().copied().chain(self.open.values().filter_map(|run| run.close()))
+    }
+
     /// Gives the process its records: those from a moment of the machine's monotonic clock on, and
     /// some from before ([`crate::Watcher`]). Of a watched file, older ones are forgotten.
     pub fn give(&mut self, process: &mut Process, from_ns: u64) {
-        let mut runs: Vec<_> =
-            self.closed.iter().copied().chain(self.open.values().filter_map(|run| run.close())).collect();
+        let mut runs: Vec<_> = self.runs().collect();
         if self.is_watched {
             let from = self.first_to_give(process, from_ns, &mut runs);
             runs.retain(|run| run.last >= from);

@@ -21,7 +21,7 @@ pub use definitions::Definitions;
 pub use process::Process;
 pub use records::{Event, Record};
 pub use totals::{CallSort, CallTotals, Totals};
-pub use watcher::Watcher;
+pub use watcher::{Recent, Watcher};
 
 use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
 use crate::counts::file::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
@@ -109,7 +109,7 @@ impl Session {
     /// Opens the session in `dir`. It may still be running: then this is what was recorded up to
     /// now.
     pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
-        Watcher::of_all(dir.as_ref()).look(|_| 0)
+        Watcher::of_all(dir.as_ref()).look(|_, _| 0)
     }
 
     /// Why records of the session were lost, a clause for each cause; empty where none were.

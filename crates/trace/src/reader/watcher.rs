@@ -13,6 +13,39 @@ use std::path::{Path, PathBuf};
 /// chunk of each.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// When how much was recorded: the runs of records that a watcher knows, those that it gave at the
+/// look before and what is new.
+#[derive(Debug, Default)]
+pub struct Recent {
+    /// First and last moment of each run on the machine's monotonic clock, and its bytes.
+    runs: Vec<(u64, u64, u64)>,
+}
+
+impl Recent {
+    /// The moment since when so many bytes of records were made, on the machine's monotonic clock;
+    /// 0 if fewer were. Records of a run are taken to be spread evenly over its time.
+    pub fn since(&self, bytes: u64) -> u64 {
+        let made_since = |moment: u64| -> u64 {
+            let of = |&(first, last, bytes): &(u64, u64, u64)| {
+                let length = last.saturating_sub(first).saturating_add(1);
+                let left = last.saturating_add(1).saturating_sub(moment.max(first)).min(length);
+                (u128::from(bytes) * u128::from(left) / u128::from(length)) as u64
+            };
+            self.runs.iter().map(of).fold(0, u64::saturating_add)
+        };
+        if made_since(0) <= bytes {
+            return 0;
+        }
+        let (mut more, mut enough) =
+            (0, self.runs.iter().map(|run| run.1).max().unwrap_or(0).saturating_add(1));
+        while more + 1 < enough {
+            let middle = more + (enough - more) / 2;
+            if made_since(middle) > bytes { more = middle } else { enough = middle }
+        }
+        enough
+    }
+}
+
 /// Opens one session again and again, and reads only what is new.
 ///
 /// The first looks at a long session read its newest records first and go on with older ones: until
@@ -50,12 +83,12 @@ impl Watcher {
     }
 
     /// The session as it is now. `from_ns` says from when on records are wanted, on the machine's
-    /// monotonic clock; it is asked when all is known but the records. What was left out once is
-    /// not given by later looks either.
+    /// monotonic clock; it is asked when all is known but the records, and told when these were
+    /// made. What was left out once is not given by later looks either.
     ///
     /// # Errors
     /// If there is no session any more, or one that can't be understood at all.
-    pub fn look(&mut self, from_ns: impl FnOnce(&Session) -> u64) -> Result<Session, Error> {
+    pub fn look(&mut self, from_ns: impl FnOnce(&Session, &Recent) -> u64) -> Result<Session, Error> {
         let (paths, mut left_out) = list(&self.dir)?;
         #[cfg(feature = "meta")]
         let (meta, mut problems) = crate::meta::Meta::load(&self.dir)?;
@@ -79,7 +112,13 @@ impl Watcher {
             code: kept_code(&self.dir),
             problems,
         };
-        let from_ns = from_ns(&session);
+        let mut recent = Recent::default();
+        for process in &session.processes {
+            let runs = self.files.get(&process.file).into_iter().flat_map(FileState::runs);
+            let moment = |ticks| process.clock.monotonic_ns(ticks);
+            recent.runs.extend(runs.map(|run| (moment(run.first), moment(run.last), run.bytes())));
+        }
+        let from_ns = from_ns(&session, &recent);
         for process in &mut session.processes {
             if let Some(file) = self.files.get_mut(&process.file) {
                 file.give(process, from_ns);
@@ -127,5 +166,24 @@ impl Watcher {
             }
         }
         Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_when_so_many_bytes_were_recorded() {
+        // Two threads at once, and one long before.
+        let recent = Recent { runs: vec![(1_000, 1_999, 1_000), (1_500, 1_999, 1_000), (100, 199, 100)] };
+        assert_eq!(recent.since(2_100), 0, "no more were made");
+        assert_eq!(recent.since(300), 1_900, "one byte of the first and two of the second each nanosecond");
+        assert_eq!(recent.since(1_500), 1_500);
+        assert_eq!(recent.since(1_600), 1_400);
+        assert_eq!(recent.since(0), 2_000);
+        assert_eq!(Recent::default().since(0), 0);
+        let hostile = Recent { runs: vec![(u64::MAX, 0, u64::MAX), (0, u64::MAX, u64::MAX)] };
+        assert!(hostile.since(1) > 0);
     }
 }
