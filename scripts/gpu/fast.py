@@ -358,4 +358,5 @@ def main():
         {"measure": measure, "costs": costs, "recording": recording, "million": million}[options.command](options)
 
 
-main()
+if __name__ == "__main__":
+    main()

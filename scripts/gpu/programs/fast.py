@@ -193,4 +193,5 @@ def main():
     print(digest(first, result), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
