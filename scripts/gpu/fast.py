@@ -1,17 +1,18 @@
 """What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared. And what recording costs.
 
-    fast.py measure --apex BIN --out DIR [--processes N] [--windows N] [--limit S] [PROGRAM]…
+    fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--limit S] [--modes M,…] [PROGRAM]…
     fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
-    fast.py costs --apex BIN --out DIR [--processes N] [--windows N] [--cores N] [--limit S] [PROGRAM]…
+    fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
     fast.py tables|recording-table|costs-table|million-table FILE
 
 A program (programs/fast.py) runs in four processes at once: bare, under `apex run`, and under `apex run` with `--fast` and with
-`--fast=batch`. They take turns: while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
-figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file.
+`--fast=batch`; COPIES times as many live at once, because processes of a program differ more than windows of a process. They take turns: while one takes
+a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw figures go to DIR/fast.json after each
+program, one run for each copy, so a run that is cut short leaves what it has; another run adds to the file. Intervals resample copies, and windows of each.
 
 `costs` says what APEX costs programs that gain nothing: six processes at once (also with
-APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores.
+APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores from when they are ready.
 
 `recording` says what recording alone costs a launch in a real program: one process under
 `apex run`, in which recording is switched off and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
@@ -60,7 +61,7 @@ COSTS = {
     "fast": "`apex run --fast`",
     "batch": "`apex run --fast=batch`",
 }
-COSTS_STEPS = {"waits": 20, "decode": 8, "matmul": 15, "graphs": 50}
+COSTS_STEPS = {"waits": 20, "decode": 8, "cnn": 12, "matmul": 15, "graphs": 50}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -93,6 +94,11 @@ class Process:
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
         return [float(ms) for ms in self.line().split()]
+
+    def stay_on(self, cores):
+        """Keeps all threads on these processors."""
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)
 
     def launches_in(self, steps):
         """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
@@ -129,27 +135,34 @@ class Process:
 
 
 def in_turns(name, modes, steps, options):
-    """The processes of a program take turns; returns their windows and hashes, or the error of one."""
-    processes = {mode: Process(name, mode, options.apex) for mode in random.sample(list(modes), len(modes))}
-    row = {"program": name}
+    """The processes of a program take turns; returns a row for each copy: windows and hashes of each mode, or the error of one."""
+    keys = [(copy, mode) for copy in range(options.copies) for mode in modes]
+    processes, rows = {}, [{"program": name} for _ in range(options.copies)]
     try:
+        for copy, mode in random.sample(keys, len(keys)):
+            processes[copy, mode] = Process(name, mode, options.apex)
         for process in processes.values():
             process.line()
+            if options.cores:
+                process.stay_on(cores(options.cores))
         for process in processes.values():
             process.window(max(steps // 2, 1))
-        row |= {mode: {"windows_ms": [], "means_ms": []} for mode in processes}
+        for copy, mode in keys:
+            rows[copy][mode] = {"windows_ms": [], "means_ms": []}
         for _ in range(options.windows):
-            for mode in random.sample(list(modes), len(modes)):
-                for times, ms in zip(row[mode].values(), processes[mode].times(steps), strict=True):
-                    times.append(ms)
-        for mode, process in processes.items():
-            row[mode] |= process.finish()
+            for copy in range(options.copies):
+                for mode in random.sample(list(modes), len(modes)):
+                    for times, ms in zip(rows[copy][mode].values(), processes[copy, mode].times(steps), strict=True):
+                        times.append(ms)
+        for copy, mode in keys:
+            rows[copy][mode] |= processes[copy, mode].finish()
     except (RuntimeError, OSError, ValueError) as error:
-        row["error"] = str(error)
+        for row in rows:
+            row["error"] = str(error)
     finally:
         for process in processes.values():
             process.end()
-    return row
+    return rows
 
 
 def machine():
@@ -161,12 +174,12 @@ def machine():
 
 
 def measure(options):
-    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda name: in_turns(name, MODES, PROGRAMS[name][1], options))
+    modes = options.modes.split(",")
+    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda name: in_turns(name, modes, PROGRAMS[name][1], options))
 
 
 def costs(options):
-    os.sched_setaffinity(0, cores(options.cores))
-    names = options.programs or ["waits", "decode"]
+    names = options.programs or ["waits", "decode", "cnn"]
     repeat(options, "fast-costs.json", names, lambda name: in_turns(name, COSTS, COSTS_STEPS[name], options))
 
 
@@ -174,16 +187,16 @@ def repeat(options, file, names, run):
     """Runs all programs as often as asked for, while there is time, and adds what they gave to the file."""
     file = Path(options.out) / file
     result = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "commands": [], "runs": []}
-    asked = ["--processes", str(options.processes), "--windows", str(options.windows), *options.programs]
-    result["commands"].append(" ".join(["fast.py", options.command, *asked]))
+    asked = [f"--{key}={getattr(options, key)}" for key in ("sets", "copies", "windows", "cores")]
+    result["commands"].append(" ".join(["fast.py", options.command, *asked, *options.programs]))
     ends = time.monotonic() + options.limit
-    for _ in range(options.processes):
+    for _ in range(options.sets):
         for name in random.sample(names, len(names)):
             if time.monotonic() > ends:
                 return
-            row = run(name)
-            print(json.dumps(row), flush=True)
-            result["runs"].append(row)
+            for row in run(name):
+                print(json.dumps(row), flush=True)
+                result["runs"].append(row)
             file.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -256,12 +269,12 @@ def costs_table(file):
         for mode, title in COSTS.items():
             of_runs = [(row["bare"], row[mode]) for row in of_program]
             lost = [[(b / a - 1) * 100 for a, b in zip(bare["windows_ms"], other["windows_ms"], strict=True)] for bare, other in of_runs]
-            means = [pair for bare, other in of_runs for pair in zip(bare["means_ms"], other["means_ms"], strict=True)]
+            means = [list(zip(bare["means_ms"], other["means_ms"], strict=True)) for bare, other in of_runs]
             ms = statistics.median(ms for row in of_program for ms in row[mode]["windows_ms"])
             cells = ["", "", ""]
             if mode != "bare":
                 each = ", ".join(f"{statistics.median(of_one):.1f}" for of_one in lost)
-                cells = [spread([percent for of_one in lost for percent in of_one], 1), spread(means, 1, in_all), each]
+                cells = [of_copies(lost, 1), of_copies(means, 1, in_all), each]
             states = sorted({queue["state"] for row in of_program for queue in row[mode].get("queue", [])})
             rows.append([PROGRAMS[name][0], title, f"{ms:.3f}", *cells, sum(map(len, lost)), ", ".join(states)])
     titles = ["program", "run", "step, ms", "lost, %", "lost over all, %", "lost in each process, %", "windows", "queue"]
@@ -310,7 +323,7 @@ def tables(file):
         if not times["bare"]:
             continue
         medians = [f"{statistics.median(times[mode]):.2f}" if times[mode] else "-" for mode in modes]
-        gains = [faster(times["bare"], times[mode]) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
+        gains = [faster(runs, mode) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
         rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs, modes)])
     of_batches = [["`--fast=batch`, ms"], ["`--fast=batch`: times faster"]] if "batch" in modes else [[], []]
     times = ["bare, ms", "recorded, ms", "`--fast`, ms", *of_batches[0]]
@@ -318,9 +331,23 @@ def tables(file):
     print(table(["program", *times, *gains, "windows (processes)", "same bits"], rows))
 
 
-def faster(bare, other):
+def faster(runs, mode):
     """The median of the ratios of windows that took turns, and its 95% interval."""
-    return spread([before / after for before, after in zip(bare, other, strict=True)], 2)
+    pairs = [zip(row["bare"]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
+    return of_copies([[before / after for before, after in of_copy] for of_copy in pairs], 2)
+
+
+def of_copies(copies, digits, statistic=statistics.median):
+    """A statistic of the windows of all copies, and its 95% bootstrap interval: copies are resampled, then windows of each."""
+    generator = random.Random(0)
+
+    def resampled():
+        chosen = generator.choices(copies, k=len(copies))
+        return statistic([value for copy in chosen for value in generator.choices(copy, k=len(copy))])
+
+    values = sorted(resampled() for _ in range(2000))
+    value = statistic([value for copy in copies for value in copy])
+    return f"{value:.{digits}f} ({values[50]:.{digits}f} to {values[-51]:.{digits}f})"
 
 
 def same_bits(runs, modes):
@@ -333,12 +360,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring, costing = commands.add_parser("measure"), commands.add_parser("costs")
-    for parsed, processes, windows, limit in ((measuring, 1, 16, 500.0), (costing, 3, 80, 100.0)):
-        parsed.add_argument("--processes", type=int, default=processes)
+    for parsed, copies, windows, limit, processors in ((measuring, 4, 5, 500.0, 0), (costing, 4, 25, 100.0, 2)):
+        parsed.add_argument("--sets", type=int, default=1)
+        parsed.add_argument("--copies", type=int, default=copies)
         parsed.add_argument("--windows", type=int, default=windows)
         parsed.add_argument("--limit", type=float, default=limit)
+        parsed.add_argument("--cores", type=int, default=processors, help="processors that a program may use; 0: all")
         parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
-    costing.add_argument("--cores", type=int, default=4)
+    measuring.add_argument("--modes", default=",".join(MODES))
     switching = commands.add_parser("recording")
     switching.add_argument("--windows", type=int, default=24)
     switching.add_argument("programs", nargs="*", metavar="PROGRAM")

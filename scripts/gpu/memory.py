@@ -2,9 +2,11 @@
 
     memory.py measure --apex BIN --program FILE --out DIR [--rounds N]
     memory.py tables FILE
+    memory.py l2-tables FILE
 
 `measure` runs programs/memory.c bare and under `apex run --fast=memory`, in turn, and writes DIR/memory.json; `tables` prints the
-tables of such a file: docs/results/memory-h200.md shows them, and a test compares (xtask/tests/figures.rs).
+tables of such a file, and `l2-tables` those of L2 persistence windows (programs/l2_window.cu and .py): docs/results/memory-h200.md shows them, and a test
+compares (xtask/tests/figures.rs).
 """
 
 import argparse
@@ -15,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from figures import table
+import numpy
+from figures import estimate, table
 
 PARTS = ["pairs", "worked", "waits", "loop 1", "loop 4", "random 1", "random 2", "random 3"]
 MODES = {"bare": [], "memory": ["--fast=memory"], "both": ["--fast=queue,memory"]}
@@ -90,6 +93,34 @@ def tables(arguments):
     print(table(["seed", "most in use, bare", "pool", "more", "time of the calls, ms: bare", "pool"], rows), end="")
 
 
+def l2_tables(arguments):
+    lines = [json.loads(line) for line in Path(arguments.file).read_text().splitlines() if line.startswith("{")]
+    device = next(line for line in lines if "l2_bytes" in line)
+    sizes = [line for line in lines if "hot_mib" in line]
+    passed = sorted({line["passed_mib"] for line in sizes})
+    rows = []
+    for hot in sorted({line["hot_mib"] for line in sizes}):
+        of_hot = {line["passed_mib"]: line["without_us"] / line["with_us"] for line in sizes if line["hot_mib"] == hot}
+        rows.append([f"{hot} MiB", *(f"{of_hot[mib]:.2f}" for mib in passed)])
+    l2, persisting = (size(device[key]) for key in ("l2_bytes", "persisting_bytes"))
+    print(f"A kernel reads a buffer in every step, another one passes over so much other memory in between; how many times as fast a step is with a window over the first (L2: {l2}, of which {persisting} may persist):\n")
+    print(table(["buffer", *(f"{mib} MiB between" for mib in passed)], rows))
+    rows = []
+    for line in lines:
+        if "program" in line:
+            without, *others = line["windows"].items()
+            ratios = {title: [a / b for a, b in zip(without[1], ms, strict=True)] for title, ms in others}
+            cells = [f"{title}: {estimated(values)}" for title, values in ratios.items()]
+            rows.append([line["program"], f"{statistics.median(without[1]):.3f}", "; ".join(cells)])
+    print("PyTorch programs, with a window over each of their largest segments of memory in turn; times as fast as without (95% interval):\n")
+    print(table(["program", "without, ms", "window over"], rows), end="")
+
+
+def estimated(ratios):
+    found = estimate(ratios, numpy.median)
+    return f"{found['value']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
@@ -102,6 +133,9 @@ def main():
     showing = commands.add_parser("tables")
     showing.add_argument("file")
     showing.set_defaults(do=tables)
+    showing = commands.add_parser("l2-tables")
+    showing.add_argument("file")
+    showing.set_defaults(do=l2_tables)
     arguments = parser.parse_args()
     arguments.do(arguments)
 

@@ -13,7 +13,7 @@
 //! index `i`: it is the driver's own function of that name, or a stub that reads no arguments and
 //! returns a `CUresult`.
 
-use crate::hot::HOT;
+use crate::hot::hot;
 use crate::tables::push;
 use apex_trace::definition::Device;
 use cuda_abi::types::*;
@@ -35,7 +35,7 @@ pub struct Parameter {
 /// The address of the real entry point at `index`; see the [module](self).
 #[inline(always)]
 pub fn real(index: usize) -> *mut () {
-    HOT.real[index].load(Ordering::Relaxed)
+    hot().real[index].load(Ordering::Relaxed)
 }
 
 /// What stands in for an entry point that the real driver lacks. The one place to take its address
@@ -49,7 +49,7 @@ extern "C" fn missing() -> CUresult {
 /// Enters the address of an entry point of the real driver, or that it has none.
 pub fn set_real(index: usize, address: Option<NonNull<()>>) {
     let address = address.map_or(MISSING as *mut (), NonNull::as_ptr);
-    HOT.real[index].store(address, Ordering::Release);
+    hot().real[index].store(address, Ordering::Release);
 }
 
 /// The real entry point at `index`.

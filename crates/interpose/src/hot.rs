@@ -2,15 +2,17 @@
 //!
 //! Between two launches the program and the driver use the processor's caches and TLB for
 //! themselves; in a real program each page that a launch touches, and each that it can only find by
-//! way of another, costs some tens of nanoseconds. So the switch, the ways to the threads' states
-//! and the real driver's addresses lie together. Each is described where it belongs:
-//! [`crate::switch`], [`crate::record::thread`], [`crate::driver`].
+//! way of another, costs some tens of nanoseconds. So the switch, the epochs, the ways to the
+//! threads' states and the real driver's addresses lie together, and what belongs to no thread is one
+//! line. Each is described where it belongs: [`crate::switch`], [`crate::objects`],
+//! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`],
+//! [`crate::record::thread`], [`crate::driver`].
 
 use cuda_abi::{COUNT, index};
 use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 
 /// Threads whose state is found in the page, where their thread pointers do not collide.
 const THREADS: usize = 64;
@@ -21,25 +23,87 @@ const PAGE_BYTES: usize = 4096;
 pub struct Hot {
     /// The session's switch for recording. Never null.
     pub recording: AtomicPtr<AtomicU32>,
+    /// See [`Epochs`].
+    pub epochs: Epochs,
+    /// Captures that are under way or about to begin ([`crate::objects::captures`]).
+    pub captures: AtomicU32,
+    /// Whether calls that submit work are watched ([`crate::pool::work`]).
+    pub is_watched: AtomicBool,
+    /// Whether any thread has ever named a range ([`crate::ranges`]): most programs name none.
+    pub has_ranges: AtomicBool,
+    /// Whether the launch queue is open ([`crate::queue`]).
+    pub hands_over: AtomicBool,
     threads: [Entry; THREADS],
     /// The real driver's entry points, by index.
     pub real: [AtomicPtr<()>; COUNT],
 }
 
+/// Moments after which what was known of handles may be wrong. Each only ever grows.
+pub struct Epochs {
+    /// Ends when a module or library is unloaded, a function's attributes change, or a context is
+    /// destroyed: functions.
+    pub modules: AtomicU32,
+    /// Ends when a stream or context is destroyed: what threads remember of streams.
+    pub streams: AtomicU32,
+    /// Ends when a context is destroyed or may have been: what threads remember of their current
+    /// context.
+    pub contexts: AtomicU32,
+    /// Ends when memory is allocated on the host, registered or freed: what threads remember of
+    /// addresses.
+    pub memory: AtomicU32,
+}
+
+const _: () = assert!(offset_of!(Hot, threads) <= 64);
 const _: () = assert!(offset_of!(Hot, real) + 8 * (index::cuLaunchKernel_ptsz + 1) <= PAGE_BYTES);
 
-/// The one of this library.
-pub static HOT: Hot = Hot {
+static HOT: Hot = Hot {
     recording: AtomicPtr::new((&raw const OFF).cast_mut()),
+    epochs: Epochs {
+        modules: AtomicU32::new(0),
+        streams: AtomicU32::new(0),
+        contexts: AtomicU32::new(0),
+        memory: AtomicU32::new(0),
+    },
+    captures: AtomicU32::new(0),
+    is_watched: AtomicBool::new(false),
+    has_ranges: AtomicBool::new(false),
+    hands_over: AtomicBool::new(false),
     threads: [const { Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) } }; THREADS],
     real: [const { AtomicPtr::new(null_mut()) }; COUNT],
 };
+
+/// A reference to a static of this library. The compiler looks for the address of one that other
+/// crates may see in a table, which is one more line and page to touch.
+macro_rules! own {
+    ($name:path: $type:ty) => {{
+        let address: *const $type;
+        // SAFETY: computes the address of the static, whose type this is.
+        unsafe {
+            std::arch::asm!(
+                "lea {address}, [rip + {symbol}]",
+                address = out(reg) address,
+                symbol = sym $name,
+                options(nomem, nostack, preserves_flags, pure),
+            );
+            let _: *const $type = &raw const $name;
+            &*address
+        }
+    }};
+}
+pub(crate) use own;
+
+/// The one of this library.
+#[inline(always)]
+pub fn hot() -> &'static Hot {
+    own!(HOT: Hot)
+}
 
 /// A switch that is off.
 pub static OFF: AtomicU32 = AtomicU32::new(0);
 
 /// The state of the thread with this thread pointer. A thread takes an entry that no other thread
 /// has, and only that thread changes the entry until it leaves it: what it reads there is its own.
+#[repr(align(16))]
 struct Entry {
     thread: AtomicUsize,
     state: AtomicPtr<()>,
@@ -107,14 +171,14 @@ mod tests {
             .map(|number: usize| {
                 std::thread::spawn(move || {
                     let mine = std::ptr::without_provenance(number + 1);
-                    assert!(HOT.state().is_null());
-                    HOT.set_state(mine);
+                    assert!(hot().state().is_null());
+                    hot().set_state(mine);
                     std::thread::yield_now();
-                    let found = HOT.state();
+                    let found = hot().state();
                     assert!(found.is_null() || found == mine);
-                    HOT.set_state(null_mut());
-                    assert!(HOT.state().is_null());
-                    HOT.leave();
+                    hot().set_state(null_mut());
+                    assert!(hot().state().is_null());
+                    hot().leave();
                     !found.is_null()
                 })
             })
@@ -122,7 +186,7 @@ mod tests {
         let found = threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|&found| found);
         assert!(found.count() > 0);
         assert!(
-            HOT.threads.iter().all(|entry| entry.thread.load(Relaxed) == 0),
+            hot().threads.iter().all(|entry| entry.thread.load(Relaxed) == 0),
             "all entries are free again"
         );
     }

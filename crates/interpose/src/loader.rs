@@ -138,7 +138,7 @@ fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
         _ if !is_queued => flush::slot(index, direct),
         (Order::Passes, _) => direct,
         (Order::Waits, _) => flush::slot(index, direct),
-        (Order::HandedOver, _) => match hook {
+        (Order::HandedOver | Order::PassesAgain, _) => match hook {
             Some(hook) => hook.address.cast_mut(),
             None => flush::slot(index, direct),
         },

@@ -4,7 +4,7 @@
 //! while the process records, and to a constant zero otherwise. It knows nothing of what is
 //! recorded: the allocator and signal handlers use it too.
 
-use crate::hot::{HOT, OFF};
+use crate::hot::{OFF, hot};
 use crate::message::say_line;
 use crate::stack::on_own_stack;
 use apex_trace::{Control, ProcessFile};
@@ -20,7 +20,7 @@ static FILE: AtomicPtr<ProcessFile> = AtomicPtr::new(null_mut());
 #[inline(always)]
 pub fn is_recording() -> bool {
     // SAFETY: points to `OFF` or into the session's control page, which stays mapped.
-    unsafe { (*HOT.recording.load(Relaxed)).load(Relaxed) != 0 }
+    unsafe { (*hot().recording.load(Relaxed)).load(Relaxed) != 0 }
 }
 
 /// Tells [`stop`] which file to note a loss in.
@@ -30,12 +30,12 @@ pub fn announce(file: &'static ProcessFile) {
 
 /// Recording follows the session's switch from now on.
 pub fn follow(control: &'static Control) {
-    HOT.recording.store((&raw const control.recording).cast_mut(), Relaxed);
+    hot().recording.store((&raw const control.recording).cast_mut(), Relaxed);
 }
 
 /// This process does not record.
 pub fn turn_off() {
-    HOT.recording.store((&raw const OFF).cast_mut(), Relaxed);
+    hot().recording.store((&raw const OFF).cast_mut(), Relaxed);
 }
 
 /// Why recording ends before the process does.
@@ -118,7 +118,7 @@ mod tests {
     fn a_panic_ends_recording_and_goes_no_further() {
         use std::sync::atomic::AtomicU32;
         static ON: AtomicU32 = AtomicU32::new(1);
-        HOT.recording.store((&raw const ON).cast_mut(), Relaxed);
+        hot().recording.store((&raw const ON).cast_mut(), Relaxed);
         assert_eq!(guarded(|| 7), Some(7));
         assert!(is_recording());
         assert_eq!(guarded(|| -> u32 { panic!("a fault of ours") }), None);

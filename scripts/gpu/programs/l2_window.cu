@@ -62,7 +62,6 @@ int main(int, char **arguments) {
   if (rounds < 1 || rounds > MOST) return 2;
   cudaDeviceProp device;
   CHECK(cudaGetDeviceProperties(&device, 0));
-  CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, device.persistingL2CacheMaxSize));
   cudaStream_t plain, windowed;
   CHECK(cudaStreamCreate(&plain));
   CHECK(cudaStreamCreate(&windowed));
@@ -79,7 +78,9 @@ int main(int, char **arguments) {
       size_t hot_bytes = hot_mib * MIB, passed_bytes = passed_mib * MIB;
       double without[MOST], with[MOST];
       for (int round = 0; round < rounds; round++) {
+        CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
         without[round] = step_us(plain, (uint4 *)hot, hot_bytes, passed, passed_bytes, passed_all, to);
+        CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, device.persistingL2CacheMaxSize));
         cudaStreamAttrValue value = {};
         value.accessPolicyWindow.base_ptr = hot;
         value.accessPolicyWindow.num_bytes = hot_bytes;

@@ -51,6 +51,7 @@ def set_window(stream, base=None, size=0):
     size = min(size, largest)
     ratio = min(1.0, persisting / size) if size else 0.0
     window = Window(base, size, ratio, PERSIST if size else NORMAL, STREAMING if size else NORMAL)
+    check(driver.cuCtxSetLimit(LIMIT, ctypes.c_size_t(persisting if size else 0)))
     check(driver.cuStreamSetAttribute(ctypes.c_void_p(stream.cuda_stream), WINDOW, ctypes.byref(window)))
     check(driver.cuCtxResetPersistingL2Cache())
 
@@ -92,8 +93,8 @@ def run(name, rounds):
         torch.cuda.synchronize()
         segments = sorted(torch.cuda.memory_snapshot(), key=lambda segment: -segment["allocated_size"])[:SEGMENTS]
         windows = {"none": (None, 0)}
-        for segment in segments:
-            windows[f"{segment['total_size'] >> 20} MiB"] = (segment["address"], segment["total_size"])
+        for number, segment in enumerate(segments, 1):
+            windows[f"segment {number} ({segment['total_size'] >> 20} MiB)"] = (segment["address"], segment["total_size"])
         steps = {}
         for title, window in windows.items():
             set_window(stream, *window)
@@ -112,7 +113,6 @@ def main():
     rounds, names = int(sys.argv[1]), sys.argv[2:] or PROGRAMS
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    check(driver.cuCtxSetLimit(LIMIT, ctypes.c_size_t(device_attribute(PERSISTING))))
     for name in names:
         run(name, rounds)
 

@@ -76,6 +76,15 @@ pub fn module(image: &CStr) -> CUmodule {
     module
 }
 
+/// A kernel of a library with this image.
+pub fn kernel(image: &CStr, name: &CStr) -> CUkernel {
+    let (mut library, mut kernel, none) = (null_mut(), null_mut(), null_mut());
+    let image = image.as_ptr().cast();
+    check(cuda!(cuLibraryLoadData(&mut library, image, none, null_mut(), 0, null_mut(), null_mut(), 0)));
+    check(cuda!(cuLibraryGetKernel(&mut kernel, library, name.as_ptr())));
+    kernel
+}
+
 pub fn function(module: CUmodule, name: &CStr) -> CUfunction {
     let mut function = null_mut();
     check(cuda!(cuModuleGetFunction(&mut function, module, name.as_ptr())));

@@ -10,6 +10,7 @@ mod flushes;
 mod hardship;
 mod memory;
 mod order;
+mod places;
 mod programs;
 
 fn main() {
@@ -74,6 +75,9 @@ fn main() {
         "memory-until-full" => memory::until_full(),
         "memory-refused" => memory::refused(),
         "memory-shared" => memory::shared(),
+        "places-contexts" => places::contexts(number(1), number(2) != 0),
+        "places-green" => places::green_contexts(number(1), number(2) != 0),
+        "places-own-streams" => places::own_streams(number(1), number(2), number(3) != 0),
         "threads-in-turn" => programs::threads_in_turn(number(1), number(2)),
         other => panic!("no program {other:?}"),
     }

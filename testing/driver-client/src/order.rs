@@ -7,7 +7,7 @@
 //! before a stream touches a buffer that another one touched last, it waits for an event, or both
 //! are ordered by the legacy stream.
 
-use crate::driver::{check, context, cuda, function, module, stream};
+use crate::driver::{check, context, cuda, function, kernel, module, stream};
 use cuda_abi::types::*;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 /// Values of a buffer, and threads of a launch.
-const VALUES: usize = 64;
+pub const VALUES: usize = 64;
 const BUFFERS: usize = 5;
 const STREAMS: usize = 4;
 const THREADS: usize = 3;
@@ -24,7 +24,7 @@ const SEQUENCES: usize = 4;
 /// Bytes of the parameter that makes a launch's parameters larger than the driver's older limit.
 const LARGE: usize = 4200;
 
-const PTX: &CStr = c"
+pub const PTX: &CStr = c"
 .version 8.1
 .target sm_70
 .address_size 64
@@ -117,6 +117,8 @@ struct Program {
     random: Random,
     affine: usize,
     mixed: usize,
+    /// `affine` as a library's kernel.
+    kernel: usize,
     streams: Vec<Stream>,
     buffers: Vec<Buffer>,
     event: usize,
@@ -131,7 +133,8 @@ struct Program {
 pub fn random_programs(seed: u64, count: usize, steps: usize, has_bursts: bool) {
     let context = context();
     let module = module(PTX);
-    let functions = [c"affine", c"mixed"].map(|name| function(module, name) as usize);
+    let [affine, mixed] = [c"affine", c"mixed"].map(|name| function(module, name) as usize);
+    let functions = [affine, mixed, kernel(PTX, c"affine") as usize];
     let callers = (0..THREADS).map(|_| Caller::new(context)).collect();
     let mut program = Program { has_bursts, ..Program::new(functions, callers) };
     for number in 0..count as u64 {
@@ -148,7 +151,7 @@ pub fn random_programs(seed: u64, count: usize, steps: usize, has_bursts: bool) 
 }
 
 impl Program {
-    fn new([affine, mixed]: [usize; 2], callers: Vec<Caller>) -> Program {
+    fn new([affine, mixed, kernel]: [usize; 3], callers: Vec<Caller>) -> Program {
         let legacy = Stream { handle: 0, is_blocking: true };
         let own = (1..STREAMS).map(|at| {
             let is_blocking = at % 2 == 1;
@@ -174,6 +177,7 @@ impl Program {
             random: Random(1),
             affine,
             mixed,
+            kernel,
             streams,
             buffers,
             event,
@@ -230,7 +234,8 @@ impl Program {
             85..88 => self.count_on_the_host(buffer),
             88..91 => self.replace_stream(),
             91..94 => self.ask(),
-            94..97 => self.change_attribute(),
+            94..96 => self.change_attribute(),
+            96 => self.launch_as_attributes_allow(buffer),
             _ => self.wait(buffer),
         }
     }
@@ -463,6 +468,51 @@ impl Program {
         self.does(move || check(cuda!(cuFuncSetAttribute(function as CUfunction, attribute, value))));
     }
 
+    /// Launches that need as much shared memory as their kernel was allowed just before, and may not
+    /// have any more right after. Between them, what is known is asked for and set once more.
+    fn launch_as_attributes_allow(&mut self, buffer: usize) {
+        let stream = self.turn_to(buffer);
+        let shared = 1024 * (1 + self.random.below(3)) as i32;
+        let count = 3 + self.random.below(6);
+        let (address, kernel, stream) =
+            (self.buffers[buffer].address, self.kernel, self.streams[stream].handle);
+        let factors: Vec<u32> = (0..count).map(|_| self.random.next() as u32 | 1).collect();
+        for factor in &factors {
+            let values = &mut self.buffers[buffer].values;
+            values.iter_mut().for_each(|value| *value = value.wrapping_mul(*factor).wrapping_add(7));
+        }
+        self.does(move || {
+            let allow = |bytes| {
+                let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                check(cuda!(cuKernelSetAttribute(attribute, bytes, kernel as CUkernel, 0)));
+            };
+            for factor in factors {
+                allow(shared);
+                let mut function = null_mut();
+                check(cuda!(cuKernelGetFunction(&mut function, kernel as CUkernel)));
+                let (mut p, mut a, mut b, mut delay) = (address, factor, 7_u32, 300_u32);
+                let mut pointers: [*mut c_void; 4] =
+                    [(&raw mut p).cast(), (&raw mut a).cast(), (&raw mut b).cast(), (&raw mut delay).cast()];
+                let (stream, pointers) = (stream as CUstream, pointers.as_mut_ptr());
+                let (threads, shared) = (VALUES as u32, shared as u32);
+                check(cuda!(cuLaunchKernel(
+                    function,
+                    1,
+                    1,
+                    1,
+                    threads,
+                    1,
+                    1,
+                    shared,
+                    stream,
+                    pointers,
+                    null_mut()
+                )));
+            }
+            allow(0);
+        });
+    }
+
     /// Waits, and looks at a buffer.
     fn wait(&mut self, buffer: usize) {
         let Some(last) = self.buffers[buffer].last else { return };
@@ -540,6 +590,16 @@ pub fn launches_come_and_go(contexts: usize) {
         }
         check(cuda!(cuCtxDestroy_v2(context)));
     }
+}
+
+/// Multiplies the values at `address` with `a` and adds `b`.
+pub fn launch_affine(function: usize, stream: usize, address: CUdeviceptr, [a, b]: [u32; 2]) -> CUresult {
+    let (mut p, mut a, mut b, mut delay) = (address, a, b, 0_u32);
+    launch(
+        function,
+        stream,
+        &mut [(&raw mut p).cast(), (&raw mut a).cast(), (&raw mut b).cast(), (&raw mut delay).cast()],
+    )
 }
 
 fn launch(function: usize, stream: usize, pointers: &mut [*mut c_void]) -> CUresult {

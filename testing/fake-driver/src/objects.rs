@@ -294,6 +294,60 @@ pub unsafe extern "C" fn create_stream(stream: *mut CUstream, flags: u32) -> CUr
     CUDA_SUCCESS
 }
 
+/// SMs have nothing to say here: resources are left as they are.
+pub unsafe extern "C" fn device_resource(_: CUdevice, _: *mut CUdevResource, _: u32) -> CUresult {
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn split_resource(
+    _: *mut CUdevResource,
+    _: *mut u32,
+    _: *const CUdevResource,
+    _: *mut CUdevResource,
+    _: u32,
+    _: u32,
+) -> CUresult {
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn describe_resource(
+    _: *mut CUdevResourceDesc,
+    _: *mut CUdevResource,
+    _: u32,
+) -> CUresult {
+    CUDA_SUCCESS
+}
+
+/// A green context is a context under the same handle.
+pub unsafe extern "C" fn create_green_context(
+    green: *mut CUgreenCtx,
+    _: CUdevResourceDesc,
+    _: CUdevice,
+    _: u32,
+) -> CUresult {
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *green = world().contexts.add(()) as CUgreenCtx };
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn context_of_green(context: *mut CUcontext, green: CUgreenCtx) -> CUresult {
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *context = green.cast() };
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn create_green_stream(
+    stream: *mut CUstream,
+    green: CUgreenCtx,
+    flags: u32,
+    _: i32,
+) -> CUresult {
+    let handle = world().streams.add(Stream { flags, context: green as u64, graph: None });
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *stream = handle as CUstream };
+    CUDA_SUCCESS
+}
+
 pub unsafe extern "C" fn destroy_stream(stream: CUstream) -> CUresult {
     result(world().streams.remove(stream as u64).map(drop), CUDA_ERROR_INVALID_HANDLE)
 }

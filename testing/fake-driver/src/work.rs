@@ -129,6 +129,13 @@ fn refuses_delays() -> bool {
     ALLOWED.is_some_and(|allowed| DELAYS.fetch_add(1, Ordering::Relaxed) >= allowed)
 }
 
+/// Whether a stream is another context's than the current one; asked for where launches need not be
+/// quick.
+fn is_foreign(stream: CUstream) -> bool {
+    static IS_STRICT: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| is_set("FAKE_STRICT_CONTEXTS"));
+    *IS_STRICT && world().streams.get(stream as u64).is_some_and(|stream| stream.context != current())
+}
+
 fn is_done(clock: usize, at: u64) -> bool {
     if host_takes_time() {
         return at <= HOST.load(Ordering::Relaxed);
@@ -153,6 +160,9 @@ fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
     }
     if CAPTURING.load(Ordering::Relaxed) != 0 && capture(stream, NodeKind::Kernel(parameters)) {
         return CUDA_SUCCESS;
+    }
+    if is_foreign(stream) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
     if is_refused() {
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;

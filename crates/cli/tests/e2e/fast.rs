@@ -38,7 +38,7 @@ fn random_programs_keep_their_order() {
 }
 
 /// Calls that must not pass the queue. Each of these faults alone makes random programs fail.
-const FAULTS: [&str; 12] = [
+const FAULTS: [&str; 13] = [
     "cuEventRecord",
     "cuStreamWaitEvent",
     "cuLaunchKernelEx",
@@ -51,6 +51,7 @@ const FAULTS: [&str; 12] = [
     "cuStreamDestroy",
     "cuMemFree",
     "cuCtxSynchronize",
+    "cuKernelSetAttribute",
 ];
 
 /// A folder of libraries for `APEX_LIB_DIR`, in which `libapex.so` is careless about what

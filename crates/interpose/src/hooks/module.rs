@@ -134,10 +134,10 @@ hooks! {
     after(result) { note_part(result, function.cast(), kernel as u64) } |_notes| {}
 
     fn set_function_attribute(function: CUfunction, attribute: CUfunction_attribute, value: i32)
-    after(result) { attribute_set(result, function as u64, attribute, value) } |_notes| {}
+    after(result) { attribute_set(result, function as u64, false, attribute, value) } |_notes| {}
 
     fn set_kernel_attribute(attribute: CUfunction_attribute, value: i32, kernel: CUkernel, device: CUdevice)
-    after(result) { attribute_set(result, kernel as u64, attribute, value) } |_notes| {}
+    after(result) { attribute_set(result, kernel as u64, true, attribute, value) } |_notes| {}
 }
 
 /// Code is about to be unloaded: handles of its functions may come to mean others.
@@ -197,11 +197,17 @@ fn note_part(result: CUresult, part: *const u64, whole: u64) {
     }
 }
 
-fn attribute_set(result: CUresult, handle: u64, attribute: CUfunction_attribute, value: i32) {
+fn attribute_set(
+    result: CUresult,
+    handle: u64,
+    is_kernel: bool,
+    attribute: CUfunction_attribute,
+    value: i32,
+) {
     if result == CUDA_SUCCESS
         && let Some(objects) = Objects::existing()
     {
-        objects.note_attribute(handle, attribute, value);
+        objects.note_attribute(handle, is_kernel, attribute, value);
     }
 }
 

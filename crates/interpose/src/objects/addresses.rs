@@ -4,7 +4,7 @@
 //! remembers the addresses that it asked about lately, until host memory is allocated, registered
 //! or freed.
 
-use super::Objects;
+use super::{Objects, epochs};
 use crate::driver;
 use crate::tables::spread;
 use apex_trace::layout::MemoryKind;
@@ -19,7 +19,7 @@ impl KnownAddresses {
     /// The kind of memory at `address`; unknown while a stream of the process captures, for then
     /// nothing is asked that can wait.
     pub fn kind_at(&mut self, objects: &Objects, address: u64) -> MemoryKind {
-        let epoch = objects.epochs.memory.load(Acquire);
+        let epoch = epochs().memory.load(Acquire);
         let place = &mut self.0[(spread(address) % 16) as usize];
         if let (known, made, Some(kind)) = *place
             && (known, made) == (address, epoch)

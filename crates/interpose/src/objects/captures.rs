@@ -4,38 +4,41 @@
 //! not executed. Asking the driver costs some twenty nanoseconds, so it is asked only while
 //! [`Captures::any`] says that there is a capture somewhere in the process.
 
+use crate::hot::hot;
 use crate::limits;
 use crate::tables::push;
 use cuda_abi::types::CUstream;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Mutex, PoisonError};
 
-/// The captures of a process.
-#[derive(Default)]
-#[repr(C)]
+/// The captures of a process. How many there are, begun or about to begin, is
+/// [`hot().captures`](crate::hot::Hot::captures).
 pub struct Captures {
-    /// How many there are, begun or about to begin.
-    count: AtomicU32,
     /// The streams on which they were begun, and for a thread's default stream the thread.
     origins: Mutex<Vec<(usize, u32)>>,
 }
 
 impl Captures {
+    /// None: a forked child has none of its parent's.
+    pub fn new() -> Captures {
+        hot().captures.store(0, SeqCst);
+        Captures { origins: Mutex::default() }
+    }
+
     /// Whether there is a capture anywhere in the process.
     #[inline(always)]
     pub fn any(&self) -> bool {
-        self.count.load(Relaxed) != 0
+        hot().captures.load(Relaxed) != 0
     }
 
     /// As [`Captures::any`], ordered with what other threads do before they begin one.
     pub fn any_in_order(&self) -> bool {
-        self.count.load(SeqCst) != 0
+        hot().captures.load(SeqCst) != 0
     }
 
     /// A capture is about to begin. Either [`Captures::begun`] or [`Captures::not_begun`] follows.
     pub fn beginning(&self) {
-        self.count.fetch_add(1, SeqCst);
+        hot().captures.fetch_add(1, SeqCst);
     }
 
     /// The capture has begun on `stream`.
@@ -49,7 +52,7 @@ impl Captures {
 
     /// The capture did not begin.
     pub fn not_begun(&self) {
-        self.count.fetch_sub(1, SeqCst);
+        hot().captures.fetch_sub(1, SeqCst);
     }
 
     /// The capture on `stream`, if there is one, has ended, or its stream is gone.
@@ -57,7 +60,7 @@ impl Captures {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = origins.iter().position(|&origin| origin == (stream as usize, thread)) {
             origins.swap_remove(at);
-            self.count.fetch_sub(1, SeqCst);
+            hot().captures.fetch_sub(1, SeqCst);
         }
     }
 }
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_capture_lasts_from_before_its_begin_until_it_ends_on_its_own_stream() {
-        let captures = Captures::default();
+        let captures = Captures::new();
         let (one, other) = (0x10 as CUstream, 0x20 as CUstream);
         captures.beginning();
         assert!(captures.any() && captures.any_in_order());

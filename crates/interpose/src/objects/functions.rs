@@ -15,6 +15,8 @@ pub struct Settings {
     /// Names, for drivers that cannot tell them.
     names: HashMap<u64, Box<str>>,
     attributes: HashMap<(u64, CUfunction_attribute), i32>,
+    /// Whether the last attribute was a kernel's.
+    were_kernels: bool,
     /// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left: the grid is told with the launch.
     legacy: HashMap<u64, LaunchConfig>,
 }
@@ -23,17 +25,19 @@ pub struct Settings {
 const UNKNOWN_FUNCTION: &str = "(unknown)";
 
 impl Objects {
-    /// The program set an attribute of a function or kernel. Only a change counts: some libraries
-    /// set the same value before every launch.
-    pub fn note_attribute(&self, handle: u64, attribute: CUfunction_attribute, value: i32) {
+    /// The program set an attribute of a function, or of a kernel, which may be the same function's.
+    /// Only a change counts: some libraries set the same value before every launch. (What is set by
+    /// way of the other sort of handle may be one.)
+    pub fn note_attribute(&self, handle: u64, is_kernel: bool, attribute: CUfunction_attribute, value: i32) {
         let mut settings = lock(&self.functions);
         if settings.attributes.len() >= limits::ATTRIBUTES {
             settings.attributes.clear();
         }
         let before = settings.attributes.get(&(handle, attribute)).copied();
         put(&mut settings.attributes, (handle, attribute), value);
+        let is_otherwise = std::mem::replace(&mut settings.were_kernels, is_kernel) != is_kernel;
         drop(settings);
-        if before != Some(value) {
+        if before != Some(value) || is_otherwise {
             self.forget_functions();
         }
     }

@@ -20,6 +20,7 @@ pub mod graphs;
 mod images;
 pub mod streams;
 
+use crate::hot::{Epochs, hot};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::switch;
 use apex_trace::ForkGuard;
@@ -28,35 +29,20 @@ use contexts::Primaries;
 use functions::Settings;
 use graphs::Graphs;
 use images::Origins;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Release;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use streams::Flags;
 
 static OBJECTS: PerProcess<Objects> = PerProcess::new();
 
-/// Moments after which what was known of handles may be wrong. Each only ever grows.
-#[derive(Default)]
-pub struct Epochs {
-    /// Ends when a module or library is unloaded, a function's attributes change, or a context is
-    /// destroyed: functions.
-    pub modules: AtomicU32,
-    /// Ends when a stream or context is destroyed: what threads remember of streams.
-    pub streams: AtomicU32,
-    /// Ends when a context is destroyed or may have been: what threads remember of their current
-    /// context.
-    pub contexts: AtomicU32,
-    /// Ends when memory is allocated on the host, registered or freed: what threads remember of
-    /// addresses.
-    pub memory: AtomicU32,
+/// The process's epochs.
+#[inline(always)]
+pub fn epochs() -> &'static Epochs {
+    &hot().epochs
 }
 
 /// See the [module](self).
-#[repr(C, align(64))]
 pub struct Objects {
-    // What every launch looks at: one cache line.
-    /// See [`Epochs`].
-    pub epochs: Epochs,
     /// Streams that are being captured.
     pub captures: Captures,
     /// Executable graphs.
@@ -88,8 +74,7 @@ impl Objects {
 
     fn new() -> Option<Box<Objects>> {
         Some(Box::new(Objects {
-            epochs: Epochs::default(),
-            captures: Captures::default(),
+            captures: Captures::new(),
             graphs: Graphs::new()?,
             guard: ForkGuard::new().ok()?,
             functions: Mutex::default(),
@@ -102,20 +87,20 @@ impl Objects {
     /// Ends the epoch of function handles: code is about to be unloaded, or attributes have
     /// changed.
     pub fn forget_functions(&self) {
-        self.epochs.modules.fetch_add(1, Release);
+        epochs().modules.fetch_add(1, Release);
     }
 
     /// A context is about to be destroyed, and with it whatever belongs to it.
     pub fn forget_context(&self) {
-        self.epochs.contexts.fetch_add(1, Release);
-        self.epochs.streams.fetch_add(1, Release);
+        epochs().contexts.fetch_add(1, Release);
+        epochs().streams.fetch_add(1, Release);
         self.forget_functions();
     }
 
     /// Memory is about to be freed, or was allocated or registered: addresses may come to mean
     /// something else.
     pub fn forget_addresses(&self) {
-        self.epochs.memory.fetch_add(1, Release);
+        epochs().memory.fetch_add(1, Release);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Streams: which one a handle means, and how the program made it.
 
-use super::{Objects, lock};
+use super::{Objects, epochs, lock};
 use crate::tables::put;
 use crate::{driver, limits};
 use apex_trace::definition::StreamKind;
@@ -82,7 +82,7 @@ impl Objects {
     /// Forgets a stream that is about to be destroyed.
     pub fn forget_stream(&self, stream: CUstream) {
         lock(&self.streams).remove(&(stream as u64));
-        self.epochs.streams.fetch_add(1, Release);
+        epochs().streams.fetch_add(1, Release);
     }
 
     /// The kind of a [`normalised`] stream; `None` if nobody saw it made and it is capturing now.

@@ -15,14 +15,12 @@
 //!    claim.
 
 use crate::driver;
+use crate::hot::hot;
 use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-
-/// Whether there is a pool in this process, or was in the one that it was forked from.
-static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+use std::sync::atomic::{AtomicU64, fence};
 
 /// The context without outstanding work; 0 if there is none; the odd number of a wait that has not
 /// ended.
@@ -87,15 +85,16 @@ fn neglects(what: &str) -> bool {
     NEGLECTED.get().is_some_and(|neglects| neglects(what))
 }
 
-/// From here on calls that submit work are watched.
+/// From here on calls that submit work are watched: in this process, and in those that are forked
+/// from it.
 pub fn watch() {
-    IS_WATCHED.store(!neglects("watching"), SeqCst);
+    hot().is_watched.store(!neglects("watching"), SeqCst);
 }
 
 /// A call that may have submitted work is over.
 #[inline(always)]
 pub fn submitted() {
-    if IS_WATCHED.load(Relaxed) {
+    if hot().is_watched.load(Relaxed) {
         fence(SeqCst);
         if IDLE.load(Relaxed) != 0 {
             IDLE.store(0, SeqCst);

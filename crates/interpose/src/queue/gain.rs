@@ -2,7 +2,9 @@
 //!
 //! The queue gains the time that the driver's calls take on its thread instead of the program's,
 //! less the time that handing over takes, and less the time that the program waits for calls to be
-//! made. The sum is drawn up for windows of some milliseconds in which the program launches; its
+//! made. A few calls after which the program waits for the GPU gain only what is more than that wait:
+//! the GPU began no earlier for them, so the program waits longer instead. (After many calls it may
+//! have begun earlier.) The sum is drawn up for windows of some milliseconds in which the program launches; its
 //! pauses do not count. After a window without gain the queue closes for a second, and twice as
 //! long after each further one.
 
@@ -21,6 +23,8 @@ const HANDING_OVER_NS: u64 = 100;
 const LEAST_GAIN_PERCENT: u64 = 1;
 /// How long the queue stays closed, nanoseconds: at first, and at most.
 const PAUSE_NS: [u64; 2] = [1_000_000_000, 16_000_000_000];
+/// Fewer calls than these between two waits for the GPU are few.
+const MANY_CALLS: u64 = 16;
 /// Launches that the program makes itself between two looks at the clock.
 const LOOK_INTERVAL: u64 = 64;
 
@@ -32,6 +36,9 @@ pub struct Gain {
     wait_ns: AtomicU64,
     /// Launches that the program made itself, because the worker slept.
     passed_by: AtomicU64,
+    /// What calls took that was not gained, because the program then waited for the GPU as long.
+    waited_off_ns: AtomicU64,
+    row: Row,
     window: Window,
     /// When it may open again, and how long it stays closed next time.
     opens_at: AtomicU64,
@@ -50,6 +57,14 @@ struct Made {
     avoided_ns: AtomicU64,
 }
 
+/// What the sums were when the program last waited for the GPU.
+#[derive(Default)]
+struct Row {
+    calls: AtomicU64,
+    call_ns: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
 /// When the program was last looked at, how long it has been at work since the window began, and
 /// what the sums were then.
 #[derive(Default)]
@@ -61,6 +76,7 @@ struct Window {
     call_ns: AtomicU64,
     avoided_ns: AtomicU64,
     wait_ns: AtomicU64,
+    waited_off_ns: AtomicU64,
 }
 
 impl Gain {
@@ -92,6 +108,22 @@ impl Gain {
         self.is_gained(now)
     }
 
+    /// The program has waited for the GPU. False if the window that ends here gained too little.
+    pub fn waited_for_gpu(&self, begun: u64, now: u64) -> bool {
+        let advance = |sum: &AtomicU64, then: &AtomicU64| {
+            let sum = sum.load(Relaxed);
+            sum.saturating_sub(then.swap(sum, Relaxed))
+        };
+        let calls = advance(&self.made.calls, &self.row.calls);
+        let taken = advance(&self.made.call_ns, &self.row.call_ns);
+        let lost = advance(&self.wait_ns, &self.row.wait_ns) + calls * HANDING_OVER_NS;
+        if calls < MANY_CALLS {
+            let waited_off = taken.saturating_sub(lost).min(now.saturating_sub(begun));
+            self.waited_off_ns.fetch_add(waited_off, Relaxed);
+        }
+        self.is_gained(now)
+    }
+
     /// The program makes a launch itself, because the worker sleeps. True if it is time to look at
     /// the window: once in a while.
     #[inline(always)]
@@ -109,7 +141,9 @@ impl Gain {
         if lasted < WINDOW_NS || calls + since(&self.passed_by, &window.passed_by) < WINDOW_CALLS {
             return true;
         }
-        let lost = since(&self.wait_ns, &window.wait_ns) + calls * HANDING_OVER_NS;
+        let lost = since(&self.wait_ns, &window.wait_ns)
+            + since(&self.waited_off_ns, &window.waited_off_ns)
+            + calls * HANDING_OVER_NS;
         // (Without the queue, the program would have made the launches of a batch one by one.)
         let taken =
             since(&self.made.call_ns, &window.call_ns) + since(&self.made.avoided_ns, &window.avoided_ns);
@@ -179,6 +213,7 @@ impl Gain {
         window.call_ns.store(self.made.call_ns.load(Relaxed), Relaxed);
         window.avoided_ns.store(self.made.avoided_ns.load(Relaxed), Relaxed);
         window.wait_ns.store(self.wait_ns.load(Relaxed), Relaxed);
+        window.waited_off_ns.store(self.waited_off_ns.load(Relaxed), Relaxed);
     }
 }
 
@@ -206,6 +241,25 @@ mod tests {
         let (gain, stays) = after(10_000, 5 * MS);
         assert!(stays);
         assert_eq!((gain.call_ns(), gain.waits(), gain.wait_ns()), (40 * MS, 10, 5 * MS));
+    }
+
+    /// Whether a queue stays open in a program of 10 ms that hands over so many calls of 4 µs again
+    /// and again, finds all of them made, and then waits for the GPU for so long.
+    fn stays_with_rows_of(calls: u64, gpu_ns: u64) -> bool {
+        let gain = Gain::default();
+        gain.opened(0);
+        (1..=1000).all(|row| {
+            (0..calls).for_each(|_| gain.made(4000));
+            let now = row * 100_000;
+            gain.waited_for_gpu(now - gpu_ns, now)
+        })
+    }
+
+    #[test]
+    fn a_few_calls_gain_only_what_is_more_than_the_wait_that_follows() {
+        assert!(!stays_with_rows_of(1, 10_000) && !stays_with_rows_of(5, 30_000));
+        assert!(stays_with_rows_of(5, 10_000));
+        assert!(stays_with_rows_of(MANY_CALLS, 90_000));
     }
 
     #[test]

@@ -40,7 +40,8 @@ mod worker;
 pub use ring::LARGEST_BYTES;
 pub use wait::now_ns;
 
-use crate::objects::Objects;
+use crate::hot::{hot, own};
+use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::record::Recorder;
 use crate::{driver, environment};
@@ -190,7 +191,7 @@ pub fn start(recorder: &'static Recorder, slots: Slots) -> Option<&'static Queue
 /// The queue of this process, if it has one.
 #[inline(always)]
 pub fn existing() -> Option<&'static Queue> {
-    QUEUE.get()
+    own!(QUEUE: PerProcess<Queue>).get()
 }
 
 /// Whether calls wait that the call of the entry point at `index`, which is about to be made, must
@@ -203,6 +204,25 @@ pub fn is_due(index: usize) -> bool {
 pub fn flush() {
     if let Some(queue) = existing() {
         queue.wait_until_made();
+    }
+}
+
+/// While this lives, the calling thread waits for the GPU.
+pub struct GpuWait {
+    begun: u64,
+}
+
+/// A wait for the GPU begins; `None` while nothing is handed over.
+#[inline(always)]
+pub fn gpu_wait() -> Option<GpuWait> {
+    hot().hands_over.load(Relaxed).then(|| GpuWait { begun: wait::now_ns() })
+}
+
+impl Drop for GpuWait {
+    fn drop(&mut self) {
+        if let Some(queue) = existing() {
+            queue.waited_for_gpu(self.begun);
+        }
     }
 }
 
@@ -305,7 +325,7 @@ impl Queue {
     /// count.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
-        let epochs = &self.objects.epochs;
+        let epochs = epochs();
         let [streams, modules] =
             [&epochs.streams, &epochs.modules].map(|epoch| u64::from(epoch.load(Relaxed)));
         streams << 32 | modules
@@ -314,7 +334,7 @@ impl Queue {
     /// The epoch of functions.
     #[inline(always)]
     pub fn code_epoch(&self) -> u32 {
-        self.objects.epochs.modules.load(Relaxed)
+        epochs().modules.load(Relaxed)
     }
 
     /// The epoch of event handles.
@@ -375,6 +395,13 @@ impl Queue {
         self.worker.wait_until(|| self.ring.made() >= given);
         let now = wait::now_ns();
         if !self.gain.waited(begun, now) && !self.stays_open {
+            self.close(now);
+        }
+    }
+
+    fn waited_for_gpu(&self, begun: u64) {
+        let now = wait::now_ns();
+        if !self.gain.waited_for_gpu(begun, now) && !self.stays_open && !self.ring.is_closed() {
             self.close(now);
         }
     }

@@ -9,6 +9,7 @@
 //! it does without.
 
 use super::{Queue, SLOTS, Slots, wait, worker};
+use crate::hot::hot;
 use apex_trace::layout::QueueState;
 use cuda_abi::types::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -37,10 +38,12 @@ impl Queue {
             self.gain.opened(wait::now_ns());
             self.file.set_queue_state(QueueState::On);
             self.ring.open();
+            hot().hands_over.store(true, Relaxed);
             if self.ended.load(SeqCst) {
                 // Another thread ends it, and closed the ring before it was opened here. It waits
                 // for this change.
                 self.ring.close();
+                hot().hands_over.store(false, Relaxed);
             }
         });
     }
@@ -98,6 +101,7 @@ impl Queue {
     fn let_out(&self) {
         self.drop_batches();
         self.ring.close();
+        hot().hands_over.store(false, Relaxed);
         let given = self.ring.given();
         self.worker.wait_until(|| self.ring.made() >= given);
         // The next launch returns the error of a call that was refused.

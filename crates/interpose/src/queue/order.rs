@@ -6,7 +6,7 @@
 //! library does not know can overtake nothing. `docs/fast-order.md` has the whole table; the test
 //! `the_page_has_the_table` keeps it.
 
-use Order::{HandedOver, Passes, Waits};
+use Order::{HandedOver, Passes, PassesAgain, Waits};
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::sync::OnceLock;
 
@@ -18,6 +18,9 @@ pub enum Order {
     /// The call goes to the driver at once: it neither depends on work that was handed over nor
     /// changes what that work means.
     Passes,
+    /// As `Passes` if the same call succeeded before and nothing changed since that it depends on, else
+    /// as `Waits`.
+    PassesAgain,
     /// The call waits until the ring is empty.
     Waits,
 }
@@ -39,6 +42,7 @@ const RULES: &[(&str, Order, &str)] = &[
     ("cuCtxGetDevice", Passes, "asks for the thread's own state"),
     ("cuCtxGetDevResource", Waits, "reads state that other calls change"),
     ("cuCtxGetApiVersion", Passes, "asks for a constant"),
+    ("cuCtxGetLimit", Passes, "limits change in calls that wait, and in first launches, which do too"),
     ("cuCtxGetFlags", Passes, "asks for a constant"),
     ("cuCtxGetId", Passes, "asks for a constant"),
     ("cuCtxGetStreamPriorityRange", Passes, "asks for a constant"),
@@ -106,6 +110,9 @@ const RULES: &[(&str, Order, &str)] = &[
     ("cuLaunchCooperative", Waits, "the driver may refuse it for what else runs"),
     ("cuLaunch", Waits, "its arguments were set by earlier calls"),
     ("cuParam", Waits, "sets arguments of a launch"),
+    ("cuFuncSetAttribute", PassesAgain, "to set what is set changes nothing"),
+    ("cuKernelSetAttribute", PassesAgain, "to set what is set changes nothing"),
+    ("cuKernelGetFunction", PassesAgain, "its code is loaded when it was asked for before"),
     ("cuFunc", Waits, "changes or loads code that work may name"),
     ("cuKernel", Waits, "changes or loads code that work may name"),
     ("cuModule", Waits, "loads or ends code; loading may wait for the GPU"),
@@ -210,6 +217,7 @@ pub fn table() -> String {
         let order = match order {
             HandedOver => "takes it",
             Passes => "lets it pass",
+            PassesAgain => "lets it pass once the same call succeeded",
             Waits => "is emptied first",
         };
         text.push_str(&format!("| `{base}` | {order} | {why} |\n"));
@@ -238,7 +246,13 @@ mod tests {
     #[test]
     fn what_is_handed_over_has_a_hook_or_waits() {
         for (index, hook) in hooks::queued::table().iter().enumerate() {
-            assert!(hook.is_none() || of(index).0 == HandedOver, "{}", ENTRY_POINTS[index].symbol);
+            let order = of(index).0;
+            assert!(
+                hook.is_none() || matches!(order, HandedOver | PassesAgain),
+                "{}",
+                ENTRY_POINTS[index].symbol
+            );
+            assert!(hook.is_some() || order != PassesAgain, "{}", ENTRY_POINTS[index].symbol);
         }
     }
 
@@ -247,6 +261,8 @@ mod tests {
         assert_eq!(of(index::cuStreamWaitEvent).0, HandedOver);
         assert_eq!(of(index::cuStreamWaitValue32).0, Waits);
         assert_eq!(of(index::cuStreamGetPriority).0, Passes);
+        assert_eq!(of(index::cuFuncSetAttribute).0, PassesAgain);
+        assert_eq!(of(index::cuFuncSetCacheConfig).0, Waits);
         assert_eq!(of(index::cuDeviceGetGraphMemAttribute).0, Waits);
         let unknown =
             (0..COUNT).filter(|&index| of(index).1 == UNKNOWN.1).map(|index| ENTRY_POINTS[index].base);

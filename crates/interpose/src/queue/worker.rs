@@ -8,6 +8,7 @@ use super::batch::{Batches, Next};
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
 use super::{MOST_PARAMETERS, Queue, Scratch};
 use crate::driver;
+use crate::objects::epochs;
 use crate::objects::streams::thread_id;
 use crate::pool::work;
 use crate::record::ranges;
@@ -191,7 +192,7 @@ impl Maker {
     fn make_next(&mut self) -> bool {
         let queue = self.queue;
         let Some(call) = queue.ring.next() else { return false };
-        let epoch = queue.objects.epochs.contexts.load(Relaxed);
+        let epoch = epochs().contexts.load(Relaxed);
         // (Graphs are dropped without a context.)
         if (call.context != self.context || epoch != self.context_epoch) && !call.context.is_null() {
             self.enter(call.context, epoch);

@@ -14,13 +14,13 @@ pub mod texts;
 
 pub use table::table;
 
+use crate::hot::hot;
 use crate::switch::guarded;
 use apex_trace::ForkGuard;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Open ranges of a thread that are kept, the outermost ones.
@@ -51,9 +51,6 @@ struct Open {
     /// Ranges that began while there was no room for more.
     beyond: u32,
 }
-
-/// Whether any thread has ever named a range: most programs name none.
-static IS_USED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The calling thread's ranges; null before the first one, and while they are looked at.
@@ -124,7 +121,7 @@ fn with_open<R>(work: impl FnOnce(&mut Open) -> Option<R>) -> Option<R> {
 
 fn make() -> Option<*mut Open> {
     let guard = table()?.guard();
-    IS_USED.store(true, Relaxed);
+    hot().has_ranges.store(true, Relaxed);
     let entries = [Entry { domain: 0, range: 0 }; DEPTH];
     let open = Box::into_raw(Box::new(Open { guard, entries, count: 0, beyond: 0 }));
     // SAFETY: a valid key. A failure only means that the memory outlives the thread.
@@ -172,7 +169,7 @@ pub fn open() -> impl Iterator<Item = u32> {
 /// The innermost range that the calling thread is in; 0 for none.
 #[inline(always)]
 pub fn current() -> u32 {
-    if IS_USED.load(Relaxed) { innermost() } else { 0 }
+    if hot().has_ranges.load(Relaxed) { innermost() } else { 0 }
 }
 
 fn innermost() -> u32 {

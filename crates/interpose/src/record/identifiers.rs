@@ -5,7 +5,7 @@ use super::Recorder;
 use crate::driver::{self, Kernel};
 use crate::limits;
 use crate::objects::graphs::Content;
-use crate::objects::streams;
+use crate::objects::{epochs, streams};
 use crate::switch::guarded;
 use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
 use crate::timing::{Calibrated, EMPTY_KERNEL_NS};
@@ -190,7 +190,7 @@ impl Recorder {
     /// The identifier of the function behind a handle that was launched with success; 0 if it
     /// cannot be defined.
     pub fn function(&self, handle: CUfunction) -> u32 {
-        let (key, epoch) = (handle as u64, self.objects.epochs.modules.load(Acquire));
+        let (key, epoch) = (handle as u64, epochs().modules.load(Acquire));
         if let Some(id) = self.identifiers.functions.get(key, epoch) {
             return id;
         }
@@ -219,7 +219,7 @@ impl Recorder {
 
     /// The identifier of a function that is known already. Asks nobody.
     pub fn known_function(&self, handle: CUfunction) -> Option<u32> {
-        self.identifiers.functions.get(handle as u64, self.objects.epochs.modules.load(Acquire))
+        self.identifiers.functions.get(handle as u64, epochs().modules.load(Acquire))
     }
 
     /// The identifier of a configuration that is known already. Takes no lock.

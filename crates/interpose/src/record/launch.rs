@@ -10,6 +10,7 @@
 use super::arguments::Passed;
 use super::thread::Thread;
 use super::{Done, Recorder, api};
+use crate::objects::epochs;
 use crate::switch::{caught, guarded};
 use crate::tables::ConfigKey;
 use crate::timing::wants_all;
@@ -60,8 +61,9 @@ impl Thread {
     #[inline(always)]
     pub fn plan(&mut self, launches: &mut LaunchCache, launch: &Launch) -> Plan {
         let begun = self.cost_sample_begun();
+        self.fetch();
         let (context, clock) = (self.context(), self.clock);
-        let epoch = self.objects.epochs.modules.load(Relaxed);
+        let epoch = epochs().modules.load(Relaxed);
         let known = launches.place(&Words::of(launch, context, epoch));
         match known {
             Ok(known) => {
@@ -78,7 +80,7 @@ impl Thread {
     /// The configuration of a launch that was made without a plan, if this thread launched it
     /// lately.
     pub fn config(&mut self, launches: &mut LaunchCache, launch: &Launch) -> u32 {
-        let (context, epoch) = (self.context(), self.objects.epochs.modules.load(Relaxed));
+        let (context, epoch) = (self.context(), epochs().modules.load(Relaxed));
         launches.place(&Words::of(launch, context, epoch)).map_or(NO_CONFIG, |known| known.config)
     }
 
@@ -90,7 +92,7 @@ impl Thread {
         if recorder.timing.is_new(context) {
             guarded(|| recorder.prepare_timing(context));
         }
-        let epoch = self.objects.epochs.modules.load(Relaxed);
+        let epoch = epochs().modules.load(Relaxed);
         let function = recorder.known_function(launch.function);
         let known = function.and_then(|function| recorder.known_config(&key(&launch, function, context)));
         let Some(config) = known else {
@@ -112,7 +114,7 @@ impl Thread {
         context: u32,
     ) -> bool {
         let decision = caught(|| self.recorder.timing.decide(config, context)).unwrap_or_default();
-        let epoch = self.objects.epochs.modules.load(Relaxed);
+        let epoch = epochs().modules.load(Relaxed);
         if let Ok(known) = launches.place(&Words::of(&launch, context, epoch)) {
             known.until_sample = decision.next_after;
         }
@@ -175,7 +177,7 @@ impl Thread {
     #[cold]
     fn define(&mut self, launches: &mut LaunchCache, launch: Launch, done: Done) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
-        let epoch = self.objects.epochs.modules.load(Relaxed);
+        let epoch = epochs().modules.load(Relaxed);
         let config = guarded(|| define(recorder, &launch, context, done.result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
             launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));

@@ -16,9 +16,9 @@ use super::Recorder;
 use super::launch::LaunchCache;
 use super::stacks::Noted;
 use crate::driver;
-use crate::hot::HOT;
+use crate::hot::hot;
 use crate::objects::addresses::KnownAddresses;
-use crate::objects::{Objects, streams};
+use crate::objects::{Objects, epochs, streams};
 use crate::switch::guarded;
 use crate::timing::{Candidates, Pending};
 use apex_trace::layout::{RangeChange, Slots};
@@ -102,7 +102,7 @@ pub fn here() -> Option<Here> {
 #[inline(always)]
 fn near() -> Option<Here> {
     // SAFETY: null, or set by `attach` in this thread and freed only when the thread ends.
-    let near = unsafe { HOT.state().cast::<Block>().as_ref() };
+    let near = unsafe { hot().state().cast::<Block>().as_ref() };
     near.filter(|block| block.state() == State::Ready).map(Here)
 }
 
@@ -214,7 +214,7 @@ fn attach() -> Option<Here> {
         // SAFETY: a valid key. A failure only means that the state outlives the thread; no later
         // thread may find it then.
         if unsafe { libc::pthread_setspecific(key()?, value) } == 0 {
-            HOT.set_state(value.cast());
+            hot().set_state(value.cast());
         }
         let here = Here(block);
         here.lend(Thread::state_open_ranges);
@@ -236,7 +236,7 @@ fn key() -> Option<libc::pthread_key_t> {
 /// another.
 unsafe extern "C" fn detach(block: *mut c_void) {
     current::set(null());
-    HOT.leave();
+    hot().leave();
     let Some(block) = NonNull::new(block.cast::<Block>()) else { return };
     // SAFETY: the key's value was set by `attach`, once, and nobody else unmaps it.
     if unsafe { block.as_ref() }.state() != State::Gone {
@@ -294,6 +294,13 @@ impl Thread {
         self.pending.give_up(&self.recorder.timing);
     }
 
+    /// Fetches what [`Thread::push`] will write to. The driver's call lies between, so that a record
+    /// does not wait for memory, nor the program's next lock for the record.
+    #[inline(always)]
+    pub fn fetch(&self) {
+        self.lane.fetch();
+    }
+
     /// Writes a record, or counts it as dropped.
     #[inline(always)]
     pub fn push<R: Slots>(&mut self, record: &R) {
@@ -315,7 +322,7 @@ impl Thread {
     /// The identifier of the current context, 0 without one.
     #[inline(always)]
     pub fn context(&mut self) -> u32 {
-        if self.context_uses == 0 || self.context_epoch != self.objects.epochs.contexts.load(Relaxed) {
+        if self.context_uses == 0 || self.context_epoch != epochs().contexts.load(Relaxed) {
             return self.ask_for_context();
         }
         self.context_uses -= 1;
@@ -332,7 +339,7 @@ impl Thread {
 
     #[cold]
     fn ask_for_context(&mut self) -> u32 {
-        self.context_epoch = self.objects.epochs.contexts.load(Relaxed);
+        self.context_epoch = epochs().contexts.load(Relaxed);
         let (recorder, handle) = (self.recorder, driver::current_context());
         let define = || guarded(|| recorder.context(handle)).unwrap_or(0);
         self.context = recorder.known_context(handle).unwrap_or_else(define);
@@ -351,7 +358,7 @@ impl Thread {
     #[inline(always)]
     pub fn stream(&mut self, stream: CUstream) -> u32 {
         let (handle, context) = (stream as u64, self.context);
-        let epoch = self.objects.epochs.streams.load(Relaxed);
+        let epoch = epochs().streams.load(Relaxed);
         if self.stream.is(handle, context, epoch) {
             return self.stream.id;
         }

@@ -142,7 +142,7 @@ impl Caller {
 /// this kind.
 #[inline(always)]
 unsafe fn hand_over<const INDEX: usize>(asked: Asked, kind: &'static Kind) -> Result<CUresult, Caller> {
-    let Some((queue, taking)) = taking(asked.stream, INDEX) else {
+    let Some((queue, taking)) = taking::<INDEX>(asked.stream) else {
         // An error that came before the queue was closed for it.
         return queue::existing().and_then(Queue::take_refusal).ok_or_else(Caller::default);
     };

@@ -1,4 +1,5 @@
-//! Hooks that hand calls over to the launch queue instead of making them.
+//! Hooks that hand calls over to the launch queue instead of making them, or let them pass where they
+//! repeat earlier ones.
 //!
 //! Each stands in for an ordinary hook, which makes the call: the queue's thread enters it with the
 //! copied arguments, and so does the caller where the queue does not take the call. So whoever
@@ -6,6 +7,7 @@
 
 mod launch;
 mod plain;
+mod repeated;
 
 use super::call::Function;
 use super::macros::index_table;
@@ -43,6 +45,9 @@ index_table! {
     cuEventRecordWithFlags_ptsz => plain::record_with_flags,
     cuStreamWaitEvent => plain::wait,
     cuStreamWaitEvent_ptsz => plain::wait,
+    cuKernelGetFunction => repeated::function_of_kernel,
+    cuKernelSetAttribute => repeated::kernel_attribute,
+    cuFuncSetAttribute => repeated::function_attribute,
 }
 
 /// What decides whether a call with plain arguments is handed over.
@@ -68,7 +73,7 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
         // SAFETY: by contract, for the ordinary hook is entered in place of the entry point.
         unsafe { ordinary::<F, INDEX>().call(arguments) }
     };
-    let Some((queue, taking)) = taking(facts.stream, INDEX) else { return make_now() };
+    let Some((queue, taking)) = taking::<INDEX>(facts.stream) else { return make_now() };
     if taking != Taking::Takes {
         queue.wait_until_made();
         return make_now();
@@ -111,12 +116,12 @@ unsafe fn make_plain<F: Function, const INDEX: usize>(arguments: *mut u8, _: &mu
 
 /// The queue, unless it is closed, and what it does about a call that is made into `stream`.
 #[inline(always)]
-fn taking(stream: CUstream, index: usize) -> Option<(&'static Queue, Taking)> {
+fn taking<const INDEX: usize>(stream: CUstream) -> Option<(&'static Queue, Taking)> {
     let queue = queue::existing()?;
     match queue.takes() {
         Taking::Closed => None,
         // A thread's own default stream means another stream in the queue's thread.
-        _ if is_own_default(normalised(stream, is_per_thread(index))) => Some((queue, Taking::Not)),
+        _ if is_own_default(normalised(stream, const { is_per_thread(INDEX) })) => Some((queue, Taking::Not)),
         taking => Some((queue, taking)),
     }
 }
