@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 
 /// Threads whose state is found in the page, where their thread pointers do not collide.
 const THREADS: usize = 64;
+/// Threads whose entries are in the first line.
+const FIRST: usize = 2;
 const PAGE_BYTES: usize = 4096;
 
 /// See the [module](self).
@@ -33,6 +35,8 @@ pub struct Hot {
     pub has_ranges: AtomicBool,
     /// Whether the launch queue is open ([`crate::queue`]).
     pub hands_over: AtomicBool,
+    /// Of the threads that came first: in the line of the rest.
+    first: [Entry; FIRST],
     threads: [Entry; THREADS],
     /// The real driver's entry points, by index.
     pub real: [AtomicPtr<()>; COUNT],
@@ -53,7 +57,7 @@ pub struct Epochs {
     pub memory: AtomicU32,
 }
 
-const _: () = assert!(offset_of!(Hot, threads) <= 64);
+const _: () = assert!(offset_of!(Hot, threads) == 64);
 const _: () = assert!(offset_of!(Hot, real) + 8 * (index::cuLaunchKernel_ptsz + 1) <= PAGE_BYTES);
 
 static HOT: Hot = Hot {
@@ -68,7 +72,8 @@ static HOT: Hot = Hot {
     is_watched: AtomicBool::new(false),
     has_ranges: AtomicBool::new(false),
     hands_over: AtomicBool::new(false),
-    threads: [const { Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) } }; THREADS],
+    first: [FREE; FIRST],
+    threads: [FREE; THREADS],
     real: [const { AtomicPtr::new(null_mut()) }; COUNT],
 };
 
@@ -101,6 +106,9 @@ pub fn hot() -> &'static Hot {
 /// A switch that is off.
 pub static OFF: AtomicU32 = AtomicU32::new(0);
 
+#[allow(clippy::declare_interior_mutable_const, reason = "each use is an entry of its own")]
+const FREE: Entry = Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) };
+
 /// The state of the thread with this thread pointer. A thread takes an entry that no other thread
 /// has, and only that thread changes the entry until it leaves it: what it reads there is its own.
 #[repr(align(16))]
@@ -114,16 +122,18 @@ impl Hot {
     #[inline(always)]
     pub fn state(&self) -> *const () {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        if entry.thread.load(Relaxed) == thread { entry.state.load(Relaxed) } else { null_mut() }
+        let is_its = |entry: &&Entry| entry.thread.load(Relaxed) == thread;
+        let entry = self.entries(thread).find(is_its);
+        entry.map_or(null_mut(), |entry| entry.state.load(Relaxed))
     }
 
     /// Sets the calling thread's state, if there is an entry for it.
     pub fn set_state(&self, state: *const ()) {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        let taken = entry.thread.compare_exchange(0, thread, Relaxed, Relaxed);
-        if taken.map_or_else(|owner| owner == thread, |_| true) {
+        let is_its = |entry: &&Entry| entry.thread.load(Relaxed) == thread;
+        let becomes_its = |entry: &&Entry| entry.thread.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
+        let own = self.entries(thread).find(is_its);
+        if let Some(entry) = own.or_else(|| self.entries(thread).find(becomes_its)) {
             entry.state.store(state.cast_mut(), Relaxed);
         }
     }
@@ -131,17 +141,18 @@ impl Hot {
     /// The calling thread ends: its entry is free.
     pub fn leave(&self) {
         let thread = thread_pointer();
-        let entry = self.entry(thread);
-        if entry.thread.load(Relaxed) == thread {
+        if let Some(entry) = self.entries(thread).find(|entry| entry.thread.load(Relaxed) == thread) {
             entry.state.store(null_mut(), Relaxed);
             entry.thread.store(0, Release);
         }
     }
 
-    /// Threads' control blocks are pages apart, and their stacks megabytes.
+    /// The entries that the thread may have. Threads' control blocks are pages apart, and their
+    /// stacks megabytes.
     #[inline(always)]
-    fn entry(&self, thread: usize) -> &Entry {
-        &self.threads[(thread >> 6 ^ thread >> 12 ^ thread >> 23) % THREADS]
+    fn entries(&self, thread: usize) -> impl Iterator<Item = &Entry> {
+        let other = &self.threads[(thread >> 6 ^ thread >> 12 ^ thread >> 23) % THREADS];
+        self.first.iter().chain(std::iter::once(other))
     }
 }
 
@@ -186,7 +197,7 @@ mod tests {
         let found = threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|&found| found);
         assert!(found.count() > 0);
         assert!(
-            hot().threads.iter().all(|entry| entry.thread.load(Relaxed) == 0),
+            hot().first.iter().chain(&hot().threads).all(|entry| entry.thread.load(Relaxed) == 0),
             "all entries are free again"
         );
     }

@@ -57,6 +57,24 @@ fn programs_do_with_the_queue_what_they_do_without() {
     }
 }
 
+/// The fake driver refuses what is launched into a stream of another context than the current one.
+#[test]
+fn launches_reach_the_contexts_and_streams_that_they_were_made_for() {
+    for (program, launches) in
+        [("places-contexts 500", 1000), ("places-green 500", 1500), ("places-own-streams 3 500", 1500)]
+    {
+        for way in ["queue", "batch", "queue,memory"] {
+            let recording = Recording::untimed();
+            let mut command = queued(&recording, program);
+            finished(command.env("FAKE_STRICT_CONTEXTS", "1").env("APEX_FAST", way));
+            let process = recording.process();
+            assert_eq!(support::launches(&process).len(), launches, "{program}, {way}");
+            assert_eq!(process.queue_state, QueueState::On, "{program}, {way}");
+            assert!(process.queue.made > 100, "{program}, {way}: {:?}", process.queue);
+        }
+    }
+}
+
 #[test]
 fn a_launch_that_the_driver_refuses_later_is_reported_by_a_later_one() {
     let recording = Recording::untimed();

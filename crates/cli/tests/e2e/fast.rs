@@ -86,6 +86,22 @@ fn a_call_that_wrongly_passes_the_queue_is_noticed() {
 }
 
 #[test]
+fn contexts_and_default_streams_of_threads_keep_their_order() {
+    for fast in ["--fast", "--fast=batch", "--fast=queue,memory"] {
+        for (words, expected) in [
+            (["places-contexts", "300", "1", ""], "2 places as they should be\n1 devices\n"),
+            (["places-own-streams", "3", "300", "1"], "3 places as they should be\n"),
+        ] {
+            let sandbox = Sandbox::new();
+            let run = output(&mut programs(&sandbox, fast, &words), 0);
+            assert_eq!(text(&run.stdout), expected, "{fast}");
+            let process = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0];
+            assert!(process["queue"]["made"].as_u64().unwrap() > 100, "{words:?}, {fast}: {process}");
+        }
+    }
+}
+
+#[test]
 fn launches_in_batches_keep_their_order() {
     let sandbox = Sandbox::new();
     let run = output(&mut programs_in_bursts(&sandbox, "--fast=batch", 1, "100"), 0);

@@ -88,3 +88,25 @@ impl Objects {
         put(&mut settings.legacy, function as u64, config);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::epochs;
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn only_a_change_of_an_attribute_ends_the_epoch_of_functions() {
+        let objects = Objects::start().expect("there is memory");
+        let ends = |handle, is_kernel, value| {
+            let before = epochs().modules.load(Relaxed);
+            objects.note_attribute(handle, is_kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value);
+            epochs().modules.load(Relaxed) != before
+        };
+        assert!(ends(1, false, 100) && !ends(1, false, 100));
+        assert!(ends(1, false, 200) && ends(1, false, 100) && !ends(1, false, 100));
+        assert!(ends(2, true, 300) && !ends(2, true, 300));
+        // The kernel may be that function.
+        assert!(ends(1, false, 100) && ends(2, true, 300));
+    }
+}
