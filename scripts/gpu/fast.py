@@ -1,8 +1,8 @@
 """What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared. And what recording costs.
 
-    fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--limit S] [--modes M,…] [PROGRAM]…
+    fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--shorter N] [--together] [--limit S] [--modes M,…] [PROGRAM]…
     fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
-    fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--limit S] [PROGRAM]…
+    fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
     fast.py tables|recording-table|costs-table|million-table FILE
 
@@ -49,6 +49,8 @@ PROGRAMS = {
     "waits": ("one launch per synchronisation", 250),
     "compiled": ("compiled decode step", 400),
 }
+# Programs that are kept on a few processors (--cores): their differences are small.
+NOTHING_TO_GAIN = {"matmul", "graphs", "waits"}
 # What is before a program's command, but for the folder of the session.
 MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"], "batch": ["run", "--quiet", "--fast=batch"]}
 # Of `costs`: the ways to run, what they are called, and how many steps a window has: some 30 ms.
@@ -115,8 +117,7 @@ class Process:
         return sum(process["launches"] for process in json.loads(done.stdout)["profile"]["processes"])
 
     def finish(self):
-        """The hash of what was computed, and what the queue did."""
-        self.process.stdin.close()
+        """The hash of what was computed, and what the queue did, when the input is closed."""
         digest = self.line()
         status, queue = self.process.wait(), None
         if (self.folder / "session").exists():
@@ -134,35 +135,40 @@ class Process:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def in_turns(name, modes, steps, options):
-    """The processes of a program take turns; returns a row for each copy: windows and hashes of each mode, or the error of one."""
-    keys = [(copy, mode) for copy in range(options.copies) for mode in modes]
-    processes, rows = {}, [{"program": name} for _ in range(options.copies)]
+def in_turns(names, modes, steps, options):
+    """The processes of some programs take turns; returns a row for each copy of each: windows and hashes of each mode, or an error."""
+    keys = [(name, copy, mode) for name in names for copy in range(options.copies) for mode in modes]
+    processes, rows = {}, {(name, copy): {"program": name} for name, copy, _ in keys}
+    ends = time.monotonic() + options.limit
     try:
-        for copy, mode in random.sample(keys, len(keys)):
-            processes[copy, mode] = Process(name, mode, options.apex)
-        for process in processes.values():
+        for name, copy, mode in random.sample(keys, len(keys)):
+            processes[name, copy, mode] = Process(name, mode, options.apex)
+        for (name, *_), process in processes.items():
             process.line()
-            if options.cores:
+            if options.cores and name in options.pinned:
                 process.stay_on(cores(options.cores))
-        for process in processes.values():
-            process.window(max(steps // 2, 1))
-        for copy, mode in keys:
-            rows[copy][mode] = {"windows_ms": [], "means_ms": []}
+        for (name, *_), process in processes.items():
+            process.window(max(steps[name] // 2, 1))
+        for name, copy, mode in keys:
+            rows[name, copy][mode] = {"windows_ms": [], "means_ms": []}
         for _ in range(options.windows):
-            for copy in range(options.copies):
+            if time.monotonic() > ends:
+                break
+            for (name, copy), row in random.sample(list(rows.items()), len(rows)):
                 for mode in random.sample(list(modes), len(modes)):
-                    for times, ms in zip(rows[copy][mode].values(), processes[copy, mode].times(steps), strict=True):
+                    for times, ms in zip(row[mode].values(), processes[name, copy, mode].times(steps[name]), strict=True):
                         times.append(ms)
-        for copy, mode in keys:
-            rows[copy][mode] |= processes[copy, mode].finish()
+        for process in processes.values():
+            process.process.stdin.close()  # They end at the same time.
+        for name, copy, mode in keys:
+            rows[name, copy][mode] |= processes[name, copy, mode].finish()
     except (RuntimeError, OSError, ValueError) as error:
-        for row in rows:
+        for row in rows.values():
             row["error"] = str(error)
     finally:
         for process in processes.values():
             process.end()
-    return rows
+    return list(rows.values())
 
 
 def machine():
@@ -174,27 +180,29 @@ def machine():
 
 
 def measure(options):
+    options.pinned = NOTHING_TO_GAIN
+    steps = {name: max(count // options.shorter, 1) for name, (_, count) in PROGRAMS.items()}
     modes = options.modes.split(",")
-    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda name: in_turns(name, modes, PROGRAMS[name][1], options))
+    repeat(options, "fast.json", options.programs or list(PROGRAMS), lambda names: in_turns(names, modes, steps, options))
 
 
 def costs(options):
+    options.pinned = COSTS_STEPS
     names = options.programs or ["waits", "decode", "cnn"]
-    repeat(options, "fast-costs.json", names, lambda name: in_turns(name, COSTS, COSTS_STEPS[name], options))
+    repeat(options, "fast-costs.json", names, lambda names: in_turns(names, COSTS, COSTS_STEPS, options))
 
 
 def repeat(options, file, names, run):
-    """Runs all programs as often as asked for, while there is time, and adds what they gave to the file."""
+    """Runs all programs, one after the other or together, while there is time, and adds what they gave to the file."""
     file = Path(options.out) / file
     result = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "commands": [], "runs": []}
-    asked = [f"--{key}={getattr(options, key)}" for key in ("sets", "copies", "windows", "cores")]
-    result["commands"].append(" ".join(["fast.py", options.command, *asked, *options.programs]))
+    result["commands"].append(" ".join(["fast.py", *sys.argv[1:]]))
     ends = time.monotonic() + options.limit
     for _ in range(options.sets):
-        for name in random.sample(names, len(names)):
+        for some in [names] if options.together else [[name] for name in random.sample(names, len(names))]:
             if time.monotonic() > ends:
                 return
-            for row in run(name):
+            for row in run(some):
                 print(json.dumps(row), flush=True)
                 result["runs"].append(row)
             file.write_text(json.dumps(result, indent=1) + "\n")
@@ -360,14 +368,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring, costing = commands.add_parser("measure"), commands.add_parser("costs")
-    for parsed, copies, windows, limit, processors in ((measuring, 4, 5, 500.0, 0), (costing, 4, 25, 100.0, 2)):
+    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0)):
         parsed.add_argument("--sets", type=int, default=1)
         parsed.add_argument("--copies", type=int, default=copies)
         parsed.add_argument("--windows", type=int, default=windows)
         parsed.add_argument("--limit", type=float, default=limit)
-        parsed.add_argument("--cores", type=int, default=processors, help="processors that a program may use; 0: all")
+        parsed.add_argument("--cores", type=int, default=2, help="processors that a pinned program may use; 0: all")
+        parsed.add_argument("--together", action="store_true", help="all programs at once")
         parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
     measuring.add_argument("--modes", default=",".join(MODES))
+    measuring.add_argument("--shorter", type=int, default=1, help="windows are so many times shorter than half a second")
     switching = commands.add_parser("recording")
     switching.add_argument("--windows", type=int, default=24)
     switching.add_argument("programs", nargs="*", metavar="PROGRAM")
