@@ -54,7 +54,7 @@ impl Place {
         if let Some(event) = self.events.map(|events| events[at] as CUevent) {
             check(cuda!(cuEventRecord(event, own)));
             check(cuda!(cuStreamWaitEvent(other, event, 0)));
-            if round % COMPARED == 0 {
+            if round.is_multiple_of(COMPARED) {
                 self.compare(other);
             }
         }

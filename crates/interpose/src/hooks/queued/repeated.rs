@@ -28,7 +28,7 @@ pub unsafe extern "C" fn kernel_attribute<const INDEX: usize>(
     kernel: CUkernel,
     device: CUdevice,
 ) -> CUresult {
-    let words = [kernel as u64 ^ (device as u64) << 48, two(attribute as u32, value)];
+    let words = [kernel as u64 ^ (device as u64) << 48, two(attribute, value)];
     // SAFETY: the contract of every hook.
     unsafe { pass_again::<signature::cuKernelSetAttribute, INDEX>((attribute, value, kernel, device), words) }
 }
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn function_attribute<const INDEX: usize>(
     attribute: CUfunction_attribute,
     value: i32,
 ) -> CUresult {
-    let words = [function as u64, two(attribute as u32, value)];
+    let words = [function as u64, two(attribute, value)];
     // SAFETY: the contract of every hook.
     unsafe { pass_again::<signature::cuFuncSetAttribute, INDEX>((function, attribute, value), words) }
 }
