@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/pictures/page*.png, kernel*.png, dashboard*.png and timeline*.png from sessions of an
+# Makes docs/pictures/page*.png, kernel*.png, dashboard*.png, timeline*.png and panels/ from sessions of an
 # H200 in data/corpus-h200 and of a demonstration on the CPU device, with the apex of target/debug
 # or of $APEX. Needs Chromium, Node.js, and `npm ci` in crates/page/web.
 set -euo pipefail
@@ -18,6 +18,7 @@ done
 # A program with faults, on the CPU device, where its source lies.
 (cd crates/device-code/demo && "$apex" demo bad --device cpu --code -o "$folder/bad" > "$folder/bad.log" 2>&1)
 (cd "$folder" && "$apex" report --html bad.html bad)
+mkdir -p docs/pictures/panels
 (cd "$folder" && exec "$apex" dashboard --no-open torch-eager_training torch-llama_eager) > "$folder/address" &
 server=$!
 until [ -s "$folder/address" ]; do sleep 0.1; done

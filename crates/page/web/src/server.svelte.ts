@@ -61,6 +61,8 @@ export class Followed {
   trouble: string | null = $state(null);
   /** While it is held, documents that come are not shown. */
   held = $state(false);
+  /** When what is shown changed last, on the clock of the page. */
+  came = $state(0);
   #latest: Document | null = null;
 
   /** Follows the part that a query means; returns what ends that. */
@@ -73,7 +75,7 @@ export class Followed {
     });
     events.addEventListener('document', (event) => {
       this.#latest = JSON.parse(event.data) as Document;
-      if (!this.held) this.doc = this.#latest;
+      if (!this.held) this.#show();
     });
     events.onerror = () => {
       if (events.readyState !== EventSource.CLOSED) {
@@ -89,7 +91,12 @@ export class Followed {
 
   hold(held: boolean) {
     this.held = held;
-    if (!held && this.#latest) this.doc = this.#latest;
+    if (!held && this.#latest) this.#show();
+  }
+
+  #show() {
+    this.doc = this.#latest;
+    this.came = performance.now();
   }
 
   /** Forgets what is shown: something else will be. */

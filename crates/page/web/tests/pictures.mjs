@@ -1,5 +1,5 @@
 // Pictures of the page for the docs: `node pictures.mjs FOLDER ADDRESS TO`; scripts/page_pictures.sh says of what. Pictures
-// without a session are of the dashboard at the address.
+// without a session are of the dashboard at the address. TO/panels gets each panel of the dashboard, light, dark and narrow.
 import { pathToFileURL } from 'node:url';
 import { launch } from './browser.mjs';
 
@@ -19,6 +19,48 @@ const PICTURES = [
   { name: 'kernel-lines-narrow', session: 'bad', at: '', kernel: 'transpose', lines: true, width: 400, height: 1000, scheme: 'dark' },
   { name: 'dashboard-narrow', at: '#phase=all', width: 400, height: 1000, scheme: 'light' },
 ];
+
+/** Panels of the dashboard: of a session and a part that have something in each, and their most height. */
+const PANELS = [
+  { id: 'overview' }, { id: 'advice' }, { id: 'time' }, { id: 'timeline' }, { id: 'kernels' }, { id: 'places', of: 'torch-llama_eager' },
+  { id: 'ranges', of: 'torch-llama_eager' }, { id: 'memory' }, { id: 'machine' }, { id: 'compare', before: 'torch-llama_eager' },
+];
+const LOOKS = [
+  { look: 'light', width: 1100, scheme: 'light' },
+  { look: 'dark', width: 1100, scheme: 'dark' },
+  { look: 'narrow', width: 400, scheme: 'light' },
+];
+const TALLEST = 1000;
+
+/** The identifiers of sessions by name. */
+async function identifiers() {
+  const { sessions } = await (await fetch(`${address}api/v1/sessions`)).json();
+  return Object.fromEntries(sessions.map((session) => [session.name, session.id]));
+}
+
+/** Each panel alone, cut where it is very long. */
+async function panels(browser) {
+  const ids = await identifiers();
+  for (const { id, of = 'torch-eager_training', before } of PANELS) {
+    for (const { look, width, scheme } of LOOKS) {
+      const page = await browser.newPage({ viewport: { width, height: TALLEST + 200 }, colorScheme: scheme });
+      await page.goto(`${address}#session=${ids[of]}&at=${id}${before ? `&before=${ids[before]}` : ''}`);
+      const panel = page.locator(`#${id}`);
+      await panel.waitFor();
+      if (id === 'timeline') await panel.locator('.group').first().waitFor();
+      if (id === 'compare') await panel.locator('table').first().waitFor();
+      await page.waitForLoadState('networkidle', { timeout: 3000 }).catch(() => {});
+      await page.waitForTimeout(500);
+      const box = await panel.evaluate((section) => {
+        const { x, y, width, height } = section.getBoundingClientRect();
+        return { x: x + scrollX, y: y + scrollY, width, height };
+      });
+      const clip = { x: Math.max(box.x - 16, 0), y: box.y - 8, width: Math.min(box.width + 32, width), height: Math.min(box.height, TALLEST) + 16 };
+      await page.screenshot({ path: `${to}/panels/${id}-${look}.png`, clip, fullPage: true });
+      await page.close();
+    }
+  }
+}
 
 /** Zooms the timeline in, opens a launch of the first stream, and searches. */
 async function zoomed(page, { zoom, find }) {
@@ -76,4 +118,5 @@ for (const { name, session, at, timeline, kernel, lines, width, height, scheme }
   await page.screenshot({ path: `${to}/${name}.png` });
   await page.close();
 }
+await panels(browser);
 await browser.close();
