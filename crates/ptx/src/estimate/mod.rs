@@ -18,15 +18,22 @@
 //!    number. The same address holds the same number, whatever was stored there. So of lanes that
 //!    branch on data about as many go each way as chance has it, and data-dependent addresses lie
 //!    far apart unless the kernel brings them together (as `% bins` does).
+//!    Addresses that are computed of them lie in the allocation that they are computed from, where its
+//!    size is known.
 //! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the
 //!    launch's threads, which is what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
 //!    65,536, or for ever.
-//! 4. Functions that are called by address, or are not in the module, do nothing.
+//! 4. Functions that are called by address, or are not in the module, do nothing, and such calls are
+//!    counted ([`Work::unknown_calls`]).
+//! 5. A compare-and-swap finds what it expects, but for what other lanes of its warp have just
+//!    stored there; an exchange for a known number finds 0: a lock is free.
 //!
 //! Invariants: any module and any launch give an answer, in time bounded by the budget; the same
 //! input gives the same answer.
 
+mod arrays;
+mod below;
 mod code;
 mod compile;
 mod contention;
@@ -72,6 +79,14 @@ pub enum Argument {
     Bits(u64),
     /// Its bytes, of any number: of a structure, for example.
     Bytes(Box<[u8]>),
+}
+
+/// Bits of an address in an allocation: allocations lie this far apart.
+const ALLOCATION_BITS: u32 = 40;
+
+/// Where an allocation begins, as far as an estimate is concerned.
+pub fn allocation_address(allocation: u32) -> u64 {
+    (u64::from(allocation) + 1) << ALLOCATION_BITS
 }
 
 /// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
@@ -150,6 +165,8 @@ pub struct Work {
     pub longest_warp: f64,
     /// Branches of warps that a guess decided.
     pub unknown_branches: f64,
+    /// Calls by warps of functions whose code is not known, and of which nothing is counted.
+    pub unknown_calls: f64,
     /// Whether anything rests on a guess: see the [module](self).
     pub assumed: bool,
     /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
@@ -187,7 +204,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 30] {
+    fn each_figure(&mut self) -> [&mut f64; 31] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -219,6 +236,7 @@ impl Work {
             &mut self.warps,
             &mut self.longest_warp,
             &mut self.unknown_branches,
+            &mut self.unknown_calls,
         ]
     }
 
@@ -248,8 +266,20 @@ impl Estimator {
     ///
     /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
     pub fn estimate(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {
+        self.estimate_in(&[], launch, arguments, budget)
+    }
+
+    /// The same of a launch whose pointers are those into allocations of these sizes, each of which
+    /// begins at its [`allocation_address`]: guessed addresses lie in them.
+    pub fn estimate_in(
+        &self,
+        allocations: &[u64],
+        launch: &LaunchConfig,
+        arguments: &[Argument],
+        budget: u64,
+    ) -> Work {
         let shape = Shape::of(launch);
-        let mut warp = Warp::new(&self.code, &self.loops);
+        let mut warp = Warp::new(&self.code, &self.loops, allocations);
         self.load(&mut warp.registers, &shape, arguments);
         Sampling::new(self, shape, warp, budget).go()
     }
@@ -369,7 +399,7 @@ fn parameter(arguments: &[Argument], index: u32, offset: u32, bytes: u32, shape:
             let value = part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
             Value::uniform(value)
         }
-        Argument::Pointer if offset == 0 => Value::uniform(((u64::from(index) + 1) << 40) & ones(bits)),
+        Argument::Pointer if offset == 0 => Value::uniform(allocation_address(index) & ones(bits)),
         _ => {
             let integer = code::Kind::Integer { bits: 14, signed: false };
             let own = guess((u64::from(index) << 32) | u64::from(offset), integer) + 1;

@@ -176,7 +176,7 @@ impl<'w> Sampling<'w> {
             issue_cycles: work.issue_cycles / warps,
             span_sectors: self.warp.reuse.span(),
             atomic_sectors: self.warp.contention.sectors(work.atomic_sectors),
-            assumed: self.warp.assumed || self.estimator.code.incomplete,
+            assumed: self.warp.assumed || work.unknown_calls > 0.0,
             extrapolated: self.warp.extrapolated,
             ..work
         }

@@ -65,6 +65,7 @@ impl Sum {
             (&mut work.shared_atomic_turns, Figure::SharedAtomicTurns),
             (&mut work.barriers_per_warp, Figure::Barriers),
             (&mut work.unknown_branches, Figure::UnknownBranches),
+            (&mut work.unknown_calls, Figure::UnknownCalls),
         ] {
             *place = figures[figure as usize];
         }

@@ -193,6 +193,99 @@ fn atomics_pass_once_for_each_lane_of_an_address() {
 }
 
 #[test]
+fn a_warp_adds_integers_up_before_it_goes_to_memory() {
+    let of = |atomic: &str| {
+        let work = walk(atomic, &launch(2, 48), 0, 0);
+        (work.atomic_requests, work.atomic_lanes, work.atomic_turns + work.shared_atomic_turns)
+    };
+    let (once, by_lane) = ((4.0, 4.0, 4.0), (4.0, 96.0, 96.0));
+    assert_eq!(of("red.global.add.u32 [%p], %t;"), once);
+    assert_eq!(of("red.global.max.s32 [%p], %t;"), once);
+    assert_eq!(of("mov.u32 %s, tile; red.shared.add.u32 [%s], 1;"), once);
+    // What each lane gets back follows from its place among the lanes, if all add the same.
+    assert_eq!(of("atom.global.add.u32 %x, [%p], 1;"), once);
+    assert_eq!(of("atom.global.add.u32 %x, [%p], %t;"), by_lane);
+    assert_eq!(of("atom.global.max.s32 %x, [%p], %t;"), by_lane);
+    // Two words are not added in one instruction, but the same number 32 times is a product.
+    assert_eq!(of("cvt.u64.u32 %o, %n; red.global.add.u64 [%p], %o;"), once);
+    assert_eq!(of("cvt.u64.u32 %o, %t; red.global.add.u64 [%p], %o;"), by_lane);
+    assert_eq!(of("red.global.add.f32 [%p], %f;"), by_lane);
+    assert_eq!(of("red.global.inc.u32 [%p], 7;"), by_lane);
+}
+
+#[test]
+fn a_compare_and_swap_succeeds_but_for_lanes_with_one_address() {
+    let sum = |address: &str| {
+        let body = format!(
+            "{address} ld.global.u32 %x, [%a];
+             TOP: add.s32 %y, %x, %n; atom.global.cas.b32 %k, [%a], %x, %y;
+             setp.ne.s32 %q0, %k, %x; mov.u32 %x, %k; @%q0 bra TOP;"
+        );
+        let work = walk(&body, &launch(1, 32), 3, 0);
+        (work.atomic_requests, work.atomic_lanes, work.unknown_branches)
+    };
+    assert_eq!(sum("mul.wide.u32 %o, %t, 4; add.s64 %a, %p, %o;"), (1.0, 32.0, 0.0));
+    // One lane of four leaves in each round.
+    let (requests, lanes, _) = sum("shr.u32 %j, %t, 2; mul.wide.u32 %o, %j, 4; add.s64 %a, %p, %o;");
+    assert_eq!((requests, lanes), (4.0, 32.0 + 24.0 + 16.0 + 8.0));
+
+    // Keys go to the next slot where a lane before has put another one.
+    let insertion = "
+        shr.u32 %k, %t, 1;
+        TOP: mul.wide.u32 %o, %k, 4; add.s64 %a, %p, %o; atom.global.cas.b32 %x, [%a], -1, %t;
+        add.s32 %k, %k, 1; setp.ne.s32 %q0, %x, -1; @%q0 bra TOP;
+    ";
+    let work = walk(insertion, &launch(1, 32), 0, 0);
+    assert_eq!((work.atomic_requests, work.atomic_lanes), (2.0, 32.0 + 16.0));
+    assert!(!work.assumed);
+}
+
+#[test]
+fn a_lock_is_free() {
+    let locked = |take: &str| {
+        let body = format!(
+            "setp.ne.s32 %q0, %t, 0; @%q0 bra END;
+             TOP: {take} setp.ne.s32 %q1, %x, 0; @%q1 bra TOP;
+             st.global.u32 [%p+4], %t; atom.global.exch.b32 %y, [%p], 0; END:"
+        );
+        walk(&body, &launch(4, 64), 0, 0).atomic_requests
+    };
+    assert_eq!(locked("atom.global.cas.b32 %x, [%p], 0, 1;"), 2.0 * 4.0);
+    assert_eq!(locked("atom.global.exch.b32 %x, [%p], 1;"), 2.0 * 4.0);
+}
+
+#[test]
+fn calls_of_what_is_not_there_are_counted() {
+    let source = ".version 8.0 .target sm_80 .address_size 64
+        .extern .func elsewhere; .extern .func vprintf;
+        .visible .entry f() { .reg .pred %q; .reg .b32 %t;
+            mov.u32 %t, %tid.x; setp.gt.u32 %q, %t, 95; @%q call elsewhere; call vprintf; ret; }";
+    let module = crate::parse(source).unwrap();
+    let of = |threads: u32| {
+        let entry = module.functions().last().unwrap();
+        Estimator::new(&module, entry).estimate(&launch(3, threads), &[], BUDGET)
+    };
+    assert_eq!((of(96).unknown_calls, of(96).assumed), (0.0, false));
+    assert_eq!((of(128).unknown_calls, of(128).assumed), (3.0, true));
+}
+
+#[test]
+fn guessed_addresses_lie_in_their_allocation() {
+    let gather = "ld.global.u32 %x, [%p]; xor.b32 %x, %x, %i; mul.wide.s32 %o, %x, 4; add.s64 %a, %p, %o;
+                  ld.global.u32 %y, [%a]; setp.gt.u32 %q0, %y, 9; @%q0 bra END; st.global.u32 [%a], %x; END:";
+    let span = |allocations: &[u64]| {
+        let arguments = [Argument::Pointer, Argument::Bits(0), Argument::Bits(0)];
+        let work = estimator(gather).estimate_in(allocations, &launch(1024, 256), &arguments, BUDGET);
+        (work.span_sectors, work.launch_sectors)
+    };
+    assert_eq!(span(&[32 * 100]).0, 100.0);
+    assert!(span(&[]).0 > 1e4);
+    // An allocation of which nothing is known, or too small for a word, bounds nothing.
+    assert_eq!(span(&[0]), span(&[]));
+    assert_eq!(span(&[3]), span(&[]));
+}
+
+#[test]
 fn functions_are_walked_where_they_are_called() {
     let calling = "
         { .param .b32 value0; st.param.b32 [value0], %m; .param .b32 result0;

@@ -3,15 +3,24 @@
 //! Lanes that go different ways form groups. The group with the lowest step goes first, and groups
 //! that meet become one: as compilers lay out code that is where lanes come together again.
 
-use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Space};
+use super::arrays::Arrays;
+use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
 use super::reuse::Reuse;
 use super::skip::Skips;
+
 use super::value::{LANES, Value, compare, compute, guess, ones};
 use crate::analysis::{MOST_TOUCHED, Request};
 use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+
+/// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
+/// not negative), and perhaps only those below a bound.
+struct Most {
+    mask: u64,
+    below: Option<u64>,
+}
 
 /// Where local memory ends.
 const LOCAL_END: u64 = 1 << 32;
@@ -43,10 +52,11 @@ pub(super) enum Figure {
     SharedAtomicTurns,
     Barriers,
     UnknownBranches,
+    UnknownCalls,
 }
 
 /// How many [`Figure`]s there are.
-pub(super) const FIGURES: usize = Figure::UnknownBranches as usize + 1;
+pub(super) const FIGURES: usize = Figure::UnknownCalls as usize + 1;
 
 /// What a warp has done.
 #[derive(Clone, Debug)]
@@ -84,6 +94,7 @@ impl Counters {
 pub(super) struct Warp<'c> {
     pub(super) code: &'c Code,
     pub(super) loops: &'c Loops,
+    pub(super) arrays: Arrays<'c>,
     pub(super) registers: Vec<Value>,
     pub(super) counters: Counters,
     pub(super) skips: Skips,
@@ -137,10 +148,11 @@ impl Waiting {
 }
 
 impl<'c> Warp<'c> {
-    pub(super) fn new(code: &'c Code, loops: &'c Loops) -> Warp<'c> {
+    pub(super) fn new(code: &'c Code, loops: &'c Loops, allocations: &'c [u64]) -> Warp<'c> {
         Warp {
             code,
             loops,
+            arrays: Arrays::new(allocations),
             registers: vec![Value::uniform(0); code.registers],
             counters: Counters::new(code.steps.len()),
             skips: Skips::new(loops.loops.len()),
@@ -308,6 +320,10 @@ impl<'c> Warp<'c> {
                 self.set(*to, &out, mask);
             }
             Action::Barrier => self.counters.figures[Figure::Barriers as usize] += 1.0,
+            Action::UnknownCall => {
+                let executed = if mask == 0 { 0.0 } else { 1.0 };
+                self.counters.figures[Figure::UnknownCalls as usize] += executed;
+            }
             Action::Nothing | Action::Branch { .. } | Action::Table { .. } | Action::Exit => {}
         }
     }
@@ -333,6 +349,15 @@ impl<'c> Warp<'c> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let [out, opposite] = scratch.as_mut_slice() else { return };
         compare(comparison.relation, comparison.kind, a, b, out);
+        // Two guesses that are equal in all lanes are one.
+        if matches!(comparison.relation, Comparison::Equal | Comparison::NotEqual)
+            && comparison.kind.bits() >= 32
+            && a.guessed
+            && b.guessed
+            && (0..LANES).filter(|lane| mask >> lane & 1 == 1).all(|lane| a.lane(lane) == b.lane(lane))
+        {
+            out.guessed = false;
+        }
         if self.skips.observing() {
             self.skips.observe(at, mask, out.truth() & mask, a, b);
         }
@@ -359,22 +384,101 @@ impl<'c> Warp<'c> {
         let live = if addresses.uniform { 1 } else { LANES };
         for address in &mut addresses.lanes[..live] {
             *address = address.wrapping_add_signed(access.offset);
+            if addresses.guessed {
+                *address = self.arrays.within(*address, access.bytes.into());
+            }
         }
         let counted = if access.lanes < 32 { mask & ones(access.lanes) as u32 } else { mask };
         if counted != 0 {
             self.count(at, access, &addresses, counted);
         }
         let size = u64::from(access.element.bits() / 8);
+        let first = addresses.lane(mask.trailing_zeros() as usize % LANES);
+        if addresses.guessed && counted != 0 {
+            self.arrays.scattered(first, access.bytes.into());
+        }
+        if access.is_offset && counted != 0 {
+            self.arrays.offsets(first, size);
+        }
+        let offsets = access.direction == Direction::Load && access.bytes as u64 == size && matches!(access.element, Kind::Integer { .. });
         for (index, &to) in (0u64..).zip(&access.to) {
             if to == NONE {
                 continue;
             }
             let mut loaded = addresses.clone();
+            let most = self.most(access, index as usize);
             for value in &mut loaded.lanes[..live] {
-                *value = guess(value.wrapping_add(index * size), access.element);
+                let address = value.wrapping_add(index * size);
+                let guessed = guess(address, access.element) & most.mask;
+                let below = most.below.map_or(guessed, |below| guessed % below);
+                *value = offsets.then(|| self.arrays.offset_at(address)).flatten().unwrap_or(below);
             }
             loaded.guessed = true;
+            match access.update {
+                Some(Update::CompareAndSwap { expected, new }) => {
+                    loaded = self.compare_and_swap(&addresses, expected, new, mask);
+                }
+                Some(Update::Exchange { new }) => self.exchange(&addresses, new, mask, &mut loaded),
+                _ => {}
+            }
             self.set(to, &loaded, mask);
+        }
+    }
+
+    /// Which numbers a load loads, for the `index`-th of its registers.
+    fn most(&self, access: &Access, index: usize) -> Most {
+        let Kind::Integer { bits, .. } = access.element else { return Most { mask: u64::MAX, below: None } };
+        let mask = match bits {
+            32 | 64 => ones(bits - 1),
+            _ => u64::MAX,
+        };
+        let bound = access.below.get(index).and_then(|&bound| self.registers.get(bound as usize));
+        let below = bound.filter(|bound| bound.uniform && !bound.guessed).map(|bound| bound.lanes[0] & ones(bits));
+        Most { mask, below: below.filter(|below| (2..=mask).contains(below)) }
+    }
+
+    /// What lanes that compare and swap get back. What the first of the lanes with an address
+    /// expects there is there, because other warps seldom come between; the others find what
+    /// those before them have left.
+    fn compare_and_swap(&self, addresses: &Value, expected: Register, new: Register, mask: u32) -> Value {
+        let [expected, new] = [expected, new].map(|register| &self.registers[register as usize]);
+        let mut memory: Vec<(u64, u64)> = Vec::new();
+        let mut found = expected.clone();
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            let address = addresses.lane(lane);
+            match memory.iter_mut().find(|(other, _)| *other == address) {
+                None => memory.push((address, new.lane(lane))),
+                Some((_, there)) => {
+                    found.uniform = false;
+                    found.guessed |= new.guessed;
+                    found.lanes[lane] = *there;
+                    if *there == expected.lane(lane) {
+                        *there = new.lane(lane);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What lanes get back that store a number which is known: such an exchange takes a lock, or
+    /// raises a flag, and finds 0; lanes with the address of another find what that one stored.
+    fn exchange(&self, addresses: &Value, new: Register, mask: u32, found: &mut Value) {
+        let new = &self.registers[new as usize];
+        if new.guessed {
+            return;
+        }
+        let mut memory: Vec<(u64, u64)> = Vec::new();
+        found.uniform = false;
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            let address = addresses.lane(lane);
+            match memory.iter_mut().find(|(other, _)| *other == address) {
+                None => {
+                    found.lanes[lane] = 0;
+                    memory.push((address, new.lane(lane)));
+                }
+                Some((_, there)) => found.lanes[lane] = std::mem::replace(there, new.lane(lane)),
+            }
         }
     }
 
@@ -385,6 +489,7 @@ impl<'c> Warp<'c> {
             Space::Generic => place(addresses.lane(mask.trailing_zeros() as usize)),
             space => space,
         };
+        let mask = if self.reduces(access, addresses) { 1 << mask.trailing_zeros() } else { mask };
         let lanes = f64::from(mask.count_ones());
         let request = addresses.request(mask, bytes);
         let figures = &mut self.counters.figures;
@@ -430,6 +535,13 @@ impl<'c> Warp<'c> {
             }
             (_, Space::Generic) => {}
         }
+    }
+
+    /// Whether one lane makes an atomic operation for all lanes.
+    fn reduces(&self, access: &Access, addresses: &Value) -> bool {
+        let Some(Update::Reduction { operand }) = access.update else { return false };
+        let alike = self.registers.get(operand as usize).is_none_or(|operand| operand.uniform);
+        addresses.uniform && alike
     }
 
     /// Takes note of the sectors of global memory that a request touches; of a load, its step and
