@@ -120,6 +120,9 @@ pub struct Work {
     pub global_store_sectors: f64,
     /// Bytes that threads store.
     pub global_store_bytes: f64,
+    /// Sectors that stores touch which the launch has not stored to before, about: those that L2
+    /// writes to memory.
+    pub written_sectors: f64,
     /// Loads from and stores to shared memory by warps.
     pub shared_requests: f64,
     /// Wavefronts that these need; as many as requests if there are no conflicts and at most four
@@ -204,7 +207,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 31] {
+    fn each_figure(&mut self) -> [&mut f64; 32] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -213,6 +216,7 @@ impl Work {
             &mut self.global_store_requests,
             &mut self.global_store_sectors,
             &mut self.global_store_bytes,
+            &mut self.written_sectors,
             &mut self.shared_requests,
             &mut self.shared_wavefronts,
             &mut self.local_requests,

@@ -38,6 +38,7 @@ pub(super) enum Figure {
     StoreRequests,
     StoreSectors,
     StoreBytes,
+    WrittenSectors,
     SharedRequests,
     SharedWavefronts,
     LocalRequests,
@@ -100,8 +101,9 @@ pub(super) struct Warp<'c> {
     pub(super) skips: Skips,
     /// Where atomic operations went, of all warps so far.
     pub(super) contention: Contention,
-    /// What was loaded, by all warps so far.
+    /// What was loaded, and stored, by all warps so far.
     pub(super) reuse: Reuse,
+    pub(super) stored: Reuse,
     /// Steps that it may take, and has taken.
     pub(super) share: u64,
     pub(super) taken: u64,
@@ -158,6 +160,7 @@ impl<'c> Warp<'c> {
             skips: Skips::new(loops.loops.len()),
             contention: Contention::default(),
             reuse: Reuse::new(code.steps.len()),
+            stored: Reuse::new(code.steps.len()),
             share: 0,
             taken: 0,
             assumed: false,
@@ -167,6 +170,12 @@ impl<'c> Warp<'c> {
         }
     }
 
+    /// The warps to come are of another block.
+    pub(super) fn begin_block(&mut self) {
+        self.reuse.begin_block();
+        self.stored.begin_block();
+    }
+
     /// Forgets what the warp before did, except what it assumed and where its atomic operations
     /// went.
     pub(super) fn begin(&mut self, share: u64) {
@@ -174,6 +183,7 @@ impl<'c> Warp<'c> {
         self.skips.clear();
         self.contention.begin();
         self.reuse.begin_warp();
+        self.stored.begin_warp();
         (self.share, self.taken) = (share, 0);
     }
 
@@ -525,13 +535,14 @@ impl<'c> Warp<'c> {
                 add(Figure::LoadSectors, request.sectors() as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
                 let first = addresses.lane(mask.trailing_zeros() as usize);
-                self.reach(request, Some((at, first)));
+                self.reach(request, at, first, false);
             }
             (Direction::Store, Space::Global) => {
                 add(Figure::StoreRequests, 1.0);
                 add(Figure::StoreSectors, request.sectors() as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
-                self.reach(request, None);
+                let first = addresses.lane(mask.trailing_zeros() as usize);
+                self.reach(request, at, first, true);
             }
             (_, Space::Generic) => {}
         }
@@ -544,21 +555,23 @@ impl<'c> Warp<'c> {
         addresses.uniform && alike
     }
 
-    /// Takes note of the sectors of global memory that a request touches; of a load, its step and
-    /// its first lane's address are named.
-    fn reach(&mut self, request: Request<'_>, load: Option<(usize, u64)>) {
+    /// Takes note of the sectors of global memory that a request of the step `at` touches, and of its
+    /// first lane's address.
+    fn reach(&mut self, request: Request<'_>, at: usize, address: u64, store: bool) {
         let mut touched = [0; MOST_TOUCHED];
         let count = request.touched(&mut touched);
         let sectors = &touched[..count];
         self.reuse.reach(sectors);
         let figures = &mut self.counters.figures;
         figures[Figure::Lines as usize] += lines(sectors);
-        if let Some((at, address)) = load {
-            let new = self.reuse.load(at, address, sectors);
-            figures[Figure::WarpSectors as usize] += new.warp;
-            figures[Figure::BlockSectors as usize] += new.block;
-            figures[Figure::LaunchSectors as usize] += new.launch;
+        if store {
+            figures[Figure::WrittenSectors as usize] += self.stored.access(at, address, sectors).launch;
+            return;
         }
+        let new = self.reuse.access(at, address, sectors);
+        figures[Figure::WarpSectors as usize] += new.warp;
+        figures[Figure::BlockSectors as usize] += new.block;
+        figures[Figure::LaunchSectors as usize] += new.launch;
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the operands of one instruction")]
@@ -598,7 +611,7 @@ impl<'c> Warp<'c> {
                 let request = starts.request(lanes, row);
                 add(sectors_of, request.sectors() as f64);
                 add(bytes_of, (u64::from(rows) * row) as f64);
-                self.reach(request, (!store).then_some((at, address)));
+                self.reach(request, at, address, store);
             }
             _ => {}
         }
