@@ -2,13 +2,14 @@
 //! offsets of rows in others.
 //!
 //! A compressed sparse matrix has an array of offsets: the elements of row `i` are those from
-//! `offsets[i]` to `offsets[i + 1]`. Code that loads two neighbours and compares them, or takes
-//! their difference, tells such an array ([`mark`]). What it holds is guessed accordingly: rows have
+//! `offsets[i]` to `offsets[i + 1]`. Code that loads two neighbours, both of which bound a loop, tells
+//! such an array ([`mark`]). What it holds is guessed accordingly: rows have
 //! as many elements on average as the arrays that are accessed at guessed places have for each row,
 //! between none and twice as many.
 
 use super::ALLOCATION_BITS;
-use super::code::{Action, Code, Form, Kind, Op};
+use super::code::{Action, Code, Kind};
+use super::loops::Loops;
 use super::value::guess;
 use crate::instruction::Direction;
 
@@ -93,13 +94,14 @@ impl<'s> Arrays<'s> {
             return UNKNOWN_ELEMENTS;
         };
         let others = self.sizes.iter().zip(&self.arrays).enumerate().filter(|(index, _)| *index != offsets);
-        let most = others.filter_map(|(_, (size, array))| size.checked_div(array.element)).max();
-        most.map_or(UNKNOWN_ELEMENTS, |most| (most / rows).max(1))
+        let counts = others.filter_map(|(_, (size, array))| size.checked_div(array.element));
+        // Arrays with an element for each row are accessed too, at places that the elements name.
+        counts.map(|count| count / rows).filter(|elements| *elements > 1).min().unwrap_or(UNKNOWN_ELEMENTS)
     }
 }
 
-/// Marks the loads of two neighbours that are compared, or whose difference is taken.
-pub(super) fn mark(code: &mut Code) {
+/// Marks the loads of two neighbours that bound a loop together.
+pub(super) fn mark(code: &mut Code, loops: &Loops) {
     let loads: Vec<usize> = code
         .steps
         .iter()
@@ -132,22 +134,13 @@ pub(super) fn mark(code: &mut Code) {
         return;
     }
     let flows = flows(code, &loads);
-    let mut marked = Vec::new();
     let of = |register: u32| flows.get(register as usize).copied().unwrap_or(0);
-    let mut meet = |a: u64, b: u64| {
-        for &(one, other) in &pairs {
-            if (a >> one & b >> other | b >> one & a >> other) & 1 == 1 {
-                marked.push(loads[one]);
-                marked.push(loads[other]);
-            }
-        }
-    };
-    for step in &code.steps {
-        match &step.action {
-            Action::Compare(comparison) => meet(of(comparison.a), of(comparison.b)),
-            Action::Compute { form: Form { op: Op::Subtract, .. }, from, .. } => meet(of(from[0]), of(from[1])),
-            _ => {}
-        }
+    let mut marked = Vec::new();
+    for &bound in loops.loops.iter().flat_map(|of_loop| &of_loop.bounds) {
+        let Action::Compare(comparison) = &code.steps[bound].action else { continue };
+        let all = of(comparison.a) | of(comparison.b);
+        let decides = |&&(one, other): &&(usize, usize)| (all >> one & all >> other) & 1 == 1;
+        marked.extend(pairs.iter().filter(decides).flat_map(|&(one, other)| [loads[one], loads[other]]));
     }
     for index in marked {
         if let Action::Access(access) = &mut code.steps[index].action {

@@ -247,6 +247,18 @@ impl<'n, 'm> Compiler<'n, 'm> {
         operand.registers(site.body, &mut |id| registers.push(self.register(id)));
     }
 
+    /// Whether an instruction of the function reads a register of an operand.
+    pub(super) fn is_read(&mut self, site: Site<'_, 'm>, operand: &Operand<'m>) -> bool {
+        let (unit, mut found) = (Rc::clone(&self.top().unit), false);
+        operand.registers(site.body, &mut |result| {
+            for (line, operation) in unit.body.lines.iter().zip(unit.operations.iter()) {
+                let (_, read) = operation.split(&line.operands);
+                read.iter().for_each(|one| one.registers(&unit.body, &mut |id| found |= id == result));
+            }
+        });
+        found
+    }
+
     /// Adds a step that is a further part of an instruction.
     pub(super) fn emit_part(&mut self, site: Site<'_, 'm>, action: Action) {
         let guard = self.guard(site.line);

@@ -333,7 +333,10 @@ impl<'m> Compiler<'_, 'm> {
     /// What follows from what an atomic operation does.
     fn update(&mut self, site: Site<'_, 'm>) -> Option<Update> {
         let [ty] = *site.operation.types() else { return None };
-        let returns = site.operation.opcode == Some(Opcode::Atom);
+        // A result that nobody reads makes the assembler take `red` for `atom`.
+        let returns = site.operation.opcode == Some(Opcode::Atom)
+            && site.operands().first().is_some_and(|result| self.is_read(site, result));
+        let operand = usize::from(site.operation.opcode == Some(Opcode::Atom)) + 1;
         if arithmetic_kind(ty).is_none() || site.operation.vector.is_some() {
             return None;
         }
@@ -344,8 +347,7 @@ impl<'m> Compiler<'_, 'm> {
             _ if ty.is_float() => None,
             // One lane for all: what each lane gets back follows from its place among them only if
             // all add the same; and only words are reduced in one instruction (`redux`).
-            Atomic::Add if returns => Some(Update::Reduction { operand: read(2)? }),
-            Atomic::Add if ty.bytes() > 4 => Some(Update::Reduction { operand: read(1)? }),
+            Atomic::Add if returns || ty.bytes() > 4 => Some(Update::Reduction { operand: read(operand)? }),
             Atomic::Add | Atomic::Minimum | Atomic::Maximum | Atomic::And | Atomic::Or | Atomic::Xor
                 if !returns && ty.bytes() <= 4 =>
             {

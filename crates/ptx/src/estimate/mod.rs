@@ -260,8 +260,9 @@ pub struct Estimator {
 impl Estimator {
     /// Prepares a function of a module; one without a body executes nothing.
     pub fn new(module: &Module, function: &Function) -> Estimator {
-        let code = compile::compile(module, function);
+        let mut code = compile::compile(module, function);
         let loops = Loops::of(&code);
+        arrays::mark(&mut code, &loops);
         Estimator { code, loops }
     }
 

@@ -3,7 +3,7 @@
 //! Most of what a kernel computes decides neither where it goes nor what it accesses. Such
 //! instructions are only counted, and those that stand together are one step.
 
-use super::{arrays, below};
+use super::below;
 use super::code::{Action, Code, NONE, Register, Step};
 use crate::instruction::Direction;
 
@@ -15,7 +15,6 @@ pub(super) fn slice(mut code: Code) -> Code {
     let mut code = join(code);
     number(&mut code, &needed);
     below::mark(&mut code);
-    arrays::mark(&mut code);
     code
 }
 

@@ -203,9 +203,11 @@ fn a_warp_adds_integers_up_before_it_goes_to_memory() {
     assert_eq!(of("red.global.max.s32 [%p], %t;"), once);
     assert_eq!(of("mov.u32 %s, tile; red.shared.add.u32 [%s], 1;"), once);
     // What each lane gets back follows from its place among the lanes, if all add the same.
-    assert_eq!(of("atom.global.add.u32 %x, [%p], 1;"), once);
-    assert_eq!(of("atom.global.add.u32 %x, [%p], %t;"), by_lane);
-    assert_eq!(of("atom.global.max.s32 %x, [%p], %t;"), by_lane);
+    let kept = |atomic: &str| of(&format!("{atomic} st.global.u32 [%p+4], %x;"));
+    assert_eq!(kept("atom.global.add.u32 %x, [%p], 1;"), once);
+    assert_eq!(kept("atom.global.add.u32 %x, [%p], %t;"), by_lane);
+    assert_eq!(kept("atom.global.max.s32 %x, [%p], %t;"), by_lane);
+    assert_eq!(of("atom.global.max.s32 %x, [%p], %t;"), once);
     // Two words are not added in one instruction, but the same number 32 times is a product.
     assert_eq!(of("cvt.u64.u32 %o, %n; red.global.add.u64 [%p], %o;"), once);
     assert_eq!(of("cvt.u64.u32 %o, %t; red.global.add.u64 [%p], %o;"), by_lane);
