@@ -170,9 +170,8 @@ impl Code {
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
         let budget = BUDGET / self.given.len().max(1) as u64;
         let work = self.estimator.as_ref().map(|estimator| {
-            let of = |given: &Given| {
-                estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget)
-            };
+            let of =
+                |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }

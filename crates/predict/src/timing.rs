@@ -196,18 +196,13 @@ impl Demand {
     /// Bytes that the launch touches, as far as can be told.
     fn footprint(&self) -> f64 {
         let Work { span_sectors, .. } = self.work;
-        SECTOR * (self.loaded_sectors() + self.written_sectors()).min(span_sectors)
+        SECTOR * (self.loaded_sectors() + self.work.written_sectors).min(span_sectors)
     }
 
     /// Different sectors that the launch loads. Blocks that share data are seldom among those that
     /// were walked, but there are no more sectors than the arrays have.
     fn loaded_sectors(&self) -> f64 {
         self.work.launch_sectors.min(self.work.span_sectors)
-    }
-
-    /// Different sectors that the launch stores to, which L2 writes to memory once.
-    fn written_sectors(&self) -> f64 {
-        self.work.written_sectors.min(self.work.span_sectors)
     }
 
     /// Which part of what the launch touches L2 has not kept from before.
@@ -248,7 +243,7 @@ impl Demand {
         let (stored, sectors) =
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
-        let written = self.written_sectors();
+        let written = work.written_sectors;
         let partial = 1.0 - (work.global_store_bytes / (SECTOR * written).max(1.0)).clamp(0.0, 1.0);
         let moved = self.loaded_sectors() + written * (1.0 + rates.of(Rate::Partial) * partial);
         let warp = self.warp_us(rates, missed);

@@ -51,7 +51,9 @@ impl<'s> Arrays<'s> {
     pub(super) fn within(&self, address: u64, bytes: u64) -> u64 {
         let (index, start) = nearest(address);
         let size = self.sizes.get(index).map(|size| size - size % bytes).filter(|size| *size > 0);
-        size.map_or(address, |size| start + (address.wrapping_sub(start) as i64).rem_euclid(size as i64) as u64)
+        size.map_or(address, |size| {
+            start + (address.wrapping_sub(start) as i64).rem_euclid(size as i64) as u64
+        })
     }
 
     /// How often an address may go on by `step` until so many bytes there are outside of the

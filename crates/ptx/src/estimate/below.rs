@@ -82,8 +82,11 @@ fn holds(code: &Code, writers: &[u32]) -> Vec<Holds> {
 fn copies(code: &Code, writers: &[u32]) -> Vec<Register> {
     let mut copies: Vec<Register> = (0..code.registers as Register).collect();
     for step in &code.steps {
-        let Action::Compute { form: Form { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. }, to, from } =
-            &step.action
+        let Action::Compute {
+            form: Form { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. },
+            to,
+            from,
+        } = &step.action
         else {
             continue;
         };

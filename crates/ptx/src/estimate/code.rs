@@ -326,7 +326,11 @@ impl Action {
             Action::Access(access) => {
                 visit(access.address);
                 if let Some(mut update) = access.update {
-                    update.each_register(|register| if *register != NONE { visit(*register) });
+                    update.each_register(|register| {
+                        if *register != NONE {
+                            visit(*register)
+                        }
+                    });
                 }
             }
             Action::Fragment { address, stride, .. } => {

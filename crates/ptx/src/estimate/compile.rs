@@ -445,7 +445,6 @@ impl<'n, 'm> Compiler<'n, 'm> {
                 && self.steps.len() < MOST_STEPS
         });
         let Some(callee) = known else {
-            if std::env::var_os("WALK").is_some() { eprintln!("unknown call {:?} body {:?} kind {:?} depth {} steps {}", callee.map(|c| c.name.to_string()), callee.map(|c| c.body.is_some()), callee.map(|c| c.kind), self.frames.len(), self.steps.len()); }
             let is_system_call = callee.is_some_and(|callee| SYSTEM_CALLS.contains(&&*callee.name));
             return self.emit(site, if is_system_call { Action::Nothing } else { Action::UnknownCall });
         };

@@ -324,7 +324,7 @@ impl<'m> Compiler<'_, 'm> {
             to: to.into_iter().map(|(register, _)| register).collect(),
             element: loaded_kind(access.element),
             below: Vec::new(),
-                is_offset: false,
+            is_offset: false,
             update: self.update(site),
         };
         self.emit(site, Action::Access(access));

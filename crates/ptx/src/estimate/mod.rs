@@ -14,8 +14,8 @@
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
 //!
-//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point
-//!    number. The same address holds the same number, whatever was stored there. So of lanes that
+//! 1. Loaded numbers look random: all bits of an integer but its sign (and [below] what it is
+//!    compared with), from -1 to below 1 of a floating-point number, [offsets](arrays) of rows. The same address holds the same number, whatever was stored there. So of lanes that
 //!    branch on data about as many go each way as chance has it, and data-dependent addresses lie
 //!    far apart unless the kernel brings them together (as `% bins` does).
 //!    Addresses that are computed of them lie in the allocation that they are computed from, where its
@@ -23,7 +23,8 @@
 //! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the
 //!    launch's threads, which is what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
-//!    65,536, or for ever.
+//!    65,536; or where the array ends that it goes through, if its size is known. One that does
+//!    nothing but load a number until another thread has changed it is left after one.
 //! 4. Functions that are called by address, or are not in the module, do nothing, and such calls are
 //!    counted ([`Work::unknown_calls`]).
 //! 5. A compare-and-swap finds what it expects, but for what other lanes of its warp have just

@@ -193,7 +193,8 @@ mod tests {
                 (0..count).map(|lane| (first + 4 * round) / SECTOR + apart * lane).collect()
             };
             reuse.access(0, first, &request(0));
-            let new: f64 = (1..=64).map(|round| reuse.access(0, first + 4 * round, &request(round)).warp).sum();
+            let new: f64 =
+                (1..=64).map(|round| reuse.access(0, first + 4 * round, &request(round)).warp).sum();
             assert_eq!(new / 64.0, expected);
         }
     }

@@ -264,11 +264,11 @@ impl Warp<'_> {
         self.skips.forget(index);
     }
 
-    /// Takes the next rounds as done, and leaves the loop.
+    /// Takes the next rounds as done, but for the last, which leaves the loop.
     fn skip_to_end(&mut self, index: usize, rounds: u64, mean: bool) {
         self.assumed = true;
         self.skips.states[index].leaves = true;
-        self.skip(index, rounds, mean);
+        self.skip(index, rounds.saturating_sub(1), mean);
     }
 
     /// How many rounds a loop that a guess bounds may have yet, by the allocations that its accesses
@@ -285,10 +285,11 @@ impl Warp<'_> {
             let address = now.lane(lane).wrapping_add_signed(access.offset);
             self.arrays.room(address, step, access.bytes.into())
         };
-        let accesses = self.code.steps[watched.first..=watched.last].iter().filter_map(|step| match &step.action {
-            Action::Access(access) if !self.registers[access.address as usize].guessed => Some(access),
-            _ => None,
-        });
+        let accesses =
+            self.code.steps[watched.first..=watched.last].iter().filter_map(|step| match &step.action {
+                Action::Access(access) if !self.registers[access.address as usize].guessed => Some(access),
+                _ => None,
+            });
         accesses.flat_map(|access| lanes.clone().filter_map(move |lane| room(access, lane))).min()
     }
 

@@ -310,12 +310,89 @@ fn what_data_decides_is_assumed_and_ends() {
     let waiting = "TOP: ld.global.u32 %x, [%p]; setp.ne.s32 %q0, %x, 0; @%q0 bra TOP;";
     let work = walk(waiting, &launch(1, 32), 0, 0);
     assert!(work.assumed && work.unknown_branches > 0.0);
-    assert_eq!(work.total(), BEGINNING + 1.0 + 3.0 * 8.0);
+    // Another thread ends it: it is seen to wait for one round.
+    assert_eq!(work.total(), BEGINNING + 1.0 + 3.0);
     // The loaded bound says two thousand million rounds, more or less.
     let bounded = "ld.global.u32 %x, [%p]; mov.u32 %k, 0; TOP: add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %x; @%q0 bra TOP;";
     let work = walk(bounded, &launch(1, 32), 0, 0);
     assert!(work.assumed);
     assert_eq!(work.total(), BEGINNING + 3.0 + 3.0 * 8.0);
+}
+
+#[test]
+fn a_loop_that_a_guess_bounds_ends_with_its_array() {
+    let summing = |more: &str| {
+        format!(
+            "ld.global.u32 %x, [%p]; mov.u32 %k, 0;
+             TOP: mul.wide.u32 %o, %k, 8; add.s64 %a, %p, %o; ld.global.f32 %f, [%a+4]; {more}
+             add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %x; @%q0 bra TOP;"
+        )
+    };
+    let loads = |body: &str, allocations: &[u64]| {
+        let arguments = [Argument::Pointer, Argument::Bits(0), Argument::Bits(0)];
+        let work = estimator(body).estimate_in(allocations, &launch(1, 32), &arguments, BUDGET);
+        assert!(work.assumed);
+        work.global_load_requests - 1.0
+    };
+    assert_eq!(loads(&summing(""), &[8 * 5000]), 5000.0);
+    assert_eq!(loads(&summing(""), &[]), 8.0);
+    // Which way it goes in each round is guessed too.
+    let branching = "setp.lt.f32 %q1, %f, 0f00000000; @%q1 bra NEXT; add.f32 %g, %g, %f; NEXT:";
+    let counted = loads(&summing(branching), &[8 * 5000]);
+    assert!((counted / 5000.0 - 1.0).abs() < 0.02, "{counted}");
+}
+
+#[test]
+fn a_loaded_index_is_below_the_number_that_it_is_compared_with() {
+    let gather = "mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %x, [%a];
+                  setp.lt.s32 %q0, %x, 0; setp.ge.s32 %q1, %x, %n; or.pred %q0, %q0, %q1; @%q0 bra END;
+                  mul.wide.s32 %o, %x, 4; add.s64 %a, %p, %o; ld.global.u32 %y, [%a]; END:";
+    let work = walk(gather, &launch(64, 256), 1000, 0);
+    assert_eq!(work.global_load_requests, 2.0 * 64.0 * 8.0);
+    // 16,384 elements, one after the other, and no others than 1,000 of them.
+    assert_eq!(work.span_sectors, 16_384.0 / 8.0);
+}
+
+#[test]
+fn rows_are_as_long_as_their_elements_allow() {
+    let rows = "setp.ge.u32 %q0, %i, %n; @%q0 bra END;
+        mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %k, [%a]; ld.global.u32 %x, [%a+4];
+        setp.ge.u32 %q1, %k, %x; @%q1 bra END;
+        TOP: mul.wide.u32 %o, %k, 4; ld.param.u64 %a, [elements]; add.s64 %a, %a, %o; ld.global.u32 %y, [%a];
+        add.s32 %k, %k, 1; setp.lt.u32 %q2, %k, %x; @%q2 bra TOP; END:";
+    let source = format!(
+        ".version 8.0 .target sm_80 .address_size 64
+         .visible .entry f(.param .u64 p, .param .u32 n, .param .u32 m, .param .u64 elements) {{
+             .reg .pred %q<9>; .reg .b32 %c, %d, %t, %i, %n, %m, %k, %x, %y; .reg .b64 %p, %a, %o;
+             {BEGIN} {rows} ret;
+         }}"
+    );
+    let module = crate::parse(&source).unwrap();
+    let (count, mean) = (4096, 24);
+    let allocations = [4 * (count + 1), 4 * count * mean];
+    let arguments = [
+        Argument::Bits(super::allocation_address(0)),
+        Argument::Bits(count),
+        Argument::Bits(0),
+        Argument::Bits(super::allocation_address(1)),
+    ];
+    let entry = module.functions().last().unwrap();
+    let work = Estimator::new(&module, entry).estimate_in(&allocations, &launch(16, 256), &arguments, BUDGET);
+    let elements = work.global_load_bytes / 4.0 - 2.0 * count as f64;
+    let expected = (count * mean) as f64;
+    assert!((elements / expected - 1.0).abs() < 0.15, "{elements} of {expected}");
+}
+
+#[test]
+fn stores_of_one_sector_are_written_once() {
+    // Five words of a structure of twenty bytes.
+    let body =
+        "mul.wide.u32 %o, %i, 20; add.s64 %a, %p, %o; st.global.u32 [%a], %t; st.global.u32 [%a+4], %t;
+                st.global.u32 [%a+8], %t; st.global.u32 [%a+12], %t; st.global.u32 [%a+16], %t;";
+    let work = walk(body, &launch(64, 256), 0, 0);
+    assert!(work.global_store_sectors > 4.0 * work.written_sectors);
+    let bytes = 20.0 * 64.0 * 256.0;
+    assert!((32.0 * work.written_sectors / bytes - 1.0).abs() < 0.1, "{}", work.written_sectors);
 }
 
 #[test]

@@ -410,7 +410,9 @@ impl<'c> Warp<'c> {
         if access.is_offset && counted != 0 {
             self.arrays.offsets(first, size);
         }
-        let offsets = access.direction == Direction::Load && access.bytes as u64 == size && matches!(access.element, Kind::Integer { .. });
+        let offsets = access.direction == Direction::Load
+            && access.bytes as u64 == size
+            && matches!(access.element, Kind::Integer { .. });
         for (index, &to) in (0u64..).zip(&access.to) {
             if to == NONE {
                 continue;
@@ -443,7 +445,8 @@ impl<'c> Warp<'c> {
             _ => u64::MAX,
         };
         let bound = access.below.get(index).and_then(|&bound| self.registers.get(bound as usize));
-        let below = bound.filter(|bound| bound.uniform && !bound.guessed).map(|bound| bound.lanes[0] & ones(bits));
+        let below =
+            bound.filter(|bound| bound.uniform && !bound.guessed).map(|bound| bound.lanes[0] & ones(bits));
         Most { mask, below: below.filter(|below| (2..=mask).contains(below)) }
     }
 
