@@ -47,6 +47,11 @@ impl<'s> Arrays<'s> {
         Arrays { sizes, arrays: vec![Array::default(); sizes.len().max(MOST_UNKNOWN)] }
     }
 
+    /// Whether sizes are known: of launches that a session recorded.
+    pub(super) fn are_known(&self) -> bool {
+        !self.sizes.is_empty()
+    }
+
     /// A guessed address of so many bytes, brought into its allocation.
     pub(super) fn within(&self, address: u64, bytes: u64) -> u64 {
         let (index, start) = nearest(address);

@@ -308,7 +308,7 @@ impl Action {
         }
     }
 
-    /// Calls `visit` for each register that it reads.
+    /// Calls `visit` for each register that it reads, but for those of [`Action::updates_with`].
     pub(super) fn reads(&self, mut visit: impl FnMut(Register)) {
         match self {
             Action::Nothing | Action::Barrier | Action::UnknownCall => {}
@@ -323,16 +323,7 @@ impl Action {
                     visit(guard.register);
                 }
             }
-            Action::Access(access) => {
-                visit(access.address);
-                if let Some(mut update) = access.update {
-                    update.each_register(|register| {
-                        if *register != NONE {
-                            visit(*register)
-                        }
-                    });
-                }
-            }
+            Action::Access(access) => visit(access.address),
             Action::Fragment { address, stride, .. } => {
                 visit(*address);
                 visit(*stride);
@@ -340,6 +331,17 @@ impl Action {
             Action::Shuffle { value, lane, clamp, .. } => [*value, *lane, *clamp].into_iter().for_each(visit),
             Action::Vote { from, .. } => Some(*from).filter(|&r| r != NONE).into_iter().for_each(visit),
             Action::Table { index, .. } => visit(*index),
+        }
+    }
+
+    /// Calls `visit` for each register whose number an atomic operation stores or expects.
+    pub(super) fn updates_with(&self, mut visit: impl FnMut(Register)) {
+        if let Action::Access(Access { update: Some(update), .. }) = self {
+            { *update }.each_register(|register| {
+                if *register != NONE {
+                    visit(*register);
+                }
+            });
         }
     }
 

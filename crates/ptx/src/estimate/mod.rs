@@ -14,21 +14,30 @@
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
 //!
-//! 1. Loaded numbers look random: all bits of an integer but its sign (and [below] what it is
-//!    compared with), from -1 to below 1 of a floating-point number, [offsets](arrays) of rows. The same address holds the same number, whatever was stored there. So of lanes that
+//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point
+//!    number. The same address holds the same number, whatever was stored there. So of lanes that
 //!    branch on data about as many go each way as chance has it, and data-dependent addresses lie
 //!    far apart unless the kernel brings them together (as `% bins` does).
-//!    Addresses that are computed of them lie in the allocation that they are computed from, where its
-//!    size is known.
 //! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the
 //!    launch's threads, which is what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
-//!    65,536; or where the array ends that it goes through, if its size is known. One that does
-//!    nothing but load a number until another thread has changed it is left after one.
+//!    65,536, or for ever.
 //! 4. Functions that are called by address, or are not in the module, do nothing, and such calls are
 //!    counted ([`Work::unknown_calls`]).
-//! 5. A compare-and-swap finds what it expects, but for what other lanes of its warp have just
-//!    stored there; an exchange for a known number finds 0: a lock is free.
+//!
+//! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are of
+//! launches that a session recorded, guesses are better:
+//!
+//! 5. Loaded integers are not negative and lie [below] what they are compared with; [offsets of
+//!    rows](arrays) rise. Addresses that are computed of them lie in their allocation.
+//! 6. A loop that only a guess bounds ends where the first of the arrays ends that it goes through.
+//!    One that does nothing but load a number until another thread has changed it has one round.
+//! 7. A compare-and-swap finds what it expects, but for what other lanes of its warp have just
+//!    stored there; an exchange for a known number finds 0: a lock is free. Integers that all lanes
+//!    add to one address are added up first. Sectors that are stored to again are written once.
+//!
+//! The models that are shipped were trained on launches of which no sizes are known: there, the last
+//! three would change what they were trained on.
 //!
 //! Invariants: any module and any launch give an answer, in time bounded by the budget; the same
 //! input gives the same answer.

@@ -243,7 +243,8 @@ impl Warp<'_> {
             },
             Outlook::Same(rounds) => self.skip(index, rounds, false),
             // Only another thread can end it: it waits for one.
-            Outlook::Endless => self.give_up(index, 1.0),
+            Outlook::Endless if self.arrays.are_known() => self.give_up(index, 1.0),
+            Outlook::Endless => self.give_up(index, UNKNOWN_ROUNDS),
             Outlook::Unknown => self.extrapolate(index),
         }
     }

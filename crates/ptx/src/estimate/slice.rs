@@ -61,6 +61,7 @@ fn mark(step: &Step, needed: &mut [bool]) -> bool {
         needed[register as usize] = true;
     };
     step.action.reads(&mut each);
+    step.action.updates_with(&mut each);
     if let Some(guard) = step.guard {
         each(guard.register);
     }

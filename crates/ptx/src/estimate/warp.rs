@@ -362,6 +362,7 @@ impl<'c> Warp<'c> {
         // Two guesses that are equal in all lanes are one.
         if matches!(comparison.relation, Comparison::Equal | Comparison::NotEqual)
             && comparison.kind.bits() >= 32
+            && self.arrays.are_known()
             && a.guessed
             && b.guessed
             && (0..LANES).filter(|lane| mask >> lane & 1 == 1).all(|lane| a.lane(lane) == b.lane(lane))
@@ -407,7 +408,7 @@ impl<'c> Warp<'c> {
         if addresses.guessed && counted != 0 {
             self.arrays.scattered(first, access.bytes.into());
         }
-        if access.is_offset && counted != 0 {
+        if access.is_offset && counted != 0 && self.arrays.are_known() {
             self.arrays.offsets(first, size);
         }
         let offsets = access.direction == Direction::Load
@@ -426,7 +427,7 @@ impl<'c> Warp<'c> {
                 *value = offsets.then(|| self.arrays.offset_at(address)).flatten().unwrap_or(below);
             }
             loaded.guessed = true;
-            match access.update {
+            match access.update.filter(|_| self.arrays.are_known()) {
                 Some(Update::CompareAndSwap { expected, new }) => {
                     loaded = self.compare_and_swap(&addresses, expected, new, mask);
                 }
@@ -439,7 +440,9 @@ impl<'c> Warp<'c> {
 
     /// Which numbers a load loads, for the `index`-th of its registers.
     fn most(&self, access: &Access, index: usize) -> Most {
-        let Kind::Integer { bits, .. } = access.element else { return Most { mask: u64::MAX, below: None } };
+        let (Kind::Integer { bits, .. }, true) = (access.element, self.arrays.are_known()) else {
+            return Most { mask: u64::MAX, below: None };
+        };
         let mask = match bits {
             32 | 64 => ones(bits - 1),
             _ => u64::MAX,
@@ -555,7 +558,7 @@ impl<'c> Warp<'c> {
     fn reduces(&self, access: &Access, addresses: &Value) -> bool {
         let Some(Update::Reduction { operand }) = access.update else { return false };
         let alike = self.registers.get(operand as usize).is_none_or(|operand| operand.uniform);
-        addresses.uniform && alike
+        addresses.uniform && alike && self.arrays.are_known()
     }
 
     /// Takes note of the sectors of global memory that a request of the step `at` touches, and of its
@@ -568,7 +571,10 @@ impl<'c> Warp<'c> {
         let figures = &mut self.counters.figures;
         figures[Figure::Lines as usize] += lines(sectors);
         if store {
-            figures[Figure::WrittenSectors as usize] += self.stored.access(at, address, sectors).launch;
+            figures[Figure::WrittenSectors as usize] += match self.arrays.are_known() {
+                true => self.stored.access(at, address, sectors).launch,
+                false => request.sectors() as f64,
+            };
             return;
         }
         let new = self.reuse.access(at, address, sectors);
