@@ -11,8 +11,8 @@ which integers are made smaller (`smaller`): alone on the GPU, recorded on the G
 does not build, fails or takes too long on the GPU says nothing about APEX and is counted apart.
 
 `record` keeps a session of each program, OUT/PROGRAM, with code and with every launch timed, for predictions to be compared with
-what was measured. Programs are built together and run one after the other, on the arguments of `make run`, for S seconds at
-most; one that launches nothing in that time runs again with smaller integers.
+what was measured. N programs are built at a time, and they run one after the other, while others are built, on the arguments
+of `make run`, for S seconds at most; one that launches nothing in that time runs again with smaller integers.
 """
 
 import argparse
@@ -200,15 +200,15 @@ def record_all(arguments):
             folders[program.name] = Path(place) / program.name
             shutil.copytree(program, folders[program.name])
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            failures = dict(zip(folders, pool.map(lambda folder: build(folder, arguments.arch), folders.values())))
-        for name, folder in folders.items():
-            if failures[name]:
-                print(f"{name}: not built")
-                continue
-            try:
-                print(f"{name}: {record(apex, folder, out / name, arguments.seconds)}", flush=True)
-            except (RuntimeError, OSError) as error:
-                print(f"{name}: {error}", flush=True)
+            failures = pool.map(lambda folder: build(folder, arguments.arch), folders.values())
+            for (name, folder), failure in zip(folders.items(), failures):
+                if failure:
+                    print(f"{name}: not built", flush=True)
+                    continue
+                try:
+                    print(f"{name}: {record(apex, folder, out / name, arguments.seconds)}", flush=True)
+                except (RuntimeError, OSError) as error:
+                    print(f"{name}: {error}", flush=True)
 
 
 def machine():

@@ -282,8 +282,9 @@ impl<'a> Placed<'a> {
         match (kernel, mix, work) {
             (None, ..) => Basis::Launch,
             (Some(_), None, _) => Basis::Kernel,
-            (Some(_), Some(_), None) => Basis::Code,
-            (Some(_), Some(_), Some(_)) => Basis::Work,
+            // What a function does whose code is not known may be all that the launch does.
+            (Some(_), Some(_), Some(work)) if work.unknown_calls == 0.0 => Basis::Work,
+            (Some(_), Some(_), _) => Basis::Code,
         }
     }
 

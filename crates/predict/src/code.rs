@@ -80,15 +80,25 @@ pub enum CodeError {
     Kernel(String),
 }
 
+/// What launches of a kernel were given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Given {
+    /// How many launches.
+    pub launches: f64,
+    /// For the kernel's parameters, in their order.
+    pub arguments: Vec<Argument>,
+    /// Bytes of the allocations that pointers among them point into; of others, nothing is known.
+    pub allocations: Vec<u64>,
+}
+
 /// A kernel of a PTX file.
 #[derive(Debug)]
 pub struct Code {
     module: Arc<Module>,
     /// The kernel's name.
     pub name: String,
-    /// Of the kernel, in their order; several where launches differ, each with how many launches it
-    /// stands for.
-    arguments: Vec<(f64, Vec<Argument>)>,
+    /// Several where launches differ.
+    given: Vec<Given>,
     mix: ptx::Mix,
     estimator: Option<Estimator>,
 }
@@ -112,23 +122,23 @@ impl Code {
         let arguments_of = given(function, arguments).map_err(|why| unfit(format!("{name}: {why}")))?;
         let mix = ptx::Mix::of(function);
         let estimator = (!arguments.is_empty()).then(|| Estimator::new(&module, function));
-        let arguments = vec![(1.0, arguments_of)];
-        Ok(Code { name, arguments, mix, estimator, module: Arc::new(module) })
+        let given = vec![Given { launches: 1.0, arguments: arguments_of, allocations: Vec::new() }];
+        Ok(Code { name, given, mix, estimator, module: Arc::new(module) })
     }
 
-    /// The kernel of this name in a module. `arguments` gives what launches of it were given, for
-    /// its parameters; where it gives nothing, nothing is known of what they execute. `None` if
+    /// The kernel of this name in a module. `given` tells what launches of it were given, for its
+    /// parameters; where it tells nothing, nothing is known of what they execute. `None` if
     /// there is no such kernel.
     pub fn of_module(
         module: &Arc<Module>,
         name: &str,
-        arguments: impl FnOnce(&[Variable]) -> Vec<(f64, Vec<Argument>)>,
+        given: impl FnOnce(&[Variable]) -> Vec<Given>,
     ) -> Option<Code> {
         let function = kernels(module).find(|kernel| &*kernel.name == name)?;
-        let arguments = arguments(&function.params);
-        let estimator = (!arguments.is_empty()).then(|| Estimator::new(module, function));
+        let given = given(&function.params);
+        let estimator = (!given.is_empty()).then(|| Estimator::new(module, function));
         let mix = ptx::Mix::of(function);
-        Some(Code { module: Arc::clone(module), name: name.to_owned(), arguments, mix, estimator })
+        Some(Code { module: Arc::clone(module), name: name.to_owned(), given, mix, estimator })
     }
 
     /// What the PTX says of the kernel, with what only its machine code can tell.
@@ -158,15 +168,11 @@ impl Code {
 
     /// All that is known of a launch of it.
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
-        let budget = BUDGET / self.arguments.len().max(1) as u64;
-        let work = self.estimator.as_ref().map(|estimator| match &self.arguments[..] {
-            [(_, arguments)] => estimator.estimate(&launch, arguments, budget),
-            all => {
-                let one = |(weight, arguments): &(f64, Vec<Argument>)| {
-                    (*weight, estimator.estimate(&launch, arguments, budget))
-                };
-                Work::mean(&all.iter().map(one).collect::<Vec<_>>())
-            }
+        let budget = BUDGET / self.given.len().max(1) as u64;
+        let work = self.estimator.as_ref().map(|estimator| {
+            let of =
+                |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
+            Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
     }
@@ -304,7 +310,7 @@ mod tests {
     fn arguments_are_what_their_parameters_take() {
         let given = |texts: &[&str]| -> Result<Vec<Argument>, String> {
             let typed: Vec<Typed> = texts.iter().map(|text| argument(text).unwrap()).collect();
-            read(SOURCE, Some("scale"), &typed).map(|code| code.arguments[0].1.clone())
+            read(SOURCE, Some("scale"), &typed).map(|code| code.given[0].arguments.clone())
         };
         assert_eq!(
             given(&["ptr", "4096", "2"]),

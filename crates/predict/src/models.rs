@@ -145,8 +145,7 @@ pub struct Prediction {
 }
 
 /// Whether guesses decide what a launch does: which way it branches, or all that it is for. Each
-/// kernel leaves something in memory, so one that was not seen to do so does it in a function that
-/// is not in its module.
+/// kernel leaves something in memory, so what one does that was not seen to do so was not followed.
 fn is_guessed(work: &Work) -> bool {
     work.unknown_branches > 0.0 || work.global_store_requests + work.atomic_requests == 0.0
 }
@@ -368,7 +367,7 @@ impl Models {
     ) -> Result<Estimate, Impossible> {
         // The PTX alone does not help: what was measured says more.
         let bare = |case: &Case| Case { mix: None, work: None, ..case.clone() };
-        let full = [from, to].iter().all(|case| case.work.is_some());
+        let full = [from, to].iter().all(|case| case.work.as_ref().is_some_and(|w| w.unknown_calls == 0.0));
         let [from, to] = [from, to].map(|case| if full { case.clone() } else { bare(case) });
         let (from, to) = (Placed::new(device, &from)?, Placed::new(device, &to)?);
         let mut row = Vec::new();

@@ -3,11 +3,11 @@
 //! image has machine code alone, what the tables beside that say.
 
 use crate::Case;
-use crate::code::Code;
+use crate::code::{Code, Given};
 use apex_profile::{Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
-use ptx::estimate::Argument;
+use ptx::estimate::{Argument, allocation_address};
 use ptx::{Module, Variable};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,6 +20,8 @@ use std::sync::Arc;
 const MOST_WALKED: usize = 512;
 /// Most different arguments of a kernel that are walked.
 const MOST_ARGUMENTS: usize = 8;
+/// Most allocations of a launch whose sizes are used; a kernel has no more parameters.
+const MOST_ALLOCATIONS: usize = 4096;
 
 /// The images of a profile's kernels; what is read of one is kept.
 pub struct Programs<'p> {
@@ -127,9 +129,8 @@ impl<'p> Programs<'p> {
         let device = self.profile.devices.get(kernel.device?)?;
         let (major, minor) = device.compute_capability?;
         let content = self.content(image, major.saturating_mul(10).saturating_add(minor));
-        let given = |parameters: &[Variable]| -> Vec<(f64, Vec<Argument>)> {
-            let known = code.arguments.iter().take(MOST_ARGUMENTS);
-            known.filter_map(|one| Some((one.launches.max(1) as f64, arguments(parameters, one)?))).collect()
+        let given = |parameters: &[Variable]| -> Vec<Given> {
+            code.arguments.iter().take(MOST_ARGUMENTS).filter_map(|one| given(parameters, one)).collect()
         };
         let ptx = content.modules.iter().find_map(|module| Code::of_module(module, &kernel.symbol, given));
         let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
@@ -153,7 +154,7 @@ impl<'p> Content<'p> {
         let parts = kept::unpack(packed).unwrap_or_default();
         let texts = texts(&parts, architecture);
         let parsed = texts.filter_map(|text| ptx::parse(std::str::from_utf8(&text).ok()?).ok());
-        let modules = parsed.map(Arc::new).collect();
+        let modules = linked(parsed.collect()).into_iter().map(Arc::new).collect();
         let cubins: Vec<_> =
             parts.iter().filter_map(|part| fatbin::machine_code(part).ok()).flatten().collect();
         let table = |symbol| {
@@ -162,6 +163,23 @@ impl<'p> Content<'p> {
         };
         Self { modules, tables: symbols.filter_map(table).collect() }
     }
+}
+
+/// One module of those of an image, if one of them calls a function of another: that is what the
+/// program's linker did (`nvcc -rdc=true`). Modules that cannot be linked stay as they are.
+fn linked(modules: Vec<Module>) -> Vec<Module> {
+    let bodies: HashSet<&str> =
+        modules.iter().flat_map(Module::functions).filter(|f| f.body.is_some()).map(|f| &*f.name).collect();
+    let calls_another = modules.iter().any(|module| {
+        let own: HashSet<&str> =
+            module.functions().filter(|function| function.body.is_some()).map(|f| &*f.name).collect();
+        let mut declared = module.functions().map(|function| &*function.name);
+        declared.any(|name| !own.contains(name) && bodies.contains(name))
+    });
+    if !calls_another {
+        return modules;
+    }
+    ptx::link(modules.clone()).map_or(modules, |module| vec![module])
 }
 
 /// The PTX for an architecture of the parts of an image.
@@ -174,11 +192,19 @@ pub(crate) fn texts(parts: &[Vec<u8>], architecture: u32) -> impl Iterator<Item 
 
 /// Recorded arguments as the parameters of the PTX take them; `None` if they are not those of these
 /// parameters.
-fn arguments(parameters: &[Variable], given: &KernelArguments) -> Option<Vec<Argument>> {
-    if parameters.len() != given.parameters.len() {
+fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<Given> {
+    if parameters.len() != recorded.parameters.len() {
         return None;
     }
-    parameters.iter().zip(&given.parameters).map(|(parameter, given)| argument(parameter, given)).collect()
+    let pairs = parameters.iter().zip(&recorded.parameters);
+    let arguments = pairs.map(|(parameter, given)| argument(parameter, given)).collect::<Option<_>>()?;
+    let mut allocations = Vec::new();
+    for pointer in recorded.parameters.iter().flat_map(|parameter| &parameter.pointers) {
+        let index = (pointer.allocation as usize).min(MOST_ALLOCATIONS);
+        allocations.resize(allocations.len().max(index + 1), 0);
+        allocations[index] = pointer.allocation_bytes;
+    }
+    Some(Given { launches: recorded.launches.max(1) as f64, arguments, allocations })
 }
 
 /// A pointer becomes an address of its allocation's own, so that it is as well aligned as it was,
@@ -192,7 +218,7 @@ fn argument(parameter: &Variable, given: &Parameter) -> Option<Argument> {
         return None;
     }
     for pointer in &given.pointers {
-        let address = ((u64::from(pointer.allocation) + 1) << 40).wrapping_add(pointer.offset);
+        let address = allocation_address(pointer.allocation).wrapping_add(pointer.offset);
         let at = pointer.at as usize;
         bytes.get_mut(at..at.checked_add(8)?)?.copy_from_slice(&address.to_le_bytes());
     }

@@ -195,8 +195,8 @@ impl Demand {
 
     /// Bytes that the launch touches, as far as can be told.
     fn footprint(&self) -> f64 {
-        let Work { global_store_sectors, span_sectors, .. } = self.work;
-        SECTOR * (self.loaded_sectors() + global_store_sectors).min(span_sectors)
+        let Work { span_sectors, .. } = self.work;
+        SECTOR * (self.loaded_sectors() + self.work.written_sectors).min(span_sectors)
     }
 
     /// Different sectors that the launch loads. Blocks that share data are seldom among those that
@@ -243,8 +243,9 @@ impl Demand {
         let (stored, sectors) =
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
-        let partial = 1.0 - (work.global_store_bytes / (SECTOR * stored).max(1.0)).clamp(0.0, 1.0);
-        let moved = self.loaded_sectors() + stored * (1.0 + rates.of(Rate::Partial) * partial);
+        let written = work.written_sectors;
+        let partial = 1.0 - (work.global_store_bytes / (SECTOR * written).max(1.0)).clamp(0.0, 1.0);
+        let moved = self.loaded_sectors() + written * (1.0 + rates.of(Rate::Partial) * partial);
         let warp = self.warp_us(rates, missed);
         let longest = (work.longest_warp * work.warps / work.total().max(1.0)).max(1.0);
         let slices =

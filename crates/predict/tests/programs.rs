@@ -13,6 +13,31 @@ use std::sync::Arc;
 const PTX: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels.ptx");
 const CUBIN: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels_sm_90.cubin");
 
+/// A kernel that calls a function of another module, and that module.
+const CALLER: &[u8] = b".version 8.0
+.target sm_80
+.address_size 64
+.extern .func elsewhere(.param .b64 to);
+.visible .entry calling(.param .u64 to) {
+    .reg .b64 %a;
+    ld.param.u64 %a, [to];
+    { .param .b64 given; st.param.b64 [given], %a; call elsewhere, (given); }
+    ret;
+}
+";
+const CALLED: &[u8] = b".version 8.0
+.target sm_80
+.address_size 64
+.visible .func elsewhere(.param .b64 to) {
+    .reg .b64 %a; .reg .f32 %f;
+    ld.param.u64 %a, [to];
+    ld.global.f32 %f, [%a];
+    add.f32 %f, %f, %f;
+    st.global.f32 [%a], %f;
+    ret;
+}
+";
+
 /// From nvcc 13.0, compressed as it does by default: PTX of the kernel `k`.
 const FATBIN: &[u8] = include_bytes!("../../fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
 
@@ -79,6 +104,8 @@ fn predicted(kernels: Vec<Kernel>) -> Profile {
         ("damaged", packed(&CUBIN[..900])),
         ("linked", linked),
         ("fatbin", packed(&kept::select(FATBIN, 90))),
+        ("two modules", kept::pack(&[Cow::Borrowed(CALLER), Cow::Borrowed(CALLED)]).unwrap().into()),
+        ("half of them", packed(CALLER)),
     ];
     let images = images.into_iter().map(|(name, packed)| (name.to_owned(), packed)).collect();
     let code = Some(SessionCode::default());
@@ -143,4 +170,30 @@ fn tables_say_what_the_driver_would_have_said() {
     let prediction = |index: usize| profile.kernels[index].prediction.clone().unwrap();
     assert_eq!(prediction(0), prediction(1));
     assert_eq!(prediction(2).basis, "launch");
+}
+
+/// What a function of another module does counts; where that module was not kept, it is not known
+/// what the kernel executes.
+#[test]
+fn functions_of_other_modules_are_followed() {
+    let pointer = PointerTo { at: 0, allocation: 0, allocation_bytes: 4096, offset: 0 };
+    let parameters = vec![Parameter { offset: 0, bytes: "00".repeat(8), pointers: vec![pointer] }];
+    let calling = |image: &str| {
+        let mut kernel = kernel("calling", Some(image), 5.0);
+        kernel
+            .code
+            .as_mut()
+            .unwrap()
+            .arguments
+            .push(KernelArguments { launches: 1, parameters: parameters.clone() });
+        kernel
+    };
+    let profile = predicted(vec![calling("two modules"), calling("half of them")]);
+    let said = |index: usize| profile.kernels[index].prediction.clone().unwrap();
+    assert_eq!((&*said(0).basis, &*said(1).basis), ("work", "code"));
+    // 800 warps: of the kernel, the load of its parameter, the store of another, the call and the
+    // end; of the function five.
+    assert_eq!(said(0).work.unwrap().warp_instructions, 800.0 * (4.0 + 5.0));
+    assert_eq!(said(1).work, None);
+    assert!(said(1).duration_ns.is_none(), "it was measured");
 }

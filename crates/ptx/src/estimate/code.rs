@@ -23,8 +23,6 @@ pub(super) struct Code {
     pub(super) registers: usize,
     /// Registers that hold something when a warp begins.
     pub(super) inputs: Vec<(Register, Input)>,
-    /// Whether something that the function calls is not among the steps.
-    pub(super) incomplete: bool,
 }
 
 /// What a register holds when a warp begins.
@@ -139,6 +137,8 @@ pub(super) enum Action {
         targets: Vec<usize>,
     },
     Barrier,
+    /// A call of a function that is not there.
+    UnknownCall,
     Exit,
 }
 
@@ -256,6 +256,37 @@ pub(super) struct Access {
     pub(super) to: Vec<Register>,
     /// What they hold.
     pub(super) element: Kind,
+    /// For each of them, the register that holds what it is compared with, or [`NONE`].
+    pub(super) below: Vec<Register>,
+    /// Whether they are two neighbours' places in an array: see [`super::arrays`].
+    pub(super) is_offset: bool,
+    /// Of an atomic operation, what follows from what it does.
+    pub(super) update: Option<Update>,
+}
+
+/// An atomic operation that is followed further than to its address.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Update {
+    /// Stores `new` where `expected` is stored.
+    CompareAndSwap { expected: Register, new: Register },
+    /// Stores `new`.
+    Exchange { new: Register },
+    /// An integer sum, minimum, … that the assembler makes of a warp's lanes before it goes to
+    /// memory, if they have one address. An operand that is not [`NONE`] must be the same in all
+    /// lanes for that.
+    Reduction { operand: Register },
+}
+
+impl Update {
+    fn each_register(&mut self, mut visit: impl FnMut(&mut Register)) {
+        match self {
+            Update::CompareAndSwap { expected, new } => {
+                visit(expected);
+                visit(new);
+            }
+            Update::Exchange { new: operand } | Update::Reduction { operand } => visit(operand),
+        }
+    }
 }
 
 impl Action {
@@ -277,10 +308,11 @@ impl Action {
         }
     }
 
-    /// Calls `visit` for each register that it reads.
+    /// Calls `visit` for each register that it reads, but for those of [`Action::updates_with`].
     pub(super) fn reads(&self, mut visit: impl FnMut(Register)) {
         match self {
-            Action::Nothing | Action::Barrier | Action::Exit | Action::Branch { .. } => {}
+            Action::Nothing | Action::Barrier | Action::UnknownCall => {}
+            Action::Exit | Action::Branch { .. } => {}
             Action::Compute { from, .. } | Action::Unknown { from, .. } => {
                 from.iter().copied().filter(|&r| r != NONE).for_each(visit);
             }
@@ -299,6 +331,17 @@ impl Action {
             Action::Shuffle { value, lane, clamp, .. } => [*value, *lane, *clamp].into_iter().for_each(visit),
             Action::Vote { from, .. } => Some(*from).filter(|&r| r != NONE).into_iter().for_each(visit),
             Action::Table { index, .. } => visit(*index),
+        }
+    }
+
+    /// Calls `visit` for each register whose number an atomic operation stores or expects.
+    pub(super) fn updates_with(&self, mut visit: impl FnMut(Register)) {
+        if let Action::Access(Access { update: Some(update), .. }) = self {
+            { *update }.each_register(|register| {
+                if *register != NONE {
+                    visit(*register);
+                }
+            });
         }
     }
 
@@ -328,7 +371,8 @@ impl Action {
     pub(super) fn rename(&mut self, change: impl Fn(Register) -> Register) {
         let each = |register: &mut Register| *register = change(*register);
         match self {
-            Action::Nothing | Action::Barrier | Action::Exit | Action::Branch { .. } => {}
+            Action::Nothing | Action::Barrier | Action::UnknownCall => {}
+            Action::Exit | Action::Branch { .. } => {}
             Action::Compute { to, from, .. } | Action::Unknown { to, from, .. } => {
                 each(to);
                 from.iter_mut().for_each(each);
@@ -344,7 +388,10 @@ impl Action {
             }
             Action::Access(access) => {
                 each(&mut access.address);
-                access.to.iter_mut().for_each(each);
+                access.to.iter_mut().for_each(&each);
+                if let Some(update) = &mut access.update {
+                    update.each_register(each);
+                }
             }
             Action::Fragment { address, stride, .. } => {
                 each(address);

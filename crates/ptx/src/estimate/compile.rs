@@ -20,8 +20,10 @@ use crate::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateS
 
 /// Calls within calls that are followed.
 const DEPTH: usize = 8;
+/// Functions that no module has because the driver does: what they do is left out.
+const SYSTEM_CALLS: [&str; 4] = ["vprintf", "__assertfail", "malloc", "free"];
 /// Steps beyond which no further call is followed.
-const MOST_STEPS: usize = 100_000;
+const MOST_STEPS: usize = 250_000;
 /// Where made-up addresses of variables lie: shared memory from 0, then local memory, then the
 /// rest.
 pub(super) const LOCAL_BASE: u64 = 0x0100_0000;
@@ -118,7 +120,6 @@ pub(super) struct Compiler<'n, 'm> {
     shared: u64,
     local: u64,
     global: u64,
-    incomplete: bool,
 }
 
 impl<'n, 'm> Compiler<'n, 'm> {
@@ -139,7 +140,6 @@ impl<'n, 'm> Compiler<'n, 'm> {
             shared: 0,
             local: LOCAL_BASE,
             global: GLOBAL_BASE,
-            incomplete: false,
         };
         // Shared memory whose size the launch says comes last.
         let variables = || module.variables();
@@ -245,6 +245,18 @@ impl<'n, 'm> Compiler<'n, 'm> {
 
     fn mentioned(&mut self, site: Site<'_, 'm>, operand: &Operand<'m>, registers: &mut Vec<Register>) {
         operand.registers(site.body, &mut |id| registers.push(self.register(id)));
+    }
+
+    /// Whether an instruction of the function reads a register of an operand.
+    pub(super) fn is_read(&mut self, site: Site<'_, 'm>, operand: &Operand<'m>) -> bool {
+        let (unit, mut found) = (Rc::clone(&self.top().unit), false);
+        operand.registers(site.body, &mut |result| {
+            for (line, operation) in unit.body.lines.iter().zip(unit.operations.iter()) {
+                let (_, read) = operation.split(&line.operands);
+                read.iter().for_each(|one| one.registers(&unit.body, &mut |id| found |= id == result));
+            }
+        });
+        found
     }
 
     /// Adds a step that is a further part of an instruction.
@@ -433,8 +445,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
                 && self.steps.len() < MOST_STEPS
         });
         let Some(callee) = known else {
-            self.incomplete = true;
-            return self.emit(site, Action::Nothing);
+            let is_system_call = callee.is_some_and(|callee| SYSTEM_CALLS.contains(&&*callee.name));
+            return self.emit(site, if is_system_call { Action::Nothing } else { Action::UnknownCall });
         };
         self.enter(site, callee, &list(results), &list(operands.get(1)));
     }
@@ -535,7 +547,6 @@ impl<'n, 'm> Compiler<'n, 'm> {
             steps: self.steps,
             registers: self.count as usize,
             inputs: self.inputs.into_iter().map(|(input, register)| (register, input)).collect(),
-            incomplete: self.incomplete,
         };
         slice::slice(code)
     }

@@ -1,10 +1,10 @@
 //! What each instruction does, as far as an estimate follows it.
 
-use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space};
+use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::{Compiler, Site};
 use crate::body::{Base, Operand};
 use crate::instruction::{
-    Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
+    Atomic, Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
 };
 use crate::syntax::{Constant, ScalarType, StateSpace};
 
@@ -323,8 +323,38 @@ impl<'m> Compiler<'_, 'm> {
             lanes,
             to: to.into_iter().map(|(register, _)| register).collect(),
             element: loaded_kind(access.element),
+            below: Vec::new(),
+            is_offset: false,
+            update: self.update(site),
         };
         self.emit(site, Action::Access(access));
+    }
+
+    /// What follows from what an atomic operation does.
+    fn update(&mut self, site: Site<'_, 'm>) -> Option<Update> {
+        let [ty] = *site.operation.types() else { return None };
+        // A result that nobody reads makes the assembler take `red` for `atom`.
+        let returns = site.operation.opcode == Some(Opcode::Atom)
+            && site.operands().first().is_some_and(|result| self.is_read(site, result));
+        let operand = usize::from(site.operation.opcode == Some(Opcode::Atom)) + 1;
+        if arithmetic_kind(ty).is_none() || site.operation.vector.is_some() {
+            return None;
+        }
+        let mut read = |index: usize| site.operands().get(index).map(|operand| self.read(operand, ty));
+        match site.operation.atomic? {
+            Atomic::CompareAndSwap => Some(Update::CompareAndSwap { expected: read(2)?, new: read(3)? }),
+            Atomic::Exchange => Some(Update::Exchange { new: read(2)? }),
+            _ if ty.is_float() => None,
+            // One lane for all: what each lane gets back follows from its place among them only if
+            // all add the same; and only words are reduced in one instruction (`redux`).
+            Atomic::Add if returns || ty.bytes() > 4 => Some(Update::Reduction { operand: read(operand)? }),
+            Atomic::Add | Atomic::Minimum | Atomic::Maximum | Atomic::And | Atomic::Or | Atomic::Xor
+                if !returns && ty.bytes() <= 4 =>
+            {
+                Some(Update::Reduction { operand: NONE })
+            }
+            _ => None,
+        }
     }
 
     /// `cp.async`: a load from global and a store to shared memory.
@@ -346,6 +376,9 @@ impl<'m> Compiler<'_, 'm> {
                 lanes: 32,
                 to: Vec::new(),
                 element,
+                below: Vec::new(),
+                is_offset: false,
+                update: None,
             })
         };
         let (source, target) = (self.base(from.base), self.base(to.base));

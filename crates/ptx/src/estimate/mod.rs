@@ -22,11 +22,28 @@
 //!    launch's threads, which is what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
 //!    65,536, or for ever.
-//! 4. Functions that are called by address, or are not in the module, do nothing.
+//! 4. Functions that are called by address, or are not in the module, do nothing, and such calls are
+//!    counted ([`Work::unknown_calls`]).
+//!
+//! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are of
+//! launches that a session recorded, guesses are better:
+//!
+//! 5. Loaded integers are not negative and lie [below] what they are compared with; [offsets of
+//!    rows](arrays) rise. Addresses that are computed of them lie in their allocation.
+//! 6. A loop that only a guess bounds ends where the first of the arrays ends that it goes through.
+//!    One that does nothing but load a number until another thread has changed it has one round.
+//! 7. A compare-and-swap finds what it expects, but for what other lanes of its warp have just
+//!    stored there; an exchange for a known number finds 0: a lock is free. Integers that all lanes
+//!    add to one address are added up first. Sectors that are stored to again are written once.
+//!
+//! The models that are shipped were trained on launches of which no sizes are known: there, the last
+//! three would change what they were trained on.
 //!
 //! Invariants: any module and any launch give an answer, in time bounded by the budget; the same
 //! input gives the same answer.
 
+mod arrays;
+mod below;
 mod code;
 mod compile;
 mod contention;
@@ -74,6 +91,14 @@ pub enum Argument {
     Bytes(Box<[u8]>),
 }
 
+/// Bits of an address in an allocation: allocations lie this far apart.
+const ALLOCATION_BITS: u32 = 40;
+
+/// Where an allocation begins, as far as an estimate is concerned.
+pub fn allocation_address(allocation: u32) -> u64 {
+    (u64::from(allocation) + 1) << ALLOCATION_BITS
+}
+
 /// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
@@ -105,6 +130,9 @@ pub struct Work {
     pub global_store_sectors: f64,
     /// Bytes that threads store.
     pub global_store_bytes: f64,
+    /// Sectors that stores touch which the launch has not stored to before, about: those that L2
+    /// writes to memory.
+    pub written_sectors: f64,
     /// Loads from and stores to shared memory by warps.
     pub shared_requests: f64,
     /// Wavefronts that these need; as many as requests if there are no conflicts and at most four
@@ -150,6 +178,8 @@ pub struct Work {
     pub longest_warp: f64,
     /// Branches of warps that a guess decided.
     pub unknown_branches: f64,
+    /// Calls by warps of functions whose code is not known, and of which nothing is counted.
+    pub unknown_calls: f64,
     /// Whether anything rests on a guess: see the [module](self).
     pub assumed: bool,
     /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
@@ -187,7 +217,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 30] {
+    fn each_figure(&mut self) -> [&mut f64; 32] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -196,6 +226,7 @@ impl Work {
             &mut self.global_store_requests,
             &mut self.global_store_sectors,
             &mut self.global_store_bytes,
+            &mut self.written_sectors,
             &mut self.shared_requests,
             &mut self.shared_wavefronts,
             &mut self.local_requests,
@@ -219,6 +250,7 @@ impl Work {
             &mut self.warps,
             &mut self.longest_warp,
             &mut self.unknown_branches,
+            &mut self.unknown_calls,
         ]
     }
 
@@ -238,8 +270,9 @@ pub struct Estimator {
 impl Estimator {
     /// Prepares a function of a module; one without a body executes nothing.
     pub fn new(module: &Module, function: &Function) -> Estimator {
-        let code = compile::compile(module, function);
+        let mut code = compile::compile(module, function);
         let loops = Loops::of(&code);
+        arrays::mark(&mut code, &loops);
         Estimator { code, loops }
     }
 
@@ -248,8 +281,20 @@ impl Estimator {
     ///
     /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
     pub fn estimate(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {
+        self.estimate_in(&[], launch, arguments, budget)
+    }
+
+    /// The same of a launch whose pointers are those into allocations of these sizes, each of which
+    /// begins at its [`allocation_address`]: guessed addresses lie in them.
+    pub fn estimate_in(
+        &self,
+        allocations: &[u64],
+        launch: &LaunchConfig,
+        arguments: &[Argument],
+        budget: u64,
+    ) -> Work {
         let shape = Shape::of(launch);
-        let mut warp = Warp::new(&self.code, &self.loops);
+        let mut warp = Warp::new(&self.code, &self.loops, allocations);
         self.load(&mut warp.registers, &shape, arguments);
         Sampling::new(self, shape, warp, budget).go()
     }
@@ -369,7 +414,7 @@ fn parameter(arguments: &[Argument], index: u32, offset: u32, bytes: u32, shape:
             let value = part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
             Value::uniform(value)
         }
-        Argument::Pointer if offset == 0 => Value::uniform(((u64::from(index) + 1) << 40) & ones(bits)),
+        Argument::Pointer if offset == 0 => Value::uniform(allocation_address(index) & ones(bits)),
         _ => {
             let integer = code::Kind::Integer { bits: 14, signed: false };
             let own = guess((u64::from(index) << 32) | u64::from(offset), integer) + 1;

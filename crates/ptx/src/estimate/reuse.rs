@@ -1,7 +1,7 @@
-//! Which sectors of global memory are loaded again: by the warp that loaded them, by another warp
-//! of its block, by another block.
+//! Which sectors of global memory are accessed again: by the warp that accessed them, by another
+//! warp of its block, by another block. Loads and stores are followed apart.
 //!
-//! Sectors that were loaded are remembered in three tables, of the warp, the block and the launch,
+//! Sectors that were accessed are remembered in three tables, of the warp, the block and the launch,
 //! as direct-mapped caches do. A request's new sectors are counted in expectation, because rounds
 //! of loops that are not executed count as the last one that was (`skip`):
 //!
@@ -120,8 +120,8 @@ impl Reuse {
         self.regions.iter().map(|(_, low, high)| (high - low + 1) as f64).sum()
     }
 
-    /// The step `at` loads these sectors, in rising order; its first lane from `address`.
-    pub(super) fn load(&mut self, at: usize, address: u64, sectors: &[u64]) -> New {
+    /// The step `at` accesses these sectors, in rising order; its first lane from `address`.
+    pub(super) fn access(&mut self, at: usize, address: u64, sectors: &[u64]) -> New {
         let (warp, step) = (self.warp, at as u32);
         let before = std::mem::replace(&mut self.before[at], (warp, address));
         let moved = address.wrapping_sub(before.1) as i64;
@@ -162,7 +162,7 @@ mod tests {
 
     fn loads(reuse: &mut Reuse, at: usize, sectors: std::ops::Range<u64>) -> New {
         let address = sectors.start * SECTOR;
-        reuse.load(at, address, &sectors.collect::<Vec<_>>())
+        reuse.access(at, address, &sectors.collect::<Vec<_>>())
     }
 
     #[test]
@@ -192,8 +192,9 @@ mod tests {
             let request = |round: u64| -> Vec<u64> {
                 (0..count).map(|lane| (first + 4 * round) / SECTOR + apart * lane).collect()
             };
-            reuse.load(0, first, &request(0));
-            let new: f64 = (1..=64).map(|round| reuse.load(0, first + 4 * round, &request(round)).warp).sum();
+            reuse.access(0, first, &request(0));
+            let new: f64 =
+                (1..=64).map(|round| reuse.access(0, first + 4 * round, &request(round)).warp).sum();
             assert_eq!(new / 64.0, expected);
         }
     }

@@ -64,6 +64,7 @@ impl<'w> Sampling<'w> {
         self.warp(0, 0, budget / 8);
         self.warp.contention = Contention::default();
         self.warp.reuse = Reuse::new(self.estimator.code.steps.len());
+        self.warp.stored = Reuse::new(self.estimator.code.steps.len());
         let density = Density::of(budget / 4 * 3, self.warp.taken, self.shape.blocks, self.shape.warps);
         let picked = selection::blocks(self.shape.blocks, density);
         for (walked, &block) in picked.iter().enumerate() {
@@ -93,7 +94,7 @@ impl<'w> Sampling<'w> {
 
     /// Walks warps of a block that stand for all of it, or all, if they differ and there is time.
     fn block(&mut self, index: u64, density: Density, share: u64) {
-        self.warp.reuse.begin_block();
+        self.warp.begin_block();
         let mut counters = Counters::new(self.estimator.code.steps.len());
         let picked = selection::warps(self.shape.warps, density, self.blocks.len() as u64);
         let end = self.left.saturating_sub(share);
@@ -111,7 +112,7 @@ impl<'w> Sampling<'w> {
         if seen.len() as u64 != self.shape.warps && 2 * mean < most && self.shape.warps < time.min(MOST_WARPS)
         {
             counters.clear();
-            self.warp.reuse.begin_block();
+            self.warp.begin_block();
             for warp in 0..self.shape.warps {
                 let share = self.left.saturating_sub(end) / (self.shape.warps - warp);
                 self.warp(index, warp, share.max(most));
@@ -176,7 +177,7 @@ impl<'w> Sampling<'w> {
             issue_cycles: work.issue_cycles / warps,
             span_sectors: self.warp.reuse.span(),
             atomic_sectors: self.warp.contention.sectors(work.atomic_sectors),
-            assumed: self.warp.assumed || self.estimator.code.incomplete,
+            assumed: self.warp.assumed || work.unknown_calls > 0.0,
             extrapolated: self.warp.extrapolated,
             ..work
         }

@@ -10,7 +10,7 @@
 //! or when the budget runs out. A loop that depends on guessed numbers and would run very long, or
 //! for ever, is left after a few rounds: the guess says nothing.
 
-use super::code::{Action, Kind};
+use super::code::{Access, Action, Kind};
 use super::loops::Change;
 use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
@@ -29,6 +29,8 @@ const MOST_GUESSED_ROUNDS: u64 = 1 << 16;
 const MOST_WALKED_GUESSES: u64 = 1024;
 /// Rounds that a loop is taken to have if nothing is known.
 const UNKNOWN_ROUNDS: f64 = 8.0;
+/// Rounds of a loop that is judged for the first time.
+const ROUNDS_TO_JUDGE: u64 = 3;
 /// Comparisons that are remembered at most.
 const MOST_EVENTS: usize = 1024;
 
@@ -235,25 +237,61 @@ impl Warp<'_> {
         let state = &self.skips.states[index];
         let guessed = state.guessed;
         match outlook {
-            Outlook::Same(rounds) if guessed && rounds > MOST_GUESSED_ROUNDS => self.give_up(index),
+            Outlook::Same(rounds) if guessed && rounds > MOST_GUESSED_ROUNDS => match self.room(index) {
+                Some(room) => self.skip_to_end(index, room, false),
+                None => self.give_up(index, UNKNOWN_ROUNDS),
+            },
             Outlook::Same(rounds) => self.skip(index, rounds, false),
-            Outlook::Endless => self.give_up(index),
+            // Only another thread can end it: it waits for one.
+            Outlook::Endless if self.arrays.are_known() => self.give_up(index, 1.0),
+            Outlook::Endless => self.give_up(index, UNKNOWN_ROUNDS),
             Outlook::Unknown => self.extrapolate(index),
         }
     }
 
-    /// Leaves a loop of which nothing is known, as if it had had a few rounds.
-    fn give_up(&mut self, index: usize) {
+    /// Leaves a loop of which nothing is known, as if it had had so many rounds.
+    fn give_up(&mut self, index: usize, rounds: f64) {
         self.assumed = true;
         let first = self.loops.loops[index].first;
         let state = &mut self.skips.states[index];
         state.leaves = true;
         if let Some(last) = state.seen.last() {
-            // Less the round that leaves.
-            let missing = (UNKNOWN_ROUNDS - 1.0 - state.rounds as f64).max(0.0);
-            last.counters.repeat(&mut self.counters, first, missing);
+            // Less the round that leaves. Rounds that were walked count, but for those of a loop
+            // that has done nothing else than wait.
+            let missing = rounds - 1.0 - state.rounds as f64;
+            let waits = rounds == 1.0 && state.rounds <= ROUNDS_TO_JUDGE;
+            last.counters.repeat(&mut self.counters, first, if waits { missing } else { missing.max(0.0) });
         }
         self.skips.forget(index);
+    }
+
+    /// Takes the next rounds as done, but for the last, which leaves the loop.
+    fn skip_to_end(&mut self, index: usize, rounds: u64, mean: bool) {
+        self.assumed = true;
+        self.skips.states[index].leaves = true;
+        self.skip(index, rounds.saturating_sub(1), mean);
+    }
+
+    /// How many rounds a loop that a guess bounds may have yet, by the allocations that its accesses
+    /// go through: after these, one of them would be outside.
+    fn room(&self, index: usize) -> Option<u64> {
+        let watched = &self.loops.loops[index];
+        let state = &self.skips.states[index];
+        let [.., later] = state.seen.as_slice() else { return None };
+        let lanes = (0..LANES).filter(|lane| state.mask >> lane & 1 == 1);
+        let room = |access: &Access, lane: usize| {
+            let place = watched.written.iter().position(|&register| register == access.address)?;
+            let (before, now) = (&later.registers[place], &self.registers[access.address as usize]);
+            let step = now.lane(lane).wrapping_sub(before.lane(lane)) as i64;
+            let address = now.lane(lane).wrapping_add_signed(access.offset);
+            self.arrays.room(address, step, access.bytes.into())
+        };
+        let accesses =
+            self.code.steps[watched.first..=watched.last].iter().filter_map(|step| match &step.action {
+                Action::Access(access) if !self.registers[access.address as usize].guessed => Some(access),
+                _ => None,
+            });
+        accesses.flat_map(|access| lanes.clone().filter_map(move |lane| room(access, lane))).min()
     }
 
     /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be
@@ -268,8 +306,13 @@ impl Warp<'_> {
         let last_chance = cost(state.patience_after() + 3) > left(share);
         if (seen >= SAMPLE_ROUNDS || last_chance)
             && let Outlook::Same(bound) = self.bound(index)
-            && (!state.guessed || bound <= MOST_GUESSED_ROUNDS)
         {
+            if state.guessed && bound > MOST_GUESSED_ROUNDS {
+                return match self.room(index) {
+                    Some(room) => self.skip_to_end(index, room, true),
+                    None => self.skips.forget(index),
+                };
+            }
             // Where data may end the loop before its bound does, it goes on for as long as it has.
             let loose = !self.loops.loops[index].bounded && seen < STEADY_ROUNDS;
             let rounds = if loose { bound.min(seen) } else { bound };

@@ -3,6 +3,7 @@
 //! Most of what a kernel computes decides neither where it goes nor what it accesses. Such
 //! instructions are only counted, and those that stand together are one step.
 
+use super::below;
 use super::code::{Action, Code, NONE, Register, Step};
 use crate::instruction::Direction;
 
@@ -13,6 +14,7 @@ pub(super) fn slice(mut code: Code) -> Code {
     }
     let mut code = join(code);
     number(&mut code, &needed);
+    below::mark(&mut code);
     code
 }
 
@@ -22,6 +24,8 @@ fn needed(code: &Code) -> Vec<bool> {
     for step in &code.steps {
         let decides = match &step.action {
             Action::Nothing | Action::Barrier | Action::Compute { .. } | Action::Compare(_) => false,
+            // Whether it is executed at all is what matters.
+            Action::UnknownCall => true,
             Action::Shuffle { .. } | Action::Vote { .. } | Action::Unknown { .. } => false,
             Action::Branch { .. } | Action::Table { .. } | Action::Exit => true,
             Action::Access(_) | Action::Fragment { .. } => true,
@@ -57,6 +61,7 @@ fn mark(step: &Step, needed: &mut [bool]) -> bool {
         needed[register as usize] = true;
     };
     step.action.reads(&mut each);
+    step.action.updates_with(&mut each);
     if let Some(guard) = step.guard {
         each(guard.register);
     }
@@ -66,7 +71,7 @@ fn mark(step: &Step, needed: &mut [bool]) -> bool {
 /// Makes a step nothing if nobody needs what it does.
 fn reduce(step: &mut Step, needed: &[bool]) {
     let keep = match &step.action {
-        Action::Branch { .. } | Action::Exit | Action::Table { .. } => true,
+        Action::Branch { .. } | Action::Exit | Action::Table { .. } | Action::UnknownCall => true,
         Action::Access(_) | Action::Fragment { .. } => true,
         Action::Barrier => {
             // Counted whether or not its guard holds, as every instruction.

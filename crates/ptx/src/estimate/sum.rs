@@ -52,6 +52,7 @@ impl Sum {
             (&mut work.global_store_requests, Figure::StoreRequests),
             (&mut work.global_store_sectors, Figure::StoreSectors),
             (&mut work.global_store_bytes, Figure::StoreBytes),
+            (&mut work.written_sectors, Figure::WrittenSectors),
             (&mut work.shared_requests, Figure::SharedRequests),
             (&mut work.shared_wavefronts, Figure::SharedWavefronts),
             (&mut work.local_requests, Figure::LocalRequests),
@@ -65,6 +66,7 @@ impl Sum {
             (&mut work.shared_atomic_turns, Figure::SharedAtomicTurns),
             (&mut work.barriers_per_warp, Figure::Barriers),
             (&mut work.unknown_branches, Figure::UnknownBranches),
+            (&mut work.unknown_calls, Figure::UnknownCalls),
         ] {
             *place = figures[figure as usize];
         }

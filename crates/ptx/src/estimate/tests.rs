@@ -43,6 +43,12 @@ fn walk(body: &str, launch: &LaunchConfig, n: u64, m: u64) -> Work {
     estimator(body).estimate(launch, &arguments, BUDGET)
 }
 
+/// The same where it is known that there are allocations, though nothing of their sizes.
+fn walk_recorded(body: &str, launch: &LaunchConfig, n: u64, m: u64) -> Work {
+    let arguments = [Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];
+    estimator(body).estimate_in(&[0], launch, &arguments, BUDGET)
+}
+
 /// One element for each thread that has one.
 const SAXPY: &str = "
     setp.ge.u32 %q0, %i, %n;
@@ -193,6 +199,101 @@ fn atomics_pass_once_for_each_lane_of_an_address() {
 }
 
 #[test]
+fn a_warp_adds_integers_up_before_it_goes_to_memory() {
+    let of = |atomic: &str| {
+        let work = walk_recorded(atomic, &launch(2, 48), 0, 0);
+        (work.atomic_requests, work.atomic_lanes, work.atomic_turns + work.shared_atomic_turns)
+    };
+    let (once, by_lane) = ((4.0, 4.0, 4.0), (4.0, 96.0, 96.0));
+    assert_eq!(of("red.global.add.u32 [%p], %t;"), once);
+    assert_eq!(of("red.global.max.s32 [%p], %t;"), once);
+    assert_eq!(of("mov.u32 %s, tile; red.shared.add.u32 [%s], 1;"), once);
+    // What each lane gets back follows from its place among the lanes, if all add the same.
+    let kept = |atomic: &str| of(&format!("{atomic} st.global.u32 [%p+4], %x;"));
+    assert_eq!(kept("atom.global.add.u32 %x, [%p], 1;"), once);
+    assert_eq!(kept("atom.global.add.u32 %x, [%p], %t;"), by_lane);
+    assert_eq!(kept("atom.global.max.s32 %x, [%p], %t;"), by_lane);
+    assert_eq!(of("atom.global.max.s32 %x, [%p], %t;"), once);
+    // Two words are not added in one instruction, but the same number 32 times is a product.
+    assert_eq!(of("cvt.u64.u32 %o, %n; red.global.add.u64 [%p], %o;"), once);
+    assert_eq!(of("cvt.u64.u32 %o, %t; red.global.add.u64 [%p], %o;"), by_lane);
+    assert_eq!(of("red.global.add.f32 [%p], %f;"), by_lane);
+    assert_eq!(of("red.global.inc.u32 [%p], 7;"), by_lane);
+}
+
+#[test]
+fn a_compare_and_swap_succeeds_but_for_lanes_with_one_address() {
+    let sum = |address: &str| {
+        let body = format!(
+            "{address} ld.global.u32 %x, [%a];
+             TOP: add.s32 %y, %x, %n; atom.global.cas.b32 %k, [%a], %x, %y;
+             setp.ne.s32 %q0, %k, %x; mov.u32 %x, %k; @%q0 bra TOP;"
+        );
+        let work = walk_recorded(&body, &launch(1, 32), 3, 0);
+        (work.atomic_requests, work.atomic_lanes, work.unknown_branches)
+    };
+    assert_eq!(sum("mul.wide.u32 %o, %t, 4; add.s64 %a, %p, %o;"), (1.0, 32.0, 0.0));
+    // One lane of four leaves in each round.
+    let (requests, lanes, _) = sum("shr.u32 %j, %t, 2; mul.wide.u32 %o, %j, 4; add.s64 %a, %p, %o;");
+    assert_eq!((requests, lanes), (4.0, 32.0 + 24.0 + 16.0 + 8.0));
+
+    // Keys go to the next slot where a lane before has put another one.
+    let insertion = "
+        shr.u32 %k, %t, 1;
+        TOP: mul.wide.u32 %o, %k, 4; add.s64 %a, %p, %o; atom.global.cas.b32 %x, [%a], -1, %t;
+        add.s32 %k, %k, 1; setp.ne.s32 %q0, %x, -1; @%q0 bra TOP;
+    ";
+    let work = walk_recorded(insertion, &launch(1, 32), 0, 0);
+    assert_eq!((work.atomic_requests, work.atomic_lanes), (2.0, 32.0 + 16.0));
+    assert!(!work.assumed);
+}
+
+#[test]
+fn a_lock_is_free() {
+    let locked = |take: &str| {
+        let body = format!(
+            "setp.ne.s32 %q0, %t, 0; @%q0 bra END;
+             TOP: {take} setp.ne.s32 %q1, %x, 0; @%q1 bra TOP;
+             st.global.u32 [%p+4], %t; atom.global.exch.b32 %y, [%p], 0; END:"
+        );
+        walk_recorded(&body, &launch(4, 64), 0, 0).atomic_requests
+    };
+    assert_eq!(locked("atom.global.cas.b32 %x, [%p], 0, 1;"), 2.0 * 4.0);
+    assert_eq!(locked("atom.global.exch.b32 %x, [%p], 1;"), 2.0 * 4.0);
+}
+
+#[test]
+fn calls_of_what_is_not_there_are_counted() {
+    let source = ".version 8.0 .target sm_80 .address_size 64
+        .extern .func elsewhere; .extern .func vprintf;
+        .visible .entry f() { .reg .pred %q; .reg .b32 %t;
+            mov.u32 %t, %tid.x; setp.gt.u32 %q, %t, 95; @%q call elsewhere; call vprintf; ret; }";
+    let module = crate::parse(source).unwrap();
+    let of = |threads: u32| {
+        let entry = module.functions().last().unwrap();
+        Estimator::new(&module, entry).estimate(&launch(3, threads), &[], BUDGET)
+    };
+    assert_eq!((of(96).unknown_calls, of(96).assumed), (0.0, false));
+    assert_eq!((of(128).unknown_calls, of(128).assumed), (3.0, true));
+}
+
+#[test]
+fn guessed_addresses_lie_in_their_allocation() {
+    let gather = "ld.global.u32 %x, [%p]; xor.b32 %x, %x, %i; mul.wide.s32 %o, %x, 4; add.s64 %a, %p, %o;
+                  ld.global.u32 %y, [%a]; setp.gt.u32 %q0, %y, 9; @%q0 bra END; st.global.u32 [%a], %x; END:";
+    let span = |allocations: &[u64]| {
+        let arguments = [Argument::Pointer, Argument::Bits(0), Argument::Bits(0)];
+        let work = estimator(gather).estimate_in(allocations, &launch(1024, 256), &arguments, BUDGET);
+        (work.span_sectors, work.launch_sectors)
+    };
+    assert_eq!(span(&[32 * 100]).0, 100.0);
+    assert!(span(&[]).0 > 1e4);
+    // An allocation of which nothing is known, or too small for a word, bounds nothing.
+    assert_eq!(span(&[0]), span(&[]));
+    assert_eq!(span(&[3]), span(&[]));
+}
+
+#[test]
 fn functions_are_walked_where_they_are_called() {
     let calling = "
         { .param .b32 value0; st.param.b32 [value0], %m; .param .b32 result0;
@@ -216,11 +317,91 @@ fn what_data_decides_is_assumed_and_ends() {
     let work = walk(waiting, &launch(1, 32), 0, 0);
     assert!(work.assumed && work.unknown_branches > 0.0);
     assert_eq!(work.total(), BEGINNING + 1.0 + 3.0 * 8.0);
+    // Another thread ends it: it is seen to wait for one round.
+    let work = walk_recorded(waiting, &launch(1, 32), 0, 0);
+    assert!(work.assumed && work.unknown_branches > 0.0);
+    assert_eq!(work.total(), BEGINNING + 1.0 + 3.0);
     // The loaded bound says two thousand million rounds, more or less.
     let bounded = "ld.global.u32 %x, [%p]; mov.u32 %k, 0; TOP: add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %x; @%q0 bra TOP;";
     let work = walk(bounded, &launch(1, 32), 0, 0);
     assert!(work.assumed);
     assert_eq!(work.total(), BEGINNING + 3.0 + 3.0 * 8.0);
+}
+
+#[test]
+fn a_loop_that_a_guess_bounds_ends_with_its_array() {
+    let summing = |more: &str| {
+        format!(
+            "ld.global.u32 %x, [%p]; mov.u32 %k, 0;
+             TOP: mul.wide.u32 %o, %k, 8; add.s64 %a, %p, %o; ld.global.f32 %f, [%a+4]; {more}
+             add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %x; @%q0 bra TOP;"
+        )
+    };
+    let loads = |body: &str, allocations: &[u64]| {
+        let arguments = [Argument::Pointer, Argument::Bits(0), Argument::Bits(0)];
+        let work = estimator(body).estimate_in(allocations, &launch(1, 32), &arguments, BUDGET);
+        assert!(work.assumed);
+        work.global_load_requests - 1.0
+    };
+    assert_eq!(loads(&summing(""), &[8 * 5000]), 5000.0);
+    assert_eq!(loads(&summing(""), &[]), 8.0);
+    // Which way it goes in each round is guessed too.
+    let branching = "setp.lt.f32 %q1, %f, 0f00000000; @%q1 bra NEXT; add.f32 %g, %g, %f; NEXT:";
+    let counted = loads(&summing(branching), &[8 * 5000]);
+    assert!((counted / 5000.0 - 1.0).abs() < 0.02, "{counted}");
+}
+
+#[test]
+fn a_loaded_index_is_below_the_number_that_it_is_compared_with() {
+    let gather = "mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %x, [%a];
+                  setp.lt.s32 %q0, %x, 0; setp.ge.s32 %q1, %x, %n; or.pred %q0, %q0, %q1; @%q0 bra END;
+                  mul.wide.s32 %o, %x, 4; add.s64 %a, %p, %o; ld.global.u32 %y, [%a]; END:";
+    let work = walk_recorded(gather, &launch(64, 256), 1000, 0);
+    assert_eq!(work.global_load_requests, 2.0 * 64.0 * 8.0);
+    // 16,384 elements, one after the other, and no others than 1,000 of them.
+    assert_eq!(work.span_sectors, 16_384.0 / 8.0);
+}
+
+#[test]
+fn rows_are_as_long_as_their_elements_allow() {
+    let rows = "setp.ge.u32 %q0, %i, %n; @%q0 bra END;
+        mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %k, [%a]; ld.global.u32 %x, [%a+4];
+        setp.ge.u32 %q1, %k, %x; @%q1 bra END;
+        TOP: mul.wide.u32 %o, %k, 4; ld.param.u64 %a, [elements]; add.s64 %a, %a, %o; ld.global.u32 %y, [%a];
+        add.s32 %k, %k, 1; setp.lt.u32 %q2, %k, %x; @%q2 bra TOP; END:";
+    let source = format!(
+        ".version 8.0 .target sm_80 .address_size 64
+         .visible .entry f(.param .u64 p, .param .u32 n, .param .u32 m, .param .u64 elements) {{
+             .reg .pred %q<9>; .reg .b32 %c, %d, %t, %i, %n, %m, %k, %x, %y; .reg .b64 %p, %a, %o;
+             {BEGIN} {rows} ret;
+         }}"
+    );
+    let module = crate::parse(&source).unwrap();
+    let (count, mean) = (4096, 24);
+    let allocations = [4 * (count + 1), 4 * count * mean];
+    let arguments = [
+        Argument::Bits(super::allocation_address(0)),
+        Argument::Bits(count),
+        Argument::Bits(0),
+        Argument::Bits(super::allocation_address(1)),
+    ];
+    let entry = module.functions().last().unwrap();
+    let work = Estimator::new(&module, entry).estimate_in(&allocations, &launch(16, 256), &arguments, BUDGET);
+    let elements = work.global_load_bytes / 4.0 - 2.0 * count as f64;
+    let expected = (count * mean) as f64;
+    assert!((elements / expected - 1.0).abs() < 0.15, "{elements} of {expected}");
+}
+
+#[test]
+fn stores_of_one_sector_are_written_once() {
+    // Five words of a structure of twenty bytes.
+    let body =
+        "mul.wide.u32 %o, %i, 20; add.s64 %a, %p, %o; st.global.u32 [%a], %t; st.global.u32 [%a+4], %t;
+                st.global.u32 [%a+8], %t; st.global.u32 [%a+12], %t; st.global.u32 [%a+16], %t;";
+    let work = walk_recorded(body, &launch(64, 256), 0, 0);
+    assert!(work.global_store_sectors > 4.0 * work.written_sectors);
+    let bytes = 20.0 * 64.0 * 256.0;
+    assert!((32.0 * work.written_sectors / bytes - 1.0).abs() < 0.1, "{}", work.written_sectors);
 }
 
 #[test]

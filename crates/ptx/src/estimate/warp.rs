@@ -3,15 +3,24 @@
 //! Lanes that go different ways form groups. The group with the lowest step goes first, and groups
 //! that meet become one: as compilers lay out code that is where lanes come together again.
 
-use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Space};
+use super::arrays::Arrays;
+use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
 use super::reuse::Reuse;
 use super::skip::Skips;
+
 use super::value::{LANES, Value, compare, compute, guess, ones};
 use crate::analysis::{MOST_TOUCHED, Request};
 use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+
+/// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
+/// not negative), and perhaps only those below a bound.
+struct Most {
+    mask: u64,
+    below: Option<u64>,
+}
 
 /// Where local memory ends.
 const LOCAL_END: u64 = 1 << 32;
@@ -29,6 +38,7 @@ pub(super) enum Figure {
     StoreRequests,
     StoreSectors,
     StoreBytes,
+    WrittenSectors,
     SharedRequests,
     SharedWavefronts,
     LocalRequests,
@@ -43,10 +53,11 @@ pub(super) enum Figure {
     SharedAtomicTurns,
     Barriers,
     UnknownBranches,
+    UnknownCalls,
 }
 
 /// How many [`Figure`]s there are.
-pub(super) const FIGURES: usize = Figure::UnknownBranches as usize + 1;
+pub(super) const FIGURES: usize = Figure::UnknownCalls as usize + 1;
 
 /// What a warp has done.
 #[derive(Clone, Debug)]
@@ -84,13 +95,15 @@ impl Counters {
 pub(super) struct Warp<'c> {
     pub(super) code: &'c Code,
     pub(super) loops: &'c Loops,
+    pub(super) arrays: Arrays<'c>,
     pub(super) registers: Vec<Value>,
     pub(super) counters: Counters,
     pub(super) skips: Skips,
     /// Where atomic operations went, of all warps so far.
     pub(super) contention: Contention,
-    /// What was loaded, by all warps so far.
+    /// What was loaded, and stored, by all warps so far.
     pub(super) reuse: Reuse,
+    pub(super) stored: Reuse,
     /// Steps that it may take, and has taken.
     pub(super) share: u64,
     pub(super) taken: u64,
@@ -137,15 +150,17 @@ impl Waiting {
 }
 
 impl<'c> Warp<'c> {
-    pub(super) fn new(code: &'c Code, loops: &'c Loops) -> Warp<'c> {
+    pub(super) fn new(code: &'c Code, loops: &'c Loops, allocations: &'c [u64]) -> Warp<'c> {
         Warp {
             code,
             loops,
+            arrays: Arrays::new(allocations),
             registers: vec![Value::uniform(0); code.registers],
             counters: Counters::new(code.steps.len()),
             skips: Skips::new(loops.loops.len()),
             contention: Contention::default(),
             reuse: Reuse::new(code.steps.len()),
+            stored: Reuse::new(code.steps.len()),
             share: 0,
             taken: 0,
             assumed: false,
@@ -155,6 +170,12 @@ impl<'c> Warp<'c> {
         }
     }
 
+    /// The warps to come are of another block.
+    pub(super) fn begin_block(&mut self) {
+        self.reuse.begin_block();
+        self.stored.begin_block();
+    }
+
     /// Forgets what the warp before did, except what it assumed and where its atomic operations
     /// went.
     pub(super) fn begin(&mut self, share: u64) {
@@ -162,6 +183,7 @@ impl<'c> Warp<'c> {
         self.skips.clear();
         self.contention.begin();
         self.reuse.begin_warp();
+        self.stored.begin_warp();
         (self.share, self.taken) = (share, 0);
     }
 
@@ -308,6 +330,10 @@ impl<'c> Warp<'c> {
                 self.set(*to, &out, mask);
             }
             Action::Barrier => self.counters.figures[Figure::Barriers as usize] += 1.0,
+            Action::UnknownCall => {
+                let executed = if mask == 0 { 0.0 } else { 1.0 };
+                self.counters.figures[Figure::UnknownCalls as usize] += executed;
+            }
             Action::Nothing | Action::Branch { .. } | Action::Table { .. } | Action::Exit => {}
         }
     }
@@ -333,6 +359,16 @@ impl<'c> Warp<'c> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let [out, opposite] = scratch.as_mut_slice() else { return };
         compare(comparison.relation, comparison.kind, a, b, out);
+        // Two guesses that are equal in all lanes are one.
+        if matches!(comparison.relation, Comparison::Equal | Comparison::NotEqual)
+            && comparison.kind.bits() >= 32
+            && self.arrays.are_known()
+            && a.guessed
+            && b.guessed
+            && (0..LANES).filter(|lane| mask >> lane & 1 == 1).all(|lane| a.lane(lane) == b.lane(lane))
+        {
+            out.guessed = false;
+        }
         if self.skips.observing() {
             self.skips.observe(at, mask, out.truth() & mask, a, b);
         }
@@ -359,22 +395,106 @@ impl<'c> Warp<'c> {
         let live = if addresses.uniform { 1 } else { LANES };
         for address in &mut addresses.lanes[..live] {
             *address = address.wrapping_add_signed(access.offset);
+            if addresses.guessed {
+                *address = self.arrays.within(*address, access.bytes.into());
+            }
         }
         let counted = if access.lanes < 32 { mask & ones(access.lanes) as u32 } else { mask };
         if counted != 0 {
             self.count(at, access, &addresses, counted);
         }
         let size = u64::from(access.element.bits() / 8);
+        let first = addresses.lane(mask.trailing_zeros() as usize % LANES);
+        if addresses.guessed && counted != 0 {
+            self.arrays.scattered(first, access.bytes.into());
+        }
+        if access.is_offset && counted != 0 && self.arrays.are_known() {
+            self.arrays.offsets(first, size);
+        }
+        let offsets = access.direction == Direction::Load
+            && access.bytes as u64 == size
+            && matches!(access.element, Kind::Integer { .. });
         for (index, &to) in (0u64..).zip(&access.to) {
             if to == NONE {
                 continue;
             }
             let mut loaded = addresses.clone();
+            let most = self.most(access, index as usize);
             for value in &mut loaded.lanes[..live] {
-                *value = guess(value.wrapping_add(index * size), access.element);
+                let address = value.wrapping_add(index * size);
+                let guessed = guess(address, access.element) & most.mask;
+                let below = most.below.map_or(guessed, |below| guessed % below);
+                *value = offsets.then(|| self.arrays.offset_at(address)).flatten().unwrap_or(below);
             }
             loaded.guessed = true;
+            match access.update.filter(|_| self.arrays.are_known()) {
+                Some(Update::CompareAndSwap { expected, new }) => {
+                    loaded = self.compare_and_swap(&addresses, expected, new, mask);
+                }
+                Some(Update::Exchange { new }) => self.exchange(&addresses, new, mask, &mut loaded),
+                _ => {}
+            }
             self.set(to, &loaded, mask);
+        }
+    }
+
+    /// Which numbers a load loads, for the `index`-th of its registers.
+    fn most(&self, access: &Access, index: usize) -> Most {
+        let (Kind::Integer { bits, .. }, true) = (access.element, self.arrays.are_known()) else {
+            return Most { mask: u64::MAX, below: None };
+        };
+        let mask = match bits {
+            32 | 64 => ones(bits - 1),
+            _ => u64::MAX,
+        };
+        let bound = access.below.get(index).and_then(|&bound| self.registers.get(bound as usize));
+        let below =
+            bound.filter(|bound| bound.uniform && !bound.guessed).map(|bound| bound.lanes[0] & ones(bits));
+        Most { mask, below: below.filter(|below| (2..=mask).contains(below)) }
+    }
+
+    /// What lanes that compare and swap get back. What the first of the lanes with an address
+    /// expects there is there, because other warps seldom come between; the others find what
+    /// those before them have left.
+    fn compare_and_swap(&self, addresses: &Value, expected: Register, new: Register, mask: u32) -> Value {
+        let [expected, new] = [expected, new].map(|register| &self.registers[register as usize]);
+        let mut memory: Vec<(u64, u64)> = Vec::new();
+        let mut found = expected.clone();
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            let address = addresses.lane(lane);
+            match memory.iter_mut().find(|(other, _)| *other == address) {
+                None => memory.push((address, new.lane(lane))),
+                Some((_, there)) => {
+                    found.uniform = false;
+                    found.guessed |= new.guessed;
+                    found.lanes[lane] = *there;
+                    if *there == expected.lane(lane) {
+                        *there = new.lane(lane);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What lanes get back that store a number which is known: such an exchange takes a lock, or
+    /// raises a flag, and finds 0; lanes with the address of another find what that one stored.
+    fn exchange(&self, addresses: &Value, new: Register, mask: u32, found: &mut Value) {
+        let new = &self.registers[new as usize];
+        if new.guessed {
+            return;
+        }
+        let mut memory: Vec<(u64, u64)> = Vec::new();
+        found.uniform = false;
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            let address = addresses.lane(lane);
+            match memory.iter_mut().find(|(other, _)| *other == address) {
+                None => {
+                    found.lanes[lane] = 0;
+                    memory.push((address, new.lane(lane)));
+                }
+                Some((_, there)) => found.lanes[lane] = std::mem::replace(there, new.lane(lane)),
+            }
         }
     }
 
@@ -385,6 +505,7 @@ impl<'c> Warp<'c> {
             Space::Generic => place(addresses.lane(mask.trailing_zeros() as usize)),
             space => space,
         };
+        let mask = if self.reduces(access, addresses) { 1 << mask.trailing_zeros() } else { mask };
         let lanes = f64::from(mask.count_ones());
         let request = addresses.request(mask, bytes);
         let figures = &mut self.counters.figures;
@@ -420,33 +541,46 @@ impl<'c> Warp<'c> {
                 add(Figure::LoadSectors, request.sectors() as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
                 let first = addresses.lane(mask.trailing_zeros() as usize);
-                self.reach(request, Some((at, first)));
+                self.reach(request, at, first, false);
             }
             (Direction::Store, Space::Global) => {
                 add(Figure::StoreRequests, 1.0);
                 add(Figure::StoreSectors, request.sectors() as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
-                self.reach(request, None);
+                let first = addresses.lane(mask.trailing_zeros() as usize);
+                self.reach(request, at, first, true);
             }
             (_, Space::Generic) => {}
         }
     }
 
-    /// Takes note of the sectors of global memory that a request touches; of a load, its step and
-    /// its first lane's address are named.
-    fn reach(&mut self, request: Request<'_>, load: Option<(usize, u64)>) {
+    /// Whether one lane makes an atomic operation for all lanes.
+    fn reduces(&self, access: &Access, addresses: &Value) -> bool {
+        let Some(Update::Reduction { operand }) = access.update else { return false };
+        let alike = self.registers.get(operand as usize).is_none_or(|operand| operand.uniform);
+        addresses.uniform && alike && self.arrays.are_known()
+    }
+
+    /// Takes note of the sectors of global memory that a request of the step `at` touches, and of its
+    /// first lane's address.
+    fn reach(&mut self, request: Request<'_>, at: usize, address: u64, store: bool) {
         let mut touched = [0; MOST_TOUCHED];
         let count = request.touched(&mut touched);
         let sectors = &touched[..count];
         self.reuse.reach(sectors);
         let figures = &mut self.counters.figures;
         figures[Figure::Lines as usize] += lines(sectors);
-        if let Some((at, address)) = load {
-            let new = self.reuse.load(at, address, sectors);
-            figures[Figure::WarpSectors as usize] += new.warp;
-            figures[Figure::BlockSectors as usize] += new.block;
-            figures[Figure::LaunchSectors as usize] += new.launch;
+        if store {
+            figures[Figure::WrittenSectors as usize] += match self.arrays.are_known() {
+                true => self.stored.access(at, address, sectors).launch,
+                false => request.sectors() as f64,
+            };
+            return;
         }
+        let new = self.reuse.access(at, address, sectors);
+        figures[Figure::WarpSectors as usize] += new.warp;
+        figures[Figure::BlockSectors as usize] += new.block;
+        figures[Figure::LaunchSectors as usize] += new.launch;
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the operands of one instruction")]
@@ -486,7 +620,7 @@ impl<'c> Warp<'c> {
                 let request = starts.request(lanes, row);
                 add(sectors_of, request.sectors() as f64);
                 add(bytes_of, (u64::from(rows) * row) as f64);
-                self.reach(request, (!store).then_some((at, address)));
+                self.reach(request, at, address, store);
             }
             _ => {}
         }
