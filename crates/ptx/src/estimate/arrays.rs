@@ -2,8 +2,8 @@
 //! offsets of rows in others.
 //!
 //! A compressed sparse matrix has an array of offsets: the elements of row `i` are those from
-//! `offsets[i]` to `offsets[i + 1]`. Code that loads two neighbours, both of which bound a loop, tells
-//! such an array ([`mark`]). What it holds is guessed accordingly: rows have
+//! `offsets[i]` to `offsets[i + 1]`. Code that loads two neighbours, both of which bound a loop,
+//! tells such an array ([`mark`]). What it holds is guessed accordingly: rows have
 //! as many elements on average as the arrays that are accessed at guessed places have for each row,
 //! between none and twice as many.
 

@@ -22,11 +22,11 @@
 //!    launch's threads, which is what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
 //!    65,536, or for ever.
-//! 4. Functions that are called by address, or are not in the module, do nothing, and such calls are
-//!    counted ([`Work::unknown_calls`]).
+//! 4. Functions that are called by address, or are not in the module, do nothing, and such calls
+//!    are counted ([`Work::unknown_calls`]).
 //!
-//! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are of
-//! launches that a session recorded, guesses are better:
+//! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are
+//! of launches that a session recorded, guesses are better:
 //!
 //! 5. Loaded integers are not negative and lie [below] what they are compared with; [offsets of
 //!    rows](arrays) rise. Addresses that are computed of them lie in their allocation.
@@ -36,8 +36,8 @@
 //!    stored there; an exchange for a known number finds 0: a lock is free. Integers that all lanes
 //!    add to one address are added up first. Sectors that are stored to again are written once.
 //!
-//! The models that are shipped were trained on launches of which no sizes are known: there, the last
-//! three would change what they were trained on.
+//! The models that are shipped were trained on launches of which no sizes are known: there, these
+//! rules would change what they were trained on.
 //!
 //! Invariants: any module and any launch give an answer, in time bounded by the budget; the same
 //! input gives the same answer.

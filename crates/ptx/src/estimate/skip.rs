@@ -272,8 +272,8 @@ impl Warp<'_> {
         self.skip(index, rounds.saturating_sub(1), mean);
     }
 
-    /// How many rounds a loop that a guess bounds may have yet, by the allocations that its accesses
-    /// go through: after these, one of them would be outside.
+    /// How many rounds a loop that a guess bounds may have yet, by the allocations that its
+    /// accesses go through: after these, one of them would be outside.
     fn room(&self, index: usize) -> Option<u64> {
         let watched = &self.loops.loops[index];
         let state = &self.skips.states[index];

@@ -561,8 +561,8 @@ impl<'c> Warp<'c> {
         addresses.uniform && alike && self.arrays.are_known()
     }
 
-    /// Takes note of the sectors of global memory that a request of the step `at` touches, and of its
-    /// first lane's address.
+    /// Takes note of the sectors of global memory that a request of the step `at` touches, and of
+    /// its first lane's address.
     fn reach(&mut self, request: Request<'_>, at: usize, address: u64, store: bool) {
         let mut touched = [0; MOST_TOUCHED];
         let count = request.touched(&mut touched);
