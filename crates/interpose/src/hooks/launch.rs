@@ -246,3 +246,29 @@ fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Laun
         passed: Passed::UNKNOWN,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_abi::Plain as _;
+
+    /// What is asked for by a launch with one attribute.
+    fn with(id: CUlaunchAttributeID, set: impl FnOnce(&mut CUlaunchAttributeValue)) -> Launch {
+        let mut attribute = CUlaunchAttribute { id, ..CUlaunchAttribute::zeroed() };
+        set(&mut attribute.value);
+        let config = CUlaunchConfig { numAttrs: 1, attrs: &raw mut attribute, ..CUlaunchConfig::zeroed() };
+        let passed = Passed { parameters: null_mut(), extra: null_mut() };
+        // SAFETY: one attribute, which lives until the end of this function.
+        unsafe { launch_of(&config, null_mut(), passed) }
+    }
+
+    #[test]
+    fn a_launch_that_may_begin_early_can_be_timed_and_one_that_names_an_event_cannot() {
+        let early = with(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, |value| {
+            value.programmaticStreamSerializationAllowed = 1;
+        });
+        assert!(early.can_be_timed);
+        assert!(!with(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, |_| {}).can_be_timed);
+        assert!(!with(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, |_| {}).can_be_timed);
+    }
+}
