@@ -1,5 +1,6 @@
 //! Modules of a crate that import each other in a circle. A reader has to take such modules as one.
-//! This test lists the circles that there are; a new one fails, and so does a line without a circle.
+//! This test lists the circles that there are; a new one fails, and so does a line without a
+//! circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 use cuda_launch::Dim3;
 use serde::Serialize;
 
-use apex_profile::Figure;
+use apex_profile::{Figure, total};
 
 /// How much a finding matters in general; what it costs this job is in its [`Saving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -209,4 +209,12 @@ pub struct Finding {
     pub confidence: Confidence,
     /// A command that shows whether the change helped.
     pub verify: String,
+}
+
+impl Finding {
+    /// Share of the counted work that its kernels do together. `shares` has each kernel's share
+    /// ([`apex_profile::Profile::counted_shares`]).
+    pub fn counted_share(&self, shares: &[f64]) -> f64 {
+        total(self.kernels.iter().map(|kernel| shares[kernel.kernel]))
+    }
 }

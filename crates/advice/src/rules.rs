@@ -338,8 +338,8 @@ pub(crate) fn judge_counts(
     judge_kernels(profile, confidence, counted, headline)
 }
 
-/// A draft about `kernels`, the costliest first: by the time that the change saves, by their share
-/// of the counted work, by launches.
+/// A draft about `kernels`. The time that the change saves decides their order, then their share of
+/// the counted work, then their launches.
 pub(crate) fn about_kernels(
     profile: &Profile,
     mut kernels: Vec<KernelFinding>,
@@ -492,8 +492,7 @@ pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Fig
     Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
 }
 
-/// Idle time in pauses of the program's own code, long gaps left out; 0 where idle time was not
-/// modelled.
+/// Idle time in pauses of the host, without long gaps, nanoseconds; 0 if idle time was not modelled.
 pub(crate) fn in_pauses(activity: &Activity) -> f64 {
     let of = |gap: &Gap| gap.by.get(&IdleCause::HostCode).copied().unwrap_or(0.0);
     let paused = activity.idle_share.map_or(0.0, |_| activity.accounts.pauses.time.value);

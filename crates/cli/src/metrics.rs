@@ -53,27 +53,26 @@ pub struct Args {
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9401",
-        env = "APEX_LISTEN",
         conflicts_with_all = ["once", "textfile", "otlp"]
     )]
     listen: SocketAddr,
     /// Secret that whoever connects has to show; at least 16 characters
-    #[arg(long, value_name = "TOKEN", env = "APEX_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the metrics once, or push them once; listen nowhere
-    #[arg(long, env = "APEX_ONCE", value_parser = FalseyValueParser::new(), conflicts_with = "textfile")]
+    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "textfile")]
     once: bool,
     /// Write the metrics into a file every so often, as node-exporter's textfile collector wants
     /// them (NAME.prom); listen nowhere
-    #[arg(long, value_name = "FILE", env = "APEX_TEXTFILE")]
+    #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
     /// Push the metrics to an OpenTelemetry collector every so often (OTLP over HTTP, not HTTPS);
     /// listen nowhere
-    #[arg(long, value_name = "URL", env = "APEX_OTLP", hide_env_values = true, conflicts_with = "textfile")]
+    #[arg(long, value_name = "URL", hide_env_values = true, conflicts_with = "textfile")]
     otlp: Option<String>,
     /// Push the spans of each session too, once it has ended: its processes, phases, steps, NVTX
     /// ranges, longest idle gaps and longest kernels
-    #[arg(long, env = "APEX_SPANS", value_parser = FalseyValueParser::new(), requires = "otlp")]
+    #[arg(long, value_parser = FalseyValueParser::new(), requires = "otlp")]
     spans: bool,
     /// Seconds between two writes of the file, or two pushes
     #[arg(
@@ -81,7 +80,6 @@ pub struct Args {
         value_name = "SECONDS",
         default_value_t = 15,
         value_parser = clap::value_parser!(u64).range(1..=86_400),
-        env = "APEX_INTERVAL"
     )]
     interval: u64,
     /// Kernels of each session that get a series of their own; the others share one
@@ -90,7 +88,6 @@ pub struct Args {
         value_name = "NUMBER",
         default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(0..=10_000),
-        env = "APEX_METRICS_TOP"
     )]
     top: u32,
 }

@@ -3,10 +3,10 @@
 //! Between two launches the program and the driver use the processor's caches and TLB for
 //! themselves; in a real program each page that a launch touches, and each that it can only find by
 //! way of another, costs some tens of nanoseconds. So the switch, the epochs, the ways to the
-//! threads' states and the real driver's addresses lie together, and what belongs to no thread is one
-//! line. Each is described where it belongs: [`crate::switch`], [`crate::objects`],
-//! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`],
-//! [`crate::record::thread`], [`crate::driver`].
+//! threads' states and the real driver's addresses lie together, and what belongs to no thread is
+//! one line. Each is described where it belongs: [`crate::switch`], [`crate::objects`],
+//! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`], [`crate::record::thread`],
+//! [`crate::driver`].
 
 use cuda_abi::{COUNT, index};
 use std::mem::offset_of;

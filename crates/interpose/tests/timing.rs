@@ -84,8 +84,8 @@ fn short_kernels_of_a_program_that_keeps_the_gpu_idle_are_timed_behind_a_delay()
 
 #[test]
 fn where_the_driver_refuses_a_delay_launches_are_timed_without() {
-    // Two launches tell the rate of the clock, 16 are in front of pairs around nothing, two tell the
-    // rate again, and one is in front of a queue.
+    // Two launches tell the rate of the clock, 16 are in front of pairs around nothing, two tell
+    // the rate again, and one is in front of a queue.
     for calibrating in [0, 10, 18, 20, 21] {
         let recording = recording(TimingMode::All);
         let mut command = recording.client("host-bound 1000");

@@ -3,7 +3,8 @@
 //!
 //!     cargo run --release -p apex-live --example look_cost -- [DIR [MOST_RECORDS]]
 //!
-//! Whole looks read all of the window; fresh ones are [`Follower::fresh`]'s, which the dashboard and
+//! Whole looks read all of the window; fresh ones are [`Follower::fresh`]'s, which the dashboard
+//! and
 //! `apex top` take.
 //!
 //! Sessions of up to 100 million records are written below DIR (3.3 GB there; by default the

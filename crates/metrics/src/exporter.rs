@@ -35,9 +35,9 @@ impl Exporter {
         Self { top, sessions: BTreeMap::new() }
     }
 
-    /// Looks at a session, known by this name, and takes what is new; says whether it has ended. What
-    /// was recorded before the first look is part of the accounts only where a single look could read
-    /// all of it.
+    /// Looks at a session, known by this name, and takes what is new; says whether it has ended.
+    /// What was recorded before the first look is part of the accounts only where a single look
+    /// could read all of it.
     ///
     /// # Errors
     /// Those of the follower. What was taken before stays.

@@ -91,7 +91,8 @@ fn message_of(metric: &Metric, points: &[Message]) -> Message {
 }
 
 impl Spans {
-    /// An `ExportTraceServiceRequest` with all of them: those of a process in a resource of its own.
+    /// An `ExportTraceServiceRequest` with all of them: those of a process in a resource of its
+    /// own.
     pub fn otlp(&self, version: &str) -> Vec<u8> {
         let mut request = Message::new();
         for process in &self.processes {

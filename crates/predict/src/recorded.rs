@@ -2,8 +2,8 @@
 //!
 //! A predicted duration is that of `gpu__time_duration` (Nsight Compute): from the start of the
 //! first block to the end of the last one. It is longer than the GPU time of a session
-//! ([`GpuTime`](apex_profile::GpuTime)), and than a data set's time above an empty kernel's. They are
-//! comparable after [`ABOVE_GPU_TIME_NS`] or [`ABOVE_TIME_NS`] is added.
+//! ([`GpuTime`](apex_profile::GpuTime)), and than a data set's time above an empty kernel's. They
+//! are comparable after [`ABOVE_GPU_TIME_NS`] or [`ABOVE_TIME_NS`] is added.
 
 use apex_profile::{Figure, KnownCode, Profile, Work};
 use occupancy::DeviceLimits;

@@ -306,8 +306,9 @@ impl Launches {
     }
 }
 
-/// Which samples a GPU time rests on. If the host was not ahead of the GPU, a reading contains part of
-/// the host's time for the launch, so queued samples are preferred, then those from busy streams.
+/// Which samples a GPU time rests on. If the host was not ahead of the GPU, a reading contains part
+/// of the host's time for the launch, so queued samples are preferred, then those from busy
+/// streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -322,8 +323,8 @@ pub enum Basis {
     Mixed,
 }
 
-/// GPU time of a kernel or graph: the readings of event pairs around sampled launches, less the cost
-/// of a pair on the same sort of stream, never below zero.
+/// GPU time of a kernel or graph: the readings of event pairs around sampled launches, less the
+/// cost of a pair on the same sort of stream, never below zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuTime {
     /// The samples that count, in nanoseconds each.
@@ -332,7 +333,8 @@ pub struct GpuTime {
     pub deviation_ns: Option<f64>,
     /// Which samples count.
     pub basis: Basis,
-    /// Samples whose events were both recorded before the GPU reached the first one, counted or not.
+    /// Samples whose events were both recorded before the GPU reached the first one, counted or
+    /// not.
     pub queued_samples: u64,
     /// Other samples from busy streams, counted or not.
     pub busy_samples: u64,

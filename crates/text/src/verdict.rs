@@ -87,13 +87,13 @@ fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     )
 }
 
-/// The first finding that matters without a GPU: about kernels that do part of the counted work
-/// worth a word, or about the host's side where it does not rest on times.
+/// The first finding that matters without a GPU: its kernels do at least [`LEAST`] of the counted
+/// work, or it is about the host and does not depend on times.
 fn counted_first<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
     let shares = job.counted_shares();
     let matters = |finding: &&Finding| {
-        let work = total(finding.kernels.iter().map(|kernel| shares[kernel.kernel]));
-        work >= LEAST || (finding.scope == Scope::Host && finding.severity >= Severity::Medium)
+        finding.counted_share(&shares) >= LEAST
+            || (finding.scope == Scope::Host && finding.severity >= Severity::Medium)
     };
     match shares.iter().all(|share| *share == 0.0) {
         true => advice.findings.first(),
@@ -126,7 +126,7 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     }
 }
 
-/// Says that no rule found a fault that matters, and names the kernel that was counted most.
+/// Says that the rules found nothing that matters, and names the kernel that does most of the work.
 fn without_fault(job: &Profile) -> String {
     let most = job.kernels.iter().zip(job.counted_shares()).max_by(|(_, a), (_, b)| a.total_cmp(b));
     match most.filter(|(_, share)| *share > 0.0) {

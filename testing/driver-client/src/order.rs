@@ -468,8 +468,8 @@ impl Program {
         self.does(move || check(cuda!(cuFuncSetAttribute(function as CUfunction, attribute, value))));
     }
 
-    /// Launches that need as much shared memory as their kernel was allowed just before, and may not
-    /// have any more right after. Between them, what is known is asked for and set once more.
+    /// Launches that need as much shared memory as their kernel was allowed just before, and may
+    /// not have any more right after. Between them, what is known is asked for and set once more.
     fn launch_as_attributes_allow(&mut self, buffer: usize) {
         let stream = self.turn_to(buffer);
         let shared = 1024 * (1 + self.random.below(3)) as i32;

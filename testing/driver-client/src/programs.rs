@@ -496,8 +496,8 @@ pub fn timed(launches: usize) {
     println!("{}", calls(index::cuEventRecord));
 }
 
-/// Launches two kernels that take less than their launches, so the stream is idle nearly always; the
-/// program waits for it now and then. Prints what was done wrong.
+/// Launches two kernels that take less than their launches, so the stream is idle nearly always;
+/// the program waits for it now and then. Prints what was done wrong.
 pub fn host_bound(launches: usize) {
     context();
     let module = module(c"brief_1000 middling_2500");

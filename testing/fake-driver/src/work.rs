@@ -1,8 +1,8 @@
 //! Launches, copies, events, and the time that they take.
 //!
 //! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name
-//! (`spin_5000`), or by nothing; `apex_empty` by 400, and `apex_delay` by what it is given. An event takes its reading. A pair
-//! of events reads [`PAIR_NS`] more than what lies between.
+//! (`spin_5000`), or by nothing; `apex_empty` by 400, and `apex_delay` by what it is given. An
+//! event takes its reading. A pair of events reads [`PAIR_NS`] more than what lies between.
 //!
 //! Where the host takes time (`FAKE_HOST_TIME`), it has a clock too, which calls move. Work begins
 //! when it has been launched, and is done when the host's clock has passed its end.

@@ -1,5 +1,5 @@
-//! Toolkits of our own making, and, where `APEX_TEST_CUDA_INCLUDE` names the headers of a real one, that
-//! one.
+//! Toolkits of our own making, and, where `APEX_TEST_CUDA_INCLUDE` names the headers of a real one,
+//! that one.
 
 use super::*;
 use crate::render;

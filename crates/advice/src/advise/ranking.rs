@@ -6,13 +6,14 @@
 use super::capping::time_of;
 use crate::finding::{Finding, Scope};
 use crate::rules::{Needs, Rule};
-use apex_profile::{Profile, SaturatingSum as _, total};
+use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
 const MINOR: f64 = 0.02;
 
-/// Where a finding stands if the CPU device counted: what it counted, then launch configurations,
-/// then what it counted of kernels that do next to none of the work, then the host's side.
+/// The place of a finding if the CPU device counted: faults that it counted come first, then launch
+/// configurations, then counted faults of kernels that do less than [`MINOR`] of the work, then the
+/// host's side.
 fn place_by_counts(finding: &Finding, work: f64) -> u8 {
     let is_counted = Rule::named(&finding.rule).is_some_and(|rule| rule.needs == Needs::Counts);
     match finding.scope {
@@ -26,7 +27,7 @@ fn place_by_counts(finding: &Finding, work: f64) -> u8 {
 pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
     let has_counts = profile.kernels.iter().any(|kernel| kernel.counts.is_some());
     let shares = profile.counted_shares();
-    let work = |finding: &Finding| total(finding.kernels.iter().map(|kernel| shares[kernel.kernel]));
+    let work = |finding: &Finding| finding.counted_share(&shares);
     let place = |finding: &Finding| if has_counts { place_by_counts(finding, work(finding)) } else { 0 };
     let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum();
     // 2: known, 1: unknown, 0: known to be minor.

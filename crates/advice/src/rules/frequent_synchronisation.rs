@@ -29,8 +29,8 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
     detects: "At least 100 synchronisations and small copies (up to 64 KiB) that the host waits for, and \
-        more than one for every 10 launches, or for every 100 if the host's waiting costs at least 10% of \
-        the time: as far as the device is idle, it does not wait for work.",
+        more than one for every 10 launches, or for every 100 if the waits, up to the device's idle \
+        time, take at least 10% of the time.",
     source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own, because every program \
         synchronises at its end.",
     why: "The host launches nothing while it waits, and the device is idle while the host launches again. A \

@@ -95,7 +95,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// How the idle time is spread: over pauses, or over launches.
+/// Says how the idle time is distributed: over launches, or over pauses.
 fn before_what(waiting: &[&Activity], lost: f64) -> String {
     let sum = |of: fn(&Activity) -> u64| waiting.iter().map(|activity| of(activity)).saturating_sum();
     if waiting.iter().any(|activity| is_slow(activity)) {
@@ -108,18 +108,18 @@ fn before_what(waiting: &[&Activity], lost: f64) -> String {
     format!("in {} of {each} on average", counted(pauses, "pause", "pauses"))
 }
 
-/// Idle time in the host's own code that is not spent on launching, long gaps left out: all of it
-/// where the host is slow before a launch or copy on average, else what lies in pauses. 0 where it
-/// was not modelled.
+/// Idle time in host code that launching does not explain, without long gaps: all of it if the host
+/// is slow before each launch or copy, otherwise the pauses. 0 if it was not modelled.
 fn idle(activity: &Activity) -> f64 {
     if is_slow(activity) { in_own_code(activity) } else { in_pauses(activity) }
 }
 
-/// Whether launching does not explain the idle time before a launch or copy.
+/// Whether the mean idle time before a launch or copy is longer than launching explains.
 fn is_slow(activity: &Activity) -> bool {
     in_own_code(activity) > EACH_NS * (activity.launches + transfers(activity)) as f64
 }
 
+/// Idle time in host code, without long gaps.
 fn in_own_code(activity: &Activity) -> f64 {
     let of = |by: Option<&f64>| by.copied().unwrap_or(0.0);
     let long = total(activity.gaps.iter().map(|gap| of(gap.by.get(&IdleCause::HostCode))));

@@ -93,7 +93,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Idle time that launching explains, long gaps and pauses left out; 0 where it was not modelled.
+/// Idle time that launching explains, without long gaps and pauses; 0 if it was not modelled.
 fn idle(activity: &Activity) -> f64 {
     let of =
         |by: &BTreeMap<IdleCause, f64>| total(RULE.idle.iter().filter_map(|cause| by.get(cause).copied()));
@@ -120,7 +120,8 @@ fn median_kernel(profile: &Profile) -> Option<f64> {
         .map(|(time, _)| time)
 }
 
-/// The mean time of a launch by the devices' accounts, where graphs alone were timed.
+/// The mean time of a launch by the devices' accounts. They know it if the program launches graphs,
+/// which are timed as a whole.
 fn mean_kernel(profile: &Profile) -> Option<f64> {
     let time = account(profile, |accounts| accounts.kernels).value;
     let launches = profile.activities.iter().map(|activity| activity.launches).saturating_sum();

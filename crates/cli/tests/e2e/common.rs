@@ -154,8 +154,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten took,
-/// nanoseconds.
+/// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten
+/// took, nanoseconds.
 pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/device-h200.csv");
     let attributes = std::fs::read_to_string(attributes).unwrap();

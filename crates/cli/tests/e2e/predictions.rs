@@ -427,7 +427,8 @@ fn reports_advice_and_exports_have_predictions() {
     let report = sandbox.json(&["report", "--json", "s"]);
     for width in [80usize, 100, 160] {
         let page = text(&output(sandbox.apex(&["report", "s"]).env("COLUMNS", width.to_string()), 0).stdout);
-        // What the launches execute is not known: invalid duration is predicted beside the measured one.
+        // What the launches execute is not known: no duration is predicted beside the measured
+        // one.
         let shown = ["\nPredicted\n", "durationᵖ", "ᵐ/ᵖ"].map(|part| page.contains(part));
         assert_eq!(shown, [false; 3], "{page}");
         assert!(page.lines().all(|line| line.chars().count() <= width), "{page}");

@@ -25,9 +25,9 @@ pub struct Settings {
 const UNKNOWN_FUNCTION: &str = "(unknown)";
 
 impl Objects {
-    /// The program set an attribute of a function, or of a kernel, which may be the same function's.
-    /// Only a change counts: some libraries set the same value before every launch. (What is set by
-    /// way of the other sort of handle may be one.)
+    /// The program set an attribute of a function, or of a kernel, which may be the same
+    /// function's. Only a change counts: some libraries set the same value before every launch.
+    /// (What is set by way of the other sort of handle may be one.)
     pub fn note_attribute(&self, handle: u64, is_kernel: bool, attribute: CUfunction_attribute, value: i32) {
         let mut settings = lock(&self.functions);
         if settings.attributes.len() >= limits::ATTRIBUTES {

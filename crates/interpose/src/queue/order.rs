@@ -18,8 +18,8 @@ pub enum Order {
     /// The call goes to the driver at once: it neither depends on work that was handed over nor
     /// changes what that work means.
     Passes,
-    /// As `Passes` if the same call succeeded before and nothing changed since that it depends on, else
-    /// as `Waits`.
+    /// As `Passes` if the same call succeeded before and nothing changed since that it depends on,
+    /// else as `Waits`.
     PassesAgain,
     /// The call waits until the ring is empty.
     Waits,

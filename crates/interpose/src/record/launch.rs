@@ -31,10 +31,9 @@ pub struct Launch {
     pub stream: CUstream,
     /// [`flags`] of the record.
     pub flags: u16,
-    /// Whether an event may stand before and after the launch: not where its attributes name events
-    /// of the program. A launch that may begin before the kernel ahead of it ends (programmatic
-    /// stream serialization) does not while it is timed; it is a permission, which XLA gives to all
-    /// of its kernels.
+    /// Whether the launch can be put between two events: its attributes name no event of the program.
+    /// Programmatic stream serialization is no obstacle. It permits the kernel to begin before the
+    /// one ahead of it ends, and the events only prevent that. XLA sets it on all its kernels.
     pub can_be_timed: bool,
     /// Where its parameters are.
     pub passed: Passed,

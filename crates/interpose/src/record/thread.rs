@@ -294,8 +294,8 @@ impl Thread {
         self.pending.give_up(&self.recorder.timing);
     }
 
-    /// Fetches what [`Thread::push`] will write to. The driver's call lies between, so that a record
-    /// does not wait for memory, nor the program's next lock for the record.
+    /// Fetches what [`Thread::push`] will write to. The driver's call lies between, so that a
+    /// record does not wait for memory, nor the program's next lock for the record.
     #[inline(always)]
     pub fn fetch(&self) {
         self.lane.fetch();

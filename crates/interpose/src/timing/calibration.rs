@@ -1,5 +1,5 @@
-//! What an event pair reads more than the kernel between its events takes, and whether streams can be
-//! delayed.
+//! What an event pair reads more than the kernel between its events takes, and whether streams can
+//! be delayed.
 //!
 //! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel
 //! took. How much is measured once for a context, on a stream of our own, with an empty kernel,
@@ -84,16 +84,16 @@ wait:
 }
 ";
 
-/// What an empty kernel takes, nanoseconds. By CUPTI it is 0.54 to 0.61 µs on an H200, and the pairs
-/// of kernels that use memory cost 0.1 to 0.2 µs more than its own.
+/// What an empty kernel takes, nanoseconds. By CUPTI it is 0.54 to 0.61 µs on an H200, and the
+/// pairs of kernels that use memory cost 0.1 to 0.2 µs more than its own.
 pub const EMPTY_KERNEL_NS: u32 = 400;
 
 /// Pairs that are recorded together at most.
 const PAIRS: usize = 24;
 /// Pairs of which the median is taken where they are recorded one by one.
 const ALONE: usize = 16;
-/// Of a long queue, the pairs that have a long queue behind them. (The last eight cost 0.6 µs less on
-/// an H200.)
+/// Of a long queue, the pairs that have a long queue behind them. (The last eight cost 0.6 µs less
+/// on an H200.)
 const IN_QUEUE: usize = 12;
 /// Kernels queued ahead of the pairs where the stream cannot be delayed.
 const AHEAD: usize = 32;

@@ -114,9 +114,9 @@ impl Call<'_> {
         self.map(buffer, self.shape.key_heads, self.shape.keys, strides, tile)
     }
 
-    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows and panels of one head. Rows are
-    /// cut into panels of 64 elements, 128 bytes, which is what the swizzle handles: the tensor has
-    /// the dimensions 64, rows, panels, heads, batch, and a tile arrives panel by panel.
+    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows and panels of one head. Rows
+    /// are cut into panels of 64 elements, 128 bytes, which is what the swizzle handles: the tensor
+    /// has the dimensions 64, rows, panels, heads, batch, and a tile arrives panel by panel.
     fn map<T: Element>(
         &self,
         buffer: &Buffer<T>,

@@ -62,7 +62,7 @@ pub(crate) struct Ledger {
     steps: Sketch,
     /// In the order of [`PhaseKind::ALL`]; `None` of a phase that holds no time.
     sums: [Option<[u64; SLOTS]>; PhaseKind::ALL.len()],
-    /// How many pauses there are, and their time, likewise.
+    /// Number of pauses and their sum in nanoseconds, in the same order.
     pauses: [(u64, u64); PhaseKind::ALL.len()],
     /// The sums of equal parts of the span.
     parts: Vec<[u64; SLOTS]>,

@@ -103,25 +103,24 @@ pub struct Accounts {
     pub copies: Figure,
     /// The device is idle, by what the host did meanwhile.
     pub idle: BTreeMap<IdleCause, Figure>,
-    /// Of the idle time in the program's own code, what lies in pauses.
+    /// The part of the idle time in host code that lies in pauses.
     pub pauses: Pauses,
     /// Kernels may run or not: nothing is known of their time.
     pub unknown: Figure,
 }
 
-/// Idle time in which the host runs the program's own code for [`Pauses::LEAST_NS`] and more without
-/// a driver call: it does something else then, and does not merely launch slowly.
+/// Stretches of idle time in which the host runs its own code for at least [`Pauses::LEAST_NS`] and
+/// makes no driver call. Slow launching does not explain them: the host does something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pauses {
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// Their time.
+    /// Sum of their durations, nanoseconds.
     pub time: Figure,
 }
 
 impl Pauses {
-    /// From here on it is a pause. Frameworks take some 10 µs for a launch, and up to 100 µs where
-    /// they do much around it.
+    /// Minimum duration of a pause. Frameworks need some 10 µs for a launch, at most some 100 µs.
     pub const LEAST_NS: u64 = 1_000_000;
 }
 

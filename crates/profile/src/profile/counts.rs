@@ -186,7 +186,7 @@ impl Profile {
     /// Each kernel's share of the work that the CPU device counted, indexed like
     /// [`Profile::kernels`]: of the instructions that warps executed or of the sectors of global
     /// memory, whichever share is larger. Launches that were not counted are taken to be like
-    /// those that were. Zero for kernels without counts.
+    /// those that were. Kernels without counts have a share of zero.
     pub fn counted_shares(&self) -> Vec<f64> {
         let instructions = shares(&self.kernels, KernelCounts::total_warp_instructions);
         let sectors = shares(&self.kernels, KernelCounts::total_global_sectors);

@@ -2,8 +2,8 @@
 //! warp of its block, by another block. Loads and stores are followed apart.
 //!
 //! Sectors that were accessed are remembered in three tables, of the warp, the block and the
-//! launch, as direct-mapped caches do. A request's new sectors are counted in expectation, because rounds
-//! of loops that are not executed count as the last one that was (`skip`):
+//! launch, as direct-mapped caches do. A request's new sectors are counted in expectation, because
+//! rounds of loops that are not executed count as the last one that was (`skip`):
 //!
 //! 1. Where an instruction's addresses move on by less than a sector in each round, each run of
 //!    sectors that lie side by side grows by that part of a sector, unless another instruction has

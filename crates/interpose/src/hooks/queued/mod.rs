@@ -1,5 +1,5 @@
-//! Hooks that hand calls over to the launch queue instead of making them, or let them pass where they
-//! repeat earlier ones.
+//! Hooks that hand calls over to the launch queue instead of making them, or let them pass where
+//! they repeat earlier ones.
 //!
 //! Each stands in for an ordinary hook, which makes the call: the queue's thread enters it with the
 //! copied arguments, and so does the caller where the queue does not take the call. So whoever

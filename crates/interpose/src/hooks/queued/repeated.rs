@@ -1,10 +1,10 @@
 //! Calls that programs make again and again with the same arguments, before each launch of a
-//! kernel: for its function, or to set what is set. The first one waits until the ring is empty. One
-//! that succeeded before asks for what is known and changes nothing, so it passes.
+//! kernel: for its function, or to set what is set. The first one waits until the ring is empty.
+//! One that succeeded before asks for what is known and changes nothing, so it passes.
 //!
 //! What ends the epoch of code or streams ends that too: code that is unloaded, a context that is
-//! destroyed, an attribute that changes. A call that has itself ended the epoch is not noted, so the
-//! next one waits as well.
+//! destroyed, an attribute that changes. A call that has itself ended the epoch is not noted, so
+//! the next one waits as well.
 
 use super::super::ordinary;
 use crate::driver;
