@@ -40,6 +40,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
+            &["report", "--json", "--phase", "steady", "steady"],
             &["report", "--json", "--phase", "steady", "--kernel", "layer_1", "steady"],
             &["report", "--json", "--window", "0s..600s", "--rank", "0", "gap"],
             &["report", "--json", "cut"],
@@ -131,14 +132,10 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 19] = [
+const UNFILLED: [(&str, &str); 18] = [
     ("apex.report/4.profile.activities[].over_time.collectives", "likewise"),
     ("apex.report/4.profile.activities[].over_time.waiting", "likewise"),
     ("apex.report/4.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
-    (
-        "apex.report/4.advice.findings[].within",
-        "a finding within another takes a slow host; apex_advice::advise tests it",
-    ),
     ("apex.report/4.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
     (
         "apex.report/4.profile.kernels[].prediction.bound",
