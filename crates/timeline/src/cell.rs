@@ -12,8 +12,19 @@ const KEPT: usize = 16;
 /// … and one in which fewer than [`FEW`] events begin.
 const KEPT_OF_FEW: usize = 8;
 const FEW: u64 = 512;
+/// Room of a list that gets its first entry: it grows seldom then.
+const AT_FIRST: usize = 16;
 /// Buckets of durations to an octave: a median is off by half a bucket, 4.4%.
 const TO_OCTAVE: f64 = 8.0;
+
+/// What an answer needs of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// [`Cell::time`] alone.
+    Time,
+    /// Everything.
+    All,
+}
 
 /// A stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +47,12 @@ fn merged<K: Ord + Copy>(into: &mut Vec<(K, u64)>, other: &[(K, u64)]) {
     if let [(key, value)] = other {
         match into.binary_search_by_key(key, |&(key, _)| key) {
             Ok(at) => into[at].1 = into[at].1.saturating_add(*value),
-            Err(at) => into.insert(at, (*key, *value)),
+            Err(at) => {
+                if into.is_empty() {
+                    into.reserve(AT_FIRST);
+                }
+                into.insert(at, (*key, *value));
+            }
         }
         return;
     }
@@ -86,19 +102,23 @@ impl Cell {
     }
 
     /// Adds the part of an event that lies between two moments.
-    pub fn add(&mut self, event: &Event, from: u64, to: u64) {
-        if (from..to).contains(&event.start) {
+    pub fn add(&mut self, event: &Event, from: u64, to: u64, detail: Detail) {
+        if detail == Detail::All && (from..to).contains(&event.start) {
             self.begin(event.duration());
         }
         let (start, end) = (event.start.max(from), event.end.min(to));
         if start < end {
-            self.cover(event.what, event.name, end - start);
+            let name = if detail == Detail::All { event.name } else { 0 };
+            self.cover(event.what, name, end - start);
         }
     }
 
     /// Adds another stretch.
-    pub fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self, detail: Detail) {
         self.time.iter_mut().zip(&other.time).for_each(|(sum, time)| *sum = sum.saturating_add(*time));
+        if detail == Detail::Time {
+            return;
+        }
         if other.count > 0 {
             let least = if self.count == 0 { u64::MAX } else { self.shortest };
             self.shortest = least.min(other.shortest);

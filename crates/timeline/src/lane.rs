@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Detail};
 use crate::event::{END, Event, IN_BLOCK, What, encode};
 use crate::file::Sink;
 use crate::tree::{Root, TreeWriter};
@@ -23,7 +23,7 @@ pub const STEP: u32 = 2;
 /// Lengths of cells; the longest is longer than all time.
 pub const LEVELS: usize = ((62 - FINEST) / STEP) as usize;
 /// Events that begin in a cell which is stored.
-const LEAST: u64 = 32;
+const LEAST: u64 = 16;
 /// Cells of a block.
 pub const CELLS: usize = 32;
 
@@ -140,7 +140,7 @@ impl LaneWriter {
     fn close(&mut self, sink: &mut Sink, level: usize) {
         let Some((place, cell)) = self.levels[level].open.take() else { return };
         if level + 1 < LEVELS && !cell.is_empty() {
-            self.open(sink, level + 1, place >> STEP).merge(&cell);
+            self.open(sink, level + 1, place >> STEP).merge(&cell, Detail::All);
         }
         if cell.count >= LEAST {
             let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::bytes::Taker;
-use crate::cell::Cell;
+use crate::cell::{Cell, Detail};
 use crate::event::{Event, decode};
 use crate::file::{Damaged, Source};
 use crate::lane::{CELLS, FINEST, LEVELS, LaneIndex, STEP, shift};
@@ -182,7 +182,7 @@ impl<'s> Lane<'s> {
     ///
     /// # Errors
     /// If the index is damaged.
-    pub fn columns(&self, columns: &Columns) -> Result<Vec<Cell>, Damaged> {
+    pub fn columns(&self, columns: &Columns, detail: Detail) -> Result<Vec<Cell>, Damaged> {
         let mut sums = vec![Cell::default(); columns.count];
         let mut events = self.events();
         let span = columns.span();
@@ -192,14 +192,14 @@ impl<'s> Lane<'s> {
             let mut cells = Cells::from(self.source, root, span.start >> shift(level))?;
             while let Some(place) = cells.peek()?.filter(|&place| place < span.end >> shift(level)) {
                 let (begin, end) = (place << shift(level), (place + 1) << shift(level));
-                self.add_events(&mut events, columns, at..begin, &mut sums)?;
+                self.add_events(&mut events, columns, at..begin, detail, &mut sums)?;
                 if let Some((_, cell)) = cells.ready.pop_front() {
-                    sums[columns.at(begin)].merge(&cell);
+                    sums[columns.at(begin)].merge(&cell, detail);
                 }
                 at = end;
             }
         }
-        self.add_events(&mut events, columns, at..span.end, &mut sums)?;
+        self.add_events(&mut events, columns, at..span.end, detail, &mut sums)?;
         Ok(sums)
     }
 
@@ -222,14 +222,14 @@ impl<'s> Lane<'s> {
         let columns = Columns::of(span.start, span.end, MOST_SUMMED);
         if columns.shift < FINEST {
             let mut sums = vec![Cell::default(); columns.count];
-            self.add_events(&mut self.events(), &columns, span, &mut sums)?;
-            sums.iter().for_each(|cell| whole.merge(cell));
+            self.add_events(&mut self.events(), &columns, span, Detail::All, &mut sums)?;
+            sums.iter().for_each(|cell| whole.merge(cell, Detail::All));
             return Ok(());
         }
         let first = span.start.div_ceil(1 << columns.shift);
         let count = (span.end >> columns.shift).saturating_sub(first) as usize;
         let inner = Columns { first, count, ..columns };
-        self.columns(&inner)?.iter().for_each(|cell| whole.merge(cell));
+        self.columns(&inner, Detail::All)?.iter().for_each(|cell| whole.merge(cell, Detail::All));
         let within = inner.span();
         self.add_to(whole, span.start..within.start)?;
         self.add_to(whole, within.end..span.end)
@@ -241,6 +241,7 @@ impl<'s> Lane<'s> {
         events: &mut Events<'s>,
         columns: &Columns,
         part: Range<u64>,
+        detail: Detail,
         sums: &mut [Cell],
     ) -> Result<(), Damaged> {
         let (first, last) = self.index.span;
@@ -253,7 +254,7 @@ impl<'s> Lane<'s> {
             let covered = columns.at(start)..=columns.at(end.max(start + 1) - 1);
             for column in covered {
                 let (from, to) = columns.bounds(column);
-                sums[column].add(&event, from.max(part.start), to.min(part.end));
+                sums[column].add(&event, from.max(part.start), to.min(part.end), detail);
             }
             if event.end > part.end {
                 // It goes on in the next part.

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use test_session::{BLOCKING, LEGACY, NON_BLOCKING, Recording};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Detail};
 use crate::event::{Basis, Event, IN_BLOCK, What, decode, encode};
 use crate::file::{Place, Sink, Source};
 use crate::lane::{LaneIndex, LaneWriter};
@@ -58,7 +58,7 @@ fn written(events: &[Event]) -> (Source, LaneIndex) {
 /// A cell as the events say it.
 fn cell_of(events: &[Event], from: u64, to: u64) -> Cell {
     let mut cell = Cell::default();
-    events.iter().for_each(|event| cell.add(event, from, to));
+    events.iter().for_each(|event| cell.add(event, from, to, Detail::All));
     cell
 }
 
@@ -84,9 +84,13 @@ proptest! {
             let columns = Columns::of(from, to, most);
             prop_assert!(columns.count <= most && columns.span().start <= from && to <= columns.span().end);
             let begin = |column: usize| (columns.first + column as u64) << columns.shift;
-            for (column, cell) in lane.columns(&columns).unwrap().iter().enumerate() {
+            for (column, cell) in lane.columns(&columns, Detail::All).unwrap().iter().enumerate() {
                 prop_assert_eq!(cell, &cell_of(&events, begin(column), begin(column + 1)), "{}", column);
             }
+            let times = |detail| -> Vec<_> {
+                lane.columns(&columns, detail).unwrap().into_iter().map(|cell| cell.time).collect()
+            };
+            prop_assert_eq!(times(Detail::Time), times(Detail::All));
             prop_assert_eq!(lane.sum(from..to).unwrap(), cell_of(&events, from, to));
             let lies = |event: &&Event| {
                 event.start < to && (event.end > from || event.start >= from)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Asked, Head, Missing, Unanswered, basis, id_of, json};
-use crate::cell::Cell;
+use crate::cell::{Cell, Detail};
 use crate::event::What;
 use crate::query::{Columns, Numbered};
 use crate::store::{Look, Timeline};
@@ -139,9 +139,10 @@ impl Look {
                         shown.events = Some(ShownEvents::of(row, &events));
                     }
                     None => {
-                        let cells = lane.columns(&columns)?;
-                        let counts = (!asked.only_time && row.kind != LaneKind::Device)
-                            .then(|| ShownCounts::of(&cells));
+                        let is_counted = !asked.only_time && row.kind != LaneKind::Device;
+                        let detail = if is_counted { Detail::All } else { Detail::Time };
+                        let cells = lane.columns(&columns, detail)?;
+                        let counts = is_counted.then(|| ShownCounts::of(&cells));
                         names.extend(counts.iter().flat_map(|counts| counts.top.iter().flatten()));
                         shown.columns = Some(ShownColumns { time: time_of(&cells), counts });
                     }
