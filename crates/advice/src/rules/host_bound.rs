@@ -1,12 +1,16 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
+use apex_trace::layout::CallClass;
+
 use super::{
     Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted, idle_during, in_pauses,
     job_saving, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
-use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _, total};
+use apex_profile::{
+    Activity, CopyDirection, Figure, IdleCause, PhaseCall, Profile, SaturatingSum as _, total,
+};
 
 /// Idle for at least this share of the time in the program's own code …
 const IDLE: f64 = 0.2;
@@ -15,6 +19,14 @@ const IDLE: f64 = 0.2;
 const EACH_NS: f64 = 100e3;
 /// Minimum copies to the device per iteration for its input to be the likely cause.
 const COPIES: f64 = 0.9;
+
+/// Maximum bytes of a copy that brings no input, but a number or an argument: JAX copies one for many
+/// an operation outside jit.
+const SCALAR: u64 = 1 << 10;
+
+/// Minimum calls per iteration of the steady state that load code, for compilation to be the cause:
+/// a program that has warmed up loads none.
+const LOADS: f64 = 0.5;
 
 /// Minimum launches per iteration of a JAX program that dispatches operations one by one.
 const DISPATCHED: f64 = 20.0;
@@ -30,7 +42,8 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::HostCode],
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
         is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
-        on average. If each iteration copies data to the device, the input is named as the likely cause.",
+        on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause; \
+        if iterations load code, compilation is.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
     change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
@@ -55,7 +68,9 @@ fn judge(profile: &Profile) -> Outcome {
     };
     let span = total(waiting.iter().map(|activity| activity.span_ns));
     let inputs = waiting.iter().filter_map(|activity| inputs(activity)).reduce(f64::max);
-    let is_input = inputs.is_some_and(|copies| copies >= COPIES);
+    let loads = waiting.iter().filter_map(|activity| loads(activity)).fold(0.0, f64::max);
+    let is_compiled = loads >= LOADS;
+    let is_input = !is_compiled && inputs.is_some_and(|copies| copies >= COPIES);
     let mut evidence = vec![
         Evidence::new(
             "share of time idle during host code",
@@ -67,23 +82,26 @@ fn judge(profile: &Profile) -> Outcome {
     evidence.extend(inputs.map(|copies| {
         Evidence::new("copies to the device per iteration", Figure::measured(copies), Unit::Count)
     }));
+    if is_compiled {
+        evidence.push(
+            Evidence::new("calls that load code per iteration", Figure::measured(loads), Unit::Count)
+                .decrease_towards(0.0),
+        );
+    }
     Outcome::found(Draft {
         summary: format!(
             "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
             percent(lost.value / span),
             before_what(&waiting, lost.value),
-            if is_input { "; each iteration copies its input to the device" } else { "" }
+            match (is_compiled, is_input) {
+                (true, _) => "; iterations load new code, as after a compilation",
+                (_, true) => "; each iteration copies its input to the device",
+                _ => "",
+            }
         ),
         evidence,
         kernels: Vec::new(),
-        change: is_input.then(|| {
-            "prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, pin_memory=True, \
-             persistent_workers=True) and .to(device, non_blocking=True); else a thread that reads ahead"
-                .to_owned()
-        }).or_else(|| is_dispatched_by_jax(profile).then(|| {
-            "compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which \
-                takes the host 100 µs and more each".to_owned()
-        })),
+        change: likely_change(is_compiled, is_input, is_dispatched_by_jax(profile, &waiting)),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
@@ -93,6 +111,24 @@ fn judge(profile: &Profile) -> Outcome {
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
+}
+
+/// What to change where the host's code is known to compile, to prepare input, or to dispatch.
+fn likely_change(is_compiled: bool, is_input: bool, is_dispatched: bool) -> Option<String> {
+    let change = if is_compiled {
+        "keep shapes the same from iteration to iteration, for example by padding to a few lengths: \
+            frameworks that compile (JAX, torch.compile, Triton) compile anew for each shape"
+    } else if is_input {
+        "prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
+            pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a thread \
+            that reads ahead"
+    } else if is_dispatched {
+        "compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which takes \
+            the host 100 µs and more each"
+    } else {
+        return None;
+    };
+    Some(change.to_owned())
 }
 
 /// Says how the idle time is distributed: over launches, or over pauses.
@@ -126,9 +162,14 @@ fn in_own_code(activity: &Activity) -> f64 {
     (of(activity.idle_by.get(&IdleCause::HostCode)) - long).max(0.0)
 }
 
-/// Whether most launches are kernels of XLA, and an iteration has many of them: compiled whole, it
-/// would launch few, or one graph.
-fn is_dispatched_by_jax(profile: &Profile) -> bool {
+/// Whether most launches are kernels of XLA, an iteration has many of them, and the host takes long
+/// before each rather than in pauses between iterations: compiled whole, an iteration would launch
+/// few, or one graph.
+fn is_dispatched_by_jax(profile: &Profile, waiting: &[&Activity]) -> bool {
+    let before_each = |activity: &&Activity| is_slow(activity) && 2.0 * in_pauses(activity) < idle(activity);
+    if !waiting.iter().all(before_each) {
+        return false;
+    }
     let of_xla = profile.kernels.iter().filter(|kernel| kernel.traits.owner == Owner::Xla);
     let launches = of_xla.map(|kernel| kernel.launches.calls).saturating_sum();
     let iterations = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
@@ -151,21 +192,37 @@ fn transfers(activity: &Activity) -> u64 {
     calls.filter(|call| call.direction.is_some()).map(|call| call.count).saturating_sum()
 }
 
-/// Copies to the device in an iteration of the steady state.
+/// Calls that load code in an iteration of the steady state.
+fn loads(activity: &Activity) -> Option<f64> {
+    in_iteration(activity, |call| call.class == Some(CallClass::Module) && call.name.contains("Load"))
+}
+
+/// Copies to the device in an iteration of the steady state, without those of single numbers.
 fn inputs(activity: &Activity) -> Option<f64> {
+    in_iteration(activity, |call| {
+        call.direction == Some(CopyDirection::HostToDevice) && call.bytes > SCALAR.saturating_mul(call.count)
+    })
+}
+
+/// Such calls in an iteration of the steady state.
+fn in_iteration(activity: &Activity, is_such: impl Fn(&PhaseCall) -> bool) -> Option<f64> {
     let iterations = activity.iterations.as_ref()?.count.max(1);
     let steady = activity.phase(apex_profile::PhaseKind::Steady)?;
-    let copies = steady.calls.iter().filter(|call| call.direction == Some(CopyDirection::HostToDevice));
-    Some(copies.map(|call| call.count).sum::<u64>() as f64 / iterations as f64)
+    let calls = steady.calls.iter().filter(|call| is_such(call));
+    Some(calls.map(|call| call.count).sum::<u64>() as f64 / iterations as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, kernel_of, profile_with,
     };
     use super::RULE;
-    use apex_profile::{Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind};
+    use apex_profile::names::Owner;
+    use apex_profile::{
+        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile, Totals,
+    };
+    use apex_trace::layout::CallClass;
 
     fn waiting() -> Activity {
         Activity { launches: 1000, ..activity(1e9, 0.5) }
@@ -176,6 +233,27 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile_with([waiting()]));
         assert!((finding.saving.of_job.expect("a share").value - 0.5).abs() < 1e-9);
         assert!(finding.change.starts_with("Profile the host code"), "{}", finding.change);
+    }
+
+    /// Iterations of `launches` launches of XLA's kernels.
+    fn by_xla(launches: f64, activity: Activity) -> Profile {
+        let mut kernel = kernel_of(256, 128);
+        kernel.traits.owner = Owner::Xla;
+        let iterations = Some(Iterations { count: 10, launches, ..Iterations::default() });
+        let profile = profile_with([Activity { iterations, ..activity }]);
+        let totals = Totals { launches: 1000, ..profile.totals.clone() };
+        Profile { kernels: vec![kernel], totals, ..profile }
+    }
+
+    #[test]
+    fn names_jit_where_jax_dispatches_operations_one_by_one() {
+        let change = |launches, activity| assert_finds_in(&RULE, by_xla(launches, activity)).change;
+        assert!(change(20.0, waiting()).starts_with("compile the whole step with jax.jit"));
+        assert!(change(19.0, waiting()).starts_with("Profile the host code"));
+        // A compiled step launches at once, and the host pauses between steps.
+        let mut pausing = waiting();
+        pausing.accounts.pauses = Pauses { count: 50, time: Figure::measured(0.3e9) };
+        assert!(change(20.0, pausing).starts_with("Profile the host code"));
     }
 
     #[test]
@@ -189,7 +267,7 @@ mod tests {
             pageable: false,
             asynchronous: true,
             count: 200,
-            bytes: 1 << 20,
+            bytes: 200 << 20,
             cpu_ns: 1e6,
         };
         let accounts = one.accounts.clone();
@@ -200,9 +278,28 @@ mod tests {
             kernels: vec![],
             calls: vec![call],
         }];
-        let finding = assert_finds_in(&RULE, profile_with([one]));
+        let finding = assert_finds_in(&RULE, profile_with([one.clone()]));
         assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
         assert_eq!(evidence(&finding, "copies to the device per iteration").value, 2.0);
+        let mut compiling = one.clone();
+        let copy = one.phases[0].calls[0].clone();
+        compiling.phases[0].calls.push(PhaseCall {
+            name: "cuModuleLoadData".into(),
+            class: Some(CallClass::Module),
+            direction: None,
+            count: 50,
+            ..copy
+        });
+        let finding = assert_finds_in(&RULE, profile_with([compiling.clone()]));
+        assert!(finding.change.starts_with("keep shapes the same"), "{}", finding.change);
+        assert_eq!(evidence(&finding, "calls that load code per iteration").value, 0.5);
+        compiling.phases[0].calls[1].count = 49;
+        let finding = assert_finds_in(&RULE, profile_with([compiling]));
+        assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
+        // Numbers of 4 bytes are no input.
+        one.phases[0].calls[0].bytes = 200 * 4;
+        let finding = assert_finds_in(&RULE, profile_with([one]));
+        assert!(finding.change.starts_with("Profile the host code"), "{}", finding.change);
     }
 
     #[test]
