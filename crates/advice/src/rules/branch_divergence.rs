@@ -7,6 +7,10 @@ use apex_profile::{KernelCounts, Profile};
 /// Minimum share of active threads without a finding.
 const ACTIVE: f64 = 0.8;
 
+/// A branch that diverges less often, and yet leaves so few threads active, ends a loop: once some
+/// threads have left, its remaining executions do not diverge.
+const RARELY: f64 = 0.1;
+
 /// Threads of a full warp.
 const WARP: f64 = 32.0;
 
@@ -21,13 +25,14 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "On average, less than 80% of a warp's threads are active per instruction (lanes without a \
         thread excluded), and branches diverge.",
-    source: "Nsight Compute, warp state: average avg. active threads per warp; source counters: divergent \
+    source: "Nsight Compute, warp state: avg. active threads per warp; source counters: divergent \
         branches. The threshold is APEX's own.",
     why: "A warp executes the paths of a divergent branch one after the other, each with only some of its \
         threads.",
-    change: "Make the condition uniform within each warp: sort or compact the work, or branch on the warp index.",
+    change: "Make the condition uniform within each warp: sort or compact the work, or branch on the warp index. \
+             Give the threads of a warp equally long loops.",
     saving: "Unknown: it depends on whether issue slots limit the kernel.",
-    verify: "avg. avg. active threads per warp increase towards 32 (on the CPU device), and the kernel's \
+    verify: "avg. active threads per warp increase towards 32 (on the CPU device), and the kernel's \
         duration decreases on a GPU",
     judge,
 };
@@ -42,17 +47,30 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
         return None;
     }
     let diverge = counts.divergent_branches as f64 / counts.branches.max(1) as f64;
-    let place = counts.worst("divergence").map_or_else(String::new, |spot| {
-        let share = spot.excess as f64 / spot.total.max(1) as f64;
-        format!("the branch at {} diverges in {} of its executions: ", spot.place.shown(), percent(share))
-    });
+    let change = match counts.worst("divergence") {
+        None => "make the condition uniform within each warp".to_owned(),
+        Some(spot) => {
+            let (place, share) = (spot.place.shown(), spot.excess as f64 / spot.total.max(1) as f64);
+            match share < RARELY {
+                true => format!(
+                    "the threads of a warp leave the loop at {place} after different numbers of iterations: \
+                        give them equally long loops, for example one row or list for each warp"
+                ),
+                false => format!(
+                    "the branch at {place} diverges in {} of its executions: make its condition uniform \
+                        within each warp",
+                    percent(share)
+                ),
+            }
+        }
+    };
     Some(Fault {
         evidence: vec![
             Evidence::new("avg. active threads per warp", counts.figure(counts.active_threads), Unit::Count)
                 .increase_towards(full),
             Evidence::new("divergent branches", counts.figure(diverge), Unit::Share).decrease_towards(0.0),
         ],
-        change: format!("{place}make its condition uniform within each warp"),
+        change,
         saves: Err("it depends on what limits the kernel on a GPU"),
         threads: None,
     })
@@ -80,6 +98,19 @@ mod tests {
         assert_eq!(
             finding.change,
             "the branch at kernel.cu:7 diverges in 25% of its executions: make its condition uniform within each warp"
+        );
+    }
+
+    #[test]
+    fn a_branch_that_diverges_rarely_ends_a_loop() {
+        let mut rows = with_active(2.2, 1);
+        let spot = &mut rows.counts.as_mut().expect("counted").hotspots[0];
+        (spot.total, spot.excess) = (400, 4);
+        let finding = assert_finds(&RULE, rows);
+        assert!(
+            finding.change.starts_with("the threads of a warp leave the loop at kernel.cu:7 after different"),
+            "{}",
+            finding.change
         );
     }
 

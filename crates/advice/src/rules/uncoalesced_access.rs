@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "More than 25% of the 32-byte sectors of global loads and stores are excessive: contiguous \
-        accesses to the same number of bytes would not need them.",
+        accesses to the same number of bytes would not need them; and requests take more sectors than a full \
+        warp of consecutive accesses (otherwise threads are inactive, see APEX-C33).",
     source: "Nsight Compute, memory workload: uncoalesced global accesses, l1tex__average_t_sectors_per_request. The \
              threshold is APEX's own.",
     why: "A request transfers whole sectors. If the addresses of a warp's threads are scattered, most bytes \
@@ -38,7 +39,10 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         ["load", "store"].into_iter().filter_map(|direction| counts.traffic("global", direction)).collect();
     let sum = |of: fn(&Traffic) -> u64| accesses.iter().map(|traffic| of(traffic) as f64).sum::<f64>();
     let (requests, sectors, excess) = (sum(|t| t.requests), sum(|t| t.transactions), sum(|t| t.excess));
-    if sectors == 0.0 || excess <= EXCESS * sectors {
+    // A full warp of consecutive accesses to values of B bytes takes B sectors. A request that takes
+    // no more has idle threads between its addresses: that is divergence.
+    let consecutive = requests * sum(|t| t.bytes) / sum(|t| t.threads).max(1.0);
+    if excess <= EXCESS * sectors || sectors <= consecutive {
         return None;
     }
     let place = counts.worst("uncoalesced").map_or_else(String::new, |spot| {
@@ -85,10 +89,23 @@ mod tests {
     #[test]
     fn the_boundary_is_a_quarter() {
         assert_eq!(percent(EXCESS), "25%");
-        assert_clear(&RULE, counted("global", "load", 100, 400, 100, "uncoalesced"));
-        assert_finds(&RULE, counted("global", "store", 100, 400, 101, "uncoalesced"));
+        assert_clear(&RULE, counted("global", "load", 100, 800, 200, "uncoalesced"));
+        assert_finds(&RULE, counted("global", "store", 100, 800, 201, "uncoalesced"));
         // Atomics to one address after the other are as they are.
         assert_clear(&RULE, counted("global", "atomic", 100, 3200, 3000, "uncoalesced"));
+    }
+
+    #[test]
+    fn inactive_threads_between_consecutive_addresses_are_no_scattered_access() {
+        // Half of the threads of each warp access every other value: 4 sectors where 2 would do.
+        let half = |sectors: u64, excess: u64| {
+            let mut kernel = counted("global", "load", 100, 100 * sectors, 100 * excess, "uncoalesced");
+            let traffic = &mut kernel.counts.as_mut().expect("counted").traffic[0];
+            (traffic.threads, traffic.bytes) = (100 * 16, 100 * 64);
+            kernel
+        };
+        assert_clear(&RULE, half(4, 2));
+        assert_finds(&RULE, half(5, 3));
     }
 
     #[test]
