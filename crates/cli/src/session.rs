@@ -1,7 +1,7 @@
 //! Which session a command means, and names for new ones.
 
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use apex_trace::control::CONTROL_FILE;
 use apex_trace::{has_process_files, is_session};
 use apex_untrusted::Folder;
@@ -115,8 +115,8 @@ impl Fresh {
             None => Self::unused(&default_name(command)),
         };
         let shown = named.map_or_else(|| "here".to_owned(), apex_untrusted::shown);
-        let mut fresh = fresh.with_context(|| {
-            format!("cannot create the session folder {shown}: name a writable folder with -o")
+        let mut fresh = fresh.map_err(|error| {
+            anyhow!("cannot create the session folder {shown}: {error}; name a writable folder with -o")
         })?;
         let resolved = fresh.folder.resolve();
         resolved.with_context(|| format!("cannot use {}", apex_untrusted::shown(fresh.folder.path())))?;

@@ -77,10 +77,15 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// `37.5% (30.1–45.0)` from ratios: a value and an interval around it.
+/// `37.5% (30.1–45.0)` from ratios: a value and an interval around it; `37.5%` alone where both ends
+/// round to it.
 pub fn percent_between(ratio: f64, low: f64, high: f64) -> String {
-    let [low, high] = [low, high].map(|end| percent(end).trim_end_matches('%').to_owned());
-    format!("{} ({low}–{high})", percent(ratio))
+    let [low, high] = [low, high].map(percent);
+    let shown = percent(ratio);
+    if low == shown && high == shown {
+        return shown;
+    }
+    format!("{shown} ({}–{})", low.trim_end_matches('%'), high.trim_end_matches('%'))
 }
 
 /// `38%` from a ratio, for tables.
@@ -111,6 +116,7 @@ mod tests {
         assert_eq!(time_between(12_340.0, 9_870.0, 123_456.0), "12.3 µs (9.87–123)");
         assert_eq!(percent_between(0.381, 0.0, 0.9999), "38.1% (0–100)");
         assert_eq!(percent_between(0.0042, 0.00001, 0.5), "0.42% (<0.01–50.0)");
+        assert_eq!(percent_between(0.374, 0.37398, 0.37402), "37.4%");
         assert_eq!(share_between(0.381, 0.3, 1.0), "38% (30–100)");
         assert_eq!(share_between(-0.05, -0.34, 0.22), "-5% (-34 to 22)");
         assert_eq!(

@@ -46,7 +46,11 @@ fn described(defect: &Defect) -> String {
     let also = other.as_ref().map_or_else(String::new, |other| format!("{joined} {}", other.shown()));
     let more = if *places > 1 { format!(" at {} places", units::count(*places)) } else { String::new() };
     let kernel = apex_profile::names::identify(kernel).short_name;
-    format!("{kind} in {kernel} at {}{also}, {} times{more}: {text}", place.shown(), units::count(*count))
+    format!(
+        "{kind} in {kernel} at {}{also}, {}{more}: {text}",
+        place.shown(),
+        units::counted(*count, "time", "times")
+    )
 }
 
 /// The table of counts, of the kernels at `indices` that have any.
