@@ -13,7 +13,7 @@ use apex_predict::Models;
 use apex_predict::programs::Programs;
 use serde::Serialize;
 
-use crate::finding::{Finding, Scope, Severity};
+use crate::finding::{Finding, Scope, Severity, Unit};
 use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
@@ -124,9 +124,11 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     advice
 }
 
-/// What findings save is not known where the CPU device ran the kernels: their times are its own.
+/// What findings save is not known where the CPU device ran the kernels: their times are its own,
+/// and so are those of the host's calls, which are no evidence.
 fn forget_times(findings: &mut [Finding]) {
     for finding in findings {
+        finding.evidence.retain(|evidence| evidence.unit != Unit::Nanoseconds);
         let kernels = finding.kernels.iter_mut().map(|kernel| &mut kernel.saving);
         for saving in kernels.chain([&mut finding.saving]) {
             (saving.of_job, saving.time_ns) = (None, None);

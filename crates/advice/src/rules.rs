@@ -190,17 +190,13 @@ pub static RULES: &[Rule] = &[
 ];
 
 /// Rules that set a grid against the number of multiprocessors.
-const OF_MULTIPROCESSORS: [&str; 5] = [
-    small_grid::RULE.id,
-    few_blocks_with_barriers::RULE.id,
-    tail_wave::RULE.id,
-    sub_wave_grid::RULE.id,
-    short_blocks::RULE.id,
-];
+const OF_MULTIPROCESSORS: [&str; 4] =
+    [few_blocks_with_barriers::RULE.id, tail_wave::RULE.id, sub_wave_grid::RULE.id, short_blocks::RULE.id];
 
 impl Rule {
     /// What it says of a profile. On the CPU device times are the host's, and multiprocessors are
-    /// its processors: what rests on either is not judged there.
+    /// its processors: what rests on either is not judged there. A grid that is too small for every
+    /// GPU is ([`LEAST_SMS`]).
     pub(crate) fn says(&self, profile: &Profile) -> Outcome {
         if !profile.on_cpu_device() {
             return (self.judge)(profile);
@@ -215,6 +211,8 @@ impl Rule {
         match (self.judge)(profile) {
             // Too little time was lost to it there.
             Outcome::Clear if host => Outcome::Unjudged(CPU_TIMES.into()),
+            // It fills some GPUs and not others.
+            Outcome::Clear if self.id == small_grid::RULE.id => Outcome::Unjudged(CPU_MULTIPROCESSORS.into()),
             outcome => outcome,
         }
     }
@@ -270,7 +268,7 @@ pub(crate) struct Fault {
 pub(crate) struct Subject<'a> {
     pub kernel: &'a Kernel,
     pub geometry: &'a Geometry,
-    /// Multiprocessors of its device; 0 if unknown.
+    /// See [`multiprocessors`].
     pub sms: u32,
     pub profile: &'a Profile,
 }
@@ -305,7 +303,7 @@ pub(crate) fn judge_all_kernels(
     {
         let Some(geometry) = &kernel.geometry else { continue };
         seen += 1;
-        let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
+        let sms = multiprocessors(profile, kernel);
         if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }) {
             kernels.push(kernel_finding(profile, index, fault));
         }
@@ -317,6 +315,14 @@ pub(crate) fn judge_all_kernels(
         return Outcome::Clear;
     }
     Outcome::found(about_kernels(profile, kernels, confidence, headline))
+}
+
+/// Multiprocessors that a kernel's device has at least; 0 if unknown.
+pub(crate) fn multiprocessors(profile: &Profile, kernel: &Kernel) -> u32 {
+    match kernel.device.and_then(|device| profile.devices.get(device)) {
+        Some(_) if profile.on_cpu_device() => LEAST_SMS,
+        device => device.map_or(0, |device| device.sms),
+    }
 }
 
 /// As [`judge_kernels`], about kernels whose instructions and transactions were counted. How sure a
@@ -463,6 +469,16 @@ pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about wh
 /// Why rules about the number of multiprocessors do not judge a run on the CPU device.
 pub(crate) const CPU_MULTIPROCESSORS: &str =
     "the multiprocessors of the CPU device are the host's processors, not a GPU's";
+
+/// Multiprocessors of the smallest GPU that a program recorded on the CPU device is assumed to be
+/// for: a Jetson Orin Nano has 8, an H200 132.
+pub(crate) const LEAST_SMS: u32 = 8;
+
+/// ` took 3.1 ms of CPU time`: what calls cost the host. Empty on the CPU device, where calls take
+/// as long as the kernels that the host executes for them.
+pub(crate) fn cost_of_calls(profile: &Profile, before: &str, spent_ns: f64, after: &str) -> String {
+    if profile.on_cpu_device() { String::new() } else { format!("{before}{}{after}", time(spent_ns)) }
+}
 
 /// Why it is not known what a finding on the CPU device saves.
 pub(crate) const CPU_SAVING: &str = "times of the CPU device say nothing about a GPU's";

@@ -93,7 +93,7 @@ fn counted_first<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
     let shares = job.counted_shares();
     let matters = |finding: &&Finding| {
         finding.counted_share(&shares) >= LEAST
-            || (finding.scope == Scope::Host && finding.severity >= Severity::Medium)
+            || (finding.scope == Scope::Host && finding.severity >= Severity::Low)
     };
     match shares.iter().all(|share| *share == 0.0) {
         true => advice.findings.first(),
@@ -259,18 +259,23 @@ fn while_in(cause: IdleCause) -> &'static str {
 /// How long a step takes, or the whole.
 fn lasted(part: &Part<'_>) -> Option<String> {
     let accounts = part.job.accounts();
-    let kernels = |by: f64| units::time((accounts.kernels.value + accounts.collectives.value) / by);
+    // Where nothing was timed, nobody knows.
+    let busy = accounts.kernels.value + accounts.collectives.value;
+    let kernels = |what: &str, by: f64, mark: &str| match busy > 0.0 {
+        true => format!("; {what} take {}{mark}", units::time(busy / by)),
+        false => String::new(),
+    };
     let step_ns = part.job.step_ns().zip(part.steps);
     if let Some((iterations, (step_ns, steps))) = part.iterations.zip(step_ns) {
         let intervals = &iterations.duration;
         return Some(format!(
-            "A step takes {}{} (mean of {}; launch intervals: p10 {}, p90 {}ᵐ); its kernels take {}ᵖ.",
+            "A step takes {}{} (mean of {}; launch intervals: p10 {}, p90 {}ᵐ){}.",
             units::time(step_ns.value),
             figures::mark(step_ns.provenance()),
             units::count(step_ns.samples),
             units::time(intervals.p10_ns),
             units::time(intervals.p90_ns),
-            kernels(steps)
+            kernels("its kernels", steps, "ᵖ")
         ));
     }
     (accounts.span_ns > 0.0).then(|| {
@@ -278,9 +283,9 @@ fn lasted(part: &Part<'_>) -> Option<String> {
             if part.is_without_steps { " No launch sequence repeats, so there are no steps." } else { "" };
         let of = if part.is_window { "Of the window, from" } else { "From" };
         format!(
-            "{of} its first to its last work {} pass; kernels take {}.{none}",
+            "{of} its first to its last work {} pass{}.{none}",
             units::time(accounts.span_ns),
-            kernels(1.0)
+            kernels("kernels", 1.0, "")
         )
     })
 }

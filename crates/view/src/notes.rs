@@ -14,7 +14,7 @@ const TOPICS: [(&str, &[&str]); 8] = [
     ("synchronisation", &["frequent-synchronisation"]),
     ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
     ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
-    ("occupancy", &["low-occupancy"]),
+    ("occupancy", &["low-theoretical-occupancy"]),
     ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
 ];
 
@@ -34,9 +34,24 @@ impl Shown<'_> {
         let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
         let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
         let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
-        if !fine.is_empty() && !self.job.kernels.is_empty() {
+        // What is wrong stands above it.
+        if !fine.is_empty() && !self.job.kernels.is_empty() && self.job.defects.is_empty() {
             notes.push(format!("Checked and fine: {}.", fine.join(", ")));
         }
         notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apex_advice::rules::RULES;
+
+    use super::TOPICS;
+
+    #[test]
+    fn topics_name_rules_that_exist() {
+        for slug in TOPICS.iter().flat_map(|(_, rules)| *rules) {
+            assert!(RULES.iter().any(|rule| rule.slug == *slug), "no rule is called {slug}");
+        }
     }
 }

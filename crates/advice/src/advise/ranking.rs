@@ -28,8 +28,13 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
     let has_counts = profile.kernels.iter().any(|kernel| kernel.counts.is_some());
     let shares = profile.counted_shares();
     let work = |finding: &Finding| finding.counted_share(&shares);
+    let of_kernels = |finding: &Finding| if finding.scope == Scope::Kernel { work(finding) } else { 0.0 };
     let place = |finding: &Finding| if has_counts { place_by_counts(finding, work(finding)) } else { 0 };
-    let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum();
+    // A finding about the host names kernels as examples: what they do is no measure of it.
+    let concerned = |finding: &Finding| match finding.scope {
+        Scope::Host => 0,
+        Scope::Kernel => finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum(),
+    };
     // 2: known, 1: unknown, 0: known to be minor.
     let known = |finding: &Finding| match finding.saving.of_job {
         Some(share) if share.value < MINOR => 0,
@@ -43,7 +48,7 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
             .then(time_of(b).total_cmp(&time_of(a)))
             // A finding comes before those within it.
             .then(a.within.is_some().cmp(&b.within.is_some()))
-            .then(work(b).total_cmp(&work(a)))
+            .then(of_kernels(b).total_cmp(&of_kernels(a)))
             .then(b.severity.cmp(&a.severity))
             .then(concerned(b).cmp(&concerned(a)))
             .then(a.rule.cmp(&b.rule))

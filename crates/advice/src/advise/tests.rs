@@ -4,10 +4,11 @@ use super::capping::time_of;
 use super::*;
 use crate::finding::Saving;
 use crate::rules::fixture::{
-    SMS, activity, called, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
+    SMS, activity, call, called, copies, counted, idle_during, kernel_of, memory, on_cpu_device, profile_of,
+    profile_with, timed,
 };
-use apex_profile::{Accounts, Activity, IdleCause, Kernel, Sequence};
-use apex_trace::layout::MemoryKind;
+use apex_profile::{Accounts, Activity, IdleCause, Kernel, Process, Sequence};
+use apex_trace::layout::{CallClass, MemoryKind};
 
 fn named_in<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {
     advice
@@ -220,7 +221,7 @@ fn advice_about_some_kernels_leaves_the_others_and_the_host_out() {
 #[test]
 fn on_the_cpu_device_nothing_rests_on_its_times_or_its_multiprocessors() {
     // A block with idle lanes, a small grid, and a job that mostly copies.
-    let small = Kernel { symbol: "small".into(), ..timed(kernel_of(3, 128), 1e6) };
+    let small = Kernel { symbol: "small".into(), ..timed(kernel_of(100, 128), 1e6) };
     let mut profile = profile_of([timed(kernel_of(1000, 100), 1e6), small]);
     profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
     profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
@@ -230,9 +231,7 @@ fn on_the_cpu_device_nothing_rests_on_its_times_or_its_multiprocessors() {
     let on_gpu = advise(&profile, &Options::default());
     assert!(["APEX-L01", "APEX-L02"].iter().all(|rule| rules(&on_gpu).iter().any(|found| found == rule)));
     assert!(on_gpu.verdict.saving_of_job.is_some());
-    for device in &mut profile.devices {
-        device.name = "APEX CPU device".into();
-    }
+    let profile = on_cpu_device(profile);
     assert!(profile.on_cpu_device());
     let on_cpu = advise(&profile, &Options::default());
     assert!(rules(&on_cpu).contains(&"APEX-L01".to_owned()), "a block's lanes are the same everywhere");
@@ -241,4 +240,28 @@ fn on_the_cpu_device_nothing_rests_on_its_times_or_its_multiprocessors() {
     let unknown = |finding: &Finding| finding.saving.unknown_because.is_some();
     assert!(on_cpu.findings.iter().all(|finding| finding.saving.time_ns.is_none() && unknown(finding)));
     assert!(!on_cpu.clear.iter().any(|slug| slug == "repeated-allocation"), "its times tell nothing");
+}
+
+#[test]
+fn on_the_cpu_device_the_host_s_calls_have_no_times() {
+    let mut profile = profile_of([timed(kernel_of(1000, 128), 1e6)]);
+    profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+    profile.totals.launches = 500;
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 500, 1 << 20)];
+    profile.calls = vec![call("cuStreamSynchronize", CallClass::Synchronize, 500)];
+    profile.memory = vec![memory(MemoryKind::Device, 300, 299, 12e6)];
+    profile.processes = vec![Process::default()];
+    let on_cpu = advise(&on_cpu_device(profile), &Options::default());
+    let told: Vec<(&str, &str)> =
+        on_cpu.findings.iter().map(|finding| (&finding.rule[..], &finding.summary[..])).collect();
+    assert_eq!(
+        told,
+        [
+            ("APEX-L18", "500 asynchronous copies of 1.00 MiB on average with pageable memory"),
+            ("APEX-L23", "299 allocations of a size that was freed before"),
+            ("APEX-L43", "500 synchronisations among 500 launches"),
+        ]
+    );
+    let evidence = on_cpu.findings.iter().flat_map(|finding| &finding.evidence);
+    assert!(evidence.into_iter().all(|evidence| evidence.unit != Unit::Nanoseconds));
 }

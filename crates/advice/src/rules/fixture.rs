@@ -28,6 +28,14 @@ pub(crate) fn device() -> Device {
     }
 }
 
+/// The same session, recorded on the CPU device.
+pub(crate) fn on_cpu_device(mut profile: Profile) -> Profile {
+    for device in &mut profile.devices {
+        device.name = "APEX CPU device".to_owned();
+    }
+    profile
+}
+
 /// A kernel of 32 registers, launched 1000 times in `blocks` blocks of `threads` threads.
 pub(crate) fn kernel_of(blocks: u32, threads: u32) -> Kernel {
     with_registers(blocks, threads, 32)

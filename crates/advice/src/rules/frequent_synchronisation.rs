@@ -5,8 +5,8 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, counted, from_place, idle_during, job_saving,
-    kernel_finding, time,
+    Draft, Fault, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving, kernel_finding,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -78,10 +78,10 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} among {}: the host waits for {} in them{}{}",
+            "{} among {}{}{}{}",
             parts.join(", "),
             counted(launches, "launch", "launches"),
-            time(waited),
+            cost_of_calls(profile, ": the host waits for ", waited, " in them"),
             last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name)),
             from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))
         ),
@@ -112,7 +112,7 @@ fn judge(profile: &Profile) -> Outcome {
 /// would run ahead, and the shorter one of its wait and the device's idle time would go.
 fn costs(profile: &Profile, waited: f64) -> bool {
     let idle = idle_during(profile, &IdleCause::ALL).map_or(0.0, |idle| idle.value);
-    waited.min(idle) > COSTS * profile.totals.span_ns
+    !profile.on_cpu_device() && waited.min(idle) > COSTS * profile.totals.span_ns
 }
 
 /// CPU time of small copies to pageable memory, whose asynchronous form waits too.

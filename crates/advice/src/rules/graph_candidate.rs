@@ -1,6 +1,6 @@
 //! A sequence of launches that a CUDA graph could hold.
 
-use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, up_to};
+use super::{CPU_TIMES, Draft, Needs, Outcome, Rule, confidence, job_saving, time, up_to};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, IdleCause, Profile, SaturatingSum as _, Sequence};
 
@@ -34,6 +34,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
+    if profile.on_cpu_device() {
+        return Outcome::Unjudged(CPU_TIMES.to_owned());
+    }
     let fits =
         |sequence: &&Sequence| sequence.repeats >= REPEATS && sequence.length >= 2 && gain(sequence) > 0.0;
     let candidates: Vec<&Sequence> = profile.sequences.iter().filter(fits).collect();

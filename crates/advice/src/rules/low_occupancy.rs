@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "Theoretical occupancy < 80%, limited by shared memory, warps or blocks; or by registers, where \
-        another block size with the same registers has 80%. The rule does not recommend fewer registers per \
+        another block size with the same registers has 80%. A grid with at most one block for each SM \
+        is not judged. The rule does not recommend fewer registers per \
         thread, because registers hold a thread's operations in flight.",
     source: "Nsight Compute, occupancy: theoretical occupancy below 80%.",
     why: "Fewer resident warps hide less latency. Kernels with high instruction-level parallelism (matrix \
@@ -44,10 +45,11 @@ fn judge(profile: &Profile) -> Outcome {
     )
 }
 
-fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault> {
+fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Fault> {
     let occupancy = &geometry.occupancy;
     let fraction = occupancy.fraction();
-    if fraction >= ENOUGH || occupancy.blocks_per_sm == 0 {
+    // With a block for each SM at most, it does not matter how many more would fit.
+    if fraction >= ENOUGH || occupancy.blocks_per_sm == 0 || kernel.blocks() <= u64::from(sms) {
         return None;
     }
     let limits = profile.devices.get(kernel.device?)?.limits()?;
@@ -122,7 +124,7 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_clear, assert_finds, kernel_of, with_registers};
+    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of, with_registers};
     use super::RULE;
     use apex_profile::Kernel;
 
@@ -147,6 +149,12 @@ mod tests {
         // 32 blocks of one warp are half of what an SM holds.
         let finding = assert_finds(&RULE, kernel_of(100_000, 32));
         assert!(finding.change.starts_with("use 64 instead of 32 threads per block"), "{}", finding.change);
+    }
+
+    #[test]
+    fn with_a_block_for_each_sm_at_most_occupancy_does_not_matter() {
+        assert_clear(&RULE, kernel_of(SMS, 32));
+        assert_finds(&RULE, kernel_of(SMS + 1, 32));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use apex_trace::layout::MemoryKind;
 
 use super::small_copies::is_small;
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
-    time, typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -57,11 +57,11 @@ fn judge(profile: &Profile) -> Outcome {
     let mean = moved / count.max(1);
     Outcome::found(Draft {
         summary: format!(
-            "{} of {}{} with pageable memory took {} of CPU time{}",
+            "{} of {}{} with pageable memory{}{}",
             counted(count, "asynchronous copy", "asynchronous copies"),
             bytes(mean),
             if count == 1 { "" } else { " on average" },
-            time(spent),
+            cost_of_calls(profile, " took ", spent, " of CPU time"),
             from_place(profile, profile.copies.iter().filter(pageable).map(|copy| &copy.stacks))
         ),
         evidence: vec![

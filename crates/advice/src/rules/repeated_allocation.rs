@@ -3,7 +3,8 @@
 use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, confidence, counted, from_place, idle_during, job_saving, time,
+    Draft, Needs, Outcome, Rule, account, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Call, Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
@@ -47,9 +48,8 @@ pub(super) const RULE: Rule = Rule {
 fn judge(profile: &Profile) -> Outcome {
     let churn = |memory: &&Memory| memory.kind != MemoryKind::Pool && looped(memory) >= LOOP;
     let pairs = profile.memory.iter().filter(churn).map(looped).saturating_sum();
-    if pairs == 0
-        || idle_during(profile, RULE.idle)
-            .is_some_and(|idle| idle.bounds().1 < LEAST * profile.totals.span_ns)
+    let costs_nothing = |idle: Figure| idle.bounds().1 < LEAST * profile.totals.span_ns;
+    if pairs == 0 || (!profile.on_cpu_device() && idle_during(profile, RULE.idle).is_some_and(costs_nothing))
     {
         return Outcome::Clear;
     }
@@ -58,9 +58,9 @@ fn judge(profile: &Profile) -> Outcome {
     let saved = (spent - pairs as f64 * POOL_PAIR_NS).max(0.0);
     Outcome::found(Draft {
         summary: format!(
-            "{} of a size that was freed before; with their frees {} of CPU time{}",
+            "{} of a size that was freed before{}{}",
             counted(pairs, "allocation", "allocations"),
-            time(spent),
+            cost_of_calls(profile, "; with their frees ", spent, " of CPU time"),
             from_place(profile, profile.calls.iter().filter(allocates).map(|call| &call.stacks))
         ),
         evidence: vec![

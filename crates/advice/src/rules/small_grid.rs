@@ -1,7 +1,9 @@
 //! A grid with fewer blocks than the device has multiprocessors.
 
 use super::tiny_launches::is_tiny;
-use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_all_kernels, legacy_stream, percent};
+use super::{
+    CPU_SAVING, Fault, Needs, Outcome, Rule, Subject, confidence, judge_all_kernels, legacy_stream, percent,
+};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile};
@@ -22,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "Blocks of the grid < multiprocessors (SMs) of the device, in a kernel that takes at least 10 µs (or was not timed). Of a \
               library's kernel: blocks < half of the SMs, and at least 30% of the GPU time. Not where APEX-L42 or APEX-L22 names the \
-              cause.",
+              cause. On the CPU device: fewer than 8 blocks, which leave SMs empty on nearly every GPU.",
     source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
     why: "A block runs on one SM: SMs without a block are idle during the whole kernel, unless another \
         kernel runs at the same time.",
@@ -50,13 +52,27 @@ fn judge(profile: &Profile) -> Outcome {
 
 fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Fault> {
     let blocks = kernel.blocks();
-    let short = kernel.gpu.is_some_and(|gpu| gpu.each.mean_ns < SHORT_NS);
+    let short = !profile.on_cpu_device() && kernel.gpu.is_some_and(|gpu| gpu.each.mean_ns < SHORT_NS);
     if sms == 0 || blocks >= u64::from(sms) || short || is_tiny(kernel, profile) {
         return None;
     }
     let own = kernel.traits.owner.kind() == OwnerKind::Own;
     if !own && !matters_of_library(profile, kernel, sms) {
         return None;
+    }
+    if profile.on_cpu_device() {
+        return Some(Fault {
+            evidence: vec![
+                Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
+                    .increase_towards(sms.into()),
+            ],
+            change: format!(
+                "divide the work into at least as many blocks as the GPU has SMs (an H200 has 132) instead \
+                    of {blocks}: give each thread less work, or use smaller blocks"
+            ),
+            saves: Err(CPU_SAVING),
+            threads: None,
+        });
     }
     let covered = blocks as f64 / f64::from(sms);
     let filled = blocks as f64 / geometry.waves.capacity.max(1) as f64;
@@ -111,7 +127,10 @@ fn change(blocks: u64, threads: u32, sms: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of, named};
+    use super::super::fixture::{
+        SMS, assert_clear, assert_finds, assert_finds_in, kernel_of, named, on_cpu_device, profile_of, timed,
+    };
+    use super::super::{LEAST_SMS, Outcome};
     use super::RULE;
     use apex_profile::Kernel;
 
@@ -140,6 +159,16 @@ mod tests {
         ] {
             assert_clear(&RULE, Kernel { launch, ..named(name) });
         }
+    }
+
+    #[test]
+    fn on_the_cpu_device_a_grid_is_too_small_where_it_is_for_every_gpu() {
+        let of = |blocks| on_cpu_device(profile_of([timed(kernel_of(blocks, 1024), 5e3)]));
+        let finding = assert_finds_in(&RULE, of(LEAST_SMS - 1));
+        assert!(finding.change.contains("as many blocks as the GPU has SMs"), "{}", finding.change);
+        assert!(finding.kernels[0].saving.of_kernel.is_none());
+        // Whether more blocks fill the GPU depends on it.
+        assert!(matches!(RULE.says(&of(LEAST_SMS)), Outcome::Unjudged(_)));
     }
 
     #[test]

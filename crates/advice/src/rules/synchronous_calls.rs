@@ -4,11 +4,16 @@
 //! driver API, "API synchronization behavior").
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted, from_place, idle_during, job_saving,
-    time, typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, CopyDirection, Figure, IdleCause, Profile, StackCount};
+
+/// Minimum number of copies after the first launch on the CPU device …
+const LOOP: u64 = 10;
+/// … and maximum number of launches for each.
+const LAUNCHES_EACH: u64 = 10;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L19",
@@ -19,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: Some("APEX-L43"),
     idle: &[IdleCause::Transferring],
-    detects: "Any synchronous copy with the device.",
+    detects: "Any synchronous copy with the device. On the CPU device, which does not show what a copy \
+        costs: at least 10 after the first launch, and more than one for every 10 launches.",
     source: "Nsight Systems, rule cuda_memcpy_sync: any.",
     why: "The host launches nothing until the copy is complete; then the device waits for the host.",
     change: "Use asynchronous copies on a stream with pinned memory, and launch independent work in the \
@@ -34,7 +40,9 @@ pub(super) const RULE: Rule = Rule {
 fn judge(profile: &Profile) -> Outcome {
     let Transfers { count, bytes: moved, cpu_ns: spent, after_launch, stacks } =
         synchronous_transfers(profile);
-    if count == 0 {
+    let is_loop = after_launch.count >= LOOP
+        && after_launch.count.saturating_mul(LAUNCHES_EACH) > profile.totals.launches;
+    if count == 0 || (profile.on_cpu_device() && !is_loop) {
         return Outcome::Clear;
     }
     let queued = typical_launch_call(profile) * after_launch.count as f64;
@@ -48,10 +56,10 @@ fn judge(profile: &Profile) -> Outcome {
     let beyond = if saved > 0.0 { (ahead + copies).min(after_launch.cpu_ns) } else { 0.0 };
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} took {} of CPU time{}",
+            "{} of {}{}{}",
             counted(count, "synchronous copy", "synchronous copies"),
             bytes(moved / count.max(1)),
-            time(spent),
+            cost_of_calls(profile, " took ", spent, " of CPU time"),
             from_place(profile, stacks)
         ),
         evidence: vec![
@@ -104,9 +112,11 @@ mod tests {
     use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, profile_with,
+        activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, on_cpu_device,
+        profile_with,
     };
     use super::RULE;
+    use crate::finding::Unit;
     use apex_profile::{AfterLaunch, IdleCause, Profile};
 
     fn idle_half() -> Profile {
@@ -134,6 +144,21 @@ mod tests {
         copies.after_launch = AfterLaunch::default();
         let none = assert_finds_in(&RULE, Profile { copies: vec![copies], ..all });
         assert_eq!(none.saving.of_job.expect("a share").value, 0.0);
+    }
+
+    #[test]
+    fn on_the_cpu_device_copies_in_a_loop_are_told_without_their_times() {
+        let copying = |count, launches| {
+            let mut profile =
+                Profile { copies: vec![copies(Device, Pinned, false, count, 1 << 20)], ..idle_half() };
+            profile.totals.launches = launches;
+            on_cpu_device(profile)
+        };
+        let finding = assert_finds_in(&RULE, copying(10, 99));
+        assert_eq!(finding.summary, "10 synchronous copies of 1.00 MiB");
+        assert!(finding.evidence.iter().all(|evidence| evidence.unit != Unit::Nanoseconds));
+        assert_clear_in(&RULE, copying(9, 99));
+        assert_clear_in(&RULE, copying(10, 100));
     }
 
     #[test]

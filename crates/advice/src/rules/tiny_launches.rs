@@ -2,7 +2,7 @@
 
 use super::{
     AROUND_LAUNCHES, Draft, Fault, Needs, Outcome, Rule, about_kernels, account, confidence, idle_during,
-    job_saving, kernel_finding, share_of_launches,
+    job_saving, kernel_finding, multiprocessors, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Operation;
@@ -48,11 +48,10 @@ pub(super) const RULE: Rule = Rule {
 /// Whether a kernel is what this rule is about: others then leave its launch alone.
 pub(super) fn is_tiny(kernel: &Kernel, profile: &Profile) -> bool {
     let calls = kernel.launches.calls;
-    let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
-    let empty = kernel.blocks() as f64 <= (1.0 - EMPTY) * f64::from(sms);
+    let empty = kernel.blocks() as f64 <= (1.0 - EMPTY) * f64::from(multiprocessors(profile, kernel));
     let short = match &kernel.gpu {
-        Some(gpu) => gpu.each.mean_ns < SHORT_NS,
-        None => kernel.threads() <= THREADS,
+        Some(gpu) if !profile.on_cpu_device() => gpu.each.mean_ns < SHORT_NS,
+        _ => kernel.threads() <= THREADS,
     };
     empty
         && short
@@ -129,7 +128,8 @@ fn fault(kernel: &Kernel) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        assert_clear_in, assert_finds_in, called, idle_during, kernel_of, profile_of, profile_with,
+        assert_clear_in, assert_finds_in, called, idle_during, kernel_of, on_cpu_device, profile_of,
+        profile_with, timed,
     };
     use super::RULE;
     use apex_profile::{IdleCause, Kernel, Profile};
@@ -156,6 +156,18 @@ mod tests {
         assert!((finding.saving.of_job.expect("a share").value - 0.8).abs() < 0.09, "{:?}", finding.saving);
         let advice = crate::advise(&profile, &crate::Options::default());
         assert!(advice.findings.iter().all(|finding| finding.slug != "small-grid"));
+    }
+
+    #[test]
+    fn on_the_cpu_device_launches_of_one_block_are_tiny_whatever_their_time() {
+        let of = |blocks| {
+            let kernel = timed(kernel_of(blocks, 64), 50e3);
+            on_cpu_device(profile_of([called(kernel, 3000, 4000.0)]))
+        };
+        let advice = crate::advise(&of(1), &crate::Options::default());
+        let rules: Vec<&str> = advice.findings.iter().map(|finding| &finding.rule[..]).collect();
+        assert_eq!(rules, ["APEX-L42"]);
+        assert_clear_in(&RULE, of(2));
     }
 
     #[test]
