@@ -115,7 +115,8 @@ impl Budget {
         let filled = self.filled.load(Relaxed);
         let earned = share(at.saturating_sub(filled), ppm);
         // (Less would be rounded too often.)
-        if earned >= EXPECTED_TICKS / 64 && self.filled.compare_exchange(filled, at, Relaxed, Relaxed).is_ok() {
+        if earned >= EXPECTED_TICKS / 64 && self.filled.compare_exchange(filled, at, Relaxed, Relaxed).is_ok()
+        {
             let most_debt = share(LONGEST_SILENCE_TICKS, ppm);
             self.change(|tokens| tokens.max(-most_debt).saturating_add(earned).min(BUCKET_TICKS));
         }
@@ -214,7 +215,10 @@ mod tests {
     fn the_bucket_gives_its_share_and_saves_little() {
         // Samples of 70 µs, four each millisecond, overdraw the bucket each time.
         let spent = spent_until(100_000_000_000, 5000, || 500_000, || 140_000);
-        assert!((500_000_000..=510_200_000).contains(&spent), "0.5% of 100 G ticks and the bucket, not {spent}");
+        assert!(
+            (500_000_000..=510_200_000).contains(&spent),
+            "0.5% of 100 G ticks and the bucket, not {spent}"
+        );
         let budget = Budget::full_at(0);
         budget.spend(1_000);
         budget.can_afford_at(u64::MAX, 5000);
