@@ -353,11 +353,11 @@ mod tests {
 
     #[test]
     fn steps_that_log_now_and_then_are_steps() {
-        for every in 2..=10 {
+        for every in 2..=10_usize {
             let found = iterations(
                 (0..206).map(|number| {
                     let mut step = step(50, 12);
-                    if number % every == 0 {
+                    if number.is_multiple_of(every) {
                         step.extend([30, 31]);
                     }
                     step
@@ -376,7 +376,7 @@ mod tests {
             (0..206).map(|number: usize| {
                 let mut step = step(50, 12 + number % 4 / 2);
                 step.insert(number * 7 % 40, 40);
-                step.extend(std::iter::repeat_n(50, if number % 16 == 0 { 3 } else { 0 }));
+                step.extend(std::iter::repeat_n(50, if number.is_multiple_of(16) { 3 } else { 0 }));
                 step
             }),
             |_| 0,
