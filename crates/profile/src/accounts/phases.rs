@@ -355,7 +355,7 @@ mod tests {
     fn steps_that_log_now_and_then_are_steps() {
         for every in 2..=10_usize {
             let found = iterations(
-                (0..206).map(|number| {
+                (0..206).map(|number: usize| {
                     let mut step = step(50, 12);
                     if number.is_multiple_of(every) {
                         step.extend([30, 31]);
