@@ -67,10 +67,10 @@ impl Progress {
     }
 }
 
-/// What may be spent on timing: a token bucket, in ticks, that may be overdrawn. What a sample costs
-/// is known only afterwards, so it is spent whether or not the bucket holds it, and the debt has to
-/// be earned before the next sample is affordable. Threads change it without a lock, and no cost is
-/// lost between them.
+/// What may be spent on timing: a token bucket, in ticks, that may be overdrawn. What a sample
+/// costs is known only afterwards, so it is spent whether or not the bucket holds it, and the debt
+/// has to be earned before the next sample is affordable. Threads change it without a lock, and no
+/// cost is lost between them.
 pub struct Budget {
     /// Negative where more was spent than earned.
     tokens: AtomicI64,
@@ -109,8 +109,8 @@ impl Budget {
         self.change(|tokens| tokens.saturating_sub(ticks));
     }
 
-    /// Adds `ppm` of the ticks since the bucket was last filled, after forgiving the debt that would
-    /// take longer than [`LONGEST_SILENCE_TICKS`] to earn.
+    /// Adds `ppm` of the ticks since the bucket was last filled, after forgiving the debt that
+    /// would take longer than [`LONGEST_SILENCE_TICKS`] to earn.
     fn fill(&self, at: u64, ppm: u32) {
         let filled = self.filled.load(Relaxed);
         let earned = share(at.saturating_sub(filled), ppm);

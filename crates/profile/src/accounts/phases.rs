@@ -244,8 +244,8 @@ fn warmup(iterations: &[Range<u64>]) -> usize {
     durations[..durations.len() / 2].windows(3).position(settled).unwrap_or(0)
 }
 
-/// How often functions were launched: sixteen counters, which functions share in turn, of eight bits
-/// each. A difference of two is exact where no counter differs by [`Content::MOST`] and more.
+/// How often functions were launched: sixteen counters, which functions share in turn, of eight
+/// bits each. A difference of two is exact where no counter differs by [`Content::MOST`] and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Content(u128);
 
@@ -324,8 +324,8 @@ mod tests {
     /// Nanoseconds between two launches.
     const GAP: u64 = 10_000;
 
-    /// A training step of so many layers: forward, backward, and an optimizer of as many launches as
-    /// `chunks`.
+    /// A training step of so many layers: forward, backward, and an optimizer of as many launches
+    /// as `chunks`.
     fn step(layers: u32, chunks: usize) -> Vec<u32> {
         let forward = (0..layers).flat_map(|layer| [0, 1, 2 + layer % 3]);
         let backward = (0..layers).flat_map(|layer| [5, 6, 0, 7 + layer % 3]);

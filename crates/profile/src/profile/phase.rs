@@ -259,8 +259,8 @@ impl Kernel {
         (self.counts, self.prediction) = (None, None);
     }
 
-    /// Leaves so many of the launch calls, which are taken to be like all of them, and of the runs by
-    /// graphs, unless these were left out before.
+    /// Leaves so many of the launch calls, which are taken to be like all of them, and of the runs
+    /// by graphs, unless these were left out before.
     fn keep_launches(&mut self, calls: u64, by_graphs: u64) {
         let share = calls as f64 / self.launches.calls.max(1) as f64;
         self.launches.calls = calls;
