@@ -3,8 +3,9 @@
     fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--shorter N] [--together] [--limit S] [--modes M,…] [PROGRAM]…
     fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
     fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
+    fast.py placement --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
-    fast.py tables|recording-table|costs-table|million-table FILE
+    fast.py tables|recording-table|costs-table|placement-table|million-table FILE
 
 A program (programs/fast.py) runs in four processes at once: bare, under `apex run`, and under `apex run` with `--fast` and with
 `--fast=batch`; COPIES times as many live at once, because processes of a program differ more than windows of a process. They take turns: while one takes
@@ -14,10 +15,14 @@ program, one run for each copy, so a run that is cut short leaves what it has; a
 `costs` says what APEX costs programs that gain nothing: six processes at once (also with
 APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores from when they are ready.
 
+`placement` says what it matters on which processors a program and the launch queue's thread run: bare and with `--fast`, both on all processors
+and on CORES of them, and with `--fast`, the program's first thread on one processor and the queue's thread on another one below the same cache.
+The script places the threads; APEX does not.
+
 `recording` says what recording alone costs a launch in a real program: one process under
 `apex run`, in which recording is switched off and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
 
-`tables`, `recording-table`, `costs-table` and `million-table` print the table of a file of raw
+`tables`, `recording-table`, `costs-table`, `placement-table` and `million-table` print the table of a file of raw
 figures: docs/results/fast-h200.md shows them, and a test compares (xtask/tests/figures.rs).
 """
 
@@ -63,7 +68,15 @@ COSTS = {
     "fast": "`apex run --fast`",
     "batch": "`apex run --fast=batch`",
 }
-COSTS_STEPS = {"waits": 20, "decode": 8, "cnn": 12, "matmul": 15, "graphs": 50}
+# Of `placement`: the way to run, and where its threads run.
+PLACEMENTS = {
+    "bare": ("bare", None),
+    "bare-kept": ("bare", "kept"),
+    "fast": ("fast", None),
+    "fast-kept": ("fast", "kept"),
+    "fast-beside": ("fast", "beside"),
+}
+COSTS_STEPS = {"waits": 20, "decode": 8, "mlp": 6, "cnn": 12, "matmul": 15, "graphs": 50}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -101,6 +114,15 @@ class Process:
         """Keeps all threads on these processors."""
         for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
+
+    def stay_beside(self, program, queue):
+        """Keeps the program's first thread on one processor, and the launch queue's on another."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        found = [int(thread.name) for thread in threads if (thread / "comm").read_text().strip() == "apex-queue"]
+        if len(found) != 1:
+            raise RuntimeError(f"{len(found)} threads of a launch queue")
+        os.sched_setaffinity(self.process.pid, {program})
+        os.sched_setaffinity(found[0], {queue})
 
     def launches_in(self, steps):
         """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
@@ -142,10 +164,13 @@ def in_turns(names, modes, steps, options):
     ends = time.monotonic() + options.limit
     try:
         for name, copy, mode in random.sample(keys, len(keys)):
-            processes[name, copy, mode] = Process(name, mode, options.apex)
-        for (name, *_), process in processes.items():
+            processes[name, copy, mode] = Process(name, PLACEMENTS[mode][0] if mode in PLACEMENTS else mode, options.apex)
+        for (name, _, mode), process in processes.items():
             process.line()
-            if options.cores and name in options.pinned:
+            place = PLACEMENTS[mode][1] if options.command == "placement" else "kept" if name in options.pinned else None
+            if place == "beside":
+                process.stay_beside(*below_one_cache())
+            elif place and options.cores:
                 process.stay_on(cores(options.cores))
         for (name, *_), process in processes.items():
             process.window(max(steps[name] // 2, 1))
@@ -192,6 +217,12 @@ def costs(options):
     repeat(options, "fast-costs.json", names, lambda names: in_turns(names, COSTS, COSTS_STEPS, options))
 
 
+def placement(options):
+    options.pinned = {}
+    names = options.programs or ["cnn", "decode", "mlp"]
+    repeat(options, "fast-placement.json", names, lambda names: in_turns(names, PLACEMENTS, COSTS_STEPS, options))
+
+
 def repeat(options, file, names, run):
     """Runs all programs, one after the other or together, while there is time, and adds what they gave to the file."""
     file = Path(options.out) / file
@@ -215,6 +246,17 @@ def cores(most):
         siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
         chosen.setdefault(siblings.read_text() if siblings.exists() else processor, processor)
     return sorted(chosen.values())[:most]
+
+
+def below_one_cache():
+    """Two processors of different cores that share the last-level cache."""
+    first, *others = sorted(cores(os.cpu_count()))
+    index = max(Path(f"/sys/devices/system/cpu/cpu{first}/cache").glob("index*"))
+    shared = set()
+    for part in (index / "shared_cpu_list").read_text().strip().split(","):
+        least, _, most = part.partition("-")
+        shared |= set(range(int(least), int(most or least) + 1))
+    return first, next(processor for processor in others if processor in shared)
 
 
 def recording(options):
@@ -287,6 +329,19 @@ def costs_table(file):
             rows.append([PROGRAMS[name][0], title, f"{ms:.3f}", *cells, sum(map(len, lost)), ", ".join(states)])
     titles = ["program", "run", "step, ms", "lost, %", "lost over all, %", "lost in each process, %", "windows", "queue"]
     print(table(titles, rows))
+
+
+def placement_table(file):
+    data = json.loads(Path(file).read_text())
+    rows = []
+    for name, (title, _) in PROGRAMS.items():
+        runs = [row for row in data["runs"] if row["program"] == name and "error" not in row]
+        for mode, (way, place) in PLACEMENTS.items() if runs else ():
+            where = {None: "all", "kept": "a few", "beside": "one each, below one cache"}[place]
+            times = [ms for row in runs for ms in row[mode]["windows_ms"]]
+            gain = "" if mode == "bare" else faster(runs, mode)
+            rows.append([title, COSTS[way], where, f"{statistics.median(times):.3f}", gain, f"{len(times)} ({len(runs)})", same_bits(runs, [mode])])
+    print(table(["program", "run", "processors", "step, ms", "times faster", "windows (processes)", "same bits"], rows))
 
 
 def in_all(means):
@@ -367,8 +422,8 @@ def same_bits(runs, modes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    measuring, costing = commands.add_parser("measure"), commands.add_parser("costs")
-    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0)):
+    measuring, costing, placing = (commands.add_parser(name) for name in ("measure", "costs", "placement"))
+    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0), (placing, 3, 25, 100.0)):
         parsed.add_argument("--sets", type=int, default=1)
         parsed.add_argument("--copies", type=int, default=copies)
         parsed.add_argument("--windows", type=int, default=windows)
@@ -384,17 +439,17 @@ def main():
     launching = commands.add_parser("million")
     launching.add_argument("--rounds", type=int, default=5)
     launching.add_argument("command_line", nargs="+", metavar="COMMAND")
-    for measured in (measuring, costing, switching, launching):
+    for measured in (measuring, costing, placing, switching, launching):
         measured.add_argument("--apex", required=True)
         measured.add_argument("--out", required=True)
-    tabled = {"tables": tables, "recording-table": recording_table, "costs-table": costs_table, "million-table": million_table}
+    tabled = {"tables": tables, "recording-table": recording_table, "costs-table": costs_table, "placement-table": placement_table, "million-table": million_table}
     for name in tabled:
         commands.add_parser(name).add_argument("file")
     options = parser.parse_args()
     if options.command in tabled:
         tabled[options.command](options.file)
     else:
-        {"measure": measure, "costs": costs, "recording": recording, "million": million}[options.command](options)
+        {"measure": measure, "costs": costs, "placement": placement, "recording": recording, "million": million}[options.command](options)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@
 # streams of threads), mps (order and places under a daemon of MPS's own, which changes no mode of the device), verify (verify.sh with the queue always on),
 # sanitizer (a program under compute-sanitizer), gain (what programs gain by the queue, and by
 # batches), recording (what recording alone costs them), costs (what APEX costs programs that gain
-# nothing), million (a million launches in a row, ROUNDS times): these four are in fast.py; memory
-# (memory.py), l2 (L2 persistence windows: programs/l2_window.cu and .py). FAST has what `order`, `verify` and `sanitizer` turn on, in turn (default: queue
+# nothing), placement (on which processors a program and the queue's thread run), million (a million
+# launches in a row, ROUNDS times): these five are in fast.py; memory (memory.py), l2 (L2 persistence windows: programs/l2_window.cu and .py). FAST has what `order`, `verify` and `sanitizer` turn on, in turn (default: queue
 # memory batch,memory; verify and sanitizer take the last of them alone). Default: all. Exit status
 # 1 when a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
-[ $# -gt 0 ] || set -- order places mps verify sanitizer gain recording costs million memory l2
+[ $# -gt 0 ] || set -- order places mps verify sanitizer gain recording costs placement million memory l2
 apex=${APEX_BIN-$here/../../target/release}
 client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
 read -ra ways <<<"${FAST:-queue memory batch,memory}"
@@ -104,6 +104,11 @@ gain() {
 costs() {
   python3 "$here/fast.py" costs --apex "$apex/apex" --out "$out" --copies "${COSTS_COPIES:-4}" --limit "${COSTS_SECONDS:-100}"
   python3 "$here/fast.py" costs-table "$out/fast-costs.json" | tee "$out/fast-costs.md"
+}
+
+placement() {
+  python3 "$here/fast.py" placement --apex "$apex/apex" --out "$out" --copies "${PLACEMENT_COPIES:-3}" --limit "${PLACEMENT_SECONDS:-150}"
+  python3 "$here/fast.py" placement-table "$out/fast-placement.json" | tee "$out/fast-placement.md"
 }
 
 memory() {

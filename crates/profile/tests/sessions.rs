@@ -1,6 +1,6 @@
 //! Profiles of sessions: what programs did is what the profile says.
 
-use apex_profile::{Basis, CopyDirection, Profile, Provenance};
+use apex_profile::{Basis, CopyDirection, PhaseKind, Profile, Provenance};
 use apex_trace::definition::{Definition, Graph, StreamKind};
 use apex_trace::layout::{CallClass, MemoryKind, flags};
 use tempfile::TempDir;
@@ -83,6 +83,51 @@ fn graphs_run_their_kernels() {
     let graph = &profile.graphs[0];
     assert_eq!((graph.launches, graph.copies, &graph.kernels[..]), (10, 1, &[(1, 2), (0, 3)][..]));
     assert_eq!(graph.gpu.expect("timed").total_ns.value, 500_000.0);
+}
+
+#[test]
+fn graphs_run_their_kernels_in_the_steady_state_too() {
+    let profile = profile(|program| {
+        let function = program.function("step");
+        let (a, b) = (program.config(function, 132, 256), program.config(function, 264, 256));
+        let kernels = vec![(a, 2), (b, 3)];
+        program.define(Definition::Graph(Graph { id: 1, kernels, ..Graph::default() }));
+        let other = program.function("other");
+        let other = program.config(other, 132, 256);
+        for _ in 0..5 {
+            program.launch(other, BLOCKING);
+        }
+        for _ in 0..41 {
+            let start = program.graph_launch(1, BLOCKING);
+            program.timing(1, BLOCKING, start, 50_000, flags::OF_GRAPH);
+            program.launch(a, BLOCKING);
+            program.synchronise(BLOCKING, 100_000);
+        }
+    });
+    let steady = profile.in_phase(PhaseKind::Steady).expect("a loop");
+    let steps = steady.activities[0].iterations.as_ref().expect("a loop").count;
+    assert!(steps >= 39);
+    let of = |profile: &Profile| {
+        let launched = |blocks| {
+            let kernel =
+                profile.kernels.iter().find(|kernel| kernel.blocks() == blocks && kernel.symbol == "step");
+            kernel.map(|kernel| (kernel.launches.calls, kernel.launches.by_graphs))
+        };
+        (launched(132).expect("launched"), launched(264).expect("run by graphs"))
+    };
+    assert_eq!(of(&profile), ((41, 82), (0, 123)));
+    let launches = steady.graphs[0].launches;
+    assert!((steps..=41).contains(&launches));
+    assert_eq!(of(&steady), ((steps, 2 * launches), (0, 3 * launches)));
+    let totals = &steady.totals;
+    assert_eq!(
+        (totals.launches, totals.graph_launches, totals.graph_kernels),
+        (steps, launches, 5 * launches)
+    );
+    assert_eq!(steady.graphs[0].gpu.expect("timed").total_ns.value, 50_000.0 * launches as f64);
+    assert_eq!(totals.gpu_time_ns.expect("of graphs").value, 50_000.0 * launches as f64);
+    let filtered = profile.of_kernels(&[0].into()).in_phase(PhaseKind::Steady).expect("a loop");
+    assert_eq!(filtered.kernels.iter().filter(|kernel| kernel.launches.any()).count(), 1);
 }
 
 #[test]

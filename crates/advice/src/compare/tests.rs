@@ -107,6 +107,7 @@ fn steady(kernel: Kernel, steps: u64, step_ns: f64) -> Profile {
         accounts: accounts.clone(),
         launches: 100,
         kernels: vec![(0, 100)],
+        graphs: Vec::new(),
         calls: Vec::new(),
     };
     profile.activities = vec![Activity {

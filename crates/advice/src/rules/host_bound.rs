@@ -276,6 +276,7 @@ mod tests {
             accounts,
             launches: 1000,
             kernels: vec![],
+            graphs: vec![],
             calls: vec![call],
         }];
         let finding = assert_finds_in(&RULE, profile_with([one.clone()]));

@@ -1,11 +1,10 @@
 //! How much timing may cost: how rarely a configuration is sampled, and the token bucket of all of
-//! them.
+//! them, which holds over minutes whatever samples cost.
 
 use crate::tables::Zeroable;
 use apex_trace::now;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU16, AtomicU32};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 /// What a pair costs a stream (H200: 2.8 µs busy, 4.4 µs idle).
 const PAIR_COST_NS: u32 = 5000;
@@ -14,9 +13,13 @@ const TICKS_PER_US: u64 = 2000;
 /// Logarithm of the longest interval.
 const LONGEST_RAMP_LOG2: u32 = 12;
 /// What the token bucket holds at most, and at first: some milliseconds.
-const BUCKET_TICKS: u64 = 10_000_000;
+const BUCKET_TICKS: i64 = 10_000_000;
 /// What a timed launch is expected to cost.
-const EXPECTED_TICKS: u64 = 5_000;
+const EXPECTED_TICKS: i64 = 5_000;
+/// Maximum time without samples after a cost that the budget does not cover: some 10 s. Costs of
+/// less than the budget's share of it are paid back in full. Larger ones tell that the thread lost
+/// its processor, or come from a time in which every launch was timed.
+const LONGEST_SILENCE_TICKS: u64 = 20_000_000_000;
 
 /// How far the sampling of a configuration or graph is.
 #[derive(Default)]
@@ -64,20 +67,35 @@ impl Progress {
     }
 }
 
-/// What may be spent on timing. A thread that finds it taken does without.
-pub struct Budget(Mutex<Bucket>);
+/// What may be spent on timing: a token bucket, in ticks, that may be overdrawn. What a sample
+/// costs is known only afterwards, so it is spent whether or not the bucket holds it, and the debt
+/// has to be earned before the next sample is affordable. Threads change it without a lock, and no
+/// cost is lost between them.
+pub struct Budget {
+    /// Negative where more was spent than earned.
+    tokens: AtomicI64,
+    /// Until when tokens have been earned, ticks.
+    filled: AtomicU64,
+}
 
 impl Budget {
     /// A full bucket.
     pub fn new() -> Budget {
-        Budget(Mutex::new(Bucket { tokens: BUCKET_TICKS, filled: now() }))
+        Budget::full_at(now())
+    }
+
+    fn full_at(at: u64) -> Budget {
+        Budget { tokens: AtomicI64::new(BUCKET_TICKS), filled: AtomicU64::new(at) }
     }
 
     /// Whether there is room for another sample, where `ppm` of the process's time may be spent.
     pub fn can_afford(&self, ppm: u32) -> bool {
-        let Ok(mut bucket) = self.0.try_lock() else { return false };
-        bucket.fill(now(), ppm);
-        bucket.tokens >= EXPECTED_TICKS
+        self.can_afford_at(now(), ppm)
+    }
+
+    fn can_afford_at(&self, at: u64, ppm: u32) -> bool {
+        self.fill(at, ppm);
+        self.tokens.load(Relaxed) >= EXPECTED_TICKS
     }
 
     /// Takes what a delay of a stream costs the program if it waits for the stream.
@@ -87,32 +105,40 @@ impl Budget {
 
     /// Takes what was spent.
     pub fn spend(&self, ticks: u64) {
-        if let Ok(mut bucket) = self.0.try_lock() {
-            bucket.tokens = bucket.tokens.saturating_sub(ticks);
+        let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
+        self.change(|tokens| tokens.saturating_sub(ticks));
+    }
+
+    /// Adds `ppm` of the ticks since the bucket was last filled, after forgiving the debt that
+    /// would take longer than [`LONGEST_SILENCE_TICKS`] to earn.
+    fn fill(&self, at: u64, ppm: u32) {
+        let filled = self.filled.load(Relaxed);
+        let earned = share(at.saturating_sub(filled), ppm);
+        // (Less would be rounded too often.)
+        if earned >= EXPECTED_TICKS / 64 && self.filled.compare_exchange(filled, at, Relaxed, Relaxed).is_ok()
+        {
+            let most_debt = share(LONGEST_SILENCE_TICKS, ppm);
+            self.change(|tokens| tokens.max(-most_debt).saturating_add(earned).min(BUCKET_TICKS));
+        }
+    }
+
+    fn change(&self, change: impl Fn(i64) -> i64) {
+        let mut tokens = self.tokens.load(Relaxed);
+        while let Err(other) = self.tokens.compare_exchange_weak(tokens, change(tokens), Relaxed, Relaxed) {
+            tokens = other;
         }
     }
 }
 
-/// A token bucket, in ticks.
-struct Bucket {
-    tokens: u64,
-    filled: u64,
-}
-
-impl Bucket {
-    /// Fills by `ppm` of the ticks since it was last filled.
-    fn fill(&mut self, at: u64, ppm: u32) {
-        let earned = u128::from(at.saturating_sub(self.filled)) * u128::from(ppm) / 1_000_000;
-        if earned > 0 {
-            self.tokens = (self.tokens + earned.min(BUCKET_TICKS.into()) as u64).min(BUCKET_TICKS);
-            self.filled = at;
-        }
-    }
+/// `ppm` millionths of `ticks`.
+fn share(ticks: u64, ppm: u32) -> i64 {
+    i64::try_from(u128::from(ticks) * u128::from(ppm) / 1_000_000).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn samples_get_rarer_until_they_cost_a_thousandth() {
@@ -141,17 +167,73 @@ mod tests {
         assert_eq!(progress.interval(), 400, "a delay is part of the cost");
     }
 
+    /// Plays launches `gap` ticks apart of which each is timed that can be afforded, at a cost that
+    /// `cost` tells, and gives what was spent until `end`.
+    fn spent_until(end: u64, ppm: u32, mut gap: impl FnMut() -> u64, mut cost: impl FnMut() -> u64) -> u64 {
+        let budget = Budget::full_at(0);
+        let (mut at, mut spent) = (0, 0);
+        while at < end {
+            if budget.can_afford_at(at, ppm) {
+                let ticks = cost();
+                budget.spend(ticks);
+                spent += ticks;
+                at += ticks;
+            }
+            at += gap();
+        }
+        spent
+    }
+
+    proptest! {
+        #[test]
+        fn the_share_holds_whatever_samples_cost(
+            ppm in 100u32..=20_000,
+            costs in prop::collection::vec(1_000u64..2_000_000, 1..40),
+            gaps in prop::collection::vec(1_000u64..500_000, 1..40),
+        ) {
+            let (mut costs, mut gaps) = (costs.iter().copied().cycle(), gaps.iter().copied().cycle());
+            let end = 100_000_000_000;
+            let spent = spent_until(end, ppm, || gaps.next().unwrap(), || costs.next().unwrap());
+            // The first bucket, what the last sample may overdraw, and the share.
+            let most = BUCKET_TICKS as u64 + 2_000_000 + share(end + 2_500_000, ppm) as u64;
+            prop_assert!(spent <= most, "{spent} of {most}");
+        }
+
+        #[test]
+        fn a_huge_cost_silences_timing_for_seconds(ppm in 1u32..=1_000_000, ticks in 0..=u64::MAX) {
+            let budget = Budget::full_at(0);
+            budget.spend(ticks);
+            budget.spend(ticks);
+            let expected = EXPECTED_TICKS as u64 * 1_000_000 / u64::from(ppm) + 1_000_000;
+            // The debt is forgiven when the bucket is filled next.
+            budget.can_afford_at(1_000_000, ppm);
+            prop_assert!(budget.can_afford_at(1_000_000 + LONGEST_SILENCE_TICKS + expected, ppm));
+        }
+    }
+
     #[test]
     fn the_bucket_gives_its_share_and_saves_little() {
-        let mut bucket = Bucket { tokens: 0, filled: 0 };
-        let mut spent = 0;
-        for at in (0..100_000_000_000).step_by(1_000_000) {
-            bucket.fill(at, 5000);
-            spent += std::mem::take(&mut bucket.tokens);
-        }
-        assert!((499_000_000..=500_000_000).contains(&spent), "0.5% of 100 G ticks, not {spent}");
-        bucket.fill(u64::MAX, 5000);
-        assert_eq!(bucket.tokens, BUCKET_TICKS);
+        // Samples of 70 µs, four each millisecond, overdraw the bucket each time.
+        let spent = spent_until(100_000_000_000, 5000, || 500_000, || 140_000);
+        assert!(
+            (500_000_000..=510_200_000).contains(&spent),
+            "0.5% of 100 G ticks and the bucket, not {spent}"
+        );
+        let budget = Budget::full_at(0);
+        budget.spend(1_000);
+        budget.can_afford_at(u64::MAX, 5000);
+        assert_eq!(budget.tokens.load(Relaxed), BUCKET_TICKS);
+    }
+
+    #[test]
+    fn no_cost_is_lost_between_threads() {
+        let budget = Budget::full_at(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| budget.spend(3)));
+            }
+        });
+        assert_eq!(budget.tokens.load(Relaxed), BUCKET_TICKS - 4 * 10_000 * 3);
     }
 
     #[test]

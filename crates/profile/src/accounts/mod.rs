@@ -289,6 +289,8 @@ pub struct Phase {
     /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how
     /// often.
     pub kernels: Vec<(usize, u64)>,
+    /// Graphs that were launched in it: identifier in the process, and how often.
+    pub graphs: Vec<(u32, u64)>,
     /// Other calls of the process in it, by CPU time.
     pub calls: Vec<PhaseCall>,
 }

@@ -7,6 +7,11 @@
 //! iterations. What lies before its first iteration is the start-up, what lies between iterations
 //! and is unlike them (an evaluation) is neither.
 //!
+//! Several iterations must not be taken for one. Two things would make them look better than each
+//! alone: a pause, which is long beside one iteration and short beside sixteen, and launches that
+//! only every so many iterations make (one that logs). So pauses are cut for all marks alike
+//! ([`Launched::times`]), and an iteration counts by what it has in common with most others.
+//!
 //! What the host does belongs to the iteration in which it does it. What a device does belongs to
 //! the iteration whose first work it has begun last, which may be much later: so the time of an
 //! iteration holds the work of an iteration, however far the host runs ahead.
@@ -36,13 +41,21 @@ const LONG_NS: u64 = 1_000_000_000;
 const SHORT_NS: u64 = 200_000_000;
 /// Iterations are alike if their launches differ by at most this part.
 const ALIKE: u32 = 10;
-/// What an iteration counts that is as long as the others, but not of the same functions.
+/// What an iteration counts at least that is as long as the others, but not of the same functions.
 const OTHER_FUNCTIONS: f64 = 0.7;
 /// A mark this close to the best is as good.
 const AS_GOOD: f64 = 0.99;
-/// An iteration that takes more than this many times the usual one counts as a usual one: a first
-/// one that compiles or loads code for seconds is no reason to prefer the mark that has it.
-const SLOWEST: u64 = 4;
+/// Parts of equal numbers of launches in which the longest intervals between two launches are
+/// looked for.
+const PARTS: usize = 2 * LEAST;
+/// An interval between two launches counts no more than the longest one of this quantile of the
+/// parts: that a program compiles or loads code for seconds is no reason to prefer the mark that
+/// has it.
+const USUAL_PART: f64 = 0.75;
+/// By how much an iteration counts less, as a multiple of the share of its launches that others do
+/// not have. More than 1: units of which every so many make an iteration, with a few launches
+/// between, differ by more than iterations that log do.
+const STRICT: f64 = 3.0;
 /// An iteration of the warm-up takes this many times what a later one takes.
 const SLOW: f64 = 1.5;
 
@@ -91,8 +104,7 @@ impl Launched {
         for (place, &function) in self.functions.iter().enumerate() {
             places.entry(function, Vec::new).push(place as u32);
         }
-        let sums = self.sums();
-        let mark = self.best_mark(&places, &sums, span)?;
+        let mark = self.best_mark(&places, &self.sums(), &self.times())?;
         let iterations: Vec<Range<u64>> =
             mark.places.chunks_exact(2).map(|ends| self.starts[ends[0]]..self.starts[ends[1]]).collect();
         let covered: u64 = iterations.iter().map(|one| one.end - one.start).sum();
@@ -107,14 +119,37 @@ impl Launched {
         })
     }
 
-    /// Of each launch, the sum of [`mixed`] functions before it.
-    fn sums(&self) -> Vec<u64> {
-        let sums = self.functions.iter().scan(0u64, |sum, &function| {
+    /// Of each launch, what was launched before it.
+    fn sums(&self) -> Vec<Content> {
+        let mut lanes: ById<u32> = ById::default();
+        let mut known = 0;
+        let sums = self.functions.iter().scan(Content(0), |sum, &function| {
+            let lane = *lanes.entry(function, || {
+                known += 1;
+                known - 1
+            });
             let before = *sum;
-            *sum = sum.wrapping_add(mixed(function));
+            sum.add(lane);
             Some(before)
         });
         sums.collect()
+    }
+
+    /// Of each launch, the time since the first one, without long pauses.
+    fn times(&self) -> Vec<u64> {
+        let interval = |two: &[u64]| two[1].saturating_sub(two[0]);
+        let intervals: Vec<u64> = self.starts.windows(2).map(interval).collect();
+        let part = intervals.len().div_ceil(PARTS).max(1);
+        let mut longest: Vec<u64> =
+            intervals.chunks(part).filter_map(|part| part.iter().copied().max()).collect();
+        longest.sort_unstable();
+        let usual = (longest.len() as f64 * USUAL_PART) as usize;
+        let most = longest.get(usual).copied().unwrap_or(u64::MAX);
+        let sum = |sum: &mut u64, interval: u64| {
+            *sum = sum.saturating_add(interval.min(most));
+            Some(*sum)
+        };
+        std::iter::once(0).chain(intervals.iter().copied().scan(0, sum)).collect()
     }
 
     /// The best mark.
@@ -122,10 +157,11 @@ impl Launched {
     /// A score cannot exceed what the first to the last launch of a function covers. A mark that
     /// comes close enough to that is as good as any, so that those which can only have fewer
     /// iterations need not be tried.
-    fn best_mark(&self, places: &ById<Vec<u32>>, sums: &[u64], span: u64) -> Option<Tried> {
+    fn best_mark(&self, places: &ById<Vec<u32>>, sums: &[Content], times: &[u64]) -> Option<Tried> {
+        let span = times.last().map_or(1, |&last| last.max(1));
         let covered = |places: &Vec<u32>| {
             let (first, last) = (*places.first()? as usize, *places.last()? as usize);
-            let time = (self.starts[last] - self.starts[first]) as f64 / span as f64;
+            let time = (times[last] - times[first]) as f64 / span as f64;
             Some(((last - first) as f64 / self.functions.len() as f64 * time).sqrt())
         };
         let most = places.values().filter_map(covered).fold(0.0, f64::max);
@@ -138,7 +174,7 @@ impl Launched {
                     left_out.push((places, marks));
                     continue;
                 }
-                let mark = self.try_mark(places, marks, sums, span);
+                let mark = try_mark(places, marks, sums, times);
                 if let Some(mark) = mark.as_ref().filter(|mark| mark.score >= enough) {
                     most_ends = most_ends.max(mark.places.len());
                 }
@@ -147,52 +183,48 @@ impl Launched {
         }
         if best(&tried).is_none_or(|mark| tried[mark].score < enough) {
             tried.extend(
-                left_out.into_iter().filter_map(|(places, marks)| self.try_mark(places, marks, sums, span)),
+                left_out.into_iter().filter_map(|(places, marks)| try_mark(places, marks, sums, times)),
             );
         }
         best(&tried).map(|mark| tried.swap_remove(mark))
     }
+}
 
-    /// Iterations between every `marks`-th of these places, and how good they are.
-    fn try_mark(&self, places: &[u32], marks: usize, sums: &[u64], span: u64) -> Option<Tried> {
-        let ends = |at: usize| (places[at] as usize, places[at + marks] as usize);
-        let length = |at: usize| places[at + marks] - places[at];
-        let count = places.len() - marks;
-        let mut lengths: Vec<u32> = (0..count).map(length).collect();
-        let usual = *lengths.select_nth_unstable(count / 2).1;
-        let alike = |at: usize| length(at).abs_diff(usual) <= usual / ALIKE;
-        let content = |at: usize| sums[ends(at).1].wrapping_sub(sums[ends(at).0]);
-        // The content of most iterations, by a sample of the later ones.
-        let mut contents: HashMap<u64, usize> = HashMap::new();
-        (count / 2..count).step_by((count / 128).max(1)).filter(|&at| alike(at)).for_each(|at| {
-            *contents.entry(content(at)).or_default() += 1;
-        });
-        let (&content_of_most, _) = contents.iter().max_by_key(|&(content, count)| (*count, *content))?;
-        let mut tried = Tried { places: Vec::new(), score: 0.0, launches: 0 };
-        let (mut launches, mut durations, mut at) = (0.0, Vec::new(), 0);
-        while at < count {
-            if !alike(at) {
-                at += 1;
-                continue;
-            }
-            let (from, to) = ends(at);
-            let weight = if content(at) == content_of_most { 1.0 } else { OTHER_FUNCTIONS };
-            launches += weight * (to - from) as f64;
-            durations.push((self.starts[to] - self.starts[from], weight));
-            tried.launches += (to - from) as u64;
-            tried.places.extend([from, to]);
-            at += marks;
+/// Iterations between every `marks`-th of these places, and how good they are.
+fn try_mark(places: &[u32], marks: usize, sums: &[Content], times: &[u64]) -> Option<Tried> {
+    let ends = |at: usize| (places[at] as usize, places[at + marks] as usize);
+    let length = |at: usize| places[at + marks] - places[at];
+    let count = places.len() - marks;
+    let mut lengths: Vec<u32> = (0..count).map(length).collect();
+    let usual = *lengths.select_nth_unstable(count / 2).1;
+    let alike = |at: usize| length(at).abs_diff(usual) <= usual / ALIKE;
+    let content = |at: usize| sums[ends(at).1].since(sums[ends(at).0]);
+    // The content of most iterations, by a sample of the later ones.
+    let mut contents: HashMap<Content, usize> = HashMap::new();
+    (count / 2..count).step_by((count / 128).max(1)).filter(|&at| alike(at)).for_each(|at| {
+        *contents.entry(content(at)).or_default() += 1;
+    });
+    let (&content_of_most, _) = contents.iter().max_by_key(|&(content, count)| (*count, *content))?;
+    let mut tried = Tried { places: Vec::new(), score: 0.0, launches: 0 };
+    let (mut launches, mut time, mut at) = (0.0, 0.0, 0);
+    while at < count {
+        if !alike(at) {
+            at += 1;
+            continue;
         }
-        if durations.is_empty() {
-            return None;
-        }
-        let middle = durations.len() / 2;
-        let usual = durations.select_nth_unstable_by_key(middle, |one| one.0).1.0;
-        let counted = |duration: u64| if duration > SLOWEST * usual { usual } else { duration };
-        let time: f64 = durations.iter().map(|&(duration, weight)| weight * counted(duration) as f64).sum();
-        tried.score = (launches / self.functions.len() as f64 * time / span as f64).sqrt();
-        Some(tried)
+        let (from, to) = ends(at);
+        // (Of the launches from one mark to the next: or else longer iterations would differ less.)
+        let others = f64::from(content(at).differs_by(content_of_most)) * marks as f64;
+        let weight = (1.0 - STRICT * others / f64::from(usual)).max(OTHER_FUNCTIONS);
+        launches += weight * (to - from) as f64;
+        time += weight * (times[to] - times[from]) as f64;
+        tried.launches += (to - from) as u64;
+        tried.places.extend([from, to]);
+        at += marks;
     }
+    let span = times.last().map_or(1, |&last| last.max(1));
+    tried.score = (launches / times.len() as f64 * time / span as f64).sqrt();
+    (!tried.places.is_empty()).then_some(tried)
 }
 
 /// Of marks that are about as good as any, the one with the most iterations.
@@ -212,13 +244,32 @@ fn warmup(iterations: &[Range<u64>]) -> usize {
     durations[..durations.len() / 2].windows(3).position(settled).unwrap_or(0)
 }
 
-/// A number for each function whose sums differ where the functions do (the finaliser of
-/// SplitMix64).
-fn mixed(function: u32) -> u64 {
-    let mut x = u64::from(function).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+/// How often functions were launched: sixteen counters, which functions share in turn, of eight
+/// bits each. A difference of two is exact where no counter differs by [`Content::MOST`] and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Content(u128);
+
+impl Content {
+    const COUNTERS: u32 = 16;
+    const BITS: u32 = u128::BITS / Self::COUNTERS;
+    const MOST: u128 = 1 << (Self::BITS - 1);
+
+    /// Counts a launch of the function with this number.
+    fn add(&mut self, function: u32) {
+        self.0 = self.0.wrapping_add(1 << (function % Self::COUNTERS * Self::BITS));
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self(self.0.wrapping_sub(before.0))
+    }
+
+    /// By how many launches it differs from another content, at least.
+    fn differs_by(self, other: Self) -> u32 {
+        // Adding the same to each counter makes all differences positive.
+        let each = u128::MAX / ((1 << Self::BITS) - 1) * Self::MOST;
+        let shifted = self.0.wrapping_sub(other.0).wrapping_add(each).to_le_bytes();
+        shifted.into_iter().map(|byte| u32::from(byte.abs_diff(Self::MOST as u8))).sum()
+    }
 }
 
 impl Loop {
@@ -270,6 +321,105 @@ mod tests {
 
     use super::*;
 
+    /// Nanoseconds between two launches.
+    const GAP: u64 = 10_000;
+
+    /// A training step of so many layers: forward, backward, and an optimizer of as many launches
+    /// as `chunks`.
+    fn step(layers: u32, chunks: usize) -> Vec<u32> {
+        let forward = (0..layers).flat_map(|layer| [0, 1, 2 + layer % 3]);
+        let backward = (0..layers).flat_map(|layer| [5, 6, 0, 7 + layer % 3]);
+        [100].into_iter().chain(forward).chain(backward).chain(std::iter::repeat_n(20, chunks)).collect()
+    }
+
+    /// Launches of these steps, the first one after `pause`, and the number of iterations that are
+    /// found.
+    fn iterations(steps: impl Iterator<Item = Vec<u32>>, pause: impl Fn(usize) -> u64) -> usize {
+        let (mut launched, mut now) = (Launched::default(), 0);
+        // The start-up: parameters are made.
+        for _ in 0..100 {
+            now += GAP;
+            launched.launch(200, now);
+        }
+        for (number, step) in steps.enumerate() {
+            now += pause(number);
+            for function in step {
+                now += GAP;
+                launched.launch(function, now);
+            }
+        }
+        launched.find_loop(now).map_or(0, |found| found.iterations.len())
+    }
+
+    #[test]
+    fn steps_that_log_now_and_then_are_steps() {
+        for every in 2..=10_usize {
+            let found = iterations(
+                (0..206).map(|number: usize| {
+                    let mut step = step(50, 12);
+                    if number.is_multiple_of(every) {
+                        step.extend([30, 31]);
+                    }
+                    step
+                }),
+                |_| 100 * GAP,
+            );
+            assert!((204..=206).contains(&found), "{found} steps where one of {every} logs");
+        }
+    }
+
+    #[test]
+    fn steps_whose_launches_vary_a_little_are_steps() {
+        // The loader's copy comes in another place, the optimizer has more chunks for a while, and
+        // every 16th step writes a summary.
+        let found = iterations(
+            (0..206).map(|number: usize| {
+                let mut step = step(50, 12 + number % 4 / 2);
+                step.insert(number * 7 % 40, 40);
+                step.extend(std::iter::repeat_n(50, if number.is_multiple_of(16) { 3 } else { 0 }));
+                step
+            }),
+            |_| 0,
+        );
+        assert!((204..=206).contains(&found), "{found} steps");
+    }
+
+    #[test]
+    fn a_pause_does_not_make_several_steps_one() {
+        // As long as some 30 steps: 16 steps and the pause are less than four times 16 steps.
+        let pause = |number: usize| if number == 3 { 30 * 360 * GAP } else { number as u64 % 7 * GAP };
+        let found = iterations((0..206).map(|_| step(50, 12)), pause);
+        assert!((204..=206).contains(&found), "{found} steps");
+    }
+
+    #[test]
+    fn micro_batches_of_one_optimizer_step_are_one_iteration() {
+        let found = iterations((0..200).map(|number| step(50, if number % 4 == 3 { 30 } else { 0 })), |_| 0);
+        assert!((48..=50).contains(&found), "{found} steps");
+    }
+
+    proptest! {
+        #[test]
+        fn contents_differ_by_at_most_their_launches(
+            one in prop::collection::vec(0u32..40, 0..100),
+            other in prop::collection::vec(0u32..40, 0..100),
+        ) {
+            let of = |functions: &[u32]| {
+                let mut content = Content(u128::MAX - 7);
+                functions.iter().for_each(|&function| content.add(function));
+                content.since(Content(u128::MAX - 7))
+            };
+            let count = |functions: &[u32], counter: u32| {
+                functions.iter().filter(|&function| function % Content::COUNTERS == counter).count()
+            };
+            let differences = (0..Content::COUNTERS).map(|counter| {
+                count(&one, counter).abs_diff(count(&other, counter)) as u32
+            });
+            prop_assert_eq!(of(&one).differs_by(of(&other)), differences.sum::<u32>());
+            prop_assert_eq!(of(&other).differs_by(of(&one)), of(&one).differs_by(of(&other)));
+        }
+    }
+
     proptest! {
         #[test]
         fn marks_that_are_not_tried_are_not_the_best(
@@ -289,13 +439,13 @@ mod tests {
             for (&function, place) in launched.functions.iter().zip(0..) {
                 places.entry(function, Vec::new).push(place);
             }
-            let sums = launched.sums();
+            let (sums, times) = (launched.sums(), launched.times());
             let mut all = Vec::new();
             for marks in 1..=MOST_MARKS {
                 let often = places.values().filter(|places| marks <= places.len() / LEAST);
-                all.extend(often.filter_map(|places| launched.try_mark(places, marks, &sums, now)));
+                all.extend(often.filter_map(|places| try_mark(places, marks, &sums, &times)));
             }
-            let found = launched.best_mark(&places, &sums, now).map(|mark| mark.places);
+            let found = launched.best_mark(&places, &sums, &times).map(|mark| mark.places);
             prop_assert_eq!(found, best(&all).map(|mark| all[mark].places.clone()));
         }
     }

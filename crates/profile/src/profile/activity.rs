@@ -45,6 +45,8 @@ struct PhaseLaunches {
     all: u64,
     /// Launch calls by kernel.
     kernels: Vec<u64>,
+    /// Graph launches by the graph's identifier.
+    graphs: BTreeMap<u32, u64>,
 }
 
 /// Entry point, class, where a copy goes, pageable, asynchronous.
@@ -289,11 +291,15 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         if counts {
             let launches = self.phase(call.start).devices.entry(call.device).or_default();
             launches.all += 1;
-            if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
-                if launches.kernels.len() <= kernel {
-                    launches.kernels.resize(kernel + 1, 0);
+            match (call.called, call.kernel) {
+                (Called::Graph(graph), _) => *launches.graphs.entry(graph).or_default() += 1,
+                (_, Some(kernel)) => {
+                    if launches.kernels.len() <= kernel {
+                        launches.kernels.resize(kernel + 1, 0);
+                    }
+                    launches.kernels[kernel] += 1;
                 }
-                launches.kernels[kernel] += 1;
+                _ => {}
             }
         }
         let part = self.part(call.start);
@@ -512,6 +518,11 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             accounts,
             launches: launches.map_or(0, |launches| launches.all),
             kernels: kernels.filter(|&(_, count)| count > 0).collect(),
+            graphs: launches
+                .into_iter()
+                .flat_map(|launches| &launches.graphs)
+                .map(|(&id, &count)| (id, count))
+                .collect(),
             calls,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use apex_trace::layout::MemoryKind;
 
-use super::{Activity, AfterLaunch, Copies, Kernel, Launches, Profile, Sequence};
+use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 use crate::sums::SaturatingSum as _;
@@ -37,8 +37,9 @@ impl Profile {
             *launches.entry(kernel).or_default() += count;
         }
         let kept = |kernel: usize| launches.get(&kernel).copied().unwrap_or(0);
+        let by_graphs = profile.keep_graphs();
         for (index, kernel) in profile.kernels.iter_mut().enumerate() {
-            kernel.keep_launches(kept(index));
+            kernel.keep_launches(kept(index), by_graphs.get(&index).copied().unwrap_or(0));
         }
         for sequence in &mut profile.sequences {
             let all =
@@ -50,22 +51,54 @@ impl Profile {
         let mean = |kernel: usize| Some(&self.kernels[kernel]).and_then(|kernel| Some((kernel, kernel.gpu?)));
         for activity in &mut profile.activities {
             let kernels = activity.phases.iter().flat_map(|phase| &phase.kernels);
-            activity.gpu_time_ns = Figure::sum(kernels.filter_map(|&(kernel, count)| {
+            let kernels = kernels.filter_map(|&(kernel, count)| {
                 let (kernel, gpu) = mean(kernel)?;
                 Some(gpu.total_ns.scaled(count as f64 / kernel.launches.calls.max(1) as f64))
-            }));
+            });
+            let process = activity.process;
+            let graphs = activity.phases.iter().flat_map(|phase| &phase.graphs);
+            let graphs = graphs.filter_map(|&(id, count)| {
+                let graph = self.graphs.iter().find(|graph| (graph.process, graph.id) == (process, id))?;
+                Some(graph.gpu?.total_ns.scaled(count as f64 / graph.launches.max(1) as f64))
+            });
+            activity.gpu_time_ns = Figure::sum(kernels.chain(graphs));
         }
         profile.keep_calls();
         let whole = &self.totals;
         let calls = |profile: &Self| profile.kernels.iter().map(|kernel| kernel.launches.calls).sum::<u64>();
         let share = calls(&profile) as f64 / calls(self).max(1) as f64;
         profile.totals.launches = calls(&profile);
+        profile.totals.graph_launches = profile.graphs.iter().map(|graph| graph.launches).saturating_sum();
+        profile.totals.graph_kernels =
+            profile.kernels.iter().map(|kernel| kernel.launches.by_graphs).saturating_sum();
         profile.totals.launch_cpu_ns = whole.launch_cpu_ns * share;
         let mut totals = std::mem::take(&mut profile.totals);
         totals.sum_up(&profile);
         totals.wall_ns = whole.wall_ns;
         profile.totals = totals;
         Some(profile)
+    }
+
+    /// Leaves of the graphs' launches those of the phases that are left, and gives how often these
+    /// ran each kernel.
+    fn keep_graphs(&mut self) -> HashMap<usize, u64> {
+        let Self { activities, graphs, .. } = self;
+        let mut launches: HashMap<(usize, u32), u64> = HashMap::new();
+        for activity in activities.iter() {
+            for &(id, count) in activity.phases.iter().flat_map(|phase| &phase.graphs) {
+                *launches.entry((activity.process, id)).or_default() += count;
+            }
+        }
+        let mut by_graphs: HashMap<usize, u64> = HashMap::new();
+        for graph in graphs.iter_mut() {
+            graph.keep_launches(launches.get(&(graph.process, graph.id)).copied().unwrap_or(0));
+            for &(kernel, nodes) in &graph.kernels {
+                let runs = by_graphs.entry(kernel).or_default();
+                *runs = runs.saturating_add(graph.launches.saturating_mul(nodes.into()));
+            }
+        }
+        graphs.retain(|graph| graph.launches > 0);
+        by_graphs
     }
 
     /// Leaves of the copies and calls those of the phases that are left.
@@ -205,20 +238,33 @@ impl Sequence {
     }
 }
 
+impl Graph {
+    /// Leaves so many of the launches, which are taken to be like all of them.
+    fn keep_launches(&mut self, launches: u64) {
+        let share = launches as f64 / self.launches.max(1) as f64;
+        (self.launches, self.cpu.count) = (launches, launches);
+        self.cpu.total_ns *= share;
+        if let Some(gpu) = &mut self.gpu {
+            gpu.total_ns = gpu.total_ns.scaled(share);
+        }
+    }
+}
+
 impl Kernel {
     /// Leaves nothing of its launches, nor what the CPU device counted of them.
     pub(crate) fn forget_launches(&mut self) {
-        self.keep_launches(0);
+        self.keep_launches(0, 0);
         self.launches = Launches::default();
         self.stacks.clear();
         (self.counts, self.prediction) = (None, None);
     }
 
-    /// Leaves so many of the launch calls, which are taken to be like all of them.
-    fn keep_launches(&mut self, calls: u64) {
+    /// Leaves so many of the launch calls, which are taken to be like all of them, and of the runs
+    /// by graphs, unless these were left out before.
+    fn keep_launches(&mut self, calls: u64, by_graphs: u64) {
         let share = calls as f64 / self.launches.calls.max(1) as f64;
         self.launches.calls = calls;
-        self.launches.by_graphs = (self.launches.by_graphs as f64 * share) as u64;
+        self.launches.by_graphs = self.launches.by_graphs.min(by_graphs);
         self.cpu.count = calls;
         self.cpu.total_ns *= share;
         self.slow_calls = if share < 1.0 { (0, 0.0) } else { self.slow_calls };
