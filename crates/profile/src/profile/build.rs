@@ -17,20 +17,20 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
 use cuda_launch::{DeviceAttributes, compute_capability};
 
+use super::calls::{CallCounts, CopyCounts};
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
 use super::reading::Reading;
-use super::stacks::{StackCounts, Stacks, renumber_stacks};
+use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
+    Activity, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
     MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals,
     code, lines,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
-use crate::sketch::Sketch;
 
 /// What recording one launch adds, in nanoseconds, as measured on an H200's host
 /// (`docs/results/h200.md`): the mean in a tight loop of launches with arguments.
@@ -132,26 +132,6 @@ pub(super) struct StartedProcess {
     /// Nanoseconds since the Unix epoch.
     start_real_ns: u64,
     pub process: Process,
-}
-
-/// What is counted of an entry point.
-#[derive(Clone, Default)]
-pub(super) struct CallCounts {
-    pub failed: u64,
-    pub captured: u64,
-    pub bytes: u64,
-    pub cpu: Sketch,
-    pub after_launch: AfterLaunch,
-    pub stacks: StackCounts,
-}
-
-/// What is counted of a sort of copies.
-#[derive(Default)]
-pub(super) struct CopyCounts {
-    pub bytes: u64,
-    pub cpu: Sketch,
-    pub after_launch: AfterLaunch,
-    pub stacks: StackCounts,
 }
 
 impl Builder {
@@ -405,28 +385,6 @@ impl Recorder {
         self.overwritten = self.overwritten.saturating_add(other.overwritten);
         self.config_overflow += other.config_overflow;
         self.problems.append(&mut other.problems);
-    }
-}
-
-impl CallCounts {
-    /// Adds the counts of others, whose call stacks have these places here.
-    fn merge(&mut self, other: &Self, stacks: &[usize]) {
-        self.stacks.merge(&other.stacks, stacks);
-        self.failed += other.failed;
-        self.captured += other.captured;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.cpu.merge(&other.cpu);
-        self.after_launch.add(other.after_launch);
-    }
-}
-
-impl CopyCounts {
-    /// Adds the counts of others, whose call stacks have these places here.
-    fn merge(&mut self, other: &Self, stacks: &[usize]) {
-        self.stacks.merge(&other.stacks, stacks);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.cpu.merge(&other.cpu);
-        self.after_launch.add(other.after_launch);
     }
 }
 

@@ -16,7 +16,8 @@ use apex_trace::layout::{
 };
 use apex_trace::{Event, Record};
 
-use super::build::{Builder, CallCounts};
+use super::build::Builder;
+use super::calls::CallCounts;
 use super::memory::{Caller, Heap};
 use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
