@@ -1,6 +1,6 @@
 //! What steps name: registers, and the operands of the handlers that compute on them.
 //!
-//! Everything here is data without behaviour of its own. Handlers (`registers::lanes`,
+//! Everything here is data without behaviour of its own. Handlers (`registers::handler`,
 //! `memory::access`, `matrix`, `image`) take these operands; [`crate::code`] puts both together to
 //! steps.
 
@@ -116,7 +116,7 @@ pub(crate) struct Indexed {
 pub(crate) enum Meaning {
     /// Not this.
     Other,
-    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::lanes::compare) does
+    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::shapes::compare) does
     /// besides.
     CompareWords { relation: Relation, signed: bool },
 }

@@ -5,8 +5,10 @@
 //! functions whose frames lie at the same place, and each lane must own the same bytes in every one
 //! of them.
 
+pub(crate) mod handler;
 pub(crate) mod lanes;
 pub(crate) mod pattern;
+pub(crate) mod shapes;
 pub(crate) mod vectors;
 
 use crate::launch::budget::Share;
