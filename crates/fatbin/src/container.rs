@@ -9,7 +9,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const KIND_PTX: u16 = 1;
 pub(crate) const KIND_CUBIN: u16 = 2;
 pub(crate) const KIND_LTO_IR: u16 = 8;
-const FLAG_LZ4: u64 = 0x2000;
+pub(crate) const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
 pub(crate) struct Header {

@@ -4,7 +4,7 @@
 use crate::container::{HEADER_BYTES, Header};
 use crate::{ELF_MAGIC, FATBIN_MAGIC, Image, ImageError, LTO_IR_MAGIC, MAX_BYTES, elf, read};
 
-const WRAPPER_MAGIC: u32 = 0x4662_43b1;
+pub(crate) const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 /// The version of a wrapper with a list of parts.
 const WRAPPER_WITH_PARTS: u32 = 2;
 /// Maximum parts of a list: a longer list is corrupt.

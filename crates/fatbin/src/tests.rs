@@ -1,6 +1,8 @@
 //! Fatbins as nvcc writes them, made by hand, and damaged.
 
 use super::*;
+use crate::container::FLAG_LZ4;
+use crate::pointer::WRAPPER_MAGIC;
 use proptest::prelude::*;
 
 /// From nvcc 13.0: PTX for compute_75, 80 and 90 and a cubin for sm_80, compressed as nvcc does
