@@ -1,25 +1,25 @@
 //! The figures in a file's header about APEX's actions: the launch queue and the memory pool.
 
-/// What became of the launch queue of a process.
+/// State of the launch queue of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum QueueState {
-    /// Nobody wanted one.
+    /// Not requested.
     #[default]
     NotWanted = 0,
-    /// It took launches.
+    /// It queued launches.
     On = 1,
-    /// It was closed the last time because it gained nothing.
+    /// It was last closed because it saved no time.
     GainsNothing = 2,
     /// The process may use one processor only.
     OneProcessor = 3,
-    /// Its memory or its thread could not be had.
+    /// Its memory could not be allocated, or its thread not started.
     Failed = 4,
     /// The driver refused a launch that it had accepted before.
     Refused = 5,
-    /// It was made, but no launch came that it could have taken.
+    /// It was created, but the program made no launch that can be queued.
     Unused = 6,
-    /// The driver does not tell how functions lay out their parameters (before CUDA 12.4).
+    /// The driver does not report the layout of functions' parameters (before CUDA 12.4).
     OldDriver = 7,
 }
 
@@ -33,27 +33,27 @@ impl QueueState {
     }
 }
 
-/// What the launch queue of a process did. Times are nanoseconds.
+/// Figures of the launch queue of a process. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFigures {
-    /// Calls that were handed over and made.
+    /// Calls that were queued and made.
     pub made: u64,
-    /// Time that the driver took for them.
+    /// The driver's time for them.
     pub call_ns: u64,
-    /// How often the program waited until they were made.
+    /// Times that the program waited until they were made.
     pub waits: u64,
-    /// How long.
+    /// Total time of these waits.
     pub wait_ns: u64,
-    /// Calls for which the time that handing over took was taken.
+    /// Calls for which the time of queueing was measured.
     pub asked_samples: u64,
     /// That time.
     pub asked_ns: u64,
-    /// The median of it; 0 in files of before it was taken.
+    /// Its median; 0 in files of versions that did not record it.
     pub asked_median_ns: u64,
 }
 
 impl QueueFigures {
-    /// Fields of it.
+    /// Number of fields.
     pub const FIELDS: usize = 7;
 
     /// The fields, in order.
@@ -62,40 +62,41 @@ impl QueueFigures {
         [made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns]
     }
 
-    /// What [`QueueFigures::to_array`] gave.
+    /// The inverse of [`QueueFigures::to_array`].
     pub fn from_array(fields: [u64; QueueFigures::FIELDS]) -> QueueFigures {
         let [made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns] = fields;
         QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns }
     }
 }
 
-/// What the launch queue of a process launched in batches.
+/// Figures of the launch queue's batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchFigures {
     /// Batches.
     pub batches: u64,
-    /// Launches that went out in them.
+    /// Launches that were combined into them.
     pub launches: u64,
-    /// How much longer these would have taken one by one, computed from those that were made so.
+    /// Additional time that these launches would have taken one by one, computed from launches that
+    /// were made one by one.
     pub avoided_ns: u64,
 }
 
-/// What became of the memory pool of a process.
+/// State of the memory pool of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PoolState {
-    /// Nobody wanted one.
+    /// Not requested.
     #[default]
     NotWanted = 0,
     /// It served no allocation.
     Unused = 1,
     /// It served allocations.
     On = 2,
-    /// A call closed it that lets others use memory, or submits work that it does not see.
+    /// It was closed by a call that shares memory, or that submits work which the pool does not see.
     Closed = 3,
-    /// The driver refused to free memory that it had kept.
+    /// The driver failed to free memory that the pool had kept.
     Refused = 4,
-    /// There was no memory for its tables.
+    /// Its tables could not be allocated.
     Failed = 5,
 }
 
@@ -107,38 +108,38 @@ impl PoolState {
     }
 }
 
-/// What the memory pool of a process did. Times are nanoseconds.
+/// Figures of the memory pool of a process. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolFigures {
     /// Allocations that it served.
     pub served: u64,
     /// Their bytes.
     pub served_bytes: u64,
-    /// Time that the driver took to allocate the same blocks the first time, once for each
-    /// allocation that was served.
+    /// The driver's time for the first allocation of each block, added once for each allocation
+    /// that was served with it.
     pub alloc_ns: u64,
     /// Allocations that the driver made.
     pub allocated: u64,
-    /// Frees after which it kept the memory.
+    /// Frees after which the pool kept the memory.
     pub kept: u64,
-    /// Of these, frees that waited because work may have been outstanding.
+    /// Frees among these that waited because work may have been outstanding.
     pub waits: u64,
-    /// Blocks that it gave back to the driver.
+    /// Blocks that it returned to the driver.
     pub given_back: u64,
-    /// Operations whose time was taken.
+    /// Operations whose time was measured.
     pub asked_samples: u64,
     /// That time.
     pub asked_ns: u64,
-    /// Most bytes that the program had in a context.
+    /// Maximum bytes allocated by the program in a context.
     pub peak_bytes: u64,
-    /// Most bytes that the program had and the pool kept in a context.
+    /// Maximum bytes allocated by the program and kept by the pool in a context.
     pub peak_held_bytes: u64,
     /// The entry point that closed it: the identifier of its name; 0 if it is open.
     pub closed_by: u64,
 }
 
 impl PoolFigures {
-    /// Fields of it.
+    /// Number of fields.
     pub const FIELDS: usize = 12;
 
     /// The fields, in order.
@@ -159,7 +160,7 @@ impl PoolFigures {
         ]
     }
 
-    /// What [`PoolFigures::to_array`] gave.
+    /// The inverse of [`PoolFigures::to_array`].
     pub fn from_array(fields: [u64; PoolFigures::FIELDS]) -> PoolFigures {
         let [served, served_bytes, alloc_ns, allocated, kept, waits, given_back, ..] = fields;
         let [.., asked_samples, asked_ns, peak_bytes, peak_held_bytes, closed_by] = fields;
