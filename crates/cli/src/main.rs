@@ -49,7 +49,7 @@ use std::process::ExitCode;
   apex run -- COMMAND    record a program, unmodified
   apex report            show where its time goes, what to change, and what that saves
 
-Every option can also be set by the environment variable APEX_<OPTION>, or APEX_<COMMAND>_<OPTION> if the option
+Every option can also be set by the environment variable APEX_<OPTION>, or APEX_<COMMAND>_<OPTION> if the option \
 differs between commands; `--help` of a command names the variables.")]
 struct Arguments {
     /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always, never
