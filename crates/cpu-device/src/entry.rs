@@ -32,7 +32,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 ///         Stream::resolve(stream, default)?.query()
 ///     }
 ///     /// What it does.
-///     fn cuCtxSetFlags(flags: u32) partly "scheduling flags are kept and have no effect" { … }
+///     fn cuCtxSetFlags(flags: u32) partly "scheduling flags are stored and have no effect" { … }
 /// }
 /// ```
 ///
