@@ -15,8 +15,7 @@ fn of_pool(pool: &MemoryPool) -> String {
     let off = match (pool.state, &pool.closed_by) {
         (MemoryPoolState::On, _) => String::new(),
         (MemoryPoolState::Unused, _) => {
-            return "--fast=memory reused no memory: no allocation had the size of a freed one."
-                .to_owned();
+            return "--fast=memory reused no memory: no allocation had the size of a freed one.".to_owned();
         }
         (MemoryPoolState::Failed, _) => {
             return "--fast=memory was off: it could not allocate its tables.".to_owned();
@@ -26,7 +25,9 @@ fn of_pool(pool: &MemoryPool) -> String {
             apex_untrusted::printable(call)
         ),
         (MemoryPoolState::Closed, None) => " It was off at the end.".to_owned(),
-        (MemoryPoolState::Refused, _) => " It was off at the end: the driver failed to free memory.".to_owned(),
+        (MemoryPoolState::Refused, _) => {
+            " It was off at the end: the driver failed to free memory.".to_owned()
+        }
     };
     let each = pool.mean_asked_ns().map_or(String::new(), |ns| format!(", in {}ᵐ each", units::time(ns)));
     format!(
@@ -52,7 +53,10 @@ fn of_queues(profile: &Profile) -> Vec<String> {
     }
     let off = |state| queues().filter(|queue| queue.state == state).count();
     for (state, why) in [
-        (State::GainsNothing, "it saved no time, because the program waited for its calls or the GPU was the limit"),
+        (
+            State::GainsNothing,
+            "it saved no time, because the program waited for its calls or the GPU was the limit",
+        ),
         (State::OneProcessor, "the process may use one processor only"),
         (State::Failed, "its memory could not be allocated, or its thread not started"),
         (State::Refused, "the driver refused a launch that it had accepted before"),
@@ -78,8 +82,11 @@ fn used(queue: &LaunchQueue) -> String {
         (_, None) => String::new(),
     };
     let saved = queue.saved_ns();
-    let gain =
-        if saved > 0.0 { format!("this saved {}ᶜ", units::time(saved)) } else { "this saved no time".to_owned() };
+    let gain = if saved > 0.0 {
+        format!("this saved {}ᶜ", units::time(saved))
+    } else {
+        "this saved no time".to_owned()
+    };
     let times = if queue.waits == 1 { "time" } else { "times" };
     let batches = match queue.batches {
         0 => String::new(),

@@ -107,7 +107,7 @@ pub(super) struct Caller {
 }
 
 impl Heap {
-    /// The memory of a process, of which what happens in a window is told over time: nanoseconds
+    /// The memory of a process; its course over time covers a window: nanoseconds
     /// after the process's start.
     pub fn of(window: Range<f64>) -> Self {
         Self {

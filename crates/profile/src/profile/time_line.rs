@@ -92,7 +92,7 @@ struct LaunchCall {
 }
 
 impl Reading<'_> {
-    /// Reads the process's work and calls again; an observer is told of them.
+    /// Reads the process's work and calls again, and passes them to the observer.
     pub(super) fn activities(
         &self,
         costs: &Costs,
@@ -559,7 +559,7 @@ impl Device {
     }
 }
 
-/// Tells an observer what was settled of a device.
+/// Passes the final events of a device to an observer.
 fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model) {
     model.usual().tell(|seen| match seen {
         Seen::Stretch(from, to, on) => observer.stretch(device, from, to, on),
@@ -567,7 +567,7 @@ fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model
     });
 }
 
-/// What the host does in a call.
+/// The activity of the host in a call.
 fn cause(call: &Call) -> IdleCause {
     match CallClass::from_raw(call.class) {
         Some(CallClass::Allocate | CallClass::Free) => IdleCause::Allocating,
