@@ -32,9 +32,9 @@ mod sequences;
 pub(crate) mod serde_layout;
 mod stacks;
 mod summary;
-mod time_line;
 mod times;
 mod transfers;
+mod usage;
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,6 @@ use serde::Serialize;
 use crate::figure::Figure;
 use crate::sketch::Distribution;
 
-pub use activity::{Activity, Collective, Gap};
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
@@ -65,6 +64,7 @@ pub use sequences::Sequence;
 pub use serde_layout::{memory_kind_name, stream_kind_name};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 pub use times::{Basis, GpuTime};
+pub use usage::{Activity, Collective, Gap};
 
 /// The profile of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -286,9 +286,10 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Launch calls and graph launches of the phase that ran.
     pub launches: u64,
-    /// Kernels launched by launch calls: index into [`crate::Profile::kernels`], and number of calls.
+    /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how
+    /// often.
     pub kernels: Vec<(usize, u64)>,
-    /// Other calls of the process during the phase, by CPU time.
+    /// Other calls of the process in it, by CPU time.
     pub calls: Vec<PhaseCall>,
 }
 

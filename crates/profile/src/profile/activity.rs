@@ -1,144 +1,580 @@
-//! The use of a device by a process: how its time divides, its gaps, its collectives.
-//! [`super::time_line`] computes it.
+//! The second reading of a process, which places its work and its calls on the time line of each
+//! device ([`crate::accounts`]).
 
-use std::collections::BTreeMap;
+mod waits;
 
-use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
-use super::launches::LaunchesOverTime;
-use crate::accounts::{Accounts, IdleCause, Iterations, OverTime, Phase, PhaseKind};
+use apex_trace::layout::{Call, CallClass, RecordHead, flags};
+use apex_trace::{Event, Record};
+
+use super::costs::{Costs, Launched, PerLaunched};
+use super::launches::LaunchCounts;
+use super::places::Places;
+use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
+use super::reading::{Extent, Reading, THIS, waits};
+use super::transfers::{is_pageable, transfer_ns};
+use super::{Activity, Collective, CopyDirection, sampled};
+use crate::accounts::{
+    Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued, Seen, Timeline, Work,
+};
 use crate::figure::Figure;
+use crate::observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer};
 
-/// One process's use of one device over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Activity {
-    /// Index into [`Profile::processes`](super::Profile::processes).
-    pub process: usize,
-    /// Index into [`Profile::devices`](super::Profile::devices); `None` if unknown.
-    pub device: Option<usize>,
-    /// Start of the first launch, nanoseconds after the process's start.
-    pub start_ns: f64,
-    /// From there to the end of the last launch or synchronisation call.
-    pub span_ns: f64,
-    /// Launch calls and graph launches that ran.
-    pub launches: u64,
-    /// Share of these launches whose GPU time is known.
-    pub timed_share: f64,
-    /// Streams that work was launched into. With more than one, kernels may overlap.
-    pub streams: usize,
-    /// GPU time of kernels; `None` if no launch was timed.
-    pub gpu_time_ns: Option<Figure>,
-    /// How the span divides into kinds of time.
-    pub accounts: Accounts,
-    /// The phases; their accounts add up to [`Self::accounts`].
-    pub phases: Vec<Phase>,
-    /// The iterations of the steady state; `None` if no repetition was found.
-    pub iterations: Option<Iterations>,
-    /// Share of the span in which the device is idle; `None` if too much of the span is unknown
-    /// ([`Self::MOST_UNKNOWN`]).
-    pub idle_share: Option<Figure>,
-    /// The idle time in nanoseconds, divided by the host's activity during it. Empty if too much is
-    /// unknown.
-    pub idle_by: BTreeMap<IdleCause, f64>,
-    /// The ten longest gaps of at least [`Self::long_gap_ns`].
-    pub gaps: Vec<Gap>,
-    /// Number of all gaps of at least that length.
-    pub long_gaps: u64,
-    /// Total time of these gaps.
-    pub long_gaps_ns: f64,
-    /// Busy share of [`Self::CHUNKS`] equal parts of the span; empty if too much is unknown.
-    pub busy: Vec<f64>,
-    /// The accounts of [`OverTime::PARTS`] equal parts of the span; `None` in a profile of one
-    /// phase.
-    pub over_time: Option<OverTime>,
-    /// Launch calls of each kernel over time; empty in a profile of one phase.
-    pub launches_over_time: Vec<LaunchesOverTime>,
-    /// Collectives (NCCL) that were launched and timed.
-    pub collectives: Vec<Collective>,
+/// A first launch that takes longer has loaded code.
+const LOADS_NS: u64 = 20_000;
+
+/// A device while the process is read for the second time.
+struct Device {
+    model: Model,
+    timed: u64,
+    counts: PerLaunched<u64>,
+    launched: LaunchCounts,
 }
 
-impl Activity {
-    /// Minimum length of a long gap, from Nsight Systems.
-    const LONG_GAP_NS: f64 = 500e6;
-    /// In a shorter span, a gap of this share of the span is long …
-    const LONG_GAP_SHARE: f64 = 0.05;
-    /// … if it has at least this length.
-    const LEAST_GAP_NS: f64 = 10e6;
-    /// Parts of the span for which utilisation is reported, as in Nsight Systems.
-    pub const CHUNKS: usize = 30;
-    /// Maximum unknown share of the span for idle time to be reported.
-    pub const MOST_UNKNOWN: f64 = 0.1;
+/// Launches and calls of a phase.
+#[derive(Default)]
+struct PhaseCounts {
+    devices: BTreeMap<Option<usize>, PhaseLaunches>,
+    calls: HashMap<CallKey, (u64, u64, u64)>,
+}
 
-    /// Minimum length of a long gap in a span of this length.
-    pub fn long_gap_ns(span_ns: f64) -> f64 {
-        (Self::LONG_GAP_SHARE * span_ns).clamp(Self::LEAST_GAP_NS, Self::LONG_GAP_NS)
+/// Launches of a phase on a device.
+#[derive(Default)]
+struct PhaseLaunches {
+    all: u64,
+    /// Launch calls by kernel.
+    kernels: Vec<u64>,
+}
+
+/// Entry point, class, where a copy goes, pageable, asynchronous.
+type CallKey = (u32, u8, Option<CopyDirection>, bool, bool);
+
+/// The second reading.
+struct Second<'r, 'b, 'o> {
+    reading: &'r Reading<'b>,
+    costs: &'r Costs,
+    devices: BTreeMap<Option<usize>, Device>,
+    /// Entry points that wait for an event.
+    event_calls: HashSet<u32>,
+    /// When the work before an event is done, in each of the three models, and its stream.
+    events: HashMap<u64, ([u64; 3], u32)>,
+    /// Configurations that have been launched.
+    met: Places,
+    /// Where among the samples the reading is.
+    samples: sampled::Cursor,
+    boundaries: Boundaries,
+    /// The part of the run that the host is in, among `boundaries`.
+    at: usize,
+    /// In the order of [`PhaseKind::ALL`].
+    phases: [PhaseCounts; PhaseKind::ALL.len()],
+    ranges: Ranges,
+    range_places: RangePlaces,
+    open_ranges: OpenRanges,
+    range_times: BTreeMap<usize, RangeTimes>,
+    observer: Option<&'o mut (dyn Observer + 'o)>,
+}
+
+/// What is launched, on which device and stream, by which call.
+struct LaunchCall {
+    what: Launched,
+    device: Option<usize>,
+    kernel: Option<usize>,
+    stream: u32,
+    thread: u32,
+    range: u32,
+    start: u64,
+    end: u64,
+    loads: bool,
+    collective: bool,
+    called: Called,
+}
+
+impl Reading<'_> {
+    /// Reads the process's work and calls again, and passes them to the observer.
+    pub(super) fn activities(
+        &self,
+        costs: &Costs,
+        mut observer: Option<&mut dyn Observer>,
+    ) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
+        let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
+        let found = self.launched.find_loop(end);
+        let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
+        if let Some(observer) = &mut observer {
+            let (process, devices) = (self.process, &self.part.devices);
+            let mut phases = boundaries.to_vec();
+            phases.dedup_by_key(|&mut (_, kind)| kind);
+            let iterations = found.as_ref().map_or(&[][..], Loop::all);
+            observer.process(&ObservedProcess { process, devices, phases: &phases, iterations });
+        }
+        let mut second = Second::new(self, costs, boundaries, observer);
+        for record in self.process.records_by_time() {
+            second.record(&record);
+            second.tell();
+        }
+        second.finish(found.as_ref())
     }
 
-    /// A part of the idle time in nanoseconds, with the relative uncertainty of the whole.
-    pub fn idle_part(&self, part_ns: f64) -> Figure {
-        let [least, most] = self.idle_share.map_or([1.0; 2], |idle| {
-            let (low, high) = idle.bounds();
-            [low, high].map(|end| if idle.value > 0.0 { end / idle.value } else { 1.0 })
+    /// When a call began and when it returned, in nanoseconds after the process's start.
+    fn interval(&self, head: &RecordHead) -> (u64, u64) {
+        let (start, cpu_ns) = self.times(head);
+        (start as u64, (start as u64).saturating_add(cpu_ns))
+    }
+
+    /// Entry points that wait for an event.
+    fn event_synchronisations(&self) -> HashSet<u32> {
+        let apis = self.calls.keys().map(|&(api, _)| api);
+        apis.filter(|&api| self.process.definitions.name(api).is_some_and(|name| name.contains("Event")))
+            .collect()
+    }
+}
+
+impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
+    fn new(
+        reading: &'r Reading<'b>,
+        costs: &'r Costs,
+        boundaries: Boundaries,
+        observer: Option<&'o mut (dyn Observer + 'o)>,
+    ) -> Self {
+        let observed = observer.is_some();
+        let device = |(&device, extent): (&Option<usize>, &Extent)| {
+            (device, Device::new(extent, &reading.window, costs, &boundaries, observed))
+        };
+        // The same places as those of the first reading: they come from the same definitions.
+        let mut ranges = Ranges::default();
+        let range_places = RangePlaces::of(reading.process, &mut ranges);
+        Self {
+            devices: reading.extents.iter().map(device).collect(),
+            event_calls: reading.event_synchronisations(),
+            events: HashMap::new(),
+            met: Places::default(),
+            samples: sampled::Cursor::default(),
+            reading,
+            costs,
+            boundaries,
+            at: 0,
+            phases: Default::default(),
+            ranges,
+            range_places,
+            open_ranges: OpenRanges::default(),
+            range_times: BTreeMap::new(),
+            observer,
+        }
+    }
+
+    /// Tells the observer what was settled.
+    fn tell(&mut self) {
+        let Some(observer) = &mut self.observer else { return };
+        observer.read(1);
+        for (&device, state) in &mut self.devices {
+            tell_of(&mut **observer, device, &mut state.model);
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        let thread = record.tid;
+        match record.event {
+            Event::Launch(launch) => {
+                let (start, end) = self.reading.interval(&launch.head);
+                let loads = self.meets(launch.config) && end - start > LOADS_NS;
+                let called = Called::Config(launch.config);
+                let call =
+                    |cause| ObservedCall { thread, start, end, cause, called, bytes: 0, range: record.range };
+                if launch.head.flags & flags::CAPTURED != 0 {
+                    return self.called(&call(IdleCause::Capturing));
+                } else if launch.result != 0 {
+                    return self.called(&call(IdleCause::Launching));
+                }
+                let place = self.reading.config_places.get(launch.config);
+                let config = place.map(|place| &self.reading.configs[place]);
+                self.launch(
+                    LaunchCall {
+                        what: Launched::Config(place),
+                        device: config.and_then(|config| config.device),
+                        kernel: config.map(|config| config.kernel),
+                        collective: config.is_some_and(|config| config.collective),
+                        stream: launch.stream,
+                        thread,
+                        range: record.range,
+                        start,
+                        end,
+                        loads,
+                        called,
+                    },
+                    launch.head.start,
+                );
+            }
+            Event::GraphLaunch(launch) if launch.result == 0 => {
+                let (start, end) = self.reading.interval(&launch.head);
+                let place = self.reading.graph_places.get(launch.graph);
+                let graph = place.map(|place| &self.reading.graphs[place]);
+                self.launch(
+                    LaunchCall {
+                        what: Launched::Graph(place),
+                        device: graph.and_then(|graph| graph.device),
+                        kernel: graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel),
+                        collective: false,
+                        stream: launch.stream,
+                        thread,
+                        range: record.range,
+                        start,
+                        end,
+                        loads: false,
+                        called: Called::Graph(launch.graph),
+                    },
+                    launch.head.start,
+                );
+            }
+            Event::Call(call) => self.call(thread, record.range, &call),
+            Event::RangeChange(change) => {
+                self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
+                if let Some(observer) = &mut self.observer {
+                    let at = self.reading.process.clock.ns_since_start(change.head.start);
+                    observer.range(thread, at, record.range);
+                    if change.head.flags & flags::PROCESS_WIDE != 0 {
+                        let begins = change.head.flags & flags::RANGE_BEGUN != 0;
+                        observer.process_range(at, change.changed, change.instance, begins);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a configuration is launched for the first time.
+    fn meets(&mut self, config: u32) -> bool {
+        let is_new = self.met.get(config).is_none();
+        if is_new {
+            self.met.insert(config, 0);
+        }
+        is_new
+    }
+
+    /// The part of the run that a moment lies in, among the boundaries; moments come in order.
+    fn part(&mut self, moment: u64) -> usize {
+        while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
+            self.at += 1;
+        }
+        self.at
+    }
+
+    /// The counts of the phase at a moment; moments come in order.
+    fn phase(&mut self, moment: u64) -> &mut PhaseCounts {
+        let part = self.part(moment);
+        &mut self.phases[self.boundaries[part].1 as usize]
+    }
+
+    fn called(&mut self, call: &ObservedCall) {
+        if let Some(observer) = &mut self.observer {
+            observer.call(call);
+        }
+        let ObservedCall { thread, start, end, cause, .. } = *call;
+        self.devices.values_mut().for_each(|device| {
+            device.model.each(|timeline| timeline.called(thread, start, end, cause));
         });
-        Figure::predicted(part_ns, (part_ns * least, (part_ns * most).min(self.span_ns)))
     }
 
-    /// The time of the long gaps in nanoseconds, with the relative uncertainty of those listed.
-    pub fn long_gaps(&self) -> Figure {
-        let listed = Figure::sum(self.gaps.iter().map(|gap| gap.duration_ns)).filter(|sum| sum.value > 0.0);
-        listed.map_or(Figure::measured(self.long_gaps_ns), |sum| sum.scaled(self.long_gaps_ns / sum.value))
-    }
-
-    /// Busy share of a part of the span, with the relative uncertainty of the whole span's.
-    pub fn busy_part(&self, share: f64) -> Figure {
-        let busy = self.idle_share.map(Figure::complement).filter(|busy| busy.value > 0.0);
-        let (low, high) = busy.map_or((share, share), |busy| {
-            let (low, high) = busy.bounds();
-            (share * low / busy.value, share * high / busy.value)
+    fn launch(&mut self, call: LaunchCall, ticks: u64) {
+        let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
+        self.called(&ObservedCall {
+            thread: call.thread,
+            start: call.start,
+            end: call.end,
+            cause,
+            called: call.called,
+            bytes: 0,
+            range: call.range,
         });
-        Figure::predicted(share, (low, high)).at_most(1.0)
+        let counts = self.reading.counts_at(call.start as f64);
+        if counts {
+            let launches = self.phase(call.start).devices.entry(call.device).or_default();
+            launches.all += 1;
+            if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
+                if launches.kernels.len() <= kernel {
+                    launches.kernels.resize(kernel + 1, 0);
+                }
+                launches.kernels[kernel] += 1;
+            }
+        }
+        let part = self.part(call.start);
+        let cost = self.costs.times.get(call.what).copied().flatten();
+        let sample = self.reading.sampled.at(ticks, &mut self.samples);
+        let Some(device) = self.devices.get_mut(&call.device) else { return };
+        device.timed += u64::from(counts && cost.is_some_and(|cost| cost.own));
+        if let Some(count) = device.counts.get_mut(call.what) {
+            *count += u64::from(counts);
+        }
+        if let (Launched::Config(_), Some(kernel), true) = (call.what, call.kernel, counts) {
+            device.launched.launched(kernel, call.start);
+        }
+        if let Some(sample) = sample {
+            device.model.each(|timeline| match sample.idle {
+                true => timeline.empty_at(Some(call.stream), call.start),
+                false => timeline.busy_at(call.stream, call.start),
+            });
+        }
+        let taken = match (sample, cost) {
+            (Some(sample), _) => [sample.ns; 3],
+            (None, Some(cost)) => cost.taken,
+            (None, None) => self.costs.unknown,
+        };
+        let what = match call.collective {
+            _ if sample.is_none() && cost.is_none() => Work::Unknown,
+            true => Work::Collective,
+            false => Work::Kernel,
+        };
+        let uncertainty = cost.filter(|_| sample.is_none()).map_or((0.0, 0.0), |cost| cost.uncertainty);
+        let work = NewWork {
+            stream: call.stream,
+            kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
+            ready: call.end,
+            taken: 0,
+            what,
+            kernel: call.kernel,
+            thread: call.thread,
+            part,
+            range: self.range_places.of_thread(call.range),
+            uncertainty,
+            queued: Queued { start: call.start, called: call.called, is_timed: sample.is_some() },
+        };
+        device.model.queue(work, taken);
+        if what != Work::Unknown {
+            for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
+                let times = self.range_times.entry(range).or_default();
+                times.gpu_ns.iter_mut().zip(taken).for_each(|(sum, taken)| *sum = sum.saturating_add(taken));
+                times.timed += 1;
+            }
+        }
     }
 
-    /// Iterations in the span, as a fraction; `None` unless the whole span is steady state.
-    pub fn steps(&self) -> Option<f64> {
-        let step_ns = self.iterations.as_ref()?.step_ns.value;
-        let steady = self.phases.iter().all(|phase| phase.kind == PhaseKind::Steady);
-        (steady && step_ns > 0.0).then(|| self.span_ns / step_ns)
+    fn call(&mut self, thread: u32, range: u32, call: &Call) {
+        let (start, end) = self.reading.interval(&call.head);
+        let captured = call.head.flags & flags::CAPTURED != 0;
+        let cause = if captured { IdleCause::Capturing } else { cause(call) };
+        let (called, bytes) = (Called::Api(call.api), call.bytes);
+        self.called(&ObservedCall { thread, start, end, cause, called, bytes, range });
+        if call.result != 0 || captured {
+            return;
+        }
+        if self.reading.counts_at(start as f64) {
+            self.count(call, start, end - start);
+        }
+        match call.class() {
+            Some(CallClass::Copy | CallClass::Set) => self.transfer((thread, range), call, start, end),
+            Some(CallClass::Event) if call.head.flags & flags::ASYNC != 0 => self.event_recorded(call),
+            Some(CallClass::Stream) if call.head.flags & flags::ASYNC != 0 => self.stream_waits(call),
+            // A query of a stream is recorded where it says that the stream is empty.
+            Some(CallClass::Stream) if call.stream != 0 && call.object != 0 && self.is_query(call) => {
+                let stream = call.stream;
+                self.on(stream, |timeline| timeline.empty_at(Some(stream), end));
+            }
+            _ if waits(call) => self.waited(call, start, end, 0),
+            _ => {}
+        }
     }
 
-    /// Share of the span in which kernels ran; see [`Totals::gpu_busy`](super::Totals::gpu_busy).
-    pub fn gpu_busy(&self) -> Option<Figure> {
-        let Accounts { kernels, collectives, waiting, .. } = self.accounts;
-        self.gpu_time_ns.filter(|_| self.span_ns > 0.0)?;
-        let busy = Figure::sum([kernels, collectives, waiting])?;
-        Some(busy.scaled(1.0 / self.span_ns).at_most(1.0))
+    fn is_query(&self, call: &Call) -> bool {
+        self.reading.process.definitions.name(call.api).is_some_and(|name| name.starts_with("cuStreamQuery"))
+    }
+
+    fn count(&mut self, call: &Call, start: u64, cpu_ns: u64) {
+        let is_copy = call.class() == Some(CallClass::Copy);
+        let direction = is_copy.then(|| CopyDirection::between(call.source_memory(), call.memory()));
+        let asynchronous = call.head.flags & flags::ASYNC != 0;
+        let key = (call.api, call.class, direction, is_copy && is_pageable(call), asynchronous);
+        let (count, bytes, sum) = self.phase(start).calls.entry(key).or_default();
+        *count += 1;
+        *bytes = bytes.saturating_add(call.bytes);
+        *sum = sum.saturating_add(cpu_ns);
+    }
+
+    /// Does something to the device of a stream; to all devices where it is not known.
+    fn on(&mut self, stream: u32, change: impl FnMut(&mut Timeline)) {
+        let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
+        let only = self.devices.len() == 1;
+        let of = self.devices.iter_mut().find(|(known, _)| only || **known == device);
+        if let Some((_, device)) = of {
+            device.model.each(change);
+        }
+    }
+
+    /// A copy or a set: work on its stream. The host waits for some.
+    fn transfer(&mut self, (thread, range): (u32, u32), call: &Call, start: u64, end: u64) {
+        let taken = transfer_ns(call);
+        if waits(call) {
+            self.waited(call, start, end, taken[2]);
+            // It is done when the call returns, and the host waits for it: the call is charged.
+            return;
+        }
+        let work = NewWork {
+            stream: call.stream,
+            kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
+            ready: end,
+            taken: 0,
+            what: Work::Copy,
+            kernel: None,
+            thread,
+            part: self.part(start),
+            range: self.range_places.of_thread(range),
+            uncertainty: (0.0, 0.0),
+            queued: Queued { start, called: Called::Api(call.api), is_timed: false },
+        };
+        let mut taken = taken.into_iter();
+        self.on(call.stream, |timeline| timeline.queue(NewWork { taken: taken.next().unwrap_or(0), ..work }));
+    }
+
+    fn finish(mut self, found: Option<&Loop>) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
+        let devices = std::mem::take(&mut self.devices);
+        let mut activities: Vec<Activity> =
+            devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect();
+        if self.reading.window != (0..u64::MAX) {
+            activities.retain(|activity| activity.span_ns > 0.0);
+        }
+        (activities, self.range_times)
+    }
+
+    fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
+        let extent = &self.reading.extents[&device];
+        let (start_ns, end_ns) = extent.within(&self.reading.window);
+        let mut activity = Activity {
+            process: THIS,
+            device,
+            start_ns,
+            span_ns: end_ns - start_ns,
+            launches: extent.launches,
+            timed_share: state.timed as f64 / extent.launches.max(1) as f64,
+            streams: extent.streams.len(),
+            gpu_time_ns: state.gpu_time(self.costs),
+            iterations: found.and_then(|found| found.iterations(&self.reading.window)),
+            collectives: self.collectives(&state),
+            launches_over_time: state.launched.finish(),
+            ..Activity::default()
+        };
+        let mut model = state.model;
+        model.each(Timeline::end);
+        if let Some(observer) = &mut self.observer {
+            tell_of(&mut **observer, device, &mut model);
+        }
+        let Model(timelines) = model;
+        for (model, timeline) in timelines.iter().enumerate() {
+            for (range, idle) in timeline.idle_of_ranges() {
+                self.range_times.entry(range).or_default().idle_ns[model] += idle;
+            }
+        }
+        let [usual, short, long] = &timelines;
+        let accounts = |phase| usual.ledger.accounts([&short.ledger, &long.ledger], phase);
+        activity.accounts = accounts(None);
+        let step_ns = usual.ledger.step_ns([&short.ledger, &long.ledger]);
+        if let Some((iterations, step_ns)) = activity.iterations.as_mut().zip(step_ns) {
+            iterations.step_ns = step_ns;
+        }
+        // Where the host runs ahead, a phase may have launches that the device has not begun.
+        let is_used = |kind: &PhaseKind| {
+            usual.ledger.has_phase(*kind) || self.phases[*kind as usize].devices.contains_key(&device)
+        };
+        let phases = PhaseKind::ALL.into_iter().filter(is_used);
+        activity.phases = phases.map(|kind| self.phase_of(device, kind, accounts(Some(kind)))).collect();
+        activity.busy = usual.ledger.busy();
+        activity.over_time = Some(usual.ledger.over_time());
+        let [usual, ..] = timelines;
+        (activity.gaps, activity.long_gaps, activity.long_gaps_ns) = usual.gaps();
+        activity.tell_idle_time();
+        activity
+    }
+
+    fn phase_of(&self, device: Option<usize>, kind: PhaseKind, accounts: crate::Accounts) -> Phase {
+        let counts = &self.phases[kind as usize];
+        let launches = counts.devices.get(&device);
+        let kernels = launches.map_or(&[][..], |launches| &launches.kernels).iter().copied().enumerate();
+        let name = |api: u32| self.reading.process.definitions.name(api).unwrap_or("unknown").to_owned();
+        let call = |(&(api, class, direction, pageable, asynchronous), &(count, bytes, cpu_ns)): (
+            &CallKey,
+            &(u64, u64, u64),
+        )| {
+            PhaseCall {
+                name: name(api),
+                class: CallClass::from_raw(class),
+                direction,
+                pageable,
+                asynchronous,
+                count,
+                bytes,
+                cpu_ns: cpu_ns as f64,
+            }
+        };
+        let mut calls: Vec<PhaseCall> = counts.calls.iter().map(call).collect();
+        calls.sort_by(|a, b| {
+            let key = |call: &PhaseCall| (call.direction, call.pageable, call.asynchronous);
+            b.cpu_ns.total_cmp(&a.cpu_ns).then_with(|| a.name.cmp(&b.name)).then_with(|| key(a).cmp(&key(b)))
+        });
+        Phase {
+            kind,
+            accounts,
+            launches: launches.map_or(0, |launches| launches.all),
+            kernels: kernels.filter(|&(_, count)| count > 0).collect(),
+            calls,
+        }
+    }
+
+    /// Collectives that were launched and timed.
+    fn collectives(&self, state: &Device) -> Vec<Collective> {
+        let places = self.reading.configs.iter().zip(&state.counts.configs).zip(&self.costs.known.configs);
+        let of = places.filter(|((config, count), _)| config.collective && **count > 0);
+        of.filter_map(|((config, &launches), cost)| {
+            Some(Collective { kernel: config.kernel, launches, mean_ns: (*cost)?.mean_ns })
+        })
+        .collect()
     }
 }
 
-/// The time that a collective takes in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Collective {
-    /// Index into [`Profile::kernels`](super::Profile::kernels).
-    pub kernel: usize,
-    /// Launch calls that ran.
-    pub launches: u64,
-    /// Mean time of one launch, including the time that it waits for other ranks.
-    pub mean_ns: f64,
+impl Device {
+    fn new(
+        extent: &Extent,
+        window: &Range<u64>,
+        costs: &Costs,
+        boundaries: &Boundaries,
+        observed: bool,
+    ) -> Self {
+        let known = &costs.known;
+        let counts =
+            PerLaunched { configs: vec![0; known.configs.len()], graphs: vec![0; known.graphs.len()] };
+        let (start, end) = extent.within(window);
+        let (span, told) = ((extent.start as u64, extent.end as u64), (start as u64, end as u64));
+        let mut model = Model::new(span, told, boundaries);
+        if observed {
+            model.usual().observe();
+        }
+        Self { model, timed: 0, counts, launched: LaunchCounts::new(told) }
+    }
+
+    /// GPU time of all launches whose time is known.
+    fn gpu_time(&self, costs: &Costs) -> Option<Figure> {
+        let counts = self.counts.iter().zip(costs.known.iter()).filter(|(count, _)| **count > 0);
+        Figure::sum(counts.filter_map(|(&count, cost)| {
+            let cost = (*cost).filter(|cost| cost.own)?;
+            let error = cost.variance.map(f64::sqrt);
+            Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
+        }))
+    }
 }
 
-/// A period without work on the device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Gap {
-    /// Nanoseconds after the process's start.
-    pub start_ns: f64,
-    /// The phase in which it begins.
-    pub phase: PhaseKind,
-    /// Its length: measured if it begins when a synchronisation returned, otherwise predicted.
-    pub duration_ns: Figure,
-    /// The kernel before it: index into [`Profile::kernels`](super::Profile::kernels).
-    pub before: Option<usize>,
-    /// The kernel after it.
-    pub after: Option<usize>,
-    /// Its time in nanoseconds, divided by the host's activity during it.
-    pub by: BTreeMap<IdleCause, f64>,
+/// Passes the final events of a device to an observer.
+fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model) {
+    model.usual().tell(|seen| match seen {
+        Seen::Stretch(from, to, on) => observer.stretch(device, from, to, on),
+        Seen::Work(work) => observer.work(&ObservedWork { device, ..work }),
+    });
+}
+
+/// The activity of the host in a call.
+fn cause(call: &Call) -> IdleCause {
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Allocate | CallClass::Free) => IdleCause::Allocating,
+        Some(CallClass::Copy | CallClass::Set) => IdleCause::Transferring,
+        Some(CallClass::Synchronize) => IdleCause::Synchronising,
+        Some(CallClass::Module) => IdleCause::Loading,
+        Some(CallClass::Graph) => IdleCause::Capturing,
+        _ => IdleCause::OtherCalls,
+    }
 }
