@@ -1,9 +1,9 @@
-//! The bytes of a process file: header, chunks, records. Little-endian; every structure is a
-//! multiple of 32 bytes.
+//! The layout of a process file: header, chunks, records. It is little-endian, and the size of every
+//! structure is a multiple of 32 bytes.
 //!
-//! Records are one or two *slots* of 32 bytes. The first 16 bytes are the same in all
-//! ([`RecordHead`]); the first byte tells the kind, the second how many slots the record takes, so
-//! that a reader can step over kinds it does not know.
+//! A record has one or two *slots* of 32 bytes. All records begin with the same 16 bytes
+//! ([`RecordHead`]); the first byte is the kind, the second the number of slots, so that a reader
+//! can skip unknown kinds.
 
 /// Makes `$name::from_raw`, the inverse of `as`.
 macro_rules! from_raw {
@@ -30,21 +30,21 @@ pub use record::{
 
 /// First eight bytes of a process file.
 pub const MAGIC: [u8; 8] = *b"APEXREC\0";
-/// Version of this layout; a reader refuses a newer one.
+/// Version of this layout; a reader rejects newer versions.
 pub const VERSION: u32 = 1;
 /// Size of the header page, and offset of the first chunk.
 pub const HEADER_BYTES: usize = 4096;
-/// Size of every chunk, its own header included. The unit in which files grow and memory is mapped.
+/// Size of every chunk, including its header. Files grow and are mapped in this unit.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Size of a slot, the unit of records.
 pub const SLOT_BYTES: usize = 32;
 /// Bytes of records or definitions that a chunk holds.
 pub const CHUNK_PAYLOAD_BYTES: usize = CHUNK_BYTES - size_of::<ChunkHeader>();
 
-/// First bytes of a process file. Fields that change while the process runs are atomics.
+/// The header of a process file. Fields that change while the process runs are atomics.
 #[repr(C)]
 pub struct FileHeader {
-    /// [`MAGIC`], stored last when a file is made, so that a half-made file is recognised.
+    /// [`MAGIC`], stored last when a file is created, so that an incomplete file is recognised.
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: u32,
@@ -56,66 +56,66 @@ pub struct FileHeader {
     pub clock: u32,
     /// The first anchor between ticks, monotonic and real time.
     pub start: ClockAnchor,
-    /// Anchors taken, the first not counted. (In front of `latest`: who copies the header reads the
-    /// count first.)
+    /// Number of anchors after the first. It precedes `latest`, because a copy of the header must read
+    /// the count first.
     pub latest_count: AtomicU32,
     /// An [`Ended`].
     pub ended: AtomicU32,
-    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill
-    /// at any moment leaves a whole one.
+    /// The newest anchor is `latest[latest_count % 2]`; the other one may be incomplete. A kill at any
+    /// time therefore leaves a complete one.
     pub latest: [SharedAnchor; 2],
     /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close
     /// together.
     pub nominal_hz: u64,
-    /// Chunks handed out so far; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.
+    /// Number of chunks; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.
     pub chunks: AtomicU64,
-    /// Records lost because no space could be had (full disk, session limit, out of memory).
+    /// Records lost for lack of space (full disk, session limit, out of memory).
     pub dropped: AtomicU64,
-    /// Records given up because the session's size limit made a thread reuse its oldest chunk.
+    /// Records overwritten because the session's size limit made a thread reuse the oldest chunk.
     pub overwritten: AtomicU64,
-    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] if that was the session's
-    /// limit, 0 if none.
+    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] for the session's limit, 0 if there
+    /// was none.
     pub drop_errno: AtomicU32,
-    /// Launches seen on configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
+    /// Launches of configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
     pub config_overflow: AtomicU32,
-    /// Ticks that the recorder itself spent on timing (event pairs and their collection).
+    /// Ticks that the recorder spent on timing (event pairs and their collection).
     pub timing_ticks: AtomicU64,
     /// Path of the executable, cut to fit, zero-padded.
     pub executable: [u8; 512],
-    /// Launches around which the recorder took the time that it spent itself; 0 in files of
-    /// recorders that took none.
+    /// Launches for which the recorder measured its own time; 0 in files of recorders that did not
+    /// measure it.
     pub cost_samples: AtomicU64,
-    /// Ticks that it spent on these.
+    /// The recorder's ticks for these launches.
     pub cost_ticks: AtomicU64,
     /// A [`QueueState`].
     pub queue_state: AtomicU32,
     /// A [`PoolState`].
     pub pool_state: AtomicU32,
-    /// What the launch queue did: the fields of [`QueueFigures`].
+    /// The launch queue: the fields of [`QueueFigures`].
     pub queue: [AtomicU64; QueueFigures::FIELDS],
-    /// What the memory pool did: the fields of [`PoolFigures`].
+    /// The memory pool: the fields of [`PoolFigures`].
     pub pool: [AtomicU64; PoolFigures::FIELDS],
-    /// What the launch queue launched in batches: the fields of [`BatchFigures`].
+    /// The launch queue's batches: the fields of [`BatchFigures`].
     pub batches: [AtomicU64; 3],
 }
 
 /// [`FileHeader::drop_errno`] when the session's size limit, not the system, refused space.
 pub const LIMIT_REACHED: u32 = u32::MAX;
 
-/// How a process came to its end, as far as it could tell.
+/// The end of a process, as the process itself recorded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ended {
-    /// It did not say: it still runs, or was killed.
+    /// Not recorded: it still runs, or was killed.
     #[default]
     Unmarked = 0,
-    /// It came to its `atexit`.
+    /// It reached `atexit`.
     Exited = 1,
     /// It replaced itself by exec.
     Replaced = 2,
 }
 
-/// How a process counts time.
+/// The source of a process's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ClockKind {
@@ -125,7 +125,7 @@ pub enum ClockKind {
     Monotonic = 2,
 }
 
-/// One moment on three clocks.
+/// One point in time on three clocks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockAnchor {
@@ -137,8 +137,8 @@ pub struct ClockAnchor {
     pub real_ns: u64,
 }
 
-/// A [`ClockAnchor`] that changes while others look at it; [`FileHeader::latest_count`] says when
-/// it is whole.
+/// A [`ClockAnchor`] that changes while readers see it; [`FileHeader::latest_count`] says which one
+/// is complete.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SharedAnchor {
@@ -159,7 +159,7 @@ impl SharedAnchor {
     }
 }
 
-/// First bytes of a chunk.
+/// The header of a chunk.
 #[repr(C)]
 pub struct ChunkHeader {
     /// A [`ChunkKind`], stored last (release) when the chunk is opened; 0 in a chunk never opened.
@@ -172,7 +172,7 @@ pub struct ChunkHeader {
     pub reserved: [u64; 2],
 }
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChunkKind {

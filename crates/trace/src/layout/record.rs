@@ -24,7 +24,7 @@ pub enum RecordKind {
     ArgumentSample = 8,
 }
 
-/// A structure that is written into a chunk as it is.
+/// A record, which is written into a chunk as its bytes.
 ///
 /// # Safety
 /// The type is `repr(C)`, starts with a [`RecordHead`], is [`SLOT_BYTES`] times one or two long,
@@ -53,7 +53,7 @@ pub unsafe trait Slots: Copy + Default {
     }
 }
 
-/// What every record starts with.
+/// The first 16 bytes of every record.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHead {
@@ -70,8 +70,7 @@ pub struct RecordHead {
     pub start: u64,
 }
 
-/// Ticks in a unit of the duration of a long call: with 32 bits, calls of up to a day are told
-/// apart.
+/// Ticks per unit of the duration of a long call: 32 bits then cover more than a day.
 pub const LONG_UNIT: u64 = 1 << 16;
 
 impl RecordHead {
@@ -87,7 +86,8 @@ impl RecordHead {
         RecordHead { kind: kind as u8, slots, flags, duration, start }
     }
 
-    /// How long the call took, ticks. (Of a [`Timing`] record, `duration` means something else.)
+    /// Duration of the call in ticks, except for a [`Timing`] record, whose `duration` has another
+    /// meaning.
     #[inline]
     pub fn duration_ticks(&self) -> u64 {
         let unit = if self.flags & flags::LONG != 0 { LONG_UNIT } else { 1 };
@@ -104,33 +104,33 @@ pub mod flags {
     /// Timing: the stream was idle when the kernel was launched, so the reading includes launch
     /// latency.
     pub const STREAM_WAS_IDLE: u16 = 4;
-    /// Copy or set: the call is one of the asynchronous forms.
+    /// Copy or memset: the call is asynchronous.
     pub const ASYNC: u16 = 8;
     /// Timing or call stack: one launch of a graph, not of a kernel; `config` is a graph
     /// identifier.
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack or arguments: taken because the thread had not launched the configuration (or
-    /// made such a call) before, not as a sample of its launches.
+    /// Call stack or arguments: read because this was the thread's first launch of the configuration
+    /// (or first such call), not as a sample.
     pub const FIRST_SEEN: u16 = 64;
     /// Range change: a range has begun.
     pub const RANGE_BEGUN: u16 = 128;
     /// Range change: a range has ended.
     pub const RANGE_ENDED: u16 = 256;
-    /// Range change: the range is the process's, and no thread is inside of it.
+    /// Range change: the range belongs to the process, not to a thread.
     pub const PROCESS_WIDE: u16 = 512;
-    /// Call stack: one call that is no launch; `config` is the entry point's name.
+    /// Call stack: of a call other than a launch; `config` is the entry point's name.
     pub const OF_CALL: u16 = 1024;
-    /// Timing: the first event was still to come when the second had been recorded, so the reading
-    /// contains nothing of the time that the host needed for the launch.
+    /// Timing: both events were recorded before the GPU reached the first, so the reading contains no
+    /// time of the host.
     pub const QUEUED: u16 = 2048;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
 pub const NO_CONFIG: u32 = 0;
 
-/// The records that follow in this chunk are of this thread.
+/// The thread of the following records of this chunk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
@@ -138,7 +138,7 @@ pub struct Thread {
     pub head: RecordHead,
     /// Kernel thread identifier.
     pub tid: u32,
-    /// The thread's name (first 12 bytes of what `pthread_getname_np` says), zero-padded.
+    /// The thread's name (the first 12 bytes from `pthread_getname_np`), zero-padded.
     pub name: [u8; 12],
 }
 
@@ -189,8 +189,7 @@ pub struct Timing {
     pub raw_ns: u64,
 }
 
-/// Where in the program one launch or other call was made: the calling thread's stack at that
-/// moment.
+/// The calling thread's stack at a launch or another call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackSample {
@@ -210,11 +209,11 @@ pub struct StackSample {
     pub reserved: [u8; 5],
 }
 
-/// From here on, the thread is inside of this range: what it records belongs to the range.
+/// The thread's innermost range, to which its following records belong.
 ///
-/// A chunk of a thread that is inside of a range begins with such a record, so that a lost chunk
-/// does not make the next one belong to another range. Only records with
-/// [`flags::RANGE_BEGUN`] or [`flags::RANGE_ENDED`] tell of an event.
+/// Each chunk of a thread inside a range begins with such a record, so that a lost chunk does not
+/// change the range of the next one. Only records with [`flags::RANGE_BEGUN`] or
+/// [`flags::RANGE_ENDED`] are events.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeChange {
@@ -229,7 +228,7 @@ pub struct RangeChange {
     pub instance: u64,
 }
 
-/// What the kernel was given in one launch, of those that were looked at (`apex run --code`).
+/// The kernel's arguments in a sampled launch (`apex run --code`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArgumentSample {
@@ -237,8 +236,8 @@ pub struct ArgumentSample {
     pub head: RecordHead,
     /// The launch's configuration.
     pub config: u32,
-    /// A [`crate::definition::Arguments`]; 0 where the configuration had as many different ones as
-    /// are kept.
+    /// A [`crate::definition::Arguments`]; 0 if the configuration has more distinct arguments than
+    /// are stored.
     pub arguments: u32,
     /// Unused.
     pub reserved: u64,
@@ -274,7 +273,7 @@ pub struct Call {
     pub object: u64,
 }
 
-/// What sort of call a [`Call`] is.
+/// The class of a [`Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CallClass {
@@ -302,7 +301,7 @@ pub enum CallClass {
     HostFunction = 11,
 }
 
-/// Where bytes live.
+/// Kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MemoryKind {
@@ -338,17 +337,17 @@ macro_rules! slots {
 slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange, ArgumentSample);
 
 impl Call {
-    /// What sort of call it is; `None` if it is of a sort that this version does not know.
+    /// Its class; `None` for a class that this version does not know.
     pub fn class(&self) -> Option<CallClass> {
         CallClass::from_raw(self.class)
     }
 
-    /// Where the memory lies that is allocated, freed, set or copied to.
+    /// Kind of the memory that is allocated, freed, set or copied to.
     pub fn memory(&self) -> MemoryKind {
         MemoryKind::from_raw(self.memory).unwrap_or(MemoryKind::Unknown)
     }
 
-    /// Where the memory lies that is copied from.
+    /// Kind of the memory that is copied from.
     pub fn source_memory(&self) -> MemoryKind {
         MemoryKind::from_raw(self.source_memory).unwrap_or(MemoryKind::Unknown)
     }
