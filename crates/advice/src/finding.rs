@@ -1,5 +1,4 @@
-//! What a rule found: evidence, one change to make, what it would save, how sure that is, how to
-//! verify it.
+//! The finding of a rule: evidence, one change, its saving with an interval, and how to verify it.
 
 use cuda_launch::Dim3;
 use serde::Serialize;

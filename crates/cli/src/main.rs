@@ -1,8 +1,8 @@
 //! `apex`: record, report and explain the launches of any CUDA program.
 //!
-//! The one place where the parts meet. A module for each subcommand: arguments with their help,
-//! what it does, how it is shown. What a session says is computed in `profile` and judged in
-//! `advice`; formats are written in `export`; here are processes and text.
+//! Each subcommand has a module with its arguments, their help, and its execution. `profile` computes
+//! the figures of a session, `advice` judges them, and `export` writes formats; this crate handles
+//! processes and text.
 
 mod advise;
 mod alerts;

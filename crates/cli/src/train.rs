@@ -1,4 +1,4 @@
-//! `apex train`: networks from a data set, and how good they are.
+//! `apex train`: trains models on a data set and tests them.
 
 use crate::{interrupt, output, progress};
 use anyhow::Context;

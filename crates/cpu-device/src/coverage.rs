@@ -1,4 +1,4 @@
-//! How far each entry point of the driver is implemented, and what stands in the way of the others.
+//! The coverage of the driver's entry points: supported, in part, or the reason why not.
 //!
 //! What is declared with [`entries!`](crate::entry) is done, wholly or with an exception;
 //! everything else answers `CUDA_ERROR_NOT_SUPPORTED`. `docs/coverage-driver.md` is made from this.

@@ -1,4 +1,4 @@
-//! `apex diff`: runs before and after a change, side by side.
+//! `apex diff`: compares runs before and after a change.
 
 mod tables;
 

@@ -1,4 +1,4 @@
-//! `apex predict`: what launches will do on a GPU, before or without running them.
+//! `apex predict`: predicts launches on a GPU without running them.
 //!
 //! What is asked comes from the command line, from lines of a file or of stdin, or from a session;
 //! [`answer`] has what is answered. Lines that come from stdin are answered one by one, with the

@@ -1,4 +1,4 @@
-//! `apex run`: records a program that does not know it.
+//! `apex run`: records an unmodified program.
 //!
 //! Makes the session, starts the program with the injected library preloaded, passes signals on,
 //! and ends the way the program ended. The program never depends on this process: what it records

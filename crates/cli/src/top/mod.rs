@@ -1,4 +1,4 @@
-//! `apex top`: what programs do while they are recorded, live in a terminal, or once as text.
+//! `apex top`: shows running programs live in a terminal, or once as text.
 
 mod document;
 mod screen;

@@ -1,15 +1,14 @@
-//! A warp: 32 threads that execute together as far as they agree.
+//! A warp: 32 threads that execute together while they are at the same place.
 //!
-//! The lanes of a warp are divided into *paths*, sets of lanes at the same place with the same
-//! calls behind them. A branch that lanes take differently splits a path; paths that meet at the
-//! same place merge. Of those that can run, the one furthest behind runs (see [`crate::code`], rule
-//! 4), until it meets another, ends or waits. That brings lanes together again at the earliest
-//! place where they can meet.
+//! The lanes of a warp are divided into *paths*, sets of lanes at the same place with the same call
+//! stack. A divergent branch splits a path; paths that reach the same place merge. Among the paths
+//! that can run, the one furthest behind runs (see [`crate::code`], rule 4) until it meets another,
+//! ends or waits. Lanes therefore reconverge at the earliest possible place.
 //!
-//! It would also let lanes that spin wait for ever for lanes further on, which independent thread
-//! scheduling forbids. So each run has *fuel*, which backward jumps and synchronising accesses
-//! burn; a path that runs out moves on one *epoch*, and lower epochs run first. Every path that can
-//! run therefore does, sooner or later.
+//! This alone would let spinning lanes wait forever for lanes further on, which independent thread
+//! scheduling forbids. So each run has *fuel*, which backward jumps and synchronising accesses burn;
+//! a path without fuel enters the next *epoch*, and lower epochs run first. Every path that can run
+//! therefore runs eventually.
 //!
 //! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
 //! exited.
