@@ -7,8 +7,8 @@
 //!
 //! 1. Nothing here prints or depends on a view: results are plain data that can be serialised.
 //! 2. Every figure has its [`Provenance`](apex_profile::Provenance).
-//! 3. Claimed savings are possible: savings in kernels do not exceed the kernels' time, and savings on
-//!    the host do not exceed the device's idle time (see [`advise`]).
+//! 3. Claimed savings are possible: savings in kernels do not exceed the kernels' time, and savings
+//!    on the host do not exceed the device's idle time (see [`advise`]).
 
 mod advise;
 mod compare;

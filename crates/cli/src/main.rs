@@ -1,8 +1,8 @@
 //! `apex`: record, report and explain the launches of any CUDA program.
 //!
-//! Each subcommand has a module with its arguments, their help, and its execution. `profile` computes
-//! the figures of a session, `advice` judges them, and `export` writes formats; this crate handles
-//! processes and text.
+//! Each subcommand has a module with its arguments, their help, and its execution. `profile`
+//! computes the figures of a session, `advice` judges them, and `export` writes formats; this crate
+//! handles processes and text.
 
 mod advise;
 mod alerts;

@@ -104,8 +104,8 @@ struct Exported {
 /// Runs the command.
 ///
 /// # Errors
-/// If a named session cannot be read at the start, the address cannot be used, or the file cannot be
-/// written.
+/// If a named session cannot be read at the start, the address cannot be used, or the file cannot
+/// be written.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &args.sessions {
         session::must_exist(path)?;

@@ -2,8 +2,8 @@
 //!
 //! [`entries!`] declares functions by the symbols they are exported under. From each declaration
 //! come the function with the C signature (which the compiler compares with
-//! `cuda_abi::signature`), its slot in [`SLOTS`] and its line in [`coverage`](mod@crate::coverage). A
-//! symbol without a declaration returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! `cuda_abi::signature`), its slot in [`SLOTS`] and its line in [`coverage`](mod@crate::coverage).
+//! A symbol without a declaration returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
 //!

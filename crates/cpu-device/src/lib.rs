@@ -15,14 +15,14 @@
 //! * `context`: contexts, which own work, memory and faults, and the state of each thread.
 //! * `log`: the error log.
 //! * `device`, `memory`, `image`, `module`: the objects. `memory` has device memory, pools, host
-//!   memory, address ranges, copies, and sharing between processes; `module` also links, and reports
-//!   images without PTX.
+//!   memory, address ranges, copies, and sharing between processes; `module` also links, and
+//!   reports images without PTX.
 //! * `stream`, `graph`: the order of work. `stream` has events, capture, the threads
 //!   (`stream::task`) and the operations (`stream::operation`).
 //! * `launch` executes kernels with the crate `ptx-exec`, which does not know the driver API:
 //!   `launch::device_runtime` executes launches from device code, `launch::observation` selects the
-//!   launches that are counted and checked and writes the results, `launch::time_limit` limits their
-//!   time.
+//!   launches that are counted and checked and writes the results, `launch::time_limit` limits
+//!   their time.
 //!
 //! Invariants:
 //!

@@ -1,7 +1,7 @@
 //! Fatbins, the containers in which nvcc embeds device code: finds the PTX to run.
 //!
-//! A fatbin is a header and a list of entries, each with a kind (PTX, cubin, …), the architecture it
-//! was compiled for, and a payload that may be compressed. A wrapper, which the host compiler
+//! A fatbin is a header and a list of entries, each with a kind (PTX, cubin, …), the architecture
+//! it was compiled for, and a payload that may be compressed. A wrapper, which the host compiler
 //! places in the program's data, points to it; the driver accepts either. Code that was compiled
 //! separately (`nvcc -rdc=true`) has a wrapper that also lists the fatbins of the parts, whose PTX
 //! must be linked. NVIDIA documents neither form; the meanings of the fields are those that public
@@ -79,8 +79,8 @@ impl fmt::Display for Architectures<'_> {
 }
 
 /// Finds the code to run in an image of known length: the PTX for the newest architecture up to
-/// `newest`. If all PTX is for newer architectures, it selects the oldest, which runs unless it uses
-/// new instructions.
+/// `newest`. If all PTX is for newer architectures, it selects the oldest, which runs unless it
+/// uses new instructions.
 pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
         return choose(image, newest);

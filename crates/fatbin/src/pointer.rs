@@ -1,5 +1,5 @@
-//! Images of unknown length, as `cuModuleLoadData` gets them: a pointer to PTX text, to a fatbin, or
-//! to the wrapper of one.
+//! Images of unknown length, as `cuModuleLoadData` gets them: a pointer to PTX text, to a fatbin,
+//! or to the wrapper of one.
 
 use crate::container::{HEADER_BYTES, Header};
 use crate::{ELF_MAGIC, FATBIN_MAGIC, Image, ImageError, LTO_IR_MAGIC, MAX_BYTES, elf, read};

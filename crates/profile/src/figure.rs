@@ -97,7 +97,8 @@ impl Figure {
         Self { value, samples: 0, standard_error: None, source: Source::Computed }
     }
 
-    /// A value that a model estimates, and its interval, which is extended if the value lies outside.
+    /// A value that a model estimates, and its interval, which is extended if the value lies
+    /// outside.
     pub fn predicted(value: f64, (low, high): (f64, f64)) -> Self {
         let source = Source::Predicted { low: low.min(value), high: high.max(value) };
         Self { value, samples: 0, standard_error: None, source }

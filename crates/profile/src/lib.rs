@@ -3,8 +3,8 @@
 //! * [`Profile::from_session`] streams through the records of a session and holds kernels by
 //!   configuration, calls, memory, copies, streams, repeated sequences, and the time line of each
 //!   device.
-//! * [`Builder`] adds process by process. Builders of several sessions (ranks, hosts) can be merged:
-//!   they hold counts, sums and sketches, so the result is the profile of all records.
+//! * [`Builder`] adds process by process. Builders of several sessions (ranks, hosts) can be
+//!   merged: they hold counts, sums and sketches, so the result is the profile of all records.
 //! * [`Accounts`] divide the time of a device in each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
@@ -13,7 +13,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Nothing here prints, judges or depends on a view: results are plain data that can be serialised.
+//! 1. Nothing here prints, judges or depends on a view: results are plain data that can be
+//!    serialised.
 //! 2. Every figure has its [`Provenance`]. Plain integers are counts of records, hence measured.
 //! 3. Memory is bounded by distinct configurations, live allocations and a fixed history per
 //!    stream; never by the number of records.

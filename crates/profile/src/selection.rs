@@ -11,11 +11,11 @@ use crate::profile::{Kernel, Profile};
 
 /// A part of a session.
 ///
-/// A *window* contains the launches, calls, copies, allocations and steps that begin in it. Accounts
-/// cover the part of the window between a device's first and last work, and add up to it. Steps,
-/// and durations of launches that were not timed, are derived from the whole run. The recorder's
-/// cost, NVTX ranges and the CPU device's counts are those of the whole run. If the session has
-/// only recent records ([`apex_trace::Watcher`]), these are the run.
+/// A *window* contains the launches, calls, copies, allocations and steps that begin in it.
+/// Accounts cover the part of the window between a device's first and last work, and add up to it.
+/// Steps, and durations of launches that were not timed, are derived from the whole run. The
+/// recorder's cost, NVTX ranges and the CPU device's counts are those of the whole run. If the
+/// session has only recent records ([`apex_trace::Watcher`]), these are the run.
 ///
 /// A profile without some *processes* is the profile of the other processes, which still wait for
 /// the missing ones in collectives.

@@ -2,7 +2,8 @@
 //!
 //! A [`Sketch`] is a histogram whose buckets widen with the value: each power of two is split into
 //! 32, so a quantile is within 1.6% of the true one. Only non-empty buckets take space, and there
-//! are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's algorithm).
+//! are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's
+//! algorithm).
 
 use serde::Serialize;
 
@@ -106,8 +107,8 @@ fn middle_of(bucket: u16) -> f64 {
     (low + 0.5) * 2f64.powi(shift as i32) - 0.5
 }
 
-/// Summary of durations in nanoseconds. Quantiles are within 1.6% of the true ones; the other fields
-/// are exact.
+/// Summary of durations in nanoseconds. Quantiles are within 1.6% of the true ones; the other
+/// fields are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// Number of values.

@@ -1,4 +1,5 @@
-//! Sums of numbers from session files, which saturate because a damaged file may contain any number.
+//! Sums of numbers from session files, which saturate because a damaged file may contain any
+//! number.
 
 /// Sums that saturate instead of overflowing.
 pub trait SaturatingSum: Iterator<Item = u64> + Sized {

@@ -1,8 +1,8 @@
 //! Executes PTX on the CPU.
 //!
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds
-//! the addresses of its variables; [`launch`] runs a kernel over a grid, within the accessible ranges
-//! of [`Memory`].
+//! the addresses of its variables; [`launch`] runs a kernel over a grid, within the accessible
+//! ranges of [`Memory`].
 //!
 //! | module | content |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | `arithmetic` | PTX arithmetic, on numbers and on whole registers |
 //! | `memory` | accesses and their checks; `image` and `matrix` are separate families |
 //! | `code` | a compiled function: steps, inputs, source lines |
-//! | `compile` | from PTX to `code`; `compile::decode` has one file for each family of instructions |
+//! | `compile` | from PTX to `code`; `compile::decode` has one file per family of instructions |
 //! | `launch` | the state that all blocks of a launch share; symbolization of addresses |
 //! | `warp` | 32 threads: divergence, warp batches, barriers, exchange between lanes |
 //! | `runtime` | functions that the device provides: `printf`, `malloc`, the device runtime |
@@ -25,8 +25,8 @@
 //! Invariants:
 //!
 //! 1. Every access is checked: a kernel can access only its registers and the ranges of `Memory`.
-//! 2. Every thread that can make progress does, independent of the others: lanes of a warp, warps of
-//!    a block, resident blocks. An endless launch can be cancelled.
+//! 2. Every thread that can make progress does, independent of the others: lanes of a warp, warps
+//!    of a block, resident blocks. An endless launch can be cancelled.
 //! 3. An error names the kernel, the block, the thread, the instruction and its line.
 //! 4. Unsupported PTX compiles; only a kernel that reaches it fails.
 //!

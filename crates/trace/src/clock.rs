@@ -1,10 +1,10 @@
 //! Conversion of ticks to time.
 //!
-//! The rate of a process's clock follows from its first and its newest anchor; its accuracy increases
-//! with their distance. If a process was killed at once, its anchors are close together; the rate
-//! then comes from another process of the session (all processes of a machine share the counter), or
-//! from the processor's nominal rate, unless it contradicts the process's own anchors (the process
-//! then ran on another machine).
+//! The rate of a process's clock follows from its first and its newest anchor; its accuracy
+//! increases with their distance. If a process was killed at once, its anchors are close together;
+//! the rate then comes from another process of the session (all processes of a machine share the
+//! counter), or from the processor's nominal rate, unless it contradicts the process's own anchors
+//! (the process then ran on another machine).
 
 use crate::layout::{ClockAnchor, ClockKind};
 

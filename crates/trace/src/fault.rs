@@ -3,10 +3,10 @@
 //! Any process with write access to a session file can truncate it, and its disk can fail. The next
 //! access to the mapping then raises SIGBUS in the program. Committed records must survive SIGKILL,
 //! so they must be in a file, and a file that outlives its processes cannot be protected from
-//! truncation. Therefore this module handles the signal: the handler replaces the failed mapping of a
-//! session file by anonymous memory, so that the access succeeds, and reports the loss ([`on_loss`]).
-//! Every other SIGBUS belongs to the program: the handler jumps to the program's action with the
-//! kernel's frame unchanged.
+//! truncation. Therefore this module handles the signal: the handler replaces the failed mapping of
+//! a session file by anonymous memory, so that the access succeeds, and reports the loss
+//! ([`on_loss`]). Every other SIGBUS belongs to the program: the handler jumps to the program's
+//! action with the kernel's frame unchanged.
 //!
 //! Invariants:
 //! 1. Each shared mapping of this crate is in the [registry](Region) from before its first access

@@ -2,9 +2,9 @@
 //!
 //! The file `<hash>.image` contains one image as the recorder packed it; this module knows only its
 //! name and size. The name is a hash of the content, so the processes of a session share the file,
-//! and the first one that loads the image writes it. If a process is killed meanwhile, an incomplete
-//! file remains, which cannot be unpacked. [`CodeControl`] limits the size of all images together and
-//! counts those left out; their bytes also count towards the session's limit.
+//! and the first one that loads the image writes it. If a process is killed meanwhile, an
+//! incomplete file remains, which cannot be unpacked. [`CodeControl`] limits the size of all images
+//! together and counts those left out; their bytes also count towards the session's limit.
 
 use crate::control::{CodeControl, Control};
 use crate::mapping::without_sigxfsz;

@@ -1,5 +1,5 @@
-//! The layout of a process file: header, chunks, records. It is little-endian, and the size of every
-//! structure is a multiple of 32 bytes.
+//! The layout of a process file: header, chunks, records. It is little-endian, and the size of
+//! every structure is a multiple of 32 bytes.
 //!
 //! A record has one or two *slots* of 32 bytes. All records begin with the same 16 bytes
 //! ([`RecordHead`]); the first byte is the kind, the second the number of slots, so that a reader
@@ -56,13 +56,13 @@ pub struct FileHeader {
     pub clock: u32,
     /// The first anchor between ticks, monotonic and real time.
     pub start: ClockAnchor,
-    /// Number of anchors after the first. It precedes `latest`, because a copy of the header must read
-    /// the count first.
+    /// Number of anchors after the first. It precedes `latest`, because a copy of the header must
+    /// read the count first.
     pub latest_count: AtomicU32,
     /// An [`Ended`].
     pub ended: AtomicU32,
-    /// The newest anchor is `latest[latest_count % 2]`; the other one may be incomplete. A kill at any
-    /// time therefore leaves a complete one.
+    /// The newest anchor is `latest[latest_count % 2]`; the other one may be incomplete. A kill at
+    /// any time therefore leaves a complete one.
     pub latest: [SharedAnchor; 2],
     /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close
     /// together.
@@ -73,8 +73,8 @@ pub struct FileHeader {
     pub dropped: AtomicU64,
     /// Records overwritten because the session's size limit made a thread reuse the oldest chunk.
     pub overwritten: AtomicU64,
-    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] for the session's limit, 0 if there
-    /// was none.
+    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] for the session's limit, 0 if
+    /// there was none.
     pub drop_errno: AtomicU32,
     /// Launches of configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
     pub config_overflow: AtomicU32,

@@ -11,8 +11,8 @@
 //!
 //! A process file is a header page followed by chunks of [`layout::CHUNK_BYTES`], each with records
 //! of one thread or with definitions. Writers map the file shared, so committed records are in the
-//! page cache: they survive SIGKILL of the program and of `apex`, and nothing needs to be finalised.
-//! Invariants:
+//! page cache: they survive SIGKILL of the program and of `apex`, and nothing needs to be
+//! finalised. Invariants:
 //!
 //! 1. A chunk's `committed` counter is advanced (release) only after the bytes below it are
 //!    complete.
@@ -57,9 +57,9 @@
 //! **Disk.** A record has 32 or 64 bytes. A file grows by one chunk at a time, one for definitions
 //! and one for each recording thread; a process that exits normally releases the unused parts.
 //! [`Control::max_bytes`] limits the disk space of all files of a session together. With a limit
-//! below 16 MiB, only the first part of each chunk has disk space, a 64th of the limit, so that many
-//! threads get a chunk; the files are then sparse. At the limit, new records overwrite the oldest
-//! ones, which are counted; files of counts ([`counts::file`]) stop growing.
+//! below 16 MiB, only the first part of each chunk has disk space, a 64th of the limit, so that
+//! many threads get a chunk; the files are then sparse. At the limit, new records overwrite the
+//! oldest ones, which are counted; files of counts ([`counts::file`]) stop growing.
 //!
 //! This crate knows neither writer nor reader. It is part of the injected library, so it depends
 //! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature

@@ -15,7 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Minimum descriptor of a session file, where possible: programs rely on low numbers for their own.
+/// Minimum descriptor of a session file, where possible: programs rely on low numbers for their
+/// own.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
 /// Minimum chunks of a session with a size limit, so that many threads get one: with a smaller

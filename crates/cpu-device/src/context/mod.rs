@@ -2,8 +2,8 @@
 //!
 //! Every thread has a stack of contexts, the top of which is current. The device's primary context
 //! is counted by retains and releases; others are made and destroyed by the program. As in
-//! CUDA, every call in a context after a fault returns that fault, because the state of its memory is
-//! unknown.
+//! CUDA, every call in a context after a fault returns that fault, because the state of its memory
+//! is unknown.
 
 pub mod fault;
 pub mod storage;

@@ -1,8 +1,8 @@
 //! Graphs: operations and their dependencies, created once and launched many times.
 //!
-//! The program builds or captures a [`Graph`]; a [`GraphExec`] is a topologically sorted copy, whose
-//! node parameters can be changed but not its edges. Nodes have their own handles, which are valid
-//! for the graph that created them.
+//! The program builds or captures a [`Graph`]; a [`GraphExec`] is a topologically sorted copy,
+//! whose node parameters can be changed but not its edges. Nodes have their own handles, which are
+//! valid for the graph that created them.
 //!
 //! A launch is one task, which executes the nodes one after the other in topological order. CUDA
 //! allows any such order; a single kernel node uses all cores.

@@ -1,8 +1,8 @@
 //! The device's memory: every range that a kernel or a copy may access, with its attributes.
 //!
-//! A device address is a host address, because the device's memory is host memory. Unified addressing
-//! follows: a pointer has the same meaning on both sides, and pinned and managed memory need no
-//! translation.
+//! A device address is a host address, because the device's memory is host memory. Unified
+//! addressing follows: a pointer has the same meaning on both sides, and pinned and managed memory
+//! need no translation.
 //!
 //! Invariants:
 //! - Allocations never overlap, and a guard page lies between two that this module made: running

@@ -1,4 +1,5 @@
-//! A kernel that executes one instruction on a texture or surface, and the objects that it accesses.
+//! A kernel that executes one instruction on a texture or surface, and the objects that it
+//! accesses.
 
 use std::ffi::{CString, c_void};
 

@@ -1,9 +1,9 @@
 //! The host's driver calls, thread by thread, and the attribution of idle time to them.
 //!
-//! Idle time ends when a thread launches work, and it is attributed to what that thread did: first to
-//! its calls. If it was in no call, calls of another thread count that it may have waited for (the
-//! main thread loads a module, then its worker launches), except calls that only wait (a watchdog
-//! waits for events all the time). The rest is the program's own code.
+//! Idle time ends when a thread launches work, and it is attributed to what that thread did: first
+//! to its calls. If it was in no call, calls of another thread count that it may have waited for
+//! (the main thread loads a module, then its worker launches), except calls that only wait (a
+//! watchdog waits for events all the time). The rest is the program's own code.
 
 use std::collections::VecDeque;
 

@@ -1,19 +1,19 @@
 //! Accounts of a device's time: every nanosecond between its first and its last work belongs to
 //! exactly one account.
 //!
-//! A session contains no GPU clock. The time line of the device is therefore *modelled* by simulating
-//! the queue of each stream ([`timeline`]): work starts when its call has returned and the previous
-//! work is done, and takes the measured time of the launch or of its kernel. The host's
-//! observations correct the model: after a call that waited, the queue was empty; a long wait shows
-//! that the queue was full until then. Idle time is attributed to the host's activity during it
-//! ([`host`]).
+//! A session contains no GPU clock. The time line of the device is therefore *modelled* by
+//! simulating the queue of each stream ([`timeline`]): work starts when its call has returned and
+//! the previous work is done, and takes the measured time of the launch or of its kernel. The
+//! host's observations correct the model: after a call that waited, the queue was empty; a long
+//! wait shows that the queue was full until then. Idle time is attributed to the host's activity
+//! during it ([`host`]).
 //!
 //! If the duration of a kernel is unknown, the device may be busy or idle: that time is reported as
 //! *unknown*.
 //!
 //! Invariants: the accounts of a phase add up to its span and the phases to the device's span, to
-//! the nanosecond; none is negative. The model runs three times, with the mean, the shortest and the
-//! longest plausible durations; an account's interval spans the three results.
+//! the nanosecond; none is negative. The model runs three times, with the mean, the shortest and
+//! the longest plausible durations; an account's interval spans the three results.
 
 mod host;
 mod ledger;
@@ -98,8 +98,8 @@ pub struct Accounts {
     /// The part of the time in collectives in which this rank waits for another one: the same
     /// collectives take less time on that rank.
     pub waiting: Figure,
-    /// The device copies or sets memory, and no kernel runs. The duration of a copy is estimated from
-    /// its bytes.
+    /// The device copies or sets memory, and no kernel runs. The duration of a copy is estimated
+    /// from its bytes.
     pub copies: Figure,
     /// The device is idle, by the host's activity.
     pub idle: BTreeMap<IdleCause, Figure>,
@@ -281,8 +281,8 @@ impl PhaseKind {
 pub struct Phase {
     /// Kind of phase.
     pub kind: PhaseKind,
-    /// Its accounts, from the time when the device begins the phase's first work; empty if the device
-    /// has not begun any.
+    /// Its accounts, from the time when the device begins the phase's first work; empty if the
+    /// device has not begun any.
     pub accounts: Accounts,
     /// Launch calls and graph launches of the phase that ran.
     pub launches: u64,

@@ -43,7 +43,8 @@ pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (99.0, 413.0);
 /// Minimum samples of the recorder's own time for their mean to be used for a process.
 pub const LEAST_COST_SAMPLES: u64 = 16;
 
-/// The cost of recording: measured if a process's recorder sampled its own time, otherwise estimated.
+/// The cost of recording: measured if a process's recorder sampled its own time, otherwise
+/// estimated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecordingCost {
     /// Samples behind `measured_ns`.

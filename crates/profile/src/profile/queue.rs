@@ -89,8 +89,8 @@ impl LaunchQueue {
         (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
     }
 
-    /// Time saved for the program's threads: the time of the calls in the queue's thread and the time
-    /// that batches avoided, less the time of queueing the calls and of waiting for them.
+    /// Time saved for the program's threads: the time of the calls in the queue's thread and the
+    /// time that batches avoided, less the time of queueing the calls and of waiting for them.
     pub fn saved_ns(&self) -> f64 {
         let queueing = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
         self.call_ns + self.avoided_ns - queueing - self.wait_ns

@@ -64,7 +64,8 @@ const ROUNDINGS: [Rounding; 5] =
     [Rounding::NearestEven, Rounding::NearestAway, Rounding::Zero, Rounding::Down, Rounding::Up];
 
 impl Conversion {
-    /// `None` for an invalid conversion: from `.tf32`, or with modifiers that the types do not take.
+    /// `None` for an invalid conversion: from `.tf32`, or with modifiers that the types do not
+    /// take.
     pub(crate) fn pack(self) -> Option<u32> {
         let index = |ty| TYPES.iter().position(|known| *known == ty);
         let rounding = ROUNDINGS.iter().position(|known| *known == self.rounding)?;

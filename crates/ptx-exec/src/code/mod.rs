@@ -10,9 +10,9 @@
 //!    16-bit registers are undefined), a *long* 32 lanes of 64 bits, a *predicate* one bit for each
 //!    lane. Each class has its own register file (see [`crate::registers`]).
 //! 3. A step affects only the lanes of its mask, and possibly lanes that have exited.
-//! 4. A loop is contiguous, and a join comes after the paths that it joins: the lanes furthest behind
-//!    have the smallest program counter. [`crate::warp`] uses this only for reconvergence; results do
-//!    not depend on it.
+//! 4. A loop is contiguous, and a join comes after the paths that it joins: the lanes furthest
+//!    behind have the smallest program counter. [`crate::warp`] uses this only for reconvergence;
+//!    results do not depend on it.
 
 mod input;
 pub(crate) mod prologue;

@@ -2,8 +2,8 @@
 //!
 //! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts
 //! these in order; `function` compiles one function; `frame` places its variables; `operand` and
-//! `special` translate operands; `decode` and the modules it calls translate instructions into steps;
-//! `allocate` assigns registers. This module handles the whole program: variables, kernels'
+//! `special` translate operands; `decode` and the modules it calls translate instructions into
+//! steps; `allocate` assigns registers. This module handles the whole program: variables, kernels'
 //! attributes, and the call graph of each kernel.
 
 mod allocate;

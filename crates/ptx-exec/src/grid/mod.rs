@@ -1,9 +1,9 @@
 //! A grid: its blocks, executed by a pool of worker threads.
 //!
 //! Each core has a thread, which takes the next block in order and runs it to its end. A block that
-//! spins without progress may wait for a block that has not started (a grid barrier): its thread then
-//! also starts that block and alternates between both. Such kernels therefore end if they end on a
-//! GPU on which the whole grid is resident.
+//! spins without progress may wait for a block that has not started (a grid barrier): its thread
+//! then also starts that block and alternates between both. Such kernels therefore end if they end
+//! on a GPU on which the whole grid is resident.
 
 mod block;
 mod workers;

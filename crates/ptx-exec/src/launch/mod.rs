@@ -1,4 +1,5 @@
-//! The description of a launch: the kernel, its grid, its parameters, and state shared by its blocks.
+//! The description of a launch: the kernel, its grid, its parameters, and state shared by its
+//! blocks.
 //!
 //! [`prepare`] checks it; [`crate::grid`] executes it.
 

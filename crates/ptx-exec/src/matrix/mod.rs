@@ -1,8 +1,8 @@
 //! The matrix instructions of a warp: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 //!
-//! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions wait
-//! for every lane and are executed for the whole warp. `product` has the arithmetic, `transfer` loads,
-//! stores and transposes.
+//! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
+//! wait for every lane and are executed for the whole warp. `product` has the arithmetic,
+//! `transfer` loads, stores and transposes.
 
 mod layout;
 mod product;

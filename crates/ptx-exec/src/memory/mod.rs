@@ -1,8 +1,9 @@
 //! Memory accesses of the lanes of a warp.
 //!
 //! `spaces` checks every access; `access` has the loads, stores and simple atomics of all lanes,
-//! `atomics` the other atomics, `bulk` and `mbarrier` asynchronous copies and their barriers. `shadow`
-//! records which bytes were written; `pieces` copies memory that several host threads access.
+//! `atomics` the other atomics, `bulk` and `mbarrier` asynchronous copies and their barriers.
+//! `shadow` records which bytes were written; `pieces` copies memory that several host threads
+//! access.
 
 pub(crate) mod access;
 pub(crate) mod atomics;

@@ -1,8 +1,8 @@
 //! Observation of launches: counts and defects.
 //!
 //! A [`Watch`] belongs to a launch; each resident block has its own observer, and their results are
-//! merged when the blocks end. Reading order: `site` (the kind of a step), `survey` (the addresses of
-//! its lanes), `request` (sectors and wavefronts), `tally` (counts), `lines` (counts by line);
+//! merged when the blocks end. Reading order: `site` (the kind of a step), `survey` (the addresses
+//! of its lanes), `request` (sectors and wavefronts), `tally` (counts), `lines` (counts by line);
 //! `order`, `race`, `undefined`, `check`, `uses` (detection of defects), `defects` (their report).
 
 mod check;

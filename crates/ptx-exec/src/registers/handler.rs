@@ -4,8 +4,8 @@
 //! # Safety
 //!
 //! A handler dereferences the registers that its [`Args`] name. Their classes are its [`Needs`],
-//! which the compiler checks for every step. The caller promises that the [`Lanes`] point to a frame
-//! that has the registers, and that the handler runs on the CPU that it was made on.
+//! which the compiler checks for every step. The caller promises that the [`Lanes`] point to a
+//! frame that has the registers, and that the handler runs on the CPU that it was made on.
 
 use crate::operands::{Args, Class, Meaning, Reg};
 use crate::registers::lanes::{Held, Lanes, wide_vectors};

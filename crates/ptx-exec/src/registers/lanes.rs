@@ -1,5 +1,5 @@
-//! The 32 lanes of a warp's registers: their types, how a step reads and writes them, and loops over
-//! them that vectorise.
+//! The 32 lanes of a warp's registers: their types, how a step reads and writes them, and loops
+//! over them that vectorise.
 //!
 //! # Safety
 //!

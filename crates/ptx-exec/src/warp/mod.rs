@@ -6,9 +6,9 @@
 //! ends or waits. Lanes therefore reconverge at the earliest possible place.
 //!
 //! This alone would let spinning lanes wait forever for lanes further on, which independent thread
-//! scheduling forbids. So each run has *fuel*, which backward jumps and synchronising accesses burn;
-//! a path without fuel enters the next *epoch*, and lower epochs run first. Every path that can run
-//! therefore runs eventually.
+//! scheduling forbids. So each run has *fuel*, which backward jumps and synchronising accesses
+//! burn; a path without fuel enters the next *epoch*, and lower epochs run first. Every path that
+//! can run therefore runs eventually.
 //!
 //! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
 //! exited.

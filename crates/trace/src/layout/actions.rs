@@ -92,7 +92,8 @@ pub enum PoolState {
     Unused = 1,
     /// It served allocations.
     On = 2,
-    /// It was closed by a call that shares memory, or that submits work which the pool does not see.
+    /// It was closed by a call that shares memory, or that submits work which the pool does not
+    /// see.
     Closed = 3,
     /// The driver failed to free memory that the pool had kept.
     Refused = 4,

@@ -111,8 +111,8 @@ pub mod flags {
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack or arguments: read because this was the thread's first launch of the configuration
-    /// (or first such call), not as a sample.
+    /// Call stack or arguments: read because this was the thread's first launch of the
+    /// configuration (or first such call), not as a sample.
     pub const FIRST_SEEN: u16 = 64;
     /// Range change: a range has begun.
     pub const RANGE_BEGUN: u16 = 128;
@@ -122,8 +122,8 @@ pub mod flags {
     pub const PROCESS_WIDE: u16 = 512;
     /// Call stack: of a call other than a launch; `config` is the entry point's name.
     pub const OF_CALL: u16 = 1024;
-    /// Timing: both events were recorded before the GPU reached the first, so the reading contains no
-    /// time of the host.
+    /// Timing: both events were recorded before the GPU reached the first, so the reading contains
+    /// no time of the host.
     pub const QUEUED: u16 = 2048;
 }
 
