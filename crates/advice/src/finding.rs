@@ -172,7 +172,7 @@ pub struct Configuration {
 pub struct WhatIf {
     /// The configuration.
     pub configuration: Configuration,
-    /// The kernel's own duration there.
+    /// Duration of the kernel there.
     pub duration_ns: Figure,
     /// Share of the measured duration that this saves; below 0 where it costs.
     pub saves: Figure,
