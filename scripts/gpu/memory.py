@@ -61,7 +61,7 @@ def median(runs, at, field):
 
 def tables(arguments):
     raw = json.loads(Path(arguments.file).read_text())
-    for part, what in [("pairs", "nothing else to do"), ("worked", "a memset and `cuCtxSynchronize` between")]:
+    for part, what in [("pairs", "on an idle GPU"), ("worked", "a memset and `cuCtxSynchronize` between")]:
         rows = []
         for at, line in enumerate(raw[part]["bare"][0]):
             bare, pooled = ([median(raw[part][mode], at, field) for field in ("allocate", "free", "both")] for mode in ("bare", "memory"))
@@ -103,7 +103,7 @@ def l2_tables(arguments):
         of_hot = {line["passed_mib"]: line["without_us"] / line["with_us"] for line in sizes if line["hot_mib"] == hot}
         rows.append([f"{hot} MiB", *(f"{of_hot[mib]:.2f}" for mib in passed)])
     l2, persisting = (size(device[key]) for key in ("l2_bytes", "persisting_bytes"))
-    print(f"A kernel reads a buffer in every step, another one passes over so much other memory in between; how many times as fast a step is with a window over the first (L2: {l2}, of which {persisting} may persist):\n")
+    print(f"In every step, one kernel reads a buffer, and another one accesses other memory of this size; the table has the speedup of a step with a window over the buffer (L2: {l2}, of which {persisting} may persist):\n")
     print(table(["buffer", *(f"{mib} MiB between" for mib in passed)], rows))
     rows = []
     for line in lines:
@@ -112,7 +112,7 @@ def l2_tables(arguments):
             ratios = {title: [a / b for a, b in zip(without[1], ms, strict=True)] for title, ms in others}
             cells = [f"{title}: {estimated(values)}" for title, values in ratios.items()]
             rows.append([line["program"], f"{statistics.median(without[1]):.3f}", "; ".join(cells)])
-    print("PyTorch programs, with a window over each of their largest segments of memory in turn; times as fast as without (95% interval):\n")
+    print("PyTorch programs with a window over each of their largest memory segments in turn; speedup over no window (95% interval):\n")
     print(table(["program", "without, ms", "window over"], rows), end="")
 
 

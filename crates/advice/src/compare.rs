@@ -1,8 +1,8 @@
-//! Runs before and after a change, side by side: what it did, and whether advice kept its promise.
+//! Compares runs before and after a change, and checks whether advice kept its promise.
 //!
 //! Each side is one run or several of the same program. Functions are matched by symbol, kernels by
-//! symbol and configuration. Where launches repeat on both sides, sums are those of a step: a
-//! faster program may make more steps. [`Change`] says when a difference is more than chance.
+//! symbol and configuration. If launches repeat on both sides, sums are per step, because a faster
+//! program may make more steps. [`Change`] says when a difference is significant.
 
 mod change;
 mod followed;

@@ -1,5 +1,4 @@
-//! What a rule found: evidence, one change to make, what it would save, how sure that is, how to
-//! verify it.
+//! The finding of a rule: evidence, one change, its saving with an interval, and how to verify it.
 
 use cuda_launch::Dim3;
 use serde::Serialize;
@@ -173,7 +172,7 @@ pub struct Configuration {
 pub struct WhatIf {
     /// The configuration.
     pub configuration: Configuration,
-    /// The kernel's own duration there.
+    /// Duration of the kernel there.
     pub duration_ns: Figure,
     /// Share of the measured duration that this saves; below 0 where it costs.
     pub saves: Figure,

@@ -1,18 +1,14 @@
-//! What to change, by what the profile of a session says.
+//! Advice from the profile of a session.
 //!
-//! * [`advise`] runs the [`rules`] over a profile and ranks what they find by the time that it
-//!   would save.
-//! * [`compare`] sets runs before and after a change side by side, and says whether advice kept its
-//!   promise.
+//! * [`advise`] runs the [`rules`] over a profile and ranks their findings by the saved time.
+//! * [`compare`] compares runs before and after a change, and says whether advice kept its promise.
 //!
 //! Invariants:
 //!
-//! 1. Nothing here prints, and nothing depends on how a view will look: results are plain data that
-//!    serialise.
-//! 2. Every figure says where it comes from ([`Provenance`](apex_profile::Provenance)).
-//! 3. Advice never claims more than there is: savings in kernels cannot exceed the time that
-//!    kernels take, savings on the host cannot exceed the time that the device is idle ([`advise`]
-//!    has the rule).
+//! 1. Nothing here prints or depends on a view: results are plain data that can be serialised.
+//! 2. Every figure has its [`Provenance`](apex_profile::Provenance).
+//! 3. Claimed savings are possible: savings in kernels do not exceed the kernels' time, and savings
+//!    on the host do not exceed the device's idle time (see [`advise`]).
 
 mod advise;
 mod compare;

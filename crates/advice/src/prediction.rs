@@ -1,4 +1,4 @@
-//! What the models expect of the change that a finding names.
+//! The models' prediction for the change that a finding proposes.
 
 use apex_predict::programs::Programs;
 use apex_predict::{Models, recorded};

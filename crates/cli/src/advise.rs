@@ -1,4 +1,4 @@
-//! `apex advise`: only the advice, in full.
+//! `apex advise`: prints every finding in full.
 
 use crate::filters;
 use crate::loaded::Source;

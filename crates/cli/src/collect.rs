@@ -16,17 +16,17 @@ use std::time::Duration;
 /// Measures a suite of benchmark kernels over many launch configurations, and writes a data set.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex collect -o h200 --rows 8000             all GPUs of this machine, with counters if ncu is installed
-  apex collect -o h200 --rows 8000             the same again: resumes
-  apex collect -o h200 --rows 12000            adds 4000 rows
-  apex collect -o h200 --rows 12000 --throughput   adds the throughput of each launch
+  apex collect -o h200 --rows 8000                  all GPUs, with counters if ncu is installed
+  apex collect -o h200 --rows 8000                  the same again: resumes
+  apex collect -o h200 --rows 12000                 adds 4000 rows
+  apex collect -o h200 --rows 12000 --throughput    adds the throughput of each launch
   apex collect -o quick --rows 500 --seconds 60
   apex collect -o scans --families scan,reduce --counters off
-  apex collect -o try --device cpu --rows 100  without a GPU; its rows are marked and never mixed with a GPU's
+  apex collect -o try --device cpu --rows 100       without a GPU; these rows are marked
   apex collect --list
 
-Each launch is repeated several times to measure its duration, and once under Nsight Compute (ncu) to read its counters.
---throughput then runs each launch under ncu again. An interrupted collection keeps its rows; the same command resumes it.
+Each launch is repeated several times to measure its duration, and once under Nsight Compute (ncu) to read its counters. \
+--throughput then runs each launch under ncu again. An interrupted collection keeps its rows; the same command resumes it. \
 docs/dataset.md explains every column.
 
 Exits with status 0 if all launches were tried, and with status 1 if --seconds or a signal stopped it.")]

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
   apex ctl off; apex ctl on           skip a phase of the program
   apex ctl timing all apex-train-20261121-093011
 
-A change takes effect at the next call of each thread. Timing is calibrated at the first launch in a CUDA context: if
+A change takes effect at the next call of each thread. Timing is calibrated at the first launch in a CUDA context: if \
 timing was off then, the context stays untimed. Exits with status 1 if no program of the session is running.")]
 pub struct Args {
     #[command(subcommand)]

@@ -17,17 +17,17 @@ use std::process::{Child, Command, ExitCode, Stdio};
   apex dashboard --listen 127.0.0.1:8000
                                          a fixed address, for ssh -L 8000:127.0.0.1:8000
 
-By default the server listens on loopback, which all users of this machine can reach. A token restricts access;
+By default the server listens on loopback, which all users of this machine can reach. A token restricts access; \
 other addresses require one. Set it in APEX_TOKEN: other users can read the command line.
   APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --listen 0.0.0.0:8000")]
 pub struct Args {
     /// Session folders [default: all sessions that are being recorded, and the newest one in this
     /// folder]
     sessions: Vec<PathBuf>,
-    /// Address and port to listen on; beyond loopback, a token is needed
+    /// Address and port to listen on; an address beyond loopback requires a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Secret that whoever connects has to show; at least 16 characters
+    /// Secret that clients must send; at least 16 characters
     #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the address, but do not open a browser

@@ -26,8 +26,8 @@ use std::sync::atomic::Ordering;
   apex export --format otlp | curl --data-binary @- -H 'Content-Type: application/x-protobuf' \\
       https://collector:4318/v1/traces
 
-Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration,
-`calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU
+Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration, \
+`calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU \
 tracks hold the timed kernels. Spans are those of `apex metrics --spans`.")]
 pub struct Args {
     #[command(flatten)]

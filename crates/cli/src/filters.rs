@@ -1,5 +1,4 @@
-//! The options that say which part of a session is shown, one set for `report`, `advise` and
-//! `diff`.
+//! The options of `report`, `advise` and `diff` that select a part of a session.
 
 use crate::{output, units};
 use apex_advice::Advice;

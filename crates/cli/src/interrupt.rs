@@ -1,4 +1,4 @@
-//! Work that may be interrupted and ends by itself then.
+//! Work that ends by itself after an interrupt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,8 @@
 //! `apex`: record, report and explain the launches of any CUDA program.
 //!
-//! The one place where the parts meet. A module for each subcommand: arguments with their help,
-//! what it does, how it is shown. What a session says is computed in `profile` and judged in
-//! `advice`; formats are written in `export`; here are processes and text.
+//! Each subcommand has a module with its arguments, their help, and its execution. `profile`
+//! computes the figures of a session, `advice` judges them, and `export` writes formats; this crate
+//! handles processes and text.
 
 mod advise;
 mod alerts;
@@ -49,7 +49,7 @@ use std::process::ExitCode;
   apex run -- COMMAND    record a program, unmodified
   apex report            show where its time goes, what to change, and what that saves
 
-Every option can also be set by the environment variable APEX_<OPTION>, or APEX_<COMMAND>_<OPTION> if the option
+Every option can also be set by the environment variable APEX_<OPTION>, or APEX_<COMMAND>_<OPTION> if the option \
 differs between commands; `--help` of a command names the variables.")]
 struct Arguments {
     /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always, never

@@ -1,5 +1,4 @@
-//! `apex completions` and `apex man`: what shells and `man` know of the command, made from the
-//! same definition as `--help`.
+//! `apex completions` and `apex man`, generated from the same definition as `--help`.
 
 use crate::output;
 use anyhow::Context;

@@ -24,31 +24,31 @@ use std::time::{Duration, Instant};
 
 /// Media type of Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Between two looks at whether to stop.
+/// Interval between two checks for a signal.
 const TICK: Duration = Duration::from_millis(100);
-/// A push takes no longer, and the last one gets this long.
+/// Maximum time of a push, and the time that the last push gets.
 const LONGEST_PUSH: Duration = Duration::from_secs(10);
 
 /// Exports sessions as metrics for Prometheus and OpenTelemetry
 ///
-/// Answers http://ADDRESS/metrics, each time with the counts of that moment. Launches, copies,
-/// allocations and losses are counted since each session began. What the device was busy with, and
-/// why it was idle, is summed up while this command follows the session. contrib/metrics has a
-/// dashboard for Grafana and rules for alerts. With --otlp and --spans, a run becomes a trace too.
+/// Serves http://ADDRESS/metrics for Prometheus, or pushes the metrics with --otlp. Launches,
+/// copies, allocations and lost records are counted from the start of each session. Busy and idle
+/// times of devices are summed while this command follows the session. contrib/metrics has a
+/// dashboard for Grafana and alert rules. --spans also pushes each run as a trace.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex metrics                          answer http://127.0.0.1:9401/metrics, for what is recorded at the moment
-  apex metrics --once training          print the metrics of a session
-  apex metrics --textfile apex.prom     write them every 15 seconds
+  apex metrics                          serves all sessions that are being recorded
+  apex metrics --once training          prints the metrics of a session
+  apex metrics --textfile apex.prom     writes them every 15 seconds
   apex metrics --otlp http://127.0.0.1:4318
-                                        push them to an OpenTelemetry collector every 15 seconds
+                                        pushes them to an OpenTelemetry collector every 15 seconds
   apex metrics --once --spans --otlp http://127.0.0.1:4318 training
-                                        push the metrics and the trace of a session, once")]
+                                        pushes the metrics and the trace of a session once")]
 pub struct Args {
-    /// Folders of sessions [default: those that are recorded on this machine at the moment]
+    /// Session folders [default: all sessions that are being recorded on this machine]
     #[arg(value_name = "SESSION")]
     sessions: Vec<PathBuf>,
-    /// Address and port to listen on; beyond loopback, a token is needed
+    /// Address and port to listen on; an address beyond loopback requires a token
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -56,25 +56,25 @@ pub struct Args {
         conflicts_with_all = ["once", "textfile", "otlp"]
     )]
     listen: SocketAddr,
-    /// Secret that whoever connects has to show; at least 16 characters
+    /// Secret that clients must send; at least 16 characters
     #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Print the metrics once, or push them once; listen nowhere
+    /// Print the metrics once, or push them once, without listening
     #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "textfile")]
     once: bool,
-    /// Write the metrics into a file every so often, as node-exporter's textfile collector wants
-    /// them (NAME.prom); listen nowhere
+    /// Write the metrics periodically into a file (NAME.prom) for node-exporter's textfile
+    /// collector, without listening
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
-    /// Push the metrics to an OpenTelemetry collector every so often (OTLP over HTTP, not HTTPS);
-    /// listen nowhere
+    /// Push the metrics periodically to an OpenTelemetry collector (OTLP over HTTP, not HTTPS),
+    /// without listening
     #[arg(long, value_name = "URL", hide_env_values = true, conflicts_with = "textfile")]
     otlp: Option<String>,
-    /// Push the spans of each session too, once it has ended: its processes, phases, steps, NVTX
+    /// Also push the spans of each session when it has ended: processes, phases, steps, NVTX
     /// ranges, longest idle gaps and longest kernels
     #[arg(long, value_parser = FalseyValueParser::new(), requires = "otlp")]
     spans: bool,
-    /// Seconds between two writes of the file, or two pushes
+    /// Seconds between two writes of the file, or between two pushes
     #[arg(
         long,
         value_name = "SECONDS",
@@ -82,7 +82,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(1..=86_400),
     )]
     interval: u64,
-    /// Kernels of each session that get a series of their own; the others share one
+    /// Number of kernels per session with their own series; the others share one
     #[arg(
         long,
         value_name = "NUMBER",
@@ -92,7 +92,7 @@ pub struct Args {
     top: u32,
 }
 
-/// The sessions that are exported, and what they add up to.
+/// The exported sessions and their sums.
 struct Exported {
     named: Vec<PathBuf>,
     followers: BTreeMap<PathBuf, Follower>,
@@ -104,8 +104,8 @@ struct Exported {
 /// Runs the command.
 ///
 /// # Errors
-/// If a session that was named cannot be read at the start, it cannot listen, or the file cannot be
-/// written.
+/// If a named session cannot be read at the start, the address cannot be used, or the file cannot
+/// be written.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &args.sessions {
         session::must_exist(path)?;
@@ -204,7 +204,7 @@ impl Pusher {
         Ok(Self { metrics, spans, pushed: BTreeSet::new(), shown, once: args.once })
     }
 
-    /// Pushes every so often, and once more when a signal comes.
+    /// Pushes at each interval, and once more when a signal arrives.
     fn push_until_stopped(mut self, exported: &mut Exported, interval: Duration) -> anyhow::Result<()> {
         let host = Host::here().name;
         let began_ns = real_ns();
@@ -262,7 +262,7 @@ fn outbox(what: &'static str, waiting: usize, target: Target, shown: &str) -> Ou
     })
 }
 
-/// Writes the file anew every so often, whole each time, until a signal comes.
+/// Replaces the file at each interval until a signal arrives.
 fn write_until_stopped(exported: &mut Exported, file: &Path, interval: Duration) -> anyhow::Result<()> {
     let stop = stop_on_signals();
     loop {

@@ -1,5 +1,5 @@
-//! Commands that the pages and the help show are commands that there are: each is parsed as the
-//! shell and `apex` would.
+//! Tests that every command in the pages and in the help is valid: each is parsed as the shell and
+//! `apex` parse it.
 
 use crate::Arguments;
 use clap::error::ErrorKind;

@@ -1,4 +1,4 @@
-//! Which session a command means, and names for new ones.
+//! Selects the session of a command, and names new ones.
 
 use crate::output;
 use anyhow::{Context, anyhow, bail};

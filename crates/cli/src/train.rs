@@ -1,4 +1,4 @@
-//! `apex train`: networks from a data set, and how good they are.
+//! `apex train`: trains models on a data set and tests them.
 
 use crate::{interrupt, output, progress};
 use anyhow::Context;
@@ -19,18 +19,18 @@ const BAR: usize = 30;
 /// Trains the models of `apex predict` on a data set, and tests them on held-out kernels
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex train --data data/launches-h200 --data data/launches-h100 --real data/launches-h200-pytorch -o models
-  apex train --data mine -o models             on a data set of `apex collect`
-  apex train --data one --data other -o models           on data sets of two kinds of device
-  apex train --data mine -o try --quick        a quick try with worse models
-  apex train --data mine --networks models -o models     fits the rates again and keeps the networks
+  apex train --data mine -o models                      on a data set of `apex collect`
+  apex train --data h200 --data h100 -o models          on data sets of two kinds of device
+  apex train --data mine --real pytorch -o models       tests on another program's kernels
+  apex train --data mine -o try --quick                 a quick try with worse models
+  apex train --data mine --networks models -o models    fits the rates again, keeps the networks
   apex predict --models models --grid 1024 --block 256
 
-Training holds out each family of kernels in turn: the tables at the end compare predictions for unseen families with
-baseline methods. The final models are trained on all data, with intervals calibrated on the held-out families. The same
+Training holds out each family of kernels in turn: the tables at the end compare predictions for unseen families with \
+baseline methods. The final models are trained on all data, with intervals calibrated on the held-out families. The same \
 data, seed and kind of processor give the same weights.
 
-Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md and card.json. A running
+Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md and card.json. A running \
 `apex predict --models` reloads the models.")]
 pub struct Args {
     /// Data sets from `apex collect`, one for each kind of device

@@ -1,4 +1,4 @@
-//! How far each entry point of the driver is implemented, and what stands in the way of the others.
+//! The coverage of the driver's entry points: supported, in part, or the reason why not.
 //!
 //! What is declared with [`entries!`](crate::entry) is done, wholly or with an exception;
 //! everything else answers `CUDA_ERROR_NOT_SUPPORTED`. `docs/coverage-driver.md` is made from this.
@@ -72,15 +72,15 @@ const OLD_FORM: &str = "an old form; programs built since CUDA 4 use its success
 /// Parts of names, and why the entry points that have one of them are refused. The first match
 /// counts.
 const FAMILIES: &[(&[&str], &str)] = &[
-    (&["cuGL", "EGL", "cuGraphics", "VDPAU"], "graphics: no graphics API shares memory with this device"),
-    (&["External", "NvSci"], "memory and semaphores of other APIs: none shares them with this device"),
-    (&["ToCig", "Luid"], "graphics: no graphics API shares work with this device"),
-    (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "its multiprocessors can't be partitioned"),
+    (&["cuGL", "EGL", "cuGraphics", "VDPAU"], "graphics interoperability"),
+    (&["External", "NvSci"], "external memory and semaphores"),
+    (&["ToCig", "Luid"], "graphics interoperability of streams"),
+    (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "multiprocessors cannot be partitioned"),
     (&["Multicast", "LogicalEndpoint", "Fabric", "Clique", "P2P", "MultiDevice"], "there is one device"),
     (&["TensorMap"], "tensor maps belong to compute capability 9.0"),
-    (&["Checkpoint", "Coredump"], "a service of NVIDIA's driver around programs"),
-    (&["cuLogsRegister", "cuLogsUnregister"], "its error log can be read, and calls nobody"),
-    (&["AsyncNotification"], "it never has anything to notify of"),
+    (&["Checkpoint", "Coredump"], "services of NVIDIA's driver beyond programs"),
+    (&["cuLogsRegister", "cuLogsUnregister"], "the error log has no callbacks"),
+    (&["AsyncNotification"], "the device sends no notifications"),
     (
         &["Sparse", "cuMemMapArrayAsync", "GetPlane", "ArrayGetMemoryRequirements"],
         "sparse, planar and deferred arrays",
@@ -88,9 +88,9 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["Decompress"], "there is no decompression engine"),
     (
         &["MemPoolExport", "MemPoolImport"],
-        "pools are not shared with other processes (allocations are: cuIpc…, cuMemExport…)",
+        "pools cannot be shared with other processes (allocations can: cuIpc…, cuMemExport…)",
     ),
-    (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "there is nothing to transfer to directly"),
+    (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "no other device transfers directly"),
     (&["Recapture"], "recapture of graphs"),
     (&["BatchMemOpNode"], "batches of stream memory operations in graphs"),
     (&["Discard", "PrefetchBatch", "WithAttributesAsync", "3DBatch", "AtomicCapabilities"], "new in CUDA 13"),
@@ -99,10 +99,10 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["cuGraphNodeGetParams"], "what tools ask of graphs"),
     (&["Clusters", "ClusterSize"], "clusters belong to compute capability 9.0"),
     (&["LocationInfo", "MemPool", "GetMemPool", "SetMemPool", "cuMemGetAttribute"], "new in CUDA 13"),
-    (&["UnifiedFunction"], "functions have no address that the host could call"),
+    (&["UnifiedFunction"], "functions have no address for host calls"),
     (
         &["cuTexRef", "cuSurfRef", "GetTexRef", "GetSurfRef", "SetTexRef"],
-        "references: no compiler since CUDA 12 makes them",
+        "texture and surface references, which CUDA 12 removed",
     ),
-    (&["ResourceViewDesc"], "texture objects have no views of their own"),
+    (&["ResourceViewDesc"], "texture objects have no resource views"),
 ];

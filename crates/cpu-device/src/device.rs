@@ -1,10 +1,10 @@
-//! The device: what it reports to be, and the memory that goes with it.
+//! The device: its attributes and its memory.
 //!
-//! It presents itself as a GPU of compute capability 8.0, the newest whose PTX needs nothing that
-//! can't be executed here: programs that compile at run time then stay within it. Limits that shape
-//! a launch are those of 8.0. Figures that describe a machine are this machine's: a multiprocessor
-//! for each CPU core that the process may use, the host's memory, its last cache, and a clock of 1
-//! GHz, so that clock cycles are nanoseconds.
+//! It reports compute capability 8.0, the newest one whose PTX can be executed completely here, so
+//! that programs which compile at run time use no newer features. Limits of a launch are those of
+//! 8.0. Other figures describe this machine: one multiprocessor for each CPU core that the process
+//! may use, the host's memory, its last-level cache, and a clock of 1 GHz, so that clock cycles are
+//! nanoseconds.
 
 use crate::error::{Error, Result, ensure};
 use crate::memory::Memory;

@@ -1,17 +1,17 @@
-//! Entry points: how a driver function is written here, and the one table of those that are.
+//! Entry points: the declaration of driver functions, and the table of those declared.
 //!
 //! [`entries!`] declares functions by the symbols they are exported under. From each declaration
-//! come the function with the C signature (held against `cuda_abi::signature` by the compiler), its
-//! place in [`SLOTS`] and its line in [`coverage`](mod@crate::coverage); nothing has to be listed
-//! twice. A symbol that is declared nowhere answers `CUDA_ERROR_NOT_SUPPORTED`.
+//! come the function with the C signature (which the compiler compares with
+//! `cuda_abi::signature`), its slot in [`SLOTS`] and its line in [`coverage`](mod@crate::coverage).
+//! A symbol without a declaration returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
 //!
-//! A program that calls a driver function promises what the driver API's reference asks of it: a
-//! pointer is null or valid for what the function does with it, and an array is as long as the
-//! count beside it says. Bodies inside [`entries!`] run under that promise and under no other:
-//! handles and device addresses are looked up, never trusted, and null is checked for. No panic
-//! leaves: it becomes `CUDA_ERROR_UNKNOWN`.
+//! A program that calls a driver function fulfils the requirements of the driver API's reference: a
+//! pointer is null or valid for the function's accesses, and an array has the length of its count.
+//! Bodies inside [`entries!`] rely on this and on nothing else: handles and device addresses are
+//! looked up, never trusted, and pointers are checked for null. A panic becomes
+//! `CUDA_ERROR_UNKNOWN`.
 
 use crate::context::thread;
 use crate::error::{Error, Result, fail};
@@ -32,7 +32,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 ///         Stream::resolve(stream, default)?.query()
 ///     }
 ///     /// What it does.
-///     fn cuCtxSetFlags(flags: u32) partly "scheduling flags are kept and have no effect" { … }
+///     fn cuCtxSetFlags(flags: u32) partly "scheduling flags are stored and have no effect" { … }
 /// }
 /// ```
 ///

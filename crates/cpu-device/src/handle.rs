@@ -1,8 +1,8 @@
 //! Handles: the opaque pointers by which a program names contexts, streams, functions and the rest.
 //!
 //! A handle is a serial number with the kind of thing it names, never an address, and is never used
-//! again. So any value that a program passes can be looked up: one that was destroyed, that names
-//! another kind of thing, or that is plain garbage is an error code and not a crash. No handle is a
+//! again. Any value that a program passes can therefore be looked up: a destroyed handle, a handle
+//! of another kind, or an arbitrary number gives an error code and not a crash. No handle is a
 //! canonical small number, so the driver's reserved values (`CU_STREAM_LEGACY` and its like) can't
 //! be mistaken for one.
 

@@ -1,35 +1,34 @@
 //! A libcuda.so.1 that executes PTX on the CPU.
 //!
-//! A program loads this library in place of NVIDIA's driver and runs: its kernels' PTX is executed
-//! on the host's cores, its device memory is host memory. Everything that a program can see is
-//! CUDA's: results, error codes, order. The way of a call:
+//! A program loads this library instead of NVIDIA's driver. The PTX of its kernels is executed on
+//! the host's cores, and its device memory is host memory. Results, error codes and order are those
+//! of CUDA. The path of a call:
 //!
 //! ```text
 //! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► ptx-exec
 //! ```
 //!
-//! * [`entry`]: how functions are declared, the contract at the ABI, and
-//!   [`coverage`](mod@coverage): how far each is done.
-//! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `context`: whose work, memory and faults belong together; what is kept for each of the
-//!   program's threads.
-//! * `log`: what went wrong, in words.
-//! * `device`, `memory`, `image`, `module`: what there is. `memory` has device memory, pools, host
-//!   memory, address ranges, copies, and what is shared with other processes; `module` also links,
-//!   and says what to do about machine code.
-//! * `stream`, `graph`: what is done when. `stream` has events, capture, the threads
-//!   (`stream::task`) and what can be done (`stream::operation`).
-//! * `launch` executes kernels with the crate `ptx-exec`, which knows nothing of the driver:
-//!   `launch::device_runtime` executes what kernels launch themselves, `launch::observation` says
-//!   which launches are counted and checked and writes what was found, `launch::time_limit` bounds
+//! * [`entry`]: the declaration of functions, the contract at the ABI, and
+//!   [`coverage`](mod@coverage): the functions that are supported.
+//! * `api`: the functions, by the parts of the driver API's reference. They check and translate
+//!   arguments.
+//! * `context`: contexts, which own work, memory and faults, and the state of each thread.
+//! * `log`: the error log.
+//! * `device`, `memory`, `image`, `module`: the objects. `memory` has device memory, pools, host
+//!   memory, address ranges, copies, and sharing between processes; `module` also links, and
+//!   reports images without PTX.
+//! * `stream`, `graph`: the order of work. `stream` has events, capture, the threads
+//!   (`stream::task`) and the operations (`stream::operation`).
+//! * `launch` executes kernels with the crate `ptx-exec`, which does not know the driver API:
+//!   `launch::device_runtime` executes launches from device code, `launch::observation` selects the
+//!   launches that are counted and checked and writes the results, `launch::time_limit` limits
 //!   their time.
 //!
 //! Invariants:
 //!
 //! 1. A device address is a host address (`memory`).
-//! 2. Nothing that a program passes makes the library panic or crash, unless it breaks the contract
-//!    of [`entry`].
-//! 3. No lock is held while a program's function is called, or while work is waited for.
+//! 2. No argument makes the library panic or crash, unless it violates the contract of [`entry`].
+//! 3. No lock is held during a call of the program's function or a wait for work.
 
 mod api;
 mod context;

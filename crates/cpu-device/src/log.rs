@@ -1,4 +1,4 @@
-//! The driver's error log: what went wrong in words, for programs that ask (`cuLogs…`).
+//! The driver's error log, for programs that read it (`cuLogs…`).
 //!
 //! It holds the newest [`MOST`] messages, as NVIDIA's does. Messages are numbered from 0 on, and an
 //! iterator is the number of the message that is read next.

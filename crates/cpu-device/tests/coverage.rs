@@ -25,9 +25,9 @@ fn page() -> String {
         "# The CPU device: entry points of the driver\n\n\
          <!-- Generated from crates/cpu-device/src: BLESS=1 cargo test -p apex-cpu-device --test coverage writes it anew. -->\n\n\
          Of the {} entry points that `libcuda.so.1` exports (every `_vN`, `_ptsz` and `_ptds` form counts),\n\
-         {} are done, {} are done in part, and {} are refused: they answer `CUDA_ERROR_NOT_SUPPORTED`, and\n\
-         `APEX_CPU_TRACE=1` names each that a program calls. [cpu-device.md](cpu-device.md) is the user's guide.\n\n\
-         ## In part\n\n| entry point | what not |\n| --- | --- |\n",
+         {} are supported, {} are supported in part, and {} are unsupported: these return `CUDA_ERROR_NOT_SUPPORTED`,\n\
+         and `APEX_CPU_TRACE=1` reports each call of one. [cpu-device.md](cpu-device.md) is the user's guide.\n\n\
+         ## Supported in part\n\n| entry point | limitation |\n| --- | --- |\n",
         cuda_abi::COUNT,
         count(|covered| *covered == Coverage::Done),
         count(|covered| matches!(covered, Coverage::Partly(_))),
@@ -37,7 +37,7 @@ fn page() -> String {
     for (symbols, limit) in partly {
         let _ = writeln!(page, "| {symbols} | {limit} |");
     }
-    page.push_str("\n## Refused\n\n| why | entry points |\n| --- | --- |\n");
+    page.push_str("\n## Unsupported\n\n| reason | entry points |\n| --- | --- |\n");
     let refused = lines(|covered| if let Coverage::Refused(reason) = covered { Some(reason) } else { None });
     let mut families: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (symbols, reason) in refused {
@@ -46,7 +46,7 @@ fn page() -> String {
     for (reason, symbols) in families {
         let _ = writeln!(page, "| {reason} | {} |", symbols.join(", "));
     }
-    page.push_str("\n## Done\n\n");
+    page.push_str("\n## Supported\n\n");
     for (symbols, _) in lines(|covered| (covered == Coverage::Done).then_some("")) {
         let _ = writeln!(page, "- {symbols}");
     }

@@ -5,7 +5,8 @@
 //! device's architecture. [`pack`] writes the parts into one file, which [`unpack`] reads back and
 //! does not trust.
 
-use crate::{Entries, FATBIN_MAGIC, Header, Image, ImageError, KIND_CUBIN, KIND_PTX, MAX_BYTES, u64_at};
+use crate::container::{Entries, Header, KIND_CUBIN, KIND_PTX, expand_lz4};
+use crate::{FATBIN_MAGIC, Image, ImageError, MAX_BYTES, u64_at};
 use std::borrow::Cow;
 
 /// First bytes of a packed image.
@@ -102,7 +103,7 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, ImageError> {
         let (length, bytes) = (u64_at(packed, lengths)?, u64_at(packed, lengths + 8)?);
         let block = usize::try_from(bytes).ok().and_then(|bytes| rest.split_at_checked(bytes));
         let (block, behind) = block.ok_or(ImageError::Truncated)?;
-        parts.push(crate::expand_lz4(block, length.min(MAX_BYTES + 1))?);
+        parts.push(expand_lz4(block, length.min(MAX_BYTES + 1))?);
         rest = behind;
     }
     Ok(parts)

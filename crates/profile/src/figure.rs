@@ -1,24 +1,24 @@
-//! Figures that say where they come from.
+//! Figures with their provenance.
 //!
-//! A predicted figure has an interval: [`Figure::predicted`] takes one, there is no other way to
-//! make one, and what is made of predicted figures (sums, parts, complements) has one too. Nothing
-//! measured or computed has an interval of its own; where it enters into a prediction, its sampling
-//! error does.
+//! Every predicted figure has an interval: [`Figure::predicted`], the only constructor, requires
+//! one, and sums, parts and complements of predicted figures derive theirs from it. Measured and
+//! computed figures have no interval; in a prediction that includes them, their sampling error
+//! counts.
 
 use serde::Serialize;
 
-/// Standard errors to either side of a mean that make an interval of 90%, as the models' are.
+/// Half the width of a 90% interval, in standard errors.
 pub(crate) const NINETY_PERCENT: f64 = 1.645;
 
-/// Where a figure comes from.
+/// The provenance of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
-    /// Read from a clock or counted, perhaps on a sample.
+    /// Read from a clock or counted, in full or on a sample.
     Measured,
-    /// Follows exactly from recorded values by a formula.
+    /// Computed exactly from recorded values.
     Computed,
-    /// A model's estimate: true only as far as its assumptions are.
+    /// Estimated by a model.
     Predicted,
 }
 
@@ -40,14 +40,14 @@ impl Provenance {
 pub struct Figure {
     /// The value.
     pub value: f64,
-    /// Samples behind it; 0 where it does not rest on a sample.
+    /// Number of samples; 0 if the value is not from a sample.
     pub samples: u64,
-    /// Standard error of `value`, where it rests on a sample of at least two.
+    /// Standard error of `value`; `None` with fewer than two samples.
     pub standard_error: Option<f64>,
     source: Source,
 }
 
-/// A provenance, with the interval where it is predicted.
+/// A provenance, and the interval of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Source {
     Measured,
@@ -92,24 +92,24 @@ impl Figure {
         Self { value, samples, standard_error, source: Source::Measured }
     }
 
-    /// A value that a formula gives.
+    /// A value that was computed exactly.
     pub fn computed(value: f64) -> Self {
         Self { value, samples: 0, standard_error: None, source: Source::Computed }
     }
 
-    /// A value that a model estimates, and the interval that the truth is expected in; the interval
-    /// is extended to the value where that lies outside.
+    /// A value that a model estimates, and its interval, which is extended if the value lies
+    /// outside.
     pub fn predicted(value: f64, (low, high): (f64, f64)) -> Self {
         let source = Source::Predicted { low: low.min(value), high: high.max(value) };
         Self { value, samples: 0, standard_error: None, source }
     }
 
-    /// The same figure, which rests on so many samples.
+    /// The same figure with this number of samples.
     pub fn of_samples(self, samples: u64) -> Self {
         Self { samples, ..self }
     }
 
-    /// Where it comes from.
+    /// The provenance.
     pub fn provenance(&self) -> Provenance {
         match self.source {
             Source::Measured => Provenance::Measured,
@@ -118,7 +118,7 @@ impl Figure {
         }
     }
 
-    /// The interval of a predicted figure; `None` of others.
+    /// The interval of a predicted figure; `None` for others.
     pub fn interval(&self) -> Option<(f64, f64)> {
         match self.source {
             Source::Predicted { low, high } => Some((low, high)),
@@ -126,8 +126,8 @@ impl Figure {
         }
     }
 
-    /// Where the truth is expected: the interval, or what the sampling error leaves open. The
-    /// spread of a single sample is not known; it is taken to be as large as the value.
+    /// The 90% bounds: the interval, or the value and its sampling error. The spread of a single
+    /// sample is unknown and assumed to be as large as the value.
     pub fn bounds(&self) -> (f64, f64) {
         if let Some(interval) = self.interval() {
             return interval;
@@ -142,30 +142,30 @@ impl Figure {
         self.mapped(|value| value * by, by.abs())
     }
 
-    /// The rest of 1.
+    /// `1 - self`.
     pub fn complement(self) -> Self {
         self.mapped(|value| 1.0 - value, 1.0)
     }
 
-    /// No more than `most`, its interval neither.
+    /// The figure and its interval, limited to `most`.
     pub fn at_most(self, most: f64) -> Self {
         self.mapped(|value| value.min(most), 1.0)
     }
 
-    /// Another value for what is predicted; its interval reaches no further than `most`.
+    /// A predicted figure with another value, whose interval is limited to `most`.
     pub fn capped(self, value: f64, most: f64) -> Self {
         let (low, high) = self.bounds();
         Self::predicted(value, (low, high.min(most)))
     }
 
-    /// This share of `whole`, as a prediction: both may lie anywhere in their bounds.
+    /// This share of `whole`, as a prediction whose interval combines the bounds of both.
     pub fn part_of(self, whole: Self) -> Self {
         let ((low, high), (least, most)) = (self.bounds(), whole.bounds());
         Self::predicted(self.value * whole.value, (low * least.max(0.0), high * most))
     }
 
-    /// The sum of figures, as weak as its weakest part. Errors of measured parts are independent;
-    /// where a part is predicted, the interval is the sum of the parts' bounds.
+    /// The sum of figures, with the weakest provenance of its parts. Errors of measured parts are
+    /// independent; if a part is predicted, the interval is the sum of the parts' bounds.
     pub fn sum(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
         parts.into_iter().reduce(|a, b| {
             let ((low_a, high_a), (low_b, high_b)) = (a.bounds(), b.bounds());
@@ -187,7 +187,7 @@ impl Figure {
         })
     }
 
-    /// Value and interval put through a function that rises or falls throughout.
+    /// Applies a monotonic function to value and interval.
     fn mapped(self, map: impl Fn(f64) -> f64, error_by: f64) -> Self {
         let source = match self.source {
             Source::Predicted { low, high } => {
@@ -201,7 +201,7 @@ impl Figure {
     }
 }
 
-/// The sum of values: of none it is 0, where `Iterator::sum` gives -0.
+/// The sum of values. Unlike `Iterator::sum`, the sum of no values is 0, not -0.
 pub fn total(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |sum, value| sum + value)
 }

@@ -1,22 +1,21 @@
-//! The profile of a session: what every view shows and every rule judges.
+//! The profile of a session, which views show and rules judge.
 //!
 //! * [`Profile::from_session`] streams through the records of a session and holds kernels by
 //!   configuration, calls, memory, copies, streams, repeated sequences, and the time line of each
 //!   device.
-//! * [`Builder`] does so process by process. Builders of several sessions (ranks, hosts) merge;
-//!   what they hold are counts, sums and sketches, so that the merge is the profile of all records.
-//! * [`Accounts`] say where the time of a device went, of each [`Phase`] of a program.
+//! * [`Builder`] adds process by process. Builders of several sessions (ranks, hosts) can be
+//!   merged: they hold counts, sums and sketches, so the result is the profile of all records.
+//! * [`Accounts`] divide the time of a device in each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
-//! * [`units`] writes numbers as all views and all sentences have them.
-//! * [`Prediction`] has room for what models say of a kernel; `apex-predict` fills it in.
+//! * [`units`] formats numbers for all views and sentences.
+//! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict` computes them.
 //!
 //! Invariants:
 //!
-//! 1. Nothing here prints or judges, and nothing depends on how a view will look: results are plain
-//!    data that serialise.
-//! 2. Every figure says where it comes from ([`Provenance`]). Plain integers are counts of records,
-//!    hence measured.
+//! 1. Nothing here prints, judges or depends on a view: results are plain data that can be
+//!    serialised.
+//! 2. Every figure has its [`Provenance`]. Plain integers are counts of records, hence measured.
 //! 3. Memory is bounded by distinct configurations, live allocations and a fixed history per
 //!    stream; never by the number of records.
 

@@ -1,64 +1,63 @@
-//! What models say of a kernel, as plain data: `apex-predict` makes it, and views show it.
+//! Predictions for a kernel as plain data: `apex-predict` computes them, and views show them.
 
 use serde::Serialize;
 
 use crate::figure::{Figure, Provenance};
 
-/// What the models say of a launch. The interval of a prediction holds the truth in nine of ten
-/// cases like those that it was tested on.
+/// The models' predictions for a launch, with 90% prediction intervals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The kernel's own duration. `None` of a session's kernel that was measured and of which it is
-    /// not known what a launch executes.
+    /// Duration (`gpu__time_duration`). `None` for a measured kernel of a session whose work is not
+    /// known.
     pub duration_ns: Option<Figure>,
-    /// Warps resident on a multiprocessor while it is active, of the most possible.
+    /// Achieved occupancy: resident warps of an active multiprocessor, relative to the maximum.
     pub achieved_occupancy: Figure,
-    /// Compute (SM) throughput, of the most possible.
+    /// Compute (SM) throughput, relative to the peak.
     pub sm_utilisation: Figure,
-    /// Threads that take part in a warp's instruction, of 32.
+    /// Avg. active threads per warp, relative to 32.
     pub warp_efficiency: Figure,
-    /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
+    /// Input of the prediction: `launch`, `kernel`, `code` or `work`.
     pub basis: String,
-    /// Features outside of what the models were trained on: where there are any, no interval has
-    /// been tested.
+    /// Features outside the range of the training data; if there are any, the interval has not been
+    /// tested.
     pub unfamiliar: Vec<String>,
-    /// The kernel's own duration as measured; `None` where it was not timed.
+    /// Measured duration; `None` if the kernel was not timed.
     pub measured_duration_ns: Option<Figure>,
-    /// This over the predicted one.
+    /// Measured duration divided by the predicted one.
     pub measured_over_predicted: Option<f64>,
-    /// What bounds the kernel; `None` where it is not known what it executes.
+    /// What bounds the kernel; `None` if its work is not known.
     pub bound: Option<Bound>,
-    /// What a launch executes, where that is known.
+    /// The work of a launch, if known.
     pub work: Option<Work>,
 }
 
-/// What a launch executes, as far as a roofline shows it: computed from PTX and arguments.
+/// The work of a launch for a roofline, computed from PTX and arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Work {
-    /// PTX instructions of warps.
+    /// Executed PTX instructions, per warp.
     pub warp_instructions: f64,
-    /// Bytes of the sectors that loads from and stores to global memory touch, each request on its
-    /// own: what passes between L1 and L2 at most.
+    /// Bytes of the sectors that global loads and stores access, summed over requests: the maximum
+    /// traffic between L1 and L2.
     pub global_bytes: f64,
-    /// Whether it rests on a guess about values in memory.
+    /// Whether it depends on an assumption about values in memory.
     pub assumed: bool,
 }
 
-/// What bounds a kernel, by a roofline over what its launches execute.
+/// The bound of a kernel, from a roofline of the work of its launches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
-    /// What it is.
+    /// Kind of bound.
     pub by: BoundBy,
     /// The part of the device that takes longest for the work: `memory`, `double`, `issue`, ….
     pub part: String,
-    /// How long that part takes for it at full rate, nanoseconds. Computed from the work; the work
-    /// is predicted where [`Bound::assumed`] says so.
+    /// Time of that part for the work at full rate, in nanoseconds: computed from the work, which
+    /// depends on assumptions if [`Bound::assumed`] is set.
     pub part_ns: Figure,
-    /// Share of the kernel's duration that this is; 1 at most.
+    /// Share of the kernel's duration, at most 1.
     pub share: f64,
-    /// Where that duration comes from: measured where the kernel was timed, else predicted.
+    /// Provenance of that duration: measured if the kernel was timed, otherwise predicted.
     pub duration: Provenance,
-    /// Whether the work rests on a guess about values in memory.
+    /// Whether the work depends on an assumption about values in memory.
     pub assumed: bool,
 }
 
@@ -66,20 +65,20 @@ pub struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundBy {
-    /// The bytes or accesses that some level of memory serves.
+    /// Bytes or accesses of a level of the memory hierarchy.
     Memory,
-    /// The instructions that some pipe executes.
+    /// Instructions of a pipe.
     Compute,
-    /// The time that dependent instructions and accesses take: no part of the device is busy.
+    /// Latency of dependent instructions and accesses: no part of the device is busy.
     Latency,
-    /// What starting and ending any kernel takes: the work is less than that.
+    /// The time to start and end a kernel, which exceeds the time of the work.
     Launch,
     /// The last wave of blocks, which leaves most of the device idle.
     Tail,
 }
 
 impl BoundBy {
-    /// In a word.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -92,7 +91,7 @@ impl BoundBy {
 }
 
 impl Prediction {
-    /// Sets a measured duration beside it.
+    /// Adds a measured duration.
     pub fn beside(mut self, measured_ns: Option<Figure>) -> Self {
         self.measured_duration_ns = measured_ns;
         let predicted = self.duration_ns.filter(|predicted| predicted.value > 0.0);

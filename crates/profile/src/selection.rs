@@ -1,5 +1,4 @@
-//! Which part of a session a profile is of: some of its processes, a span of its time; and which
-//! kernels of a profile are meant by name.
+//! Selections: a part of a session (processes, a window of time), and kernels of a profile by name.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,20 +11,19 @@ use crate::profile::{Kernel, Profile};
 
 /// A part of a session.
 ///
-/// A *window* counts what began in it: launches, calls, copies, allocations, steps. Accounts cover
-/// what of the window lies between a device's first and last work, and add up to that. Steps, and
-/// what a kernel takes where a launch was not timed itself, are found from the whole run. What the
-/// recorder cost, NVTX ranges and what the CPU device counted stay those of the whole run. Where
-/// the session itself gives recent records alone ([`apex_trace::Watcher`]), the run is what these
-/// show.
+/// A *window* contains the launches, calls, copies, allocations and steps that begin in it.
+/// Accounts cover the part of the window between a device's first and last work, and add up to it.
+/// Steps, and durations of launches that were not timed, are derived from the whole run. The
+/// recorder's cost, NVTX ranges and the CPU device's counts are those of the whole run. If the
+/// session has only recent records ([`apex_trace::Watcher`]), these are the run.
 ///
-/// Without some of its *processes* a profile is as if these had not been recorded, except that the
-/// others still wait for them in collectives.
+/// A profile without some *processes* is the profile of the other processes, which still wait for
+/// the missing ones in collectives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Nanoseconds since the session's start ([`origin_ns`]); all of its time if `None`.
+    /// Nanoseconds since the session's start ([`origin_ns`]); `None` for the whole run.
     pub window: Option<Range<u64>>,
-    /// Identifiers of processes; all of them if `None`.
+    /// Process identifiers; `None` for all.
     pub processes: Option<BTreeSet<u32>>,
 }
 
@@ -42,16 +40,16 @@ impl Selection {
     }
 }
 
-/// When the session's time starts, on the machine's monotonic clock: when the first of its
-/// processes began to record.
+/// Start of the session on the machine's monotonic clock: the time when its first process began to
+/// record.
 pub fn origin_ns(session: &Session) -> u64 {
     // Ticks of 0 are before every start, so they give the start itself.
     session.processes.iter().map(|process| process.clock.monotonic_ns(0)).min().unwrap_or(0)
 }
 
-/// The processes of a session that launched kernels, by identifier: who starts the ranks of a job
-/// starts them in their order, as far as a machine's identifiers do not wrap around. When they
-/// first use the GPU is a matter of chance.
+/// The processes of a session that launched kernels, ordered by identifier. Launchers start the
+/// ranks of a job in order, so identifiers follow the ranks unless they wrap around; the order of
+/// first GPU use is random.
 pub fn ranks(session: &Session) -> Vec<u32> {
     let launched = session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
     let ranks: BTreeSet<u32> = launched.map(|process| process.pid).collect();
@@ -60,10 +58,10 @@ pub fn ranks(session: &Session) -> Vec<u32> {
 
 /// Names of kernels.
 ///
-/// `regex:` and an expression (of the crate `regex-lite`) means kernels in whose short or full name
-/// the expression is found. Anything else has to be the whole name: the short one, the function's
-/// own (without namespaces, template arguments and parameters), the full one, or the driver's;
-/// `*` stands for any characters.
+/// `regex:EXPRESSION` (of the crate `regex-lite`) matches kernels whose short or full name contains
+/// a match. Any other pattern must match a whole name: the short name, the function's name (without
+/// namespaces, template arguments and parameters), the full name, or the driver's name; `*`
+/// matches any characters.
 #[derive(Clone, Debug)]
 pub struct KernelPattern {
     text: String,
@@ -101,12 +99,12 @@ impl PartialEq for KernelPattern {
 impl Eq for KernelPattern {}
 
 impl KernelPattern {
-    /// As it was written.
+    /// The pattern as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether this kernel is meant.
+    /// Whether the pattern matches this kernel.
     pub fn matches(&self, kernel: &Kernel) -> bool {
         let Kernel { short_name, name, symbol, .. } = kernel;
         match &self.matcher {
@@ -118,7 +116,7 @@ impl KernelPattern {
     }
 }
 
-/// Whether a name is the pattern, in which `*` stands for any characters.
+/// Whether `pattern`, in which `*` matches any characters, matches the whole name.
 fn is_like(name: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -137,15 +135,15 @@ fn is_like(name: &str, pattern: &str) -> bool {
 }
 
 impl Profile {
-    /// Places of the kernels that any of the patterns means and that were launched.
+    /// Indices of the launched kernels that any of the patterns matches.
     pub fn kernels_named(&self, patterns: &[KernelPattern]) -> BTreeSet<usize> {
         let meant =
             |kernel: &Kernel| kernel.launches.any() && patterns.iter().any(|pattern| pattern.matches(kernel));
         (0..self.kernels.len()).filter(|&at| meant(&self.kernels[at])).collect()
     }
 
-    /// The same profile, in which no other kernels than these were launched. Totals, accounts,
-    /// phases, calls and sequences stay, so that shares are still those of the job.
+    /// The profile with only these kernels. Totals, accounts, phases, calls and sequences do not
+    /// change, so that shares still refer to the whole job.
     pub fn of_kernels(&self, kept: &BTreeSet<usize>) -> Self {
         let mut profile = self.clone();
         for (_, kernel) in profile.kernels.iter_mut().enumerate().filter(|(at, _)| !kept.contains(at)) {

@@ -1,8 +1,8 @@
 //! Distributions of durations in bounded memory.
 //!
 //! A [`Sketch`] is a histogram whose buckets widen with the value: each power of two is split into
-//! 32, so a quantile is within 1.6% of the true one. Only buckets that hold something take space,
-//! and there are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's
+//! 32, so a quantile is within 1.6% of the true one. Only non-empty buckets take space, and there
+//! are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's
 //! algorithm).
 
 use serde::Serialize;
@@ -60,7 +60,7 @@ impl Sketch {
         0.0
     }
 
-    /// Values above `limit`, and about what they sum up to.
+    /// Number of values above `limit`, and their approximate sum.
     pub fn above(&self, limit: u64) -> (u64, f64) {
         let first = bucket_of(limit);
         self.buckets
@@ -85,7 +85,8 @@ impl Sketch {
     }
 }
 
-/// Values below 32 have a bucket each; above, the five bits after the leading one choose.
+/// Each value below 32 has its own bucket; for larger values, the five bits after the leading one
+/// select the bucket.
 fn bucket_of(value: u64) -> u16 {
     if value < 1 << SPLIT_BITS {
         return value as u16;
@@ -106,25 +107,25 @@ fn middle_of(bucket: u16) -> f64 {
     (low + 0.5) * 2f64.powi(shift as i32) - 0.5
 }
 
-/// Durations in nanoseconds, summed up. Quantiles are within 1.6% of the true ones; the rest is
-/// exact.
+/// Summary of durations in nanoseconds. Quantiles are within 1.6% of the true ones; the other
+/// fields are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    /// Values.
+    /// Number of values.
     pub count: u64,
     /// Their sum.
     pub total_ns: f64,
     /// Their mean; 0 without values.
     pub mean_ns: f64,
-    /// A tenth of them lies below.
+    /// 10th percentile.
     pub p10_ns: f64,
-    /// Half of them lies below.
+    /// Median.
     pub median_ns: f64,
-    /// A tenth of them lies above.
+    /// 90th percentile.
     pub p90_ns: f64,
-    /// A hundredth of them lies above.
+    /// 99th percentile.
     pub p99_ns: f64,
-    /// The largest.
+    /// Maximum.
     pub max_ns: f64,
 }
 
@@ -155,7 +156,7 @@ impl Moments {
         self.squares += other.squares + off * off * mine * theirs / (mine + theirs);
     }
 
-    /// Standard deviation of the values; `None` below two.
+    /// Standard deviation; `None` with fewer than two values.
     pub fn deviation(&self) -> Option<f64> {
         (self.count >= 2).then(|| (self.squares / (self.count - 1) as f64).sqrt())
     }

@@ -1,6 +1,7 @@
-//! Sums of what a session's files hold. A damaged file may hold any number, so they saturate.
+//! Sums of numbers from session files, which saturate because a damaged file may contain any
+//! number.
 
-/// Sums that saturate in place of overflowing.
+/// Sums that saturate instead of overflowing.
 pub trait SaturatingSum: Iterator<Item = u64> + Sized {
     /// The sum, at most [`u64::MAX`].
     fn saturating_sum(self) -> u64 {

@@ -1,4 +1,4 @@
-//! What the executor asks of whoever owns the device's memory.
+//! The interface to the owner of the device's memory.
 
 use crate::program::KernelId;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What stops a kernel, with everything that is known about it.
+//! Faults that stop a kernel, with their place and details.
 
 use std::fmt;
 

@@ -1,37 +1,36 @@
 //! Executes PTX on the CPU.
 //!
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds
-//! the addresses of its variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying
-//! what may be accessed.
+//! the addresses of its variables; [`launch`] runs a kernel over a grid, within the accessible
+//! ranges of [`Memory`].
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
-//! | `operands` | what a step names: registers, operands of its handler |
-//! | `registers` | a warp's registers, and computing on 32 lanes at a time |
+//! | `operands` | the operands of steps: registers, operands of a handler |
+//! | `registers` | a warp's registers, and computation on 32 lanes at a time |
 //! | `arithmetic` | PTX arithmetic, on numbers and on whole registers |
-//! | `memory` | accesses and their checks; `image` and `matrix` are families of their own |
-//! | `code` | a compiled function: steps, inputs, where each came from |
-//! | `compile` | from PTX to `code`; `compile::decode` has one file for each family of instructions |
-//! | `launch` | what all blocks of a launch share; symbolization of addresses |
+//! | `memory` | accesses and their checks; `image` and `matrix` are separate families |
+//! | `code` | a compiled function: steps, inputs, source lines |
+//! | `compile` | from PTX to `code`; `compile::decode` has one file per family of instructions |
+//! | `launch` | the state that all blocks of a launch share; symbolization of addresses |
 //! | `warp` | 32 threads: divergence, warp batches, barriers, exchange between lanes |
 //! | `runtime` | functions that the device provides: `printf`, `malloc`, the device runtime |
-//! | `observe` | watching a launch: counts, and defects; `observe::probe` is what `warp` calls |
+//! | `observe` | observation of a launch: counts and defects; `warp` calls `observe::probe` |
 //! | `grid` | the blocks of a launch, executed by a pool of worker threads |
 //!
-//! Each module uses those above it. Three arrows point up because the language wants one type: a
-//! `warp` calls the `runtime` and a probe of `observe`, and both see the warp that called; `image`
-//! and `memory` name the trait in `device`, whose methods return images.
+//! Each module uses those above it, with three exceptions that Rust's types require: a `warp` calls
+//! the `runtime` and a probe of `observe`, and both see the calling warp; `image` and `memory` name
+//! the trait in `device`, whose methods return images.
 //!
 //! Invariants:
 //!
-//! 1. Every access is checked; a kernel can touch nothing but its own registers and what `Memory`
-//!    allows.
-//! 2. Every thread that can make progress does, whatever the others do: lanes of a warp, warps of a
-//!    block, blocks that are resident. A launch that never ends can be cancelled.
-//! 3. What fails names the kernel, the block, the thread, the instruction and its line.
-//! 4. PTX that this device does not execute compiles; only a kernel that reaches it fails.
+//! 1. Every access is checked: a kernel can access only its registers and the ranges of `Memory`.
+//! 2. Every thread that can make progress does, independent of the others: lanes of a warp, warps
+//!    of a block, resident blocks. An endless launch can be cancelled.
+//! 3. An error names the kernel, the block, the thread, the instruction and its line.
+//! 4. Unsupported PTX compiles; only a kernel that reaches it fails.
 //!
-//! One module is the definition of floating point (`soft`); what is fast is tested against it.
+//! The module `soft` defines floating point; tests compare the fast implementations with it.
 
 #![allow(
     clippy::double_comparisons,

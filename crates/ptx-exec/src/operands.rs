@@ -1,7 +1,7 @@
-//! What steps name: registers, and the operands of the handlers that compute on them.
+//! The operands of steps: registers, and the operands of handlers.
 //!
-//! Everything here is data without behaviour of its own. Handlers (`registers::lanes`,
-//! `memory::access`, `matrix`, `image`) take these operands; [`crate::code`] puts both together to
+//! This module contains only data. Handlers (`registers::handler`,
+//! `memory::access`, `matrix`, `image`) take these operands; [`crate::code`] combines both into
 //! steps.
 
 /// A register: virtual while compiling; then an index into the frame's part of the file of its
@@ -116,7 +116,7 @@ pub(crate) struct Indexed {
 pub(crate) enum Meaning {
     /// Not this.
     Other,
-    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::lanes::compare) does
+    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::shapes::compare) does
     /// besides.
     CompareWords { relation: Relation, signed: bool },
 }

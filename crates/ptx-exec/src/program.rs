@@ -1,4 +1,4 @@
-//! A compiled module: what the driver asks about its kernels and variables.
+//! A compiled module, and the driver's queries about its kernels and variables.
 
 use std::collections::HashMap;
 

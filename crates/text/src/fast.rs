@@ -1,4 +1,4 @@
-//! What `apex run --fast` did to the program.
+//! The effect of `apex run --fast` on the program, in sentences.
 
 use crate::units;
 use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
@@ -15,28 +15,29 @@ fn of_pool(pool: &MemoryPool) -> String {
     let off = match (pool.state, &pool.closed_by) {
         (MemoryPoolState::On, _) => String::new(),
         (MemoryPoolState::Unused, _) => {
-            return "--fast=memory served nothing: no allocation was of the size of one that had been freed."
-                .to_owned();
+            return "--fast=memory reused no memory: no allocation had the size of a freed one.".to_owned();
         }
         (MemoryPoolState::Failed, _) => {
-            return "--fast=memory was off: there was no memory for its tables.".to_owned();
+            return "--fast=memory was off: it could not allocate its tables.".to_owned();
         }
         (MemoryPoolState::Closed, Some(call)) => format!(
-            " It was off at the end: the program called {}, which shares memory or submits work that the pool does not see.",
+            " It was off at the end: the program called {}, which shares memory or submits work without the pool seeing it.",
             apex_untrusted::printable(call)
         ),
         (MemoryPoolState::Closed, None) => " It was off at the end.".to_owned(),
-        (MemoryPoolState::Refused, _) => " It was off at the end: the driver refused a free.".to_owned(),
+        (MemoryPoolState::Refused, _) => {
+            " It was off at the end: the driver failed to free memory.".to_owned()
+        }
     };
-    let serving = pool.mean_asked_ns().map_or(String::new(), |ns| format!(" in {}ᵐ each", units::time(ns)));
+    let each = pool.mean_asked_ns().map_or(String::new(), |ns| format!(", in {}ᵐ each", units::time(ns)));
     format!(
-        "--fast=memory: {} of {} allocations got memory that had been freed{serving}; the driver took {}ᵐ for such \
-         allocations, so the program was spared {}ᶜ, frees not counted. {} of {} frees waited for the GPU. At its peak the \
-         program had {} in a context, with what was kept {}.{off}",
+        "--fast=memory: {} of {} allocations reused freed memory{each}; the driver had taken {}ᵐ for them, so this saved \
+         {}ᶜ, not counting frees. {} of {} frees waited for the GPU. The program's peak was {} in a context, or {} with \
+         the pool's memory.{off}",
         units::count(pool.served),
         units::count(pool.served + pool.allocated),
         units::time(pool.alloc_ns),
-        units::time(pool.spared_ns().max(0.0)),
+        units::time(pool.saved_ns().max(0.0)),
         units::count(pool.waits),
         units::count(pool.kept),
         units::bytes(pool.peak_bytes),
@@ -52,16 +53,19 @@ fn of_queues(profile: &Profile) -> Vec<String> {
     }
     let off = |state| queues().filter(|queue| queue.state == state).count();
     for (state, why) in [
-        (State::GainsNothing, "it gained nothing: calls were waited for, or the GPU was the limit"),
+        (
+            State::GainsNothing,
+            "it saved no time, because the program waited for its calls or the GPU was the limit",
+        ),
         (State::OneProcessor, "the process may use one processor only"),
-        (State::Failed, "its memory or its thread could not be had"),
+        (State::Failed, "its memory could not be allocated, or its thread not started"),
         (State::Refused, "the driver refused a launch that it had accepted before"),
         (State::OldDriver, "the driver is older than CUDA 12.4"),
         (State::Unused, "the process made too few launches"),
     ] {
         match off(state) {
             0 => {}
-            1 => sentences.push(format!("--fast was off at the end of a process: {why}.")),
+            1 => sentences.push(format!("--fast was off at the end of one process: {why}.")),
             count => sentences.push(format!("--fast was off at the end of {count} processes: {why}.")),
         }
     }
@@ -70,30 +74,31 @@ fn of_queues(profile: &Profile) -> Vec<String> {
 
 fn used(queue: &LaunchQueue) -> String {
     let mean = |ns: f64| units::time(ns / queue.made as f64);
-    let handing_over = match (queue.asked_median_ns, queue.mean_asked_ns()) {
+    let queueing = match (queue.asked_median_ns, queue.mean_asked_ns()) {
         (Some(median), Some(mean)) => {
-            format!(" in {}ᵐ each (the median; {}ᵐ on average)", units::time(median), units::time(mean))
+            format!(" in {}ᵐ each (median; mean {}ᵐ)", units::time(median), units::time(mean))
         }
         (None, Some(mean)) => format!(" in {}ᵐ each", units::time(mean)),
         (_, None) => String::new(),
     };
-    let spared = queue.spared_ns();
-    let gain = if spared > 0.0 {
-        format!("the program was spared {}ᶜ", units::time(spared))
+    let saved = queue.saved_ns();
+    let gain = if saved > 0.0 {
+        format!("this saved {}ᶜ", units::time(saved))
     } else {
-        "the program was spared nothing".to_owned()
+        "this saved no time".to_owned()
     };
+    let times = if queue.waits == 1 { "time" } else { "times" };
     let batches = match queue.batches {
         0 => String::new(),
         count => format!(
-            " {} of the launches went out in {} batches.",
+            " {} launches were combined into {} batches.",
             units::count(queue.batched),
             units::count(count)
         ),
     };
     format!(
-        "--fast: {} calls were handed over{handing_over}, and took {}ᵐ each on the queue's thread; the program waited {} \
-         times, {}ᵐ in all; {gain}.{batches}",
+        "--fast: {} calls were queued{queueing}, and took {}ᵐ each in the queue's thread; the program waited {} {times}, \
+         {}ᵐ in total; {gain}.{batches}",
         units::count(queue.made),
         mean(queue.call_ns),
         units::count(queue.waits),
@@ -102,7 +107,7 @@ fn used(queue: &LaunchQueue) -> String {
 }
 
 fn add(mut sum: LaunchQueue, queue: LaunchQueue) -> LaunchQueue {
-    // (A median of several processes is that of the one with the most samples.)
+    // The median of several processes is that of the process with the most samples.
     if queue.asked_samples > sum.asked_samples {
         sum.asked_median_ns = queue.asked_median_ns;
     }

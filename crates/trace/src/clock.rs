@@ -1,10 +1,10 @@
-//! From ticks to time.
+//! Conversion of ticks to time.
 //!
-//! The rate of a process's clock follows from its first and its newest anchor, and is as good as
-//! they lie far apart. A process that was killed at once has them close together; then the rate
-//! comes from another process of the session (the counter is the same all over a machine), else
-//! from what the processor says of itself, unless either contradicts what the process's own anchors
-//! do tell (then it ran on another machine).
+//! The rate of a process's clock follows from its first and its newest anchor; its accuracy
+//! increases with their distance. If a process was killed at once, its anchors are close together;
+//! the rate then comes from another process of the session (all processes of a machine share the
+//! counter), or from the processor's nominal rate, unless it contradicts the process's own anchors
+//! (the process then ran on another machine).
 
 use crate::layout::{ClockAnchor, ClockKind};
 
@@ -16,7 +16,7 @@ const LONG_BASELINE_NS: u64 = 10_000_000;
 /// How much rates of one machine may differ: clock adjustment slews `CLOCK_MONOTONIC` by up to
 /// 0.05%.
 const SLEW: f64 = 1e-3;
-/// Rates outside are no clock's: ns per tick.
+/// Plausible rates, in ns per tick.
 const SANE_RATES: std::ops::Range<f64> = 0.01..1000.0;
 
 /// Where the rate of a [`Clock`] comes from, best first.
@@ -30,7 +30,7 @@ pub enum ClockRate {
     Nominal,
     /// The process's own anchors, close together: good to some percent.
     Rough,
-    /// Nothing tells: ticks are taken for nanoseconds.
+    /// Unknown: ticks are assumed to be nanoseconds.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ pub struct Clock {
     rate: ClockRate,
 }
 
-/// What a process file says about its clock.
+/// The clock data of a process file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchors {
     pub kind: Option<ClockKind>,
@@ -130,13 +130,13 @@ impl Clock {
         self.start.real_ns.saturating_add(self.ns_since_start(ticks))
     }
 
-    /// On the machine's `CLOCK_MONOTONIC`, ns: the one to compare processes of a session by, since
-    /// nobody sets it.
+    /// Nanoseconds on the machine's `CLOCK_MONOTONIC`, which is never set, so it can compare the
+    /// processes of a session.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         self.start.monotonic_ns.saturating_add(self.ns_since_start(ticks))
     }
 
-    /// What the process counted at a moment of the machine's `CLOCK_MONOTONIC`; 0 before its start.
+    /// The process's ticks at a time of the machine's `CLOCK_MONOTONIC`; 0 before its start.
     pub fn ticks_at_monotonic_ns(&self, ns: u64) -> u64 {
         let Some(since) = ns.checked_sub(self.start.monotonic_ns) else { return 0 };
         self.start.ticks.saturating_add((since as f64 / self.ns_per_tick) as u64)

@@ -36,19 +36,18 @@ pub enum TimingMode {
     All = 2,
 }
 
-/// What a session starts with.
+/// The initial settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether calls are recorded.
     pub recording: bool,
     /// Which kernels are timed.
     pub timing: TimingMode,
-    /// Share of the program's time that sampled timing may cost, parts per million.
+    /// Maximum share of the program's time for sampled timing, in parts per million.
     pub budget_ppm: u32,
-    /// Most bytes that the files of the session's processes may take together; 0 for no limit.
+    /// Maximum total size of the session's process files; 0 for no limit.
     pub max_bytes: u64,
-    /// Most bytes that the images that programs load may take; 0 to keep neither them nor
-    /// arguments.
+    /// Maximum total size of stored images; 0 to store neither images nor arguments.
     pub code_max_bytes: u64,
 }
 
@@ -64,20 +63,19 @@ impl Default for Settings {
     }
 }
 
-/// The page.
+/// The control page.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Control {
     magic: [u8; 8],
     version: u32,
-    /// 1 while calls are recorded, else 0.
+    /// 1 while calls are recorded, otherwise 0.
     pub recording: AtomicU32,
     /// A [`TimingMode`].
     pub timing: AtomicU32,
-    /// Share of the program's time that sampled timing may cost, parts per million.
+    /// Maximum share of the program's time for sampled timing, in parts per million.
     pub budget_ppm: AtomicU32,
-    /// Most bytes that the files of processes, their records and counts, may take together; 0 for
-    /// no limit.
+    /// Maximum total size of the files of processes, with records and counts; 0 for no limit.
     pub max_bytes: AtomicU64,
     /// Bytes that they take.
     pub used_bytes: AtomicU64,
@@ -104,7 +102,7 @@ pub struct CodeControl {
     pub used_bytes: AtomicU64,
     /// Images that were kept.
     pub kept: AtomicU64,
-    /// Loads of images that were not, for want of space or because they could not be read.
+    /// Loads of images that were not stored, because there was no space or they could not be read.
     pub left_out: AtomicU64,
     /// Bytes of these, as far as they are known.
     pub left_out_bytes: AtomicU64,

@@ -1,18 +1,17 @@
-//! Survival of the program when a mapped session file fails under it.
+//! Protects the program from SIGBUS when a mapped session file fails.
 //!
-//! Anybody who may write a session file can truncate it, and its disk can fail. The next access to
-//! the mapping then raises SIGBUS in the program. Committed records must survive SIGKILL, so they
-//! must lie in a file, and no file that outlives its processes can be protected from truncation.
-//! Therefore this module handles the signal: the handler replaces *our* mapping that failed by
-//! anonymous memory, so that the access succeeds, and reports the loss ([`on_loss`]). Every other
-//! SIGBUS is the program's: the handler jumps to the program's action with the kernel's own frame,
-//! as if it had never been there.
+//! Any process with write access to a session file can truncate it, and its disk can fail. The next
+//! access to the mapping then raises SIGBUS in the program. Committed records must survive SIGKILL,
+//! so they must be in a file, and a file that outlives its processes cannot be protected from
+//! truncation. Therefore this module handles the signal: the handler replaces the failed mapping of
+//! a session file by anonymous memory, so that the access succeeds, and reports the loss
+//! ([`on_loss`]). Every other SIGBUS belongs to the program: the handler jumps to the program's
+//! action with the kernel's frame unchanged.
 //!
 //! Invariants:
 //! 1. Each shared mapping of this crate is in the [registry](Region) from before its first access
 //!    until its last.
-//! 2. The handler makes system calls and atomic accesses only: it allocates nothing and takes no
-//!    lock.
+//! 2. The handler makes only system calls and atomic accesses: it does not allocate or lock.
 //! 3. The program's action is known: a program that calls `sigaction` or `signal` through
 //!    `libapex.so` changes [`program_action`] and not the kernel's; one that makes the system call
 //!    itself displaces the handler until the next mapping is made, when [`protect`] puts the
@@ -26,7 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
 unsafe extern "C" {
-    /// glibc's `sigaction` under a name that nobody interposes.
+    /// glibc's `sigaction` under a name that libraries do not interpose.
     fn __sigaction(signal: i32, new: *const libc::sigaction, old: *mut libc::sigaction) -> i32;
 }
 
@@ -182,7 +181,7 @@ impl SharedAction {
     }
 }
 
-/// What the program wants to happen.
+/// The program's action.
 static PROGRAMS: SharedAction = SharedAction::new();
 /// What the program wanted before it displaced the handler by a system call of its own; its new
 /// handler may call ours as the one that it found.

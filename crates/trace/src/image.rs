@@ -1,11 +1,10 @@
-//! Images: what programs load as code, each kept once in a session (`apex run --code`).
+//! Images: code that programs load, stored once per session (`apex run --code`).
 //!
-//! The file `<hash>.image` holds one image as the recorder packed it; this module knows its name
-//! and its size alone. The name is that of the content, so processes of a session share it: whoever
-//! loads an image first writes it. A process that is killed meanwhile leaves the beginning of a
-//! file, which whoever unpacks it refuses. [`CodeControl`] bounds
-//! all of them together and counts what is left out; their bytes are taken out of the session's
-//! limit too.
+//! The file `<hash>.image` contains one image as the recorder packed it; this module knows only its
+//! name and size. The name is a hash of the content, so the processes of a session share the file,
+//! and the first one that loads the image writes it. If a process is killed meanwhile, an
+//! incomplete file remains, which cannot be unpacked. [`CodeControl`] limits the size of all images
+//! together and counts those left out; their bytes also count towards the session's limit.
 
 use crate::control::{CodeControl, Control};
 use crate::mapping::without_sigxfsz;
@@ -14,11 +13,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How the names of these files end.
+/// File name extension.
 pub const EXTENSION: &str = "image";
 /// The default for [`CodeControl::max_bytes`].
 pub const DEFAULT_MAX_BYTES: u64 = 256 << 20;
-/// Largest file that is read.
+/// Maximum size of a file that is read.
 const MOST_BYTES: u64 = 1 << 31;
 
 /// The name of an image's file.

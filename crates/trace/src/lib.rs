@@ -1,30 +1,29 @@
-//! APEX sessions: what a record looks like, how it survives, how it is read back.
+//! APEX sessions: the layout of records, the crash-safe writer, and the reader.
 //!
-//! A *session* is a directory. It holds
+//! A *session* is a directory with these files:
 //!
-//! * `session.json`: what was run, when, and how it ended (written by `apex run`);
-//! * `control`: one mapped page through which recording is steered while programs run
-//!   ([`control`]);
+//! * `session.json`: the command, its start, and its end (written by `apex run`);
+//! * `control`: one mapped page that controls recording while programs run ([`control`]);
 //! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
-//! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found
-//!   wrong ([`counts`]);
-//! * `<hash>.image`: what programs loaded as code, where that is kept ([`image`]);
-//! * `<hash>.source`: the source text of kernels that a device counted, kept with it ([`source`]).
+//! * `<pid>-<start>.counts`: counts and defects from the CPU device ([`counts`]);
+//! * `<hash>.image`: code that programs loaded, with `--code` ([`image`]);
+//! * `<hash>.source`: source text of counted kernels, with `--code` ([`source`]).
 //!
-//! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records
-//! of one kind of writer. Writers map the file shared, so what is committed is in the page cache:
-//! it survives SIGKILL of the program and of `apex`, and there is nothing to finalise. Invariants:
+//! A process file is a header page followed by chunks of [`layout::CHUNK_BYTES`], each with records
+//! of one thread or with definitions. Writers map the file shared, so committed records are in the
+//! page cache: they survive SIGKILL of the program and of `apex`, and nothing needs to be
+//! finalised. Invariants:
 //!
 //! 1. A chunk's `committed` counter is advanced (release) only after the bytes below it are
 //!    complete.
 //! 2. A definition is committed before any record that names it.
 //! 3. Disk space is reserved before a chunk is mapped, so a full disk is an error code and never a
-//!    SIGBUS; a file that others truncate ends recording and never the program ([`fault`]).
-//! 4. What could not be recorded is counted in the header.
+//!    SIGBUS; a file that others truncate ends recording, never the program ([`fault`]).
+//! 4. The header counts lost records.
 //! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an
 //!    [`Error`]; never a panic.
 //!
-//! How it is used, by the two sides that never meet but in a file:
+//! The writer and the reader share only the file:
 //!
 //! ```
 //! use apex_trace::layout::{Launch, Slots};
@@ -41,7 +40,7 @@
 //! let head = Launch::head(0, start, now());
 //! assert!(lane.record(&file, &Launch { head, config: 1, stream: 1, result: 0, api: 1 }));
 //!
-//! // In a report, then or later:
+//! // In a report, meanwhile or later:
 //! let session = Session::open(&dir)?;
 //! let process = &session.processes[0];
 //! for record in process.records() {
@@ -55,16 +54,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and
-//! one for each thread that records; a process that ends in an orderly way gives back what of them
-//! it did not use. [`Control::max_bytes`] bounds the disk space of all files of a session together.
-//! Below 16 MiB only the first part of each chunk has disk space, a 64th of the limit, so that many
-//! threads find one each; files are sparse then. At the limit the oldest records go first, and are
-//! counted; files of counts ([`counts::file`]) stop growing.
+//! **Disk.** A record has 32 or 64 bytes. A file grows by one chunk at a time, one for definitions
+//! and one for each recording thread; a process that exits normally releases the unused parts.
+//! [`Control::max_bytes`] limits the disk space of all files of a session together. With a limit
+//! below 16 MiB, only the first part of each chunk has disk space, a 64th of the limit, so that
+//! many threads get a chunk; the files are then sparse. At the limit, new records overwrite the
+//! oldest ones, which are counted; files of counts ([`counts::file`]) stop growing.
 //!
-//! This crate does not know who writes or who reads. It depends on libc, `cuda-launch` and
-//! `untrusted` alone (on serde for `session.json`, behind the feature `meta`): it is part of the
-//! injected library.
+//! This crate knows neither writer nor reader. It is part of the injected library, so it depends
+//! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature
+//! `meta`).
 mod clock;
 mod codec;
 pub mod control;

@@ -1,5 +1,4 @@
-//! The chunks of one process file: which there are, who may have them, and where the next comes
-//! from.
+//! The chunks of one process file: their states, and the allocation of the next one.
 
 use crate::control::Control;
 use crate::error::in_file;
@@ -16,24 +15,25 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Descriptors below this are left to the program, where possible: programs count on low numbers.
+/// Minimum descriptor of a session file, where possible: programs rely on low numbers for their
+/// own.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
-/// A session with a size limit has at least so many chunks, so that many threads find one each:
-/// below the limit at which these are whole, only the first part of each has disk space.
+/// Minimum chunks of a session with a size limit, so that many threads get one: with a smaller
+/// limit, only the first part of each chunk has disk space.
 const CHUNKS_OF_A_LIMIT: u64 = 64;
 
-/// Least part of a chunk that has disk space: more than the longest record.
+/// Minimum part of a chunk with disk space: more than the longest record.
 const LEAST_PART: usize = 4 * PAGE_BYTES;
 
-/// A chunk that was found, and in what state.
+/// An acquired chunk, by its previous state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Never opened.
     Empty(Tail),
-    /// A records chunk with room, given back by a thread.
+    /// A records chunk with room, released by a thread.
     Continued(Tail),
-    /// A full records chunk, whose content is to be given up.
+    /// A full records chunk, whose records are overwritten.
     Overwritten(Tail),
 }
 
@@ -55,27 +55,27 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Book-keeping of a file's chunks, and the file itself.
+/// A process file and the state of its chunks.
 #[derive(Debug)]
 pub(crate) struct Space {
     path: PathBuf,
     file: ManuallyDrop<File>,
-    /// Device and inode, by which the file is known again.
+    /// Device and inode, which identify the file.
     identity: (u64, u64),
     control: Option<&'static Control>,
-    /// Chunks that the file has.
+    /// Number of chunks.
     chunks: u32,
-    /// Where the last of them ends: the file is at least that long.
+    /// End of the last chunk: the file has at least this length.
     end: u64,
-    /// How many of them are records chunks.
+    /// Number of records chunks.
     records: u32,
     /// Chunks without disk space.
     holes: Vec<u32>,
-    /// Records chunks that nobody holds, by state. `full` is in the order of filling.
+    /// Free records chunks, by state. `full` is in the order of filling.
     empty: Vec<Tail>,
     partial: Vec<Tail>,
     full: VecDeque<Tail>,
-    /// Definitions chunks that nobody holds; none is ever handed out again.
+    /// Released definitions chunks, which are never reused.
     definitions: Vec<Tail>,
 }
 
@@ -83,15 +83,15 @@ pub(crate) struct Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub index: u32,
-    /// Its bytes that have disk space, its header included.
+    /// Bytes with disk space, including its header.
     pub reserved: u32,
     pub committed: u32,
-    /// How many records it holds, once it is full.
+    /// Number of records, once it is full.
     pub records: u32,
 }
 
 impl Space {
-    /// Makes `<pid>-<start>.rec` in `dir` and maps its header page, zeroed.
+    /// Creates `<pid>-<start>.rec` in `dir` and maps its header page, zeroed.
     pub fn create(
         dir: &Path,
         start_ns: u64,
@@ -133,8 +133,8 @@ impl Space {
         Ok((space, header))
     }
 
-    /// How much of a chunk gets disk space: all of it, or under a small size limit a part, that
-    /// holds `least` bytes.
+    /// Bytes of a chunk that get disk space: all, or with a small size limit a part of at least
+    /// `least` bytes.
     fn part(&self, least: usize) -> usize {
         let limit = self.control.map_or(0, |control| control.max_bytes.load(Ordering::Relaxed));
         let share = match limit {
@@ -241,7 +241,7 @@ impl Space {
         }
     }
 
-    /// Takes back a chunk that its holder no longer needs; `full` if it has no room for more.
+    /// Releases a chunk; `full` if it has no room for more records.
     pub fn give_back(&mut self, tail: Tail, kind: ChunkKind, full: bool) {
         match kind {
             ChunkKind::Definitions => push(&mut self.definitions, tail),
@@ -258,8 +258,8 @@ impl Space {
         }
     }
 
-    /// Gives back to the disk, and to the session's limit, what chunks that nobody holds have not
-    /// used. They are not handed out any more: their space is no longer reserved.
+    /// Releases the unused disk space of free chunks, also from the session's limit. These chunks
+    /// are not reused, because their space is no longer reserved.
     pub fn trim(&mut self) {
         if self.find_file().and_then(|()| self.ensure_whole()).is_err() {
             return;
@@ -273,8 +273,8 @@ impl Space {
         }
     }
 
-    /// Makes sure that `file` is still ours. Programs close descriptors that they never opened
-    /// (daemons close them all), and the number then soon names a file of theirs.
+    /// Reopens the file if `file` is no longer its descriptor: some programs close descriptors that
+    /// they did not open (daemons close all), and the number may then name another file.
     fn find_file(&mut self) -> io::Result<()> {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
             return Ok(());
@@ -288,8 +288,7 @@ impl Space {
         Ok(())
     }
 
-    /// An error, and the end of recording, if somebody has truncated the file: what is left of it
-    /// must not grow again.
+    /// Returns an error, which ends recording, if the file was truncated: it must not grow again.
     fn ensure_whole(&self) -> io::Result<()> {
         if self.file.metadata()?.len() >= self.end {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The recorder's clock: what [`now`] counts, and how it is anchored to the system's clocks.
+//! The recorder's clock: the source of [`now`], and its anchors to the system's clocks.
 
 use crate::layout::{ClockAnchor, ClockKind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ pub fn now() -> u64 {
     TickCounter::decided().now()
 }
 
-/// What [`now`] reads, for those who read it often: they need not look up what was decided.
+/// The clock behind [`now`], for frequent readings: it avoids the lookup of the selected source.
 #[derive(Clone, Copy, Debug)]
 pub struct TickCounter {
     kind: ClockKind,
@@ -34,10 +34,10 @@ impl TickCounter {
     }
 }
 
-/// What was decided that [`now`] counts: a [`ClockKind`], or 0 as long as nobody asked.
+/// The selected source of [`now`]: a [`ClockKind`], or 0 before the first reading.
 static DECIDED: AtomicU32 = AtomicU32::new(0);
 
-/// What [`now`] counts in this process.
+/// The source of [`now`] in this process.
 #[inline]
 pub(crate) fn clock_kind() -> ClockKind {
     ClockKind::from_raw(DECIDED.load(Ordering::Relaxed)).unwrap_or_else(decide)
@@ -51,7 +51,7 @@ fn decide() -> ClockKind {
     kind
 }
 
-/// Nominal rate of the clock, ticks per second; 0 if the processor does not tell.
+/// Nominal rate of the clock in ticks per second; 0 if the processor does not report it.
 pub(crate) fn nominal_hz(kind: ClockKind) -> u64 {
     match kind {
         ClockKind::Tsc => nominal_tsc_hz(),

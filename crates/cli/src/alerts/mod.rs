@@ -25,21 +25,21 @@ const TICK: Duration = Duration::from_millis(100);
 /// ranks, lost records, reached power limits.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex alerts                                   all sessions that are being recorded on this machine, and new ones
-  apex alerts --baseline good training          compare the steps of `training` with those of `good`
+  apex alerts                                   all sessions that are being recorded, and new ones
+  apex alerts --baseline good training          compares the steps of `training` with those of `good`
   apex alerts --rule slower=20% --rule idle=off
   apex alerts --alertmanager http://127.0.0.1:9093
   apex alerts --exec 'jq \"{text}\" | curl -sf --json @- https://hooks.slack.com/services/…'
 
 Rules and their default thresholds:
-  slower=10%       a step takes longer than in the baseline by this much, and the difference is significant
+  slower=10%       a step takes this much longer than in the baseline (significantly)
   occupancy=25%    theoretical occupancy has fallen by this much
   straggler=10%    ranks wait for another rank for this share of their time
   idle=50%         a device is idle for this share of the time
   lost-records     records are lost because there is no space
   power-capped=50% a device lowers its clocks because of its power limit for this share of the time
 
-An alert fires when its condition held at three evaluations, and ends when the condition failed at three. `apex alerts`
+An alert fires when its condition held at three evaluations, and ends when the condition failed at three. `apex alerts` \
 only reads the sessions: it does not affect the programs. It contacts only the addresses that you name.")]
 pub struct Args {
     /// Session folders; `apex alerts` exits when all have ended [default: all sessions that are

@@ -1,4 +1,4 @@
-//! `apex diff`: runs before and after a change, side by side.
+//! `apex diff`: compares runs before and after a change.
 
 mod tables;
 
@@ -22,9 +22,9 @@ use std::process::ExitCode;
   apex diff --before a1 a2 a3 --after b1 b2 b3     repeated runs: their spread shows the noise
   apex diff --kernel 'gemm*' --rank 0 before after
   apex diff --configurations before after          each launch configuration separately
-  apex diff --fail-above 5 baseline candidate      for CI: exits with status 1 if a step or a kernel takes over 5% longer
+  apex diff --fail-above 5 baseline candidate      for CI: status 1 if more than 5% slower
 
-If launches repeat, sums are per step. A difference is significant if it exceeds 1% and, between repeated runs, passes
+If launches repeat, sums are per step. A difference is significant if it exceeds 1% and, between repeated runs, passes \
 Welch's t-test (p < 1/370), or, between single runs, exceeds three standard errors of the samples.")]
 pub struct Args {
     /// The baseline session

@@ -67,7 +67,7 @@ fn libraries() -> Check {
     }
 }
 
-/// Whether launches can be handed over to a thread of APEX.
+/// Whether launches can be queued (`apex run --fast`).
 fn fast(probe: Option<&Probe>) -> Check {
     const ID: &str = "fast";
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! `apex doctor`: what could keep APEX from recording here, and what to do about each.
+//! `apex doctor`: checks for everything that recording needs, with a remedy for each failure.
 //!
 //! Every check is one function that looks and returns a [`Check`]; none changes anything that
 //! stays. What could crash or hang, the driver, is tried in a child process.

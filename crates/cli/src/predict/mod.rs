@@ -1,4 +1,4 @@
-//! `apex predict`: what launches will do on a GPU, before or without running them.
+//! `apex predict`: predicts launches on a GPU without running them.
 //!
 //! What is asked comes from the command line, from lines of a file or of stdin, or from a session;
 //! [`answer`] has what is answered. Lines that come from stdin are answered one by one, with the
@@ -35,17 +35,17 @@ use written::{Csv, Document};
 /// Predicts duration, occupancy and throughput of launches on a GPU.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex predict --grid 1024 --block 256                        a launch, from its configuration
+  apex predict --grid 1024 --block 256                   a launch, from its configuration
   apex predict --grid 64,64 --block 16x16 --registers 40 --static-shared 2K
-  apex predict --grid 4096 --block 256 --registers 16 --ptx saxpy.ptx --arg 1048576 --arg f32:2 --arg ptr --arg ptr
-  apex predict --grid 4096 --block 128 --registers 32 --measured 48.5 --what-if block=256 --what-if block=512
-  apex predict apex-train-20261121-170000                     all configurations of a session, with their measured times
-  apex predict s --kernel matmul --what-if block=32x8         the effect of another block on the measured time
-  apex predict launches.csv --csv > predicted.csv             a line for each launch
-  generate | apex predict - --models mine                     predicts each line when it arrives; reloads replaced models
+  apex predict --grid 4096 --block 256 --ptx scale.ptx --arg 1048576 --arg f32:2 --arg ptr
+  apex predict --grid 4096 --block 128 --measured 48.5 --what-if block=256
+  apex predict apex-train-20261121-170000                all configurations of a session
+  apex predict s --kernel matmul --what-if block=32x8    the effect of another block
+  apex predict launches.csv --csv > predicted.csv        a line for each launch
+  generate | apex predict - --models mine                predicts each line when it arrives
 
-A file holds JSON Lines, or CSV whose first line names the columns. grid_x and block_x are required; grid_y, grid_z,
-block_y, block_z, dynamic_shared_bytes, registers, static_shared_bytes, local_bytes, max_threads_per_block, kernel and
+A file holds JSON Lines, or CSV whose first line names the columns. grid_x and block_x are required; grid_y, grid_z, \
+block_y, block_z, dynamic_shared_bytes, registers, static_shared_bytes, local_bytes, max_threads_per_block, kernel and \
 measured_us are optional; other columns are copied to the output. docs/predict.md has details.
 
 Every prediction has a 90% prediction interval.

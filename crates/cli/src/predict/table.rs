@@ -11,15 +11,13 @@ use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// What the marks mean.
-const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten cases like those that the models were tested \
-    on · ᶜ computed exactly · ᵐ measured. Duration: the kernel's own on the GPU. Achieved occupancy: resident warps of the \
-    most possible, while the SM is active. SM utilisation: compute (SM) throughput. Warp efficiency: threads that take part \
-    in an instruction, of 32.";
+/// The legend of marks and figures.
+const LEGEND: &str = "ᵖ predicted, with a 90% prediction interval · ᶜ computed exactly · ᵐ measured. Duration: \
+    gpu__time_duration. Achieved occupancy: resident warps of an active SM relative to the maximum. SM throughput: compute \
+    (SM) throughput. Warp efficiency: avg. active threads per warp relative to 32.";
 
 /// Why a kernel of a session has no predicted duration.
-const WITHHELD: &str =
-    "No duration is predicted beside a measured one where it is not known what a launch executes.";
+const WITHHELD: &str = "A measured kernel whose work is not known has no predicted duration.";
 
 /// Writes one launch with its what-ifs, or many launches.
 pub fn write(

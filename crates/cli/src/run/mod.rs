@@ -1,4 +1,4 @@
-//! `apex run`: records a program that does not know it.
+//! `apex run`: records an unmodified program.
 //!
 //! Makes the session, starts the program with the injected library preloaded, passes signals on,
 //! and ends the way the program ended. The program never depends on this process: what it records
@@ -67,7 +67,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --dashboard -- python train.py
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
 
-`apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside
+`apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside \
 another one records into the outer session unless it has its own -o.")]
 pub struct Args {
     /// Session folder to create [default: apex-COMMAND-DATE-TIME]

@@ -1,4 +1,4 @@
-//! `apex top`: what programs do while they are recorded, live in a terminal, or once as text.
+//! `apex top`: shows running programs live in a terminal, or once as text.
 
 mod document;
 mod screen;
@@ -26,13 +26,13 @@ const HEIGHT: u16 = 44;
 /// Shows running programs live: GPU usage, where the time goes, kernels, advice.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
-  apex top                          all sessions that are being recorded on this machine, and new ones
+  apex top                          all sessions that are being recorded, and new ones
   apex top apex-train-20261121-093011
   apex top --last 30s               averages over half a minute
   apex top --once                   one frame as text: works without a terminal
   apex top --json | jq '.sessions[] | {session, launches_per_s}'
 
-Press ? for the keys. `apex top` only reads the sessions: it does not affect the programs. A session that has ended keeps
+Press ? for the keys. `apex top` only reads the sessions: it does not affect the programs. A session that has ended keeps \
 its last state. Marks: ᵐ measured, ᶜ computed exactly, ᵖ predicted.")]
 pub struct Args {
     /// Session folders [default: all sessions that are being recorded on this machine]

@@ -97,7 +97,7 @@ entries! {
     }
 
     /// Sets the current context's flags.
-    fn cuCtxSetFlags(flags: u32) partly "scheduling flags are kept and have no effect" {
+    fn cuCtxSetFlags(flags: u32) partly "scheduling flags are stored and have no effect" {
         context::current()?.set_flags(flags)
     }
 
@@ -125,7 +125,7 @@ entries! {
 
     /// Sets a limit.
     fn cuCtxSetLimit(limit: CUlimit, value: usize)
-        partly "limits other than those of stack and heap are kept and have no effect"
+        partly "limits other than stack and heap size are stored and have no effect"
     {
         let context = context::current()?;
         match context.settings().limits.get_mut(&limit) {

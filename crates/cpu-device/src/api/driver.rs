@@ -59,7 +59,7 @@ entries! {
     }
 
     /// Tables of undocumented functions.
-    fn cuGetExportTable(table: *mut *const c_void, id: *const CUuuid) partly "the tables that libcudart needs" {
+    fn cuGetExportTable(table: *mut *const c_void, id: *const CUuuid) partly "only the tables that libcudart uses" {
         let found = export_tables::find(&read(id)?);
         write(table, found.map_or(std::ptr::null(), <[_]>::as_ptr).cast())?;
         found.map(drop).ok_or(Error(CUDA_ERROR_NOT_FOUND))

@@ -10,7 +10,7 @@ use cuda_abi::types::*;
 entries! {
     /// A handle by which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr)
-        partly "for processes of the same user, of memory from cuMemAlloc"
+        partly "only memory of cuMemAlloc, for processes of the same user"
     {
         ensure(!handle.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         write(handle, ipc::share_memory(address)?)

@@ -23,7 +23,7 @@ entries! {
         _library_options: *mut CUlibraryOption,
         _library_values: *mut *mut c_void,
         _library_count: u32,
-    ) partly "of the compiler's options, the log buffers have an effect" {
+    ) partly "only the compiler options for log buffers have an effect" {
         ensure(!library.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         load(library, compile(image, &mut JitLog::of_options(count, options, values)?)?)
     }
@@ -38,7 +38,7 @@ entries! {
         _library_options: *mut CUlibraryOption,
         _library_values: *mut *mut c_void,
         _library_count: u32,
-    ) partly "of the compiler's options, the log buffers have an effect" {
+    ) partly "only the compiler options for log buffers have an effect" {
         ensure(!library.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         load(library, load_file(path, &mut JitLog::of_options(count, options, values)?)?)
     }

@@ -17,7 +17,7 @@ entries! {
         options: *mut CUjit_option,
         values: *mut *mut c_void,
         state: *mut CUlinkState,
-    ) partly "of the compiler's options, the log buffers have an effect" {
+    ) partly "only the compiler options for log buffers have an effect" {
         create(count, options, values, state)
     }
 
@@ -27,7 +27,7 @@ entries! {
         options: *mut CUjit_option,
         values: *mut *mut c_void,
         state: *mut CUlinkState,
-    ) partly "of the compiler's options, the log buffers have an effect" {
+    ) partly "only the compiler options for log buffers have an effect" {
         create(count, options, values, state)
     }
 
@@ -41,7 +41,7 @@ entries! {
         _count: u32,
         _options: *mut CUjit_option,
         _values: *mut *mut c_void,
-    ) partly "PTX and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
+    ) partly "only PTX, and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
         add_data(state, kind, array(data.cast::<u8>(), bytes)?, name)
     }
 
@@ -55,7 +55,7 @@ entries! {
         _count: u32,
         _options: *mut CUjit_option,
         _values: *mut *mut c_void,
-    ) partly "PTX and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
+    ) partly "only PTX, and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
         add_data(state, kind, array(data.cast::<u8>(), bytes)?, name)
     }
 
@@ -67,7 +67,7 @@ entries! {
         _count: u32,
         _options: *mut CUjit_option,
         _values: *mut *mut c_void,
-    ) partly "PTX and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
+    ) partly "only PTX, and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
         add_file(state, kind, path)
     }
 
@@ -79,7 +79,7 @@ entries! {
         _count: u32,
         _options: *mut CUjit_option,
         _values: *mut *mut c_void,
-    ) partly "PTX and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
+    ) partly "only PTX, and fatbins with PTX; libraries of machine code add nothing, and cubins are refused" {
         add_file(state, kind, path)
     }
 

@@ -142,14 +142,14 @@ entries! {
 
     /// Says how managed memory will be used: it is where every processor finds it.
     fn cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, device: CUdevice)
-        partly "advice for a part of an allocation is taken for the whole"
+        partly "advice for a part of an allocation applies to the whole"
     {
         advise(address, bytes, advice, || location_of_device(device))
     }
 
     /// Says how managed memory will be used: it is where every processor finds it.
     fn cuMemAdvise_v2(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, location: CUmemLocation)
-        partly "advice for a part of an allocation is taken for the whole"
+        partly "advice for a part of an allocation applies to the whole"
     {
         advise(address, bytes, advice, || location_of(&location))
     }
@@ -236,7 +236,7 @@ entries! {
 
     /// Sets what is known of an address: copies always synchronise as is asked for here.
     fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, address: CUdeviceptr)
-        partly "the one attribute that can be set has no effect"
+        partly "the attribute has no effect"
     {
         ensure(!value.is_null() && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE)?;
         find(address).map(drop)

@@ -1,7 +1,7 @@
 //! The driver's functions, one module for each part of the driver API's reference.
 //!
-//! Functions here check and translate arguments, and leave the work to the modules outside. What
-//! they share is in [`crate::entry`], its contract above all.
+//! Functions here check and translate arguments, and leave the work to the other modules of the
+//! crate. [`crate::entry`] has their common code and their contract.
 
 use crate::entry::Entry;
 

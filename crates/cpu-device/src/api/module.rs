@@ -29,7 +29,7 @@ entries! {
         count: u32,
         options: *mut CUjit_option,
         values: *mut *mut c_void,
-    ) partly "of the compiler's options, the log buffers have an effect" {
+    ) partly "only the compiler options for log buffers have an effect" {
         ensure(!module.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         load(module, compile(image, &mut JitLog::of_options(count, options, values)?)?)
     }

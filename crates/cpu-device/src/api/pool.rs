@@ -93,7 +93,7 @@ entries! {
 
     /// Sets an attribute of a pool.
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void)
-        partly "how memory is reused can't be chosen"
+        partly "the reuse policy has no effect"
     {
         let pool = Pool::resolve(pool)?;
         let wide = pool::is_wide(attribute);

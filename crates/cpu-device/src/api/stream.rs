@@ -23,7 +23,7 @@ entries! {
 
     /// Creates a stream with a priority.
     fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32)
-        partly "the priority is kept and has no effect"
+        partly "the priority is stored and has no effect"
     {
         create(stream, flags, priority)
     }
@@ -170,7 +170,7 @@ entries! {
         function: CUhostFn,
         data: *mut c_void,
         _mode: u32,
-    ) also cuLaunchHostFunc_v2_ptsz [default] partly "how the stream waits for the function can't be chosen" {
+    ) also cuLaunchHostFunc_v2_ptsz [default] partly "the kind of wait for the function cannot be selected" {
         let function = function.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         Stream::resolve(stream, default)?.enqueue(Operation::Host(HostCall { function, data }))
     }

@@ -112,7 +112,7 @@ entries! {
         handle: CUmemGenericAllocationHandle,
         kind: CUmemAllocationHandleType,
         flags: u64,
-    ) partly "file descriptors only" {
+    ) partly "only file descriptors" {
         ensure(!shareable.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
         supported(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, SHAREABLE)?;
         write(shareable.cast::<i32>(), Physical::resolve(handle)?.export()?)
@@ -123,7 +123,7 @@ entries! {
         handle: *mut CUmemGenericAllocationHandle,
         shareable: *mut c_void,
         kind: CUmemAllocationHandleType,
-    ) partly "file descriptors only" {
+    ) partly "only file descriptors" {
         device::get()?;
         ensure(!handle.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         supported(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, SHAREABLE)?;

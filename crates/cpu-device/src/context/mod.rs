@@ -1,9 +1,9 @@
-//! Contexts: whose work, memory and faults belong together, and which of them a thread uses.
+//! Contexts, which own work, memory and faults, and each thread's stack of contexts.
 //!
 //! Every thread has a stack of contexts, the top of which is current. The device's primary context
-//! is counted by retains and releases; others are made and destroyed by the program. A context that
-//! has seen a fault answers every later call with that fault, as CUDA's do: the state of its memory
-//! can't be trusted.
+//! is counted by retains and releases; others are made and destroyed by the program. As in
+//! CUDA, every call in a context after a fault returns that fault, because the state of its memory
+//! is unknown.
 
 pub mod fault;
 pub mod storage;

@@ -1,12 +1,11 @@
-//! Graphs: operations with the order between them, made once and launched many times.
+//! Graphs: operations and their dependencies, created once and launched many times.
 //!
-//! A [`Graph`] is what the program builds or captures; a [`GraphExec`] is a copy of it, put in an
-//! order in which it can be done, whose nodes' operands can be changed but not its shape. Nodes are
-//! named by handles of their own, valid for the graph that made them.
+//! The program builds or captures a [`Graph`]; a [`GraphExec`] is a topologically sorted copy,
+//! whose node parameters can be changed but not its edges. Nodes have their own handles, which are
+//! valid for the graph that created them.
 //!
-//! A launch is one task: its nodes are done one after the other in an order that respects every
-//! edge. Nodes that no edge orders may be done in any order, so this is one of the orders that CUDA
-//! may choose too; a kernel node uses all cores by itself.
+//! A launch is one task, which executes the nodes one after the other in topological order. CUDA
+//! allows any such order; a single kernel node uses all cores.
 
 pub mod allocation;
 pub mod condition;

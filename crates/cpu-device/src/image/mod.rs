@@ -1,4 +1,4 @@
-//! What textures and surfaces read and write: arrays, and the objects that name them.
+//! Arrays, and the texture and surface objects that access them.
 
 pub mod array;
 pub mod texture_object;

@@ -1,4 +1,4 @@
-//! Launches: a kernel with its configuration and its arguments, checked and ready to be executed.
+//! Launches: a kernel with its checked configuration and arguments.
 
 pub mod device_runtime;
 pub mod observation;

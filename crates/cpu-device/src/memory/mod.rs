@@ -1,7 +1,7 @@
-//! The device's memory: every range that a kernel or a copy may touch, and what is known about it.
+//! The device's memory: every range that a kernel or a copy may access, with its attributes.
 //!
-//! A device address is a host address. The device's memory is host memory, so unified addressing
-//! holds by itself: a pointer means the same thing on both sides, and pinned and managed memory
+//! A device address is a host address, because the device's memory is host memory. Unified
+//! addressing follows: a pointer has the same meaning on both sides, and pinned and managed memory
 //! need no translation.
 //!
 //! Invariants:

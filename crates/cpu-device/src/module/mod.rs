@@ -1,4 +1,4 @@
-//! Modules and libraries: device code, from the image that a program hands over to the functions it
+//! Modules and libraries: device code, from the image that a program loads to the functions that it
 //! launches.
 //!
 //! An image is read ([`fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a

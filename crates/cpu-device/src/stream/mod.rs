@@ -1,9 +1,9 @@
-//! Streams: in what order a context's work is done.
+//! Streams: the order of a context's work.
 //!
-//! The rules are the programming guide's. Work in one stream is done in the order in which it was
-//! submitted. The legacy default stream comes after everything submitted before to the context's
-//! blocking streams, and they come after it; non-blocking streams stand apart. A thread's own
-//! default stream is a blocking stream like any other.
+//! The rules are those of the programming guide. Work in a stream is executed in the order of its
+//! submission. The legacy default stream waits for all work submitted before to the context's
+//! blocking streams, which in turn wait for it; non-blocking streams are independent. A per-thread
+//! default stream is an ordinary blocking stream.
 //!
 //! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and
 //! behind those that the rules name. One lock covers finding them and taking their place, so that

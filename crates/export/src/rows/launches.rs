@@ -24,21 +24,13 @@ const BEFORE: [Column; 10] = [
         Integer,
         "when the launch call began, since the session's first process started; measured",
     ),
-    column("cpu_ns", Integer, "how long the driver's call took; measured"),
-    column(
-        "gpu_ns",
-        Integer,
-        "GPU time, by an event pair less what the pair costs; measured, null if it was not",
-    ),
-    column("gpu_raw_ns", Integer, "what the event pair read; measured"),
-    column(
-        "stream_was_idle",
-        Flag,
-        "whether gpu_raw_ns includes launch latency; null if it was not measured",
-    ),
+    column("cpu_ns", Integer, "duration of the driver's call; measured"),
+    column("gpu_ns", Integer, "GPU time, from an event pair less its cost; measured, null if not timed"),
+    column("gpu_raw_ns", Integer, "reading of the event pair; measured"),
+    column("stream_was_idle", Flag, "whether gpu_raw_ns includes launch latency; null if not timed"),
     column("kind", Text, "`kernel`, or `graph` for one launch of a CUDA graph"),
-    column("kernel", Text, "name, demangled; null for a graph"),
-    column("symbol", Text, "name as the driver gives it"),
+    column("kernel", Text, "demangled name; null for a graph"),
+    column("symbol", Text, "name as the driver reports it"),
 ];
 
 /// Columns after those of the configuration.
@@ -50,7 +42,7 @@ const AFTER: [Column; 11] = [
     column("device", Integer, "ordinal of the device; null if unknown"),
     column("device_name", Text, "name of the device"),
     column("api", Text, "the driver's entry point"),
-    column("result", Integer, "what the driver returned; 0 is success"),
+    column("result", Integer, "the driver's result; 0 is success"),
     column("captured", Flag, "whether the call was captured into a graph and executed nothing"),
     column("cooperative", Flag, "whether the launch was cooperative; null for a graph"),
     column("executable", Text, "path of the process's program"),

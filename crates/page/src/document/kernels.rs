@@ -111,7 +111,7 @@ struct Bounded {
     share: f64,
 }
 
-/// A predicted value, and where it lies in nine of ten cases.
+/// A predicted value with its 90% prediction interval.
 #[derive(Debug, Serialize)]
 pub struct Interval {
     value: f64,

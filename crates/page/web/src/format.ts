@@ -105,17 +105,21 @@ export function quantity(value: number, unit: MachineUnit): string {
   }
 }
 
-/** Dimensions without trailing ones: `64,64`. */
+/** Dimensions without trailing ones: `256` or `(64, 64)`. */
 function extent(dimensions: Dim3): string {
   const used = dimensions[2] !== 1 ? 3 : dimensions[1] !== 1 ? 2 : 1;
-  return dimensions.slice(0, used).join(',');
+  return used === 1 ? `${dimensions[0]}` : `(${dimensions.slice(0, used).join(',\u00a0')})`;
 }
 
-/** `64,64 × 256`, with cluster and dynamic shared memory where there are any. */
+/**
+ * A launch configuration as CUDA C++ writes it: `<<<(20, 24), (16, 16), 2 KiB>>>`, without the
+ * dynamic shared memory if there is none, and with the cluster if there is one.
+ */
 export function configuration(kernel: Pick<Kernel, 'grid' | 'block' | 'cluster' | 'dynamic_shared_bytes'>): string {
-  const cluster = kernel.cluster.some((side) => side > 1) ? ` c${extent(kernel.cluster)}` : '';
-  const shared = kernel.dynamic_shared_bytes > 0 ? ` ${bytes(kernel.dynamic_shared_bytes).replace('\u00a0', '')}` : '';
-  return `${extent(kernel.grid)} × ${extent(kernel.block)}${cluster}${shared}`;
+  const parts = [extent(kernel.grid), extent(kernel.block)];
+  if (kernel.dynamic_shared_bytes > 0) parts.push(bytes(kernel.dynamic_shared_bytes).replace(/\.0+(?=\u00a0)/, ''));
+  const cluster = kernel.cluster.some((side) => side > 1) ? ` cluster ${extent(kernel.cluster)}` : '';
+  return `<<<${parts.join(', ')}>>>${cluster}`;
 }
 
 export function words(identifier: string): string {

@@ -1,10 +1,9 @@
-//! What the host did: its driver calls, thread by thread, and which of them idle time is charged
-//! to.
+//! The host's driver calls, thread by thread, and the attribution of idle time to them.
 //!
-//! Idle time ends because a thread launched something. What that thread did is why the device was
-//! idle: its calls first. Where it was in no call, another thread's calls count that may have kept
-//! it waiting (the main thread loads a module, then its worker launches); calls that only wait do
-//! not (a watchdog waits for events all the time). The rest is the program's own code.
+//! Idle time ends when a thread launches work, and it is attributed to what that thread did: first
+//! to its calls. If it was in no call, calls of another thread count that it may have waited for
+//! (the main thread loads a module, then its worker launches), except calls that only wait (a
+//! watchdog waits for events all the time). The rest is the program's own code.
 
 use std::collections::VecDeque;
 

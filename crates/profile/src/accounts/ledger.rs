@@ -1,4 +1,4 @@
-//! Sums of a device's time by account and phase, in whole nanoseconds: what is added up is exact.
+//! Exact sums of a device's time by account and phase, in whole nanoseconds.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ const UNKNOWN: usize = 3;
 const IDLE: usize = 4;
 const SLOTS: usize = IDLE + IdleCause::ALL.len();
 
-/// What a device does in a stretch of time.
+/// Use of a stretch of a device's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Kernels, other than those of collectives.
+    /// Kernels, except those of collectives.
     Kernels,
     /// Collectives (NCCL), and no other kernel.
     Collectives,
     /// Copies or sets of memory, and no kernel.
     Copies,
-    /// Kernels that may run or not: nothing is known of their time.
+    /// Kernels may or may not run, because their durations are unknown.
     Unknown,
-    /// Nothing, because the host did this.
+    /// Idle, because of this activity of the host.
     Idle(IdleCause),
 }
 

@@ -1,19 +1,19 @@
-//! Time accounted for: every nanosecond of a device between its first and its last work is in
+//! Accounts of a device's time: every nanosecond between its first and its last work belongs to
 //! exactly one account.
 //!
-//! The record has no clock of the GPU. The device's time line is therefore *modelled* by playing
-//! the queue of each stream ([`timeline`]): work starts when its call has returned and the work
-//! before it is done, and takes what was measured of it or of its kernel. What the host saw
-//! corrects the model: after a call that waited, the queue was empty; a call that waited for long
-//! shows that the queue was full until then. Idle time is charged to what the host did meanwhile
-//! ([`host`]).
+//! A session contains no GPU clock. The time line of the device is therefore *modelled* by
+//! simulating the queue of each stream ([`timeline`]): work starts when its call has returned and
+//! the previous work is done, and takes the measured time of the launch or of its kernel. The
+//! host's observations correct the model: after a call that waited, the queue was empty; a long
+//! wait shows that the queue was full until then. Idle time is attributed to the host's activity
+//! during it ([`host`]).
 //!
-//! Where nothing is known of a kernel's time, the device may be busy or idle: that time is
-//! *unknown*, and shown as such.
+//! If the duration of a kernel is unknown, the device may be busy or idle: that time is reported as
+//! *unknown*.
 //!
-//! Invariants: accounts of a phase add up to its span and phases to the device's span, to the
-//! nanosecond; none is negative. The model runs three times, with durations as they are on average,
-//! as short and as long as they may be; an account's interval spans the three results.
+//! Invariants: the accounts of a phase add up to its span and the phases to the device's span, to
+//! the nanosecond; none is negative. The model runs three times, with the mean, the shortest and
+//! the longest plausible durations; an account's interval spans the three results.
 
 mod host;
 mod ledger;
@@ -36,7 +36,7 @@ pub use over_time::OverTime;
 pub(crate) use phases::{Launched, Loop};
 pub(crate) use timeline::{Model, NewWork, Queued, Seen, Timeline, Work};
 
-/// What the host did while the device was idle.
+/// The host's activity while the device was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleCause {
@@ -46,9 +46,9 @@ pub enum IdleCause {
     Allocating,
     /// It was in calls that copy or set memory.
     Transferring,
-    /// It was in synchronisations of work that was already done, or just about to return from one.
+    /// It synchronised with work that was already done, or was returning from a synchronisation.
     Synchronising,
-    /// It loaded or unloaded code, the first launch of a kernel included.
+    /// It loaded or unloaded code, including at the first launch of a kernel.
     Loading,
     /// It captured, instantiated or changed graphs.
     Capturing,
@@ -59,7 +59,7 @@ pub enum IdleCause {
 }
 
 impl IdleCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 8] = [
         Self::Launching,
         Self::Allocating,
@@ -71,7 +71,7 @@ impl IdleCause {
         Self::HostCode,
     ];
 
-    /// In words.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Launching => "launch calls",
@@ -89,28 +89,28 @@ impl IdleCause {
 /// The accounts of a device, nanoseconds. They add up to [`Self::span_ns`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Accounts {
-    /// Time that is accounted for.
+    /// The accounted time.
     pub span_ns: f64,
-    /// Kernels run, other than those of collectives.
+    /// Kernels run, except those of collectives.
     pub kernels: Figure,
-    /// Collectives (NCCL) run, and no other kernel: communication that nothing hides.
+    /// Collectives (NCCL) run, and no other kernel: exposed communication.
     pub collectives: Figure,
-    /// Of the time in collectives, what the same collectives take less on another rank: this one
-    /// waits for it.
+    /// The part of the time in collectives in which this rank waits for another one: the same
+    /// collectives take less time on that rank.
     pub waiting: Figure,
-    /// The device copies or sets memory, and no kernel runs. How long a copy takes is estimated
+    /// The device copies or sets memory, and no kernel runs. The duration of a copy is estimated
     /// from its bytes.
     pub copies: Figure,
-    /// The device is idle, by what the host did meanwhile.
+    /// The device is idle, by the host's activity.
     pub idle: BTreeMap<IdleCause, Figure>,
-    /// The part of the idle time in host code that lies in pauses.
+    /// The pauses: a part of the idle time in host code.
     pub pauses: Pauses,
-    /// Kernels may run or not: nothing is known of their time.
+    /// Kernels may or may not run, because their durations are unknown.
     pub unknown: Figure,
 }
 
 /// Stretches of idle time in which the host runs its own code for at least [`Pauses::LEAST_NS`] and
-/// makes no driver call. Slow launching does not explain them: the host does something else.
+/// makes no driver call. They are too long to be slow launching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pauses {
     /// Number of pauses.
@@ -142,7 +142,7 @@ pub enum Account {
 }
 
 impl Account {
-    /// All of them, in the order in which reports have them.
+    /// All accounts, in the order of reports.
     pub const ALL: [Self; 13] = [
         Self::Kernels,
         Self::Collectives,
@@ -159,7 +159,7 @@ impl Account {
         Self::Unknown,
     ];
 
-    /// As tables name it.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernels => "kernels",
@@ -192,7 +192,7 @@ impl Accounts {
         }
     }
 
-    /// All accounts that hold time: busy ones, idle ones, the unknown.
+    /// All accounts with time: busy, idle, unknown.
     pub fn entries(&self) -> Vec<(Account, Figure)> {
         let all = Account::ALL.into_iter().map(|account| (account, self.time(account)));
         all.filter(|(_, time)| time.value > 0.0).collect()
@@ -203,7 +203,7 @@ impl Accounts {
         Figure::sum(self.idle.values().copied()).unwrap_or_default()
     }
 
-    /// Idle time while the host does any of this.
+    /// Idle time with any of these causes.
     pub fn idle_during(&self, causes: &[IdleCause]) -> Figure {
         let of = causes.iter().filter_map(|cause| self.idle.get(cause).copied());
         Figure::sum(of).unwrap_or_default()
@@ -240,30 +240,30 @@ impl Accounts {
     }
 }
 
-/// A part of a program's run, found from the repetition of its launches.
+/// A phase of a program's run, derived from the repetition of its launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseKind {
     /// Before the first iteration.
     Startup,
-    /// First iterations, slower than later ones.
+    /// The first iterations, which are slower than later ones.
     Warmup,
-    /// Iterations.
+    /// The remaining iterations.
     Steady,
-    /// Between iterations, with other launches than theirs: evaluation, say.
+    /// Between iterations, with other launches, for instance evaluation.
     Between,
     /// After the last iteration.
     End,
-    /// The whole run: no repetition was found.
+    /// The whole run, because no repetition was found.
     Whole,
 }
 
 impl PhaseKind {
-    /// All of them, in the order of time.
+    /// All phases, in the order of time.
     pub const ALL: [Self; 6] =
         [Self::Startup, Self::Warmup, Self::Steady, Self::Between, Self::End, Self::Whole];
 
-    /// In words.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Startup => "start-up",
@@ -279,12 +279,12 @@ impl PhaseKind {
 /// A phase of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
-    /// Which.
+    /// Kind of phase.
     pub kind: PhaseKind,
-    /// Its accounts, of the time from when the device begins its first work; empty where the device
-    /// has not begun any.
+    /// Its accounts, from the time when the device begins the phase's first work; empty if the
+    /// device has not begun any.
     pub accounts: Accounts,
-    /// Launch calls and graph launches in it that ran.
+    /// Launch calls and graph launches of the phase that ran.
     pub launches: u64,
     /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how
     /// often.
@@ -295,19 +295,19 @@ pub struct Phase {
     pub calls: Vec<PhaseCall>,
 }
 
-/// Calls of one sort in one phase that succeeded.
+/// Successful calls of one kind in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseCall {
     /// Name of the entry point.
     pub name: String,
-    /// What sort of call; `None` for a sort that this version does not know.
+    /// Class of call; `None` for a class that this version does not know.
     #[serde(with = "crate::profile::serde_layout::call_class")]
     pub class: Option<CallClass>,
-    /// Where a copy goes; `None` of other calls.
+    /// Direction of a copy; `None` for other calls.
     pub direction: Option<CopyDirection>,
-    /// Whether host memory that it copies is pageable.
+    /// Whether the copied host memory is pageable.
     pub pageable: bool,
-    /// Whether it is one of the asynchronous forms.
+    /// Whether the call is asynchronous.
     pub asynchronous: bool,
     /// How many.
     pub count: u64,

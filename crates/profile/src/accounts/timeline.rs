@@ -84,7 +84,7 @@ pub(crate) struct Queued {
     pub is_timed: bool,
 }
 
-/// What is settled, as an observer is told it.
+/// Final events, as an observer receives them.
 #[derive(Clone)]
 pub(crate) enum Seen {
     Stretch(u64, u64, Use),
@@ -175,7 +175,7 @@ pub(crate) struct Timeline {
     variance: f64,
     pub ledger: Ledger,
     gaps: Gaps,
-    /// What was settled since an observer was told; `None` where nobody observes.
+    /// Final events that the observer has not received yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
 }
 

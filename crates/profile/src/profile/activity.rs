@@ -1,5 +1,5 @@
-//! The second reading of a process: its work and calls on the time line of each device
-//! ([`crate::accounts`]).
+//! The second reading of a process, which places its work and its calls on the time line of each
+//! device ([`crate::accounts`]).
 
 mod waits;
 
@@ -24,6 +24,7 @@ use crate::observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Obser
 
 /// A first launch that takes longer has loaded code.
 const LOADS_NS: u64 = 20_000;
+
 /// A device while the process is read for the second time.
 struct Device {
     model: Model,
@@ -93,7 +94,7 @@ struct LaunchCall {
 }
 
 impl Reading<'_> {
-    /// Reads the process's work and calls again; an observer is told of them.
+    /// Reads the process's work and calls again, and passes them to the observer.
     pub(super) fn activities(
         &self,
         costs: &Costs,
@@ -569,7 +570,7 @@ impl Device {
     }
 }
 
-/// Tells an observer what was settled of a device.
+/// Passes the final events of a device to an observer.
 fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model) {
     model.usual().tell(|seen| match seen {
         Seen::Stretch(from, to, on) => observer.stretch(device, from, to, on),
@@ -577,7 +578,7 @@ fn tell_of(observer: &mut dyn Observer, device: Option<usize>, model: &mut Model
     });
 }
 
-/// What the host does in a call.
+/// The activity of the host in a call.
 fn cause(call: &Call) -> IdleCause {
     match CallClass::from_raw(call.class) {
         Some(CallClass::Allocate | CallClass::Free) => IdleCause::Allocating,

@@ -1,12 +1,12 @@
-//! The profile of record streams, built step by step.
+//! Builds a profile from record streams, process by process.
 //!
-//! A [`Builder`] holds what is known so far: counts, sums and sketches, never records. Each process
-//! is read into a builder of its own ([`super::reading`]), and that one is merged into the whole.
+//! A [`Builder`] holds counts, sums and sketches, never records. Each process is read into its own
+//! builder ([`super::reading`]), which is then merged into the whole.
 //! Builders of several sessions (the ranks of a job, its hosts) merge in the same way, and the
 //! profile of a merged builder is the profile of both sets of processes:
 //!
-//! * Counts, extremes and the buckets of sketches are the same, hence quantiles have the error of
-//!   one [`Sketch`]. Sums and means are the same but for the rounding of floating-point additions.
+//! * Counts, extremes and the buckets of sketches are equal, so quantiles have the error of one
+//!   sketch. Sums and means are equal except for rounding.
 //! * One part depends on the order: on the time line, a launch without samples in its own process
 //!   takes the mean time of the processes that this builder read before.
 
@@ -17,33 +17,34 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
 use cuda_launch::{DeviceAttributes, compute_capability};
 
+use super::calls::{CallCounts, CopyCounts};
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
 use super::reading::Reading;
-use super::stacks::{StackCounts, Stacks, renumber_stacks};
+use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
+    Activity, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
     MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals,
     code, lines,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
-use crate::sketch::Sketch;
 
-/// What recording one launch adds, in nanoseconds, as measured on an H200's host
-/// (`docs/results/h200.md`): the mean in a tight loop of launches with arguments.
+/// Mean cost of recording a launch, in nanoseconds, as measured on an H200's host
+/// (`docs/results/h200.md`) in a tight loop of launches with arguments.
 pub const RECORD_COST_NS: f64 = 117.0;
 
-/// The least and the most that [`RECORD_COST_NS`] was: without arguments, and in a PyTorch loop,
-/// where caches are cold.
+/// Minimum and maximum of [`RECORD_COST_NS`]: without arguments, and in a PyTorch loop with cold
+/// caches.
 pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (99.0, 413.0);
 
-/// Minimum samples of the recorder's own time for their mean to stand for a process.
+/// Minimum samples of the recorder's own time for their mean to be used for a process.
 pub const LEAST_COST_SAMPLES: u64 = 16;
 
-/// What recording cost: measured where a process's recorder took its own time, else an estimate.
+/// The cost of recording: measured if a process's recorder sampled its own time, otherwise
+/// estimated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecordingCost {
     /// Samples behind `measured_ns`.
@@ -72,12 +73,12 @@ impl RecordingCost {
 }
 
 impl Profile {
-    /// Reads everything that `session` recorded.
+    /// The profile of a whole session.
     pub fn from_session(session: &Session) -> Self {
         Self::of_selection(session, &Selection::default())
     }
 
-    /// Reads a part of what `session` recorded.
+    /// The profile of a part of a session.
     pub fn of_selection(session: &Session, selection: &Selection) -> Self {
         let mut profile = Self::of_selection_without_images(session, selection);
         profile.images = code::images(&session.dir, &profile.kernels);
@@ -85,7 +86,7 @@ impl Profile {
         profile
     }
 
-    /// As [`Self::of_selection`], but leaves [`Profile::images`] and [`Profile::sources`] empty.
+    /// Like [`Self::of_selection`], with empty [`Profile::images`] and [`Profile::sources`].
     pub fn of_selection_without_images(session: &Session, selection: &Selection) -> Self {
         let mut builder = Builder::default();
         builder.add_selection(session, selection);
@@ -97,7 +98,7 @@ impl Profile {
     }
 }
 
-/// A profile that grows with each process, and that merges with others.
+/// A profile under construction, to which processes and other builders can be added.
 #[derive(Default)]
 pub struct Builder {
     pub(super) totals: Totals,
@@ -121,9 +122,9 @@ pub struct Builder {
     /// not part of the profile.
     other_collectives: BTreeMap<CollectiveKey, f64>,
     cost: RecordingCost,
-    /// What was kept of the programs' code.
+    /// The code that the session keeps.
     code: Option<SessionCode>,
-    /// What is wrong with the sessions, beside what is wrong with the files of their processes.
+    /// Problems of the sessions, except those of the processes' files.
     problems: Vec<String>,
 }
 
@@ -134,33 +135,13 @@ pub(super) struct StartedProcess {
     pub process: Process,
 }
 
-/// What is counted of an entry point.
-#[derive(Clone, Default)]
-pub(super) struct CallCounts {
-    pub failed: u64,
-    pub captured: u64,
-    pub bytes: u64,
-    pub cpu: Sketch,
-    pub after_launch: AfterLaunch,
-    pub stacks: StackCounts,
-}
-
-/// What is counted of a sort of copies.
-#[derive(Default)]
-pub(super) struct CopyCounts {
-    pub bytes: u64,
-    pub cpu: Sketch,
-    pub after_launch: AfterLaunch,
-    pub stacks: StackCounts,
-}
-
 impl Builder {
     /// Adds everything that a session recorded.
     pub fn add_session(&mut self, session: &Session) {
         self.add_selection(session, &Selection::default());
     }
 
-    /// Adds everything that a session recorded, of which an observer is told the single events.
+    /// Adds a session, and passes its single events to an observer.
     pub fn add_observed(&mut self, session: &Session, observer: &mut dyn Observer) {
         self.add(session, &Selection::default(), Some(observer));
     }
@@ -405,28 +386,6 @@ impl Recorder {
         self.overwritten = self.overwritten.saturating_add(other.overwritten);
         self.config_overflow += other.config_overflow;
         self.problems.append(&mut other.problems);
-    }
-}
-
-impl CallCounts {
-    /// Adds the counts of others, whose call stacks have these places here.
-    fn merge(&mut self, other: &Self, stacks: &[usize]) {
-        self.stacks.merge(&other.stacks, stacks);
-        self.failed += other.failed;
-        self.captured += other.captured;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.cpu.merge(&other.cpu);
-        self.after_launch.add(other.after_launch);
-    }
-}
-
-impl CopyCounts {
-    /// Adds the counts of others, whose call stacks have these places here.
-    fn merge(&mut self, other: &Self, stacks: &[usize]) {
-        self.stacks.merge(&other.stacks, stacks);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.cpu.merge(&other.cpu);
-        self.after_launch.add(other.after_launch);
     }
 }
 

@@ -1,22 +1,125 @@
-//! Kernels by what they are: the same function in the same configuration on the same kind of device
-//! is one kernel, in whichever process and under whichever identifier.
+//! Kernels by identity: the same function in the same configuration on the same kind of device is
+//! one kernel, in any process and under any identifier.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use apex_kernel_names::{Identity, Row, identify, unique_short_names, with_mark};
+use apex_kernel_names::{Identity, Row, Traits, identify, unique_short_names, with_mark};
 use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
+use serde::Serialize;
 
-use super::code::ArgumentCounts;
-use super::counts::CountedKernels;
-use super::stacks::StackCounts;
-use super::times::Estimate;
-use super::{Device, Geometry, Kernel, Launches};
-use crate::sketch::Sketch;
+use super::Device;
+use super::code::{ArgumentCounts, KernelCode};
+use super::counts::{CountedKernels, KernelCounts};
+use super::geometry::Geometry;
+use super::stacks::{StackCount, StackCounts};
+use super::times::{Estimate, GpuTime};
+use crate::prediction::Prediction;
+use crate::sketch::{Distribution, Sketch};
 
 /// Launch calls above this are slow (Holistic Trace Analysis' cutoff).
 const SLOW_CALL_NS: u64 = 50_000;
+
+/// A function in one launch configuration on one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Kernel {
+    /// Full demangled name.
+    pub name: String,
+    /// Name for tables, distinct for each function of a profile.
+    pub short_name: String,
+    /// Information in the name: operation, types, tensor cores, owner.
+    #[serde(flatten)]
+    pub traits: Traits,
+    /// Name as the driver reports it.
+    pub symbol: String,
+    /// Index into [`Profile::devices`]; `None` if unknown.
+    pub device: Option<usize>,
+    /// Launch configuration.
+    #[serde(flatten)]
+    pub launch: LaunchConfig,
+    /// Attributes; `None` if they could not be read.
+    pub attributes: Option<FunctionAttributes>,
+    /// Number of launches.
+    pub launches: Launches,
+    /// CPU time of its launch calls that ran.
+    pub cpu: Distribution,
+    /// Launch calls that took longer than 50 µs, and their CPU time.
+    pub slow_calls: (u64, f64),
+    /// GPU time; `None` if no launch was timed.
+    pub gpu: Option<GpuTime>,
+    /// Figures computed from configuration, attributes and device; `None` if one of them is not
+    /// known.
+    pub geometry: Option<Geometry>,
+    /// Call stacks that were read on its launches, the most frequent first.
+    pub stacks: Vec<StackCount>,
+    /// Counts of the CPU device; `None` if it executed or counted no launch.
+    pub counts: Option<KernelCounts>,
+    /// Its image and its arguments; `None` if the session does not keep them.
+    pub code: Option<KernelCode>,
+    /// The models' prediction; `None` until `apex_predict` adds it, and for a device that they do
+    /// not know.
+    pub prediction: Option<Prediction>,
+}
+
+impl Kernel {
+    /// Sixteen hexadecimal digits, unique within a profile. They are a hash of the kernel's
+    /// identity, so they stay the same while the session grows, and in each part of it.
+    pub fn id(&self) -> String {
+        let image = self.code.as_ref().and_then(|code| code.image.as_deref());
+        let mut hasher = DefaultHasher::new();
+        (&self.symbol, self.device, self.launch, self.attributes, image).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// Blocks of the grid; saturates.
+    pub fn blocks(&self) -> u64 {
+        self.launch.blocks()
+    }
+
+    /// Threads of all blocks; saturates.
+    pub fn threads(&self) -> u64 {
+        self.launch.threads()
+    }
+
+    /// Threads of a block; saturates.
+    pub fn block_threads(&self) -> u32 {
+        u32::try_from(self.launch.threads_per_block()).unwrap_or(u32::MAX)
+    }
+
+    /// GPU time of all launches, from samples.
+    pub fn gpu_total_ns(&self) -> Option<f64> {
+        self.gpu.as_ref().map(|gpu| gpu.total_ns.value)
+    }
+}
+
+/// Numbers of launches of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Launches {
+    /// Launch calls that ran.
+    pub calls: u64,
+    /// Runs by graph launches.
+    pub by_graphs: u64,
+    /// Launch calls captured into a graph, which did not run.
+    pub captured: u64,
+    /// Launch calls that failed.
+    pub failed: u64,
+    /// Cooperative launches among `calls`.
+    pub cooperative: u64,
+}
+
+impl Launches {
+    /// Runs, by calls and by graphs.
+    pub fn ran(&self) -> u64 {
+        self.calls.saturating_add(self.by_graphs)
+    }
+
+    /// Whether any launch was made, even one that did not run.
+    pub fn any(&self) -> bool {
+        (self.calls, self.by_graphs, self.captured, self.failed) != (0, 0, 0, 0)
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {

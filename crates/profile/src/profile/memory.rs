@@ -1,18 +1,46 @@
-//! Allocations and frees: what is live, what peaks, what is allocated again and again.
+//! Allocations and frees: live memory, its peak, and repeated allocations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use apex_trace::layout::{Call, MemoryKind};
+use serde::Serialize;
 
-use super::Memory;
 use super::memory_over_time::{MemoryOverTime, OverTime, Placed};
+use super::serde_layout;
 
-/// Distinct freed sizes that are remembered for each kind; a program with more does not allocate in
+/// Maximum distinct freed sizes remembered for each kind; a program with more does not allocate in
 /// a simple loop.
 const SIZES: usize = 4096;
 
-/// What names an allocation until it is freed.
+/// Memory of one kind, over all processes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// Kind of memory.
+    #[serde(with = "serde_layout::memory_kind")]
+    pub kind: MemoryKind,
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees of known allocations.
+    pub frees: u64,
+    /// Bytes allocated in total.
+    pub allocated_bytes: u64,
+    /// Maximum bytes live at once in one process.
+    pub peak_bytes: u64,
+    /// Allocations still live at the end.
+    pub live: u64,
+    /// Bytes of these.
+    pub live_bytes: u64,
+    /// Allocations of a size that had been freed before in the same process: a pool would have
+    /// reused that memory.
+    pub repeated: u64,
+    /// Allocations between the first and the last launch of their process.
+    pub among_launches: u64,
+    /// CPU time of allocations and frees.
+    pub cpu_ns: f64,
+}
+
+/// Identifies an allocation until it is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Address(u64),
@@ -79,7 +107,7 @@ pub(super) struct Caller {
 }
 
 impl Heap {
-    /// The memory of a process, of which what happens in a window is told over time: nanoseconds
+    /// The memory of a process; its course over time covers a window: nanoseconds
     /// after the process's start.
     pub fn of(window: Range<f64>) -> Self {
         Self {

@@ -81,14 +81,14 @@ impl MemoryPool {
         })
     }
 
-    /// Mean time that an operation took which did not wait; `None` without samples.
+    /// Mean time of an operation that did not wait; `None` without samples.
     pub fn mean_asked_ns(&self) -> Option<f64> {
         (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
     }
 
-    /// Time that allocations were spared: what the driver took for these blocks the first time, less
-    /// what serving took. What the driver would have taken to free them is not known.
-    pub fn spared_ns(&self) -> f64 {
+    /// Time saved on allocations: the driver's time for the first allocation of these blocks, less
+    /// the pool's time. The driver's time to free them is not known.
+    pub fn saved_ns(&self) -> f64 {
         self.alloc_ns - self.mean_asked_ns().unwrap_or(0.0) * self.served as f64
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct LaunchQueue {
     /// What became of it.
     pub state: State,
-    /// Calls that were handed over and made.
+    /// Calls that were queued and made.
     pub made: u64,
     /// Time that the driver took for them, recording included, on the queue's thread.
     pub call_ns: f64,
@@ -25,7 +25,7 @@ pub struct LaunchQueue {
     pub asked_median_ns: Option<f64>,
     /// Batches: launches that went out together, as one graph.
     pub batches: u64,
-    /// Launches that went out in them.
+    /// Launches that were combined into them.
     pub batched: u64,
     /// How much longer these would have taken one by one, computed from those that were made so.
     pub avoided_ns: f64,
@@ -84,16 +84,15 @@ impl LaunchQueue {
         })
     }
 
-    /// Mean time that the program took to hand a call over; `None` without samples.
+    /// Mean time that the program took to queue a call; `None` without samples.
     pub fn mean_asked_ns(&self) -> Option<f64> {
         (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
     }
 
-    /// Time that the program's threads were spared: what the calls took on the queue's thread, and
-    /// what they would have taken besides without batches, less what handing them over and waiting
-    /// for them took.
-    pub fn spared_ns(&self) -> f64 {
-        let handing_over = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
-        self.call_ns + self.avoided_ns - handing_over - self.wait_ns
+    /// Time saved for the program's threads: the time of the calls in the queue's thread and the
+    /// time that batches avoided, less the time of queueing the calls and of waiting for them.
+    pub fn saved_ns(&self) -> f64 {
+        let queueing = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
+        self.call_ns + self.avoided_ns - queueing - self.wait_ns
     }
 }

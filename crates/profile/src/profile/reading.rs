@@ -16,7 +16,8 @@ use apex_trace::layout::{
 };
 use apex_trace::{Event, Record};
 
-use super::build::{Builder, CallCounts};
+use super::build::Builder;
+use super::calls::CallCounts;
 use super::memory::{Caller, Heap};
 use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
@@ -129,7 +130,7 @@ impl<'b> Reading<'b> {
         }
     }
 
-    /// What the process tells; an observer is told the events.
+    /// The process's part of the profile; the observer receives the events.
     pub fn read(mut self, mut observer: Option<&mut dyn Observer>) -> Builder {
         for record in self.process.records_by_time() {
             self.record(&record);

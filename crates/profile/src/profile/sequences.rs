@@ -1,21 +1,52 @@
 //! Repeated sequences of launches.
 //!
 //! Launches of each stream are collected into *segments*, from one synchronisation (or other call
-//! that a capture would not survive) to the next. A loop that synchronises in each iteration gives
-//! the same segment again and again: these are counted by content. A loop that does not gives one
-//! long segment, cut after [`LONGEST`] launches; in such a one the repeating unit is looked for.
+//! that ends a capture) to the next. A loop that synchronises in each iteration repeats the same
+//! segment; segments are counted by content. A loop that does not synchronise gives one long
+//! segment, cut after [`LONGEST`] launches, in which the repeating unit is searched.
 //! Memory: [`LONGEST`] launches for each stream, [`KEPT`] in different segments and units.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Sequence;
+use serde::Serialize;
+
 use super::places::ById;
 
 /// Launches after which a segment is cut.
 const LONGEST: usize = 8192;
-/// Launches that all different segments and units of a process may hold.
+/// Maximum launches in all different segments and units of a process.
 const KEPT: usize = 1 << 20;
+
+/// A sequence of launches that repeats on one stream without a synchronisation, allocation or
+/// synchronous copy inside, so that a CUDA graph can replace it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sequence {
+    /// Index into [`Profile::processes`](super::Profile::processes).
+    pub process: usize,
+    /// The kernels in order: indices into [`Profile::kernels`](super::Profile::kernels), at most
+    /// [`Self::SHOWN`].
+    pub kernels: Vec<usize>,
+    /// Launches of one repetition.
+    pub length: u64,
+    /// Repetitions.
+    pub repeats: u64,
+    /// CPU time in the launch calls of all repetitions.
+    pub launch_cpu_ns: f64,
+    /// Time from the start of the first launch call to the end of the last, summed over the
+    /// repetitions.
+    pub elapsed_ns: f64,
+}
+
+impl Sequence {
+    /// Maximum number of kernels listed.
+    pub const SHOWN: usize = 64;
+
+    /// Launches of all repetitions; saturates.
+    pub fn covered(&self) -> u64 {
+        self.length.saturating_mul(self.repeats)
+    }
+}
 
 /// Repeated sequences of one process.
 #[derive(Default)]
@@ -33,7 +64,7 @@ struct Segment {
     start_ns: f64,
 }
 
-/// What launches took.
+/// CPU time and elapsed time of launches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     cpu_ns: f64,

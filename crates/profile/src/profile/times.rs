@@ -7,32 +7,72 @@
 //! joined to the nearest one that has some.
 
 use apex_trace::layout::flags;
+use serde::Serialize;
 
-use super::{Basis, GpuTime};
 use crate::figure::Figure;
-use crate::sketch::{Moments, Sketch};
+use crate::sketch::{Distribution, Moments, Sketch};
 
 /// Parts of a process's span.
 pub(crate) const STRATA: u64 = 32;
-/// So many samples of the better sorts are enough to do without the others.
+/// Minimum samples of the better kinds for the others to be left out.
 const ENOUGH: u64 = 4;
 
-/// What the GPU had to do when a launch was timed; the better a reading of it is, the earlier it
-/// comes.
+/// The kind of samples that a GPU time is computed from. If the host was not ahead of the GPU, a
+/// reading contains part of the host's time for the launch, so queued samples are preferred, then
+/// those from busy streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Only samples whose events were both recorded before the GPU reached the first one.
+    Queued,
+    /// Only samples from busy streams.
+    #[default]
+    Busy,
+    /// Only samples from idle streams: no others exist.
+    Idle,
+    /// Several kinds, because there are too few of the better ones.
+    Mixed,
+}
+
+/// GPU time of a kernel or graph: the readings of event pairs around sampled launches, less the
+/// cost of a pair on the same kind of stream, never below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GpuTime {
+    /// The samples used, in nanoseconds each.
+    pub each: Distribution,
+    /// Standard deviation of these; `None` with fewer than two.
+    pub deviation_ns: Option<f64>,
+    /// Which samples are used.
+    pub basis: Basis,
+    /// Samples whose events were both recorded before the GPU reached the first one, used or not.
+    pub queued_samples: u64,
+    /// Other samples from busy streams, used or not.
+    pub busy_samples: u64,
+    /// Other samples from idle streams, used or not.
+    pub idle_samples: u64,
+    /// Mean correction of the samples used.
+    pub correction_ns: f64,
+    /// Time of all launches: mean times launch calls (graph launches for a graph). The standard
+    /// error follows from the spread of the samples, with the correction for a finite population.
+    pub total_ns: Figure,
+}
+
+/// The load of the GPU when a launch was timed, in the order of the readings' quality, the best
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// So much that both events were recorded before it came to the first of them.
+    /// Enough work that both events were recorded before the GPU reached the first.
     Queued,
-    /// Something.
+    /// Some work.
     Busy,
-    /// Nothing.
+    /// No work.
     Idle,
 }
 
 impl Sort {
     const ALL: [Sort; 3] = [Sort::Queued, Sort::Busy, Sort::Idle];
 
-    /// Of a timing record with these flags.
+    /// The load that a timing record with these flags had.
     pub fn of(of_record: u16) -> Sort {
         if of_record & flags::QUEUED != 0 {
             Sort::Queued

@@ -14,7 +14,9 @@ use crate::arithmetic::half::bf16_to_f32;
 use crate::arithmetic::half_arithmetic;
 use crate::arithmetic::numbers::{canonical, flush, saturate, saturate_flushed};
 use crate::arithmetic::soft::{self, Format, Rounding};
-use crate::registers::lanes::{LaneHandler, WARP, map, registers, wide_vectors};
+use crate::registers::handler::LaneHandler;
+use crate::registers::lanes::{WARP, map, wide_vectors};
+use crate::registers::shapes::registers;
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

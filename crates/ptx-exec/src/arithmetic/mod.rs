@@ -1,9 +1,9 @@
 //! Arithmetic of PTX, bit for bit: on numbers, and on whole registers.
 //!
-//! `soft` is the definition of floating point: every operation exact, then rounded once. What is
-//! fast is tested against it: `numbers` and `half` are formats as the hardware has them;
-//! `half_arithmetic`, `half_extremum`, `directed`, `approximate` and `convert` compute on 32 lanes
-//! at a time; `quotient` divides integers as vectors can.
+//! `soft` defines floating point: every operation is exact and then rounded once. Tests compare the
+//! fast modules with it: `numbers` and `half` use the hardware's formats; `half_arithmetic`,
+//! `half_extremum`, `directed`, `approximate` and `convert` compute on 32 lanes at a time;
+//! `quotient` divides integers with vector instructions.
 
 pub(crate) mod approximate;
 pub(crate) mod convert;

@@ -1,4 +1,4 @@
-//! The values that are in registers before a function starts, by name.
+//! Inputs: the values that registers have before a function starts.
 
 /// A value that is in a register before a function starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

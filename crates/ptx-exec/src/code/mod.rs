@@ -1,18 +1,18 @@
-//! The form in which kernels are executed: a list of steps over registers of 32 lanes.
+//! The executable form of a kernel: a list of steps over registers of 32 lanes.
 //!
 //! The compiler ([`crate::compile`]) writes steps over virtual registers, allocates places, and
 //! renames. Rules:
 //!
 //! 1. Every operand is a register. Constants, parameters and special registers are [`Input`]s:
-//!    registers that are filled before the function runs and never written, so no step ever asks
-//!    what kind of operand it has.
-//! 2. Registers come in three classes. A *word* is 32 lanes of 32 bits (of 8- and 16-bit registers
-//!    the upper bits mean nothing), a *long* 32 lanes of 64 bits, a *predicate* one bit for each
-//!    lane. Each class has a file of its own (see [`crate::registers`]).
-//! 3. A step acts on the lanes of its mask only. Lanes that have exited may be overwritten.
-//! 4. Steps are laid out so that a loop is contiguous and a join comes after what it joins: the
-//!    lanes that are furthest behind have the smallest program counter. [`crate::warp`] relies on
-//!    that for reconvergence only; results do not depend on it.
+//!    registers that are filled before the function runs and never written, so steps do not
+//!    distinguish kinds of operands.
+//! 2. Registers come in three classes. A *word* is 32 lanes of 32 bits (the upper bits of 8- and
+//!    16-bit registers are undefined), a *long* 32 lanes of 64 bits, a *predicate* one bit for each
+//!    lane. Each class has its own register file (see [`crate::registers`]).
+//! 3. A step affects only the lanes of its mask, and possibly lanes that have exited.
+//! 4. A loop is contiguous, and a join comes after the paths that it joins: the lanes furthest
+//!    behind have the smallest program counter. [`crate::warp`] uses this only for reconvergence;
+//!    results do not depend on it.
 
 mod input;
 pub(crate) mod prologue;

@@ -1,4 +1,4 @@
-//! How most kernels begin, as data: see [`crate::warp::prologue`], which executes it.
+//! The common beginning of kernels as data; [`crate::warp::prologue`] executes it.
 
 use crate::operands::{Reg, Relation};
 

@@ -4,7 +4,7 @@ use crate::image::ImageStep;
 use crate::matrix::MatrixStep;
 use crate::memory::access::{RunAccess, RunRegular};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Guard, Indexed, Meaning, Reg, Role};
-use crate::registers::lanes::RunLanes;
+use crate::registers::handler::RunLanes;
 
 /// How a barrier is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::code::Op;
     use crate::operands::{Args, Meaning};
-    use crate::registers::lanes::binary;
+    use crate::registers::shapes::binary;
 
     fn add(d: u32, a: u32, b: u32) -> Step {
         let args = Args { d: Reg(d), a: Reg(a), b: Reg(b), ..Args::EMPTY };

@@ -22,7 +22,7 @@ use crate::compile::layout::{Block, blocks, order};
 use crate::compile::prologue;
 use crate::memory::access::AccessHandler;
 use crate::operands::{AccessArgs, Args, Class, Guard, Reg};
-use crate::registers::lanes::LaneHandler;
+use crate::registers::handler::LaneHandler;
 
 /// Why an instruction cannot be compiled.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! PTX to [`Program`].
 //!
 //! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts
-//! these in order; `function` drives; `frame` says where variables lie, `operand` and `special`
-//! what operands are; `decode` and the modules it calls turn instructions into steps; `allocate`
-//! gives registers their places. This module does what concerns the whole program: variables,
-//! kernels' attributes, and the call graph of each kernel.
+//! these in order; `function` compiles one function; `frame` places its variables; `operand` and
+//! `special` translate operands; `decode` and the modules it calls translate instructions into
+//! steps; `allocate` assigns registers. This module handles the whole program: variables, kernels'
+//! attributes, and the call graph of each kernel.
 
 mod allocate;
 mod decode;

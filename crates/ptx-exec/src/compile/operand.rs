@@ -11,7 +11,7 @@ use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsu
 use crate::compile::special::{Special, special};
 use crate::operands::{Args, Class, Reg};
 use crate::program::function_address;
-use crate::registers::lanes::{binary, logic, unary};
+use crate::registers::shapes::{binary, logic, unary};
 
 /// The components of a vector.
 const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];

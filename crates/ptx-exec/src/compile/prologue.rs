@@ -10,7 +10,7 @@ use crate::code::{Input, Op, Step};
 use crate::compile::allocate::Span;
 use crate::compile::function::FunctionCompiler;
 use crate::operands::{Args, Class, Guard, Indexed, Meaning, Reg, Role};
-use crate::registers::lanes::combine;
+use crate::registers::shapes::combine;
 
 /// A prologue over virtual registers.
 pub(super) struct Candidate {

@@ -1,9 +1,9 @@
 //! A grid: its blocks, executed by a pool of worker threads.
 //!
-//! Blocks are handed out in order to as many threads as there are cores; each thread runs its block
-//! to the end. A block that spins without getting on may wait for another that has not started (a
-//! barrier of the whole grid): its thread then starts that one too and takes turns, so such kernels
-//! end whenever they end on a GPU that holds the whole grid at once.
+//! Each core has a thread, which takes the next block in order and runs it to its end. A block that
+//! spins without progress may wait for a block that has not started (a grid barrier): its thread
+//! then also starts that block and alternates between both. Such kernels therefore end if they end
+//! on a GPU on which the whole grid is resident.
 
 mod block;
 mod workers;

@@ -1,9 +1,8 @@
-//! Images in memory, as textures and surfaces see them, and the step that both execute.
+//! Images in memory, which textures and surfaces access, and the step for both.
 //!
 //! An [`Image`] is texels in rows and layers at an address. The driver describes it; a step checks,
-//! each time, that the whole image still lies in memory that may be accessed. So a texture over
-//! memory that has been freed is a fault like any other, and code behind that check reads texels
-//! without further ado.
+//! each time, that the whole image is still in accessible memory. An access to a texture over freed
+//! memory is therefore a fault, and code after the check reads texels directly.
 
 pub(crate) mod sampling;
 pub(crate) mod surface;

@@ -1,4 +1,5 @@
-//! A launch, described: the kernel, its grid, its parameters, and what all of its blocks share.
+//! The description of a launch: the kernel, its grid, its parameters, and state shared by its
+//! blocks.
 //!
 //! [`prepare`] checks it; [`crate::grid`] executes it.
 

@@ -1,9 +1,8 @@
-//! Instructions by which a warp computes on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`,
-//! `movmatrix`.
+//! The matrix instructions of a warp: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 //!
-//! A matrix is spread over registers of all lanes (`layout` says how), so these instructions wait
-//! for every lane of the warp, and are executed for the warp as a whole. `product` has the
-//! arithmetic, `transfer` what moves matrices.
+//! A matrix is distributed over the registers of all lanes (see `layout`), so these instructions
+//! wait for every lane and are executed for the whole warp. `product` has the arithmetic,
+//! `transfer` loads, stores and transposes.
 
 mod layout;
 mod product;

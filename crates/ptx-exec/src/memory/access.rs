@@ -12,7 +12,7 @@
 //! # Safety
 //!
 //! An [`AccessHandler`] dereferences the registers that it takes, as a
-//! [`LaneHandler`](crate::registers::lanes::LaneHandler) does, and host addresses that [`Spaces`]
+//! [`LaneHandler`](crate::registers::handler::LaneHandler) does, and host addresses that [`Spaces`]
 //! approved. The caller promises that the former are there, and that the windows in `Spaces` are
 //! memory that nobody else accesses; [`Memory`](crate::Memory) promises the latter.
 
@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::memory::pieces::{load_whole, store_whole};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
-use crate::registers::lanes::{Lane, Lanes, Stored, WARP, conjure, each_lane, wide_vectors};
+use crate::registers::lanes::{Lane, Lanes, Stored, WARP, each_lane, wide_vectors};
 use crate::registers::pattern::PART;
+use crate::registers::shapes::conjure;
 use crate::registers::vectors::{Addresses, gather_longs, gather_words};
 
 /// Performs one access of one warp. See the module's safety contract.

@@ -10,7 +10,8 @@ use crate::memory::access::{AccessHandler, Cell};
 use crate::memory::pieces::{read128, update128};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, Reg};
-use crate::registers::lanes::{Lanes, WARP, conjure, each_lane};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
+use crate::registers::shapes::conjure;
 
 /// The two registers of a 128-bit value in each lane.
 ///

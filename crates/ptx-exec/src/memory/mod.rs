@@ -1,9 +1,9 @@
-//! Memory as the lanes of a warp see it.
+//! Memory accesses of the lanes of a warp.
 //!
-//! `spaces` checks every access; `access` has the loads, stores and atomics of all lanes, `atomics`
-//! those that need more, `bulk` and `mbarrier` asynchronous copies and the objects that they are
-//! waited for with. `shadow` remembers which bytes were written, `pieces` moves what several
-//! threads of the host access.
+//! `spaces` checks every access; `access` has the loads, stores and simple atomics of all lanes,
+//! `atomics` the other atomics, `bulk` and `mbarrier` asynchronous copies and their barriers.
+//! `shadow` records which bytes were written; `pieces` copies memory that several host threads
+//! access.
 
 pub(crate) mod access;
 pub(crate) mod atomics;

@@ -1,9 +1,9 @@
-//! Watching launches: counting what they do, and looking for defects in them.
+//! Observation of launches: counts and defects.
 //!
-//! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what
-//! these have seen is put together when they go. Reading order: `site` (what a step is), `survey`
-//! (where its lanes access memory), `request` (how often), `tally` (counting), `lines` (by line);
-//! `order`, `race`, `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
+//! A [`Watch`] belongs to a launch; each resident block has its own observer, and their results are
+//! merged when the blocks end. Reading order: `site` (the kind of a step), `survey` (the addresses
+//! of its lanes), `request` (sectors and wavefronts), `tally` (counts), `lines` (counts by line);
+//! `order`, `race`, `undefined`, `check`, `uses` (detection of defects), `defects` (their report).
 
 mod check;
 mod defects;

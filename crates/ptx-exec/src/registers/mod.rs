@@ -1,12 +1,13 @@
 //! The registers of a warp.
 //!
-//! There are three files, one for each class, and a function's frame is a range in each. Longs are
-//! not pairs of words in one file for a reason: lanes that have parted may be in different
-//! functions whose frames lie at the same place, and each lane must own the same bytes in every one
-//! of them.
+//! There are three register files, one for each class, and a function's frame is a range in each.
+//! Longs are not pairs of words in one file, because diverged lanes may be in different functions
+//! whose frames are at the same place, and each lane must own the same bytes in all of them.
 
+pub(crate) mod handler;
 pub(crate) mod lanes;
 pub(crate) mod pattern;
+pub(crate) mod shapes;
 pub(crate) mod vectors;
 
 use crate::launch::budget::Share;

@@ -1,4 +1,5 @@
-//! Functions that device code calls and nobody defines: `printf`, `malloc`, and the device runtime.
+//! Functions that device code calls and the device provides: `printf`, `malloc`, the device
+//! runtime.
 
 pub(crate) mod builtin;
 pub(crate) mod device_runtime;

@@ -1,4 +1,4 @@
-//! Calls: frames, what is handed over, and where lanes return to.
+//! Calls: frames, arguments and results, and the returns of lanes.
 
 use crate::code::{Call, Callee, Transfer};
 use crate::fault::{FaultKind, Stop};

@@ -241,7 +241,7 @@ fn page() -> String {
                 _ => (1, describe(judged)),
             };
             counts[state] += 1;
-            let name = ["done", "partly", "refused"][state];
+            let name = ["supported", "partial", "unsupported"][state];
             let done = judged.len() - refused.len();
             let forms =
                 if state == 1 { format!("{done} of {}", judged.len()) } else { judged.len().to_string() };
@@ -252,12 +252,12 @@ fn page() -> String {
     format!(
         "# PTX instructions\n\n\
          <!-- Generated from the code: BLESS=1 cargo test -p ptx-exec --test exec coverage writes it anew. -->\n\n\
-         Which instructions of the PTX ISA the [CPU device](cpu-device.md) executes. Every form of every instruction (the\n\
-         combinations of modifiers that ptxas accepts) was compiled; *done* means that all are executed, *partly* that\n\
-         those with the modifiers named are not, *refused* that none is. A module that contains what is refused loads;\n\
-         a kernel that reaches it stops with `CUDA_ERROR_NOT_SUPPORTED`, and standard error has the message that is\n\
-         shown here, with the kernel and the line.\n\n\
-         {} instructions: {done} done, {partly} partly, {refused} refused. {all} forms, of which {executed} are executed.\n{tables}",
+         This page lists the instructions of the PTX ISA that the [CPU device](cpu-device.md) executes. Every form of every\n\
+         instruction (the combinations of modifiers that ptxas accepts) was compiled. The device executes all forms of a\n\
+         *supported* instruction, those without the named modifiers of a *partial* one, and no form of an *unsupported* one.\n\
+         A module with unsupported instructions loads; a kernel that reaches one stops with `CUDA_ERROR_NOT_SUPPORTED`, and\n\
+         standard error has the message that is shown here, with the kernel and the line.\n\n\
+         {} instructions: {done} supported, {partly} partial, {refused} unsupported. {all} forms, of which {executed} are executed.\n{tables}",
         done + partly + refused
     )
 }

@@ -8,7 +8,7 @@ use crate::file::Damaged;
 use crate::store::Timeline;
 use crate::tables::{Frame, Kernel, LaneKind, LaneRow, Process, Timed};
 
-/// Standard deviations to either side in which nine of ten values lie.
+/// Half the width of a 90% interval, in standard deviations.
 const NINETY_PERCENT: f64 = 1.645;
 
 const SCHEMA: &str = "apex.timeline.launch/1";

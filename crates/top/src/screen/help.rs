@@ -19,15 +19,15 @@ const KEYS: [(&str, &str); 10] = [
     ("?, h", "this help; any key leaves it"),
 ];
 
-/// What figures and bars say.
+/// The legend of figures and bars.
 const NOTES: [&str; 7] = [
     "ᵐ measured (×n: of n samples) · ᶜ computed exactly · ᵖ predicted,",
-    "with the interval in brackets that the truth is expected in.",
+    "with its 90% prediction interval in brackets.",
     "The bar divides the time between the first and the last work of the",
-    "last seconds; idle time is told by what the host did meanwhile.",
-    "Recorder: what recording costs, as a share of the host's time.",
-    "GPU time is the kernel's own duration. Waves and occupancy are",
-    "theoretical. `apex report` and `apex advise` say more of a session.",
+    "last seconds; idle time is divided by the host's activity.",
+    "Recorder: the cost of recording as a share of the host's time.",
+    "GPU time is the duration of kernels. Waves and occupancy are",
+    "theoretical. `apex report` and `apex advise` show more of a session.",
 ];
 
 /// The page of help.

@@ -51,7 +51,7 @@ pub struct Process {
     pub queue_state: QueueState,
     /// What the launch queue did.
     pub queue: QueueFigures,
-    /// What of that went out in batches.
+    /// Figures of the batches among them.
     pub batches: BatchFigures,
     /// What became of its memory pool.
     pub pool_state: PoolState,

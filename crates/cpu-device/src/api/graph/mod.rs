@@ -57,7 +57,7 @@ entries! {
 
     /// Writes a graph to a file, in the language of Graphviz.
     fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, _flags: u32)
-        partly "of what the flags ask for, names, shapes and sizes are written"
+        partly "only names, shapes and sizes are written, whatever the flags"
     {
         let graph = Graph::resolve(graph)?;
         let path = text(path)?.to_string_lossy();

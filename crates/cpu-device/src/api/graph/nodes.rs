@@ -65,7 +65,7 @@ entries! {
         node: CUgraphNode,
         attribute: CUkernelNodeAttrID,
         value: *const CUkernelNodeAttrValue,
-    ) partly "of the attributes, cooperative launch has an effect" {
+    ) partly "only the attribute for cooperative launches has an effect" {
         set(node, params::with_attribute(operation(node)?, attribute, &read(value)?)?)
     }
 
@@ -74,7 +74,7 @@ entries! {
         node: CUgraphNode,
         attribute: CUkernelNodeAttrID,
         value: *mut CUkernelNodeAttrValue,
-    ) partly "of the attributes, cooperative launch is kept" {
+    ) partly "only the attribute for cooperative launches is stored" {
         ensure(attribute < CU_LAUNCH_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE)?;
         let Operation::Kernel(launch) = operation(node)? else { return fail(CUDA_ERROR_INVALID_VALUE) };
         let mut told: CUkernelNodeAttrValue = cuda_abi::Plain::zeroed();

@@ -1,20 +1,21 @@
-//! What calls that wait have waited for: an event, a stream, a device; it is known to be done then.
+//! What a waiting call waited for (an event, a stream, a device), which is known to be done when
+//! the call returns.
 
 use apex_trace::layout::{Call, CallClass};
 
 use super::Second;
 
-/// Events of which it is remembered when they are reached.
+/// Maximum events whose completion times are stored.
 const EVENTS: usize = 1 << 16;
 
-/// What a call that waited has waited for.
+/// What a call waited for.
 enum Waited {
     /// The work before an event on a stream, done at that moment in each of the three models.
     Event([u64; 3], u32),
     Stream(u32),
     Device(usize),
     All,
-    /// One of several things, nobody knows which.
+    /// One of several, and it is not known which.
     Unclear,
 }
 

@@ -9,7 +9,7 @@ use crate::compile::decode::Form;
 use crate::compile::decode::control;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
-use crate::registers::lanes::{binary, combine, compare, logic};
+use crate::registers::shapes::{binary, combine, compare, logic};
 
 /// Decodes these instructions. `None` if the opcode is none of them.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {

@@ -14,7 +14,7 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access::{self, AccessHandler};
 use crate::memory::{bulk, mbarrier};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
-use crate::registers::lanes::{binary, select, unary};
+use crate::registers::shapes::{binary, select, unary};
 
 /// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of
 /// these.

@@ -9,8 +9,9 @@ use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Reg};
-use crate::registers::lanes::{
-    LaneHandler, binary, combine, compare, logic, quaternary, registers, ternary, ternary_immediate, unary,
+use crate::registers::handler::LaneHandler;
+use crate::registers::shapes::{
+    binary, combine, compare, logic, quaternary, registers, ternary, ternary_immediate, unary,
 };
 
 /// `$shape(|x: T, …| body)` with `T` the unsigned integer of the width of `$ty`.

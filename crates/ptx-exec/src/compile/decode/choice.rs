@@ -11,7 +11,7 @@ use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::decode::float::{Modifiers, single};
 use crate::compile::decode::halves::{flush_f16, pairwise};
-use crate::registers::lanes::{binary, registers, ternary, test, unary};
+use crate::registers::shapes::{binary, registers, ternary, test, unary};
 
 #[inline(always)]
 fn minimum_double(a: f64, b: f64) -> f64 {

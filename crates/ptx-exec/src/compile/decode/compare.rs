@@ -10,7 +10,8 @@ use crate::compile::decode::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
 use crate::compile::operand::class_of;
 use crate::operands::{self, Args, Class, Meaning, Reg};
-use crate::registers::lanes::{LaneHandler, combine, compare, logic, select, ternary};
+use crate::registers::handler::LaneHandler;
+use crate::registers::shapes::{combine, compare, logic, select, ternary};
 
 /// Decodes comparisons and selections. `None` if the opcode is neither.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {

@@ -10,7 +10,7 @@ use crate::compile::decode::{load_store, stack};
 use crate::compile::frame::parameter_layout;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Guard, Reg};
-use crate::registers::lanes::unary;
+use crate::registers::shapes::unary;
 use crate::runtime::device_runtime;
 
 /// Decodes what changes or delays control flow. `None` if the opcode is none of these.
@@ -296,7 +296,7 @@ pub(crate) fn copy(compiler: &mut FunctionCompiler, d: Reg, a: Reg) {
     let run = match compiler.class(d) {
         Class::Word => unary(|a: u32| a),
         Class::Long => unary(|a: u64| a),
-        Class::Predicate => crate::registers::lanes::logic(|a, _, _| a),
+        Class::Predicate => crate::registers::shapes::logic(|a, _, _| a),
     };
     compiler.lanes(run, Args { d, a, ..Args::EMPTY });
 }

@@ -12,7 +12,9 @@ use crate::arithmetic::numbers::{canonical, to_i32, to_u32};
 use crate::arithmetic::soft::Rounding;
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
-use crate::registers::lanes::{LaneHandler, Register, binary, map, registers, unary, zip};
+use crate::registers::handler::LaneHandler;
+use crate::registers::lanes::{Register, map, zip};
+use crate::registers::shapes::{binary, registers, unary};
 
 /// Handlers for what is frequent.
 fn fast(conversion: Conversion) -> Option<LaneHandler> {

@@ -15,7 +15,7 @@ use crate::arithmetic::soft::Rounding;
 use crate::compile::decode::Form;
 use crate::compile::decode::rounding;
 use crate::compile::decode::{Pure, choice, halves};
-use crate::registers::lanes::{binary, ternary, unary};
+use crate::registers::shapes::{binary, ternary, unary};
 
 /// Modifiers that any arithmetic instruction may have.
 #[derive(Clone, Copy)]

@@ -10,7 +10,8 @@ use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::decode::float::Modifiers;
-use crate::registers::lanes::{LaneHandler, registers};
+use crate::registers::handler::LaneHandler;
+use crate::registers::shapes::registers;
 
 #[inline(always)]
 pub(crate) fn add_f16(a: u16, b: u16) -> u16 {

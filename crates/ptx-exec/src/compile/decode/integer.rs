@@ -12,7 +12,8 @@ use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
 use crate::operands::{Args, Reg};
-use crate::registers::lanes::{LaneHandler, binary, carry, ternary, unary};
+use crate::registers::handler::LaneHandler;
+use crate::registers::shapes::{binary, carry, ternary, unary};
 
 /// `$shape(|x: T, …| body)` with `T` the Rust type of `$ty`.
 macro_rules! typed {

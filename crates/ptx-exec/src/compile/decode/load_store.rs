@@ -13,7 +13,7 @@ use crate::compile::operand::{Destination, components, is_register};
 use crate::memory::access::{self, AccessHandler, Extend};
 use crate::memory::atomics;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
-use crate::registers::lanes::{select, test};
+use crate::registers::shapes::{select, test};
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {

@@ -26,7 +26,7 @@ use ptx::instruction::{self, Opcode};
 use crate::arithmetic::soft::Rounding;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::Args;
-use crate::registers::lanes::LaneHandler;
+use crate::registers::handler::LaneHandler;
 
 /// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they
 /// know, and what is left makes the instruction unsupported, so that no modifier is ever ignored by

@@ -16,7 +16,7 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{class_of, constant_bits};
 use crate::compile::special::is_clock;
 use crate::operands::{Args, Class, Reg};
-use crate::registers::lanes::{binary, logic, quaternary, split};
+use crate::registers::shapes::{binary, logic, quaternary, split};
 
 /// Decodes `mov` and its like. `None` if the opcode is another.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {

@@ -17,7 +17,7 @@ use crate::compile::decode::load_store::{NO_DATA, Place, access as push_access};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
-use crate::registers::lanes::{binary, compare, select, ternary};
+use crate::registers::shapes::{binary, compare, select, ternary};
 
 /// Bytes at the end of local memory that are kept for the stack pointer: as many as alignment asks.
 const RESERVED: u64 = 16;

@@ -13,7 +13,8 @@ use crate::compile::decode::Form;
 use crate::compile::decode::bits::byte_permutation;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
-use crate::registers::lanes::{Register, WARP, map, registers, zip};
+use crate::registers::lanes::{Register, WARP, map, zip};
+use crate::registers::shapes::registers;
 
 /// Decodes video instructions. `None` if the opcode is none.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
