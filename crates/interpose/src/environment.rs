@@ -12,9 +12,9 @@ pub const DRIVER: &str = "APEX_DRIVER";
 /// `1` makes the library bare jumps to the driver, whatever else is set.
 pub const DISABLE: &str = "APEX_DISABLE";
 
-/// What makes the program faster, separated by commas: `queue` has launches handed over to a thread
-/// of this library ([`crate::queue`]), `batch` has that thread launch them in batches, too
-/// ([`crate::queue::batch`]), `memory` has freed memory kept ([`crate::pool`]).
+/// How the program is made faster, separated by commas: `queue` moves launches to a thread of this
+/// library ([`crate::queue`]), `batch` also combines queued launches into graphs
+/// ([`crate::queue::batch`]), `memory` reuses freed memory ([`crate::pool`]).
 pub const FAST: &str = "APEX_FAST";
 
 /// `1` keeps the queue on where it gains nothing: what tests want.

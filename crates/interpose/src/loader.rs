@@ -105,8 +105,8 @@ fn connect(library: Library) {
     }
 }
 
-/// Has the process's launches handed over to a queue, and its memory pooled, if the user wants that
-/// and it can be had: whether there is a queue, and whether there is a pool.
+/// Starts the launch queue and the memory pool, as far as the user wants them and they are possible
+/// here. Returns whether there is a queue, and whether there is a pool.
 fn start_actions(recorder: &'static record::Recorder) -> [bool; 2] {
     let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, arm, release });
     let wants_queue = ["queue", "batch"].into_iter().any(environment::is_fast_by);
@@ -145,7 +145,7 @@ fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
     }
 }
 
-/// Whether calls of the entry point at `index` are handed over and open the queue once it may open.
+/// Whether calls of the entry point at `index` are queued and open the queue once it may open.
 fn launches(index: usize) -> bool {
     hooks::queued::table()[index].is_some() && hooks::is_launch(index)
 }

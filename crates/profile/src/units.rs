@@ -2,27 +2,34 @@
 //!
 //! Three significant digits, SI prefixes for time, binary ones for bytes; counts are exact.
 
+/// The unit of a duration: its nanoseconds and its symbol.
+fn unit(ns: f64) -> (f64, &'static str) {
+    match ns.abs() {
+        x if x < 1e3 => (1.0, "ns"),
+        x if x < 1e6 => (1e3, "µs"),
+        x if x < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
 /// `1.23 ms` from nanoseconds.
 pub fn time(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        x if x < 1e3 => (ns, "ns"),
-        x if x < 1e6 => (ns / 1e3, "µs"),
-        x if x < 1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    format!("{} {unit}", digits(value))
+    let (scale, symbol) = unit(ns);
+    format!("{} {symbol}", digits(ns / scale))
 }
 
 /// `1.23 ms (1.01–1.50)` from nanoseconds: a value and an interval around it in the value's unit.
+/// `33.5 µs (5.37 µs–1.48 ms)` where an end would have more than three digits before the point, or
+/// only zeros.
 pub fn time_between(ns: f64, low: f64, high: f64) -> String {
-    let text = time(ns);
-    let scale = match ns.abs() {
-        x if x < 1e3 => 1.0,
-        x if x < 1e6 => 1e3,
-        x if x < 1e9 => 1e6,
-        _ => 1e9,
+    let (scale, _) = unit(ns);
+    let fits = |end: f64| end == 0.0 || (0.005..999.5).contains(&(end / scale).abs());
+    let ends = if fits(low) && fits(high) {
+        [digits(low / scale), digits(high / scale)]
+    } else {
+        [time(low), time(high)]
     };
-    format!("{text} ({}–{})", digits(low / scale), digits(high / scale))
+    format!("{} ({}–{})", time(ns), ends[0], ends[1])
 }
 
 /// `1.08` or `26.5`: a ratio.
@@ -114,6 +121,8 @@ mod tests {
             ["0ns", "999ns", "1.23µs", "100ms", "12.0s"]
         );
         assert_eq!(time_between(12_340.0, 9_870.0, 123_456.0), "12.3 µs (9.87–123)");
+        assert_eq!(time_between(33_500.0, 5_370.0, 1_482_000.0), "33.5 µs (5.37 µs–1.48 ms)");
+        assert_eq!(time_between(33_500.0, 4.0, 40_000.0), "33.5 µs (4.00 ns–40.0 µs)");
         assert_eq!(percent_between(0.381, 0.0, 0.9999), "38.1% (0–100)");
         assert_eq!(percent_between(0.0042, 0.00001, 0.5), "0.42% (<0.01–50.0)");
         assert_eq!(percent_between(0.374, 0.37398, 0.37402), "37.4%");

@@ -56,7 +56,7 @@ pub fn waits_for_each(launches: usize) {
 }
 
 /// Waits for each launch for some time, so that the queue closes; then launches without waiting
-/// until launches are handed over, which the driver sees later.
+/// until launches are queued, which the driver sees later.
 pub fn waits_then_launches() {
     context();
     let (stream, one) = (stream(CU_STREAM_NON_BLOCKING), function(module(c"one_100"), c"one_100"));

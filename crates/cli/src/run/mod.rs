@@ -185,11 +185,11 @@ impl From<Timing> for TimingMode {
 /// How a program is made faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Fast {
-    /// A thread of APEX makes launches that the program hands over
+    /// A thread of APEX makes the launches that the program queues
     Queue,
-    /// That thread makes launches that wait and repeat together, as graphs
+    /// That thread also combines queued launches that repeat into CUDA graphs
     Batch,
-    /// What the program frees is kept for its next allocations
+    /// Memory that the program frees serves its next allocations
     Memory,
 }
 

@@ -2,12 +2,12 @@
 //! layout of the function's parameters.
 //!
 //! A launch that the driver refuses must be refused while the program waits for the answer, so a
-//! launch is handed over only if the same one succeeded before. Everything on which a refusal can
+//! launch is queued only if the same one succeeded before. Everything on which a refusal can
 //! depend is part of its [`Print`]: function, dimensions, shared memory, attributes, stream and
 //! context, and the epochs of their handles.
 //!
 //! Reads take no lock: an entry's print is stored last, with release. Should two launches have one
-//! print, 64 bits of a hash, then one is handed over that was not accepted; what is copied never
+//! print, 64 bits of a hash, then one is queued that was not accepted; what is copied never
 //! depends on it, for the layout names its function.
 
 use crate::driver::{self, Parameter};
@@ -19,9 +19,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Entries of the table; half of them are used before it is cleared.
 const ENTRIES: usize = 1 << 16;
-/// Most functions, over the life of the process, whose launches are handed over.
+/// Most functions, over the life of the process, whose launches are queued.
 const LAYOUTS: usize = 1 << 14;
-/// Most bytes of parameters of a launch that is handed over.
+/// Most bytes of parameters of a launch that is queued.
 pub const PARAMETER_BYTES: usize = 32 * 1024;
 
 /// Parameters that a layout holds itself: in two lines with the rest.

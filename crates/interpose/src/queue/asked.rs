@@ -42,7 +42,7 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// Takes a call that was handed over between two readings of the clock.
+    /// Takes a call that was queued between two readings of the clock.
     pub fn add(&self, begun: u64, end: u64) {
         let ns = end.saturating_sub(begun).saturating_sub(self.clock_ns);
         self.samples.fetch_add(1, Relaxed);

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((gain.call_ns(), gain.waits(), gain.wait_ns()), (40 * MS, 10, 5 * MS));
     }
 
-    /// Whether a queue stays open in a program of 10 ms that hands over so many calls of 4 µs again
+    /// Whether a queue stays open in a program of 10 ms that queues so many calls of 4 µs again
     /// and again, finds all of them made, and then waits for the GPU for so long.
     fn stays_with_rows_of(calls: u64, gpu_ns: u64) -> bool {
         let gain = Gain::default();

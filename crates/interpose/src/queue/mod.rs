@@ -3,18 +3,18 @@
 //! A launch takes the driver some microseconds, and copying its arguments takes a tenth of one.
 //! With the queue on (`apex run --fast`), launches and a few calls like them are copied into a
 //! [`ring`], and the program goes on; the [`worker`] makes them in the order in which they were
-//! handed over. Every other call first waits until the ring is empty ([`order`] says which and
+//! queued. Every other call first waits until the ring is empty ([`order`] says which and
 //! why), so the driver sees one order of calls, and it is one in which the program could have made
 //! them.
 //!
 //! # Contract
-//! 1. *Order.* A call that is made after a call was handed over, in the same thread or in one that
-//!    knows of it, reaches the driver after that call. A call is handed over with a ticket, out of
+//! 1. *Order.* A call that is made after a call was queued, in the same thread or in one that
+//!    knows of it, reaches the driver after that call. A call is queued with a ticket, out of
 //!    one sequence for the process; [`Queue::wait_until_made`] waits for all tickets that were
 //!    given out before it was called.
-//! 2. *Progress.* A call that was handed over reaches the driver without a further call of the
+//! 2. *Progress.* A call that was queued reaches the driver without a further call of the
 //!    program. The worker never waits for more work, and makes no call that waits for the GPU.
-//! 3. *Refusals.* Only what the driver has accepted before is handed over: the same function in the
+//! 3. *Refusals.* Only what the driver has accepted before is queued: the same function in the
 //!    same configuration on the same stream ([`accepted`]), a copy within living allocations.
 //!    Should the driver refuse it nevertheless, the next launch returns the error, and the queue
 //!    stays off.
@@ -66,7 +66,7 @@ use worker::Worker;
 /// The arguments are those that were written for this function.
 pub type Make = unsafe fn(arguments: *mut u8, scratch: &mut Scratch) -> CUresult;
 
-/// A kind of calls that are handed over.
+/// A kind of calls that are queued.
 pub struct Kind {
     /// Makes the call.
     pub make: Make,
@@ -76,7 +76,7 @@ pub struct Kind {
 
 /// What the worker lends to [`Make`].
 pub struct Scratch {
-    /// Room for pointers to a launch's parameters: as many as a launch that is handed over can
+    /// Room for pointers to a launch's parameters: as many as a launch that is queued can
     /// have.
     pub pointers: Box<[*mut c_void]>,
     batches: Batches,
@@ -85,7 +85,7 @@ pub struct Scratch {
 // SAFETY: the pointers mean nothing between calls.
 unsafe impl Send for Scratch {}
 
-/// Most parameters of a launch that is handed over.
+/// Most parameters of a launch that is queued.
 pub const MOST_PARAMETERS: usize = 4096;
 
 /// What the queue does about a call.
@@ -108,7 +108,7 @@ const WAKING_STREAK: u32 = 3;
 /// worker falls asleep.
 const SHORT_ROWS: u32 = 16;
 
-/// One of so many calls is timed while it is handed over.
+/// One of so many calls is timed while it is queued.
 const ASKED_INTERVAL: u64 = 64;
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
@@ -116,7 +116,7 @@ static QUEUE: PerProcess<Queue> = PerProcess::new();
 /// How the slots of entry points are set; see [`crate::loader`].
 #[derive(Clone, Copy)]
 pub struct Slots {
-    /// Calls wait until the ring is empty, and launches are handed over.
+    /// Calls wait until the ring is empty, and launches are queued.
     pub hold: fn(),
     /// Launches come to the queue, which may open; other calls go straight to the driver.
     pub arm: fn(),
@@ -145,8 +145,8 @@ pub struct Queue {
     file: &'static ProcessFile,
     objects: &'static Objects,
     guard: ForkGuard,
-    /// Calls since the last one for which the ring must be empty that were not handed over although
-    /// they could have been.
+    /// Calls that could have been queued and were not, since the last call for which the ring must
+    /// be empty.
     streak: AtomicU32,
     /// Rows of launches shorter than [`WAKING_STREAK`] since the last longer one.
     short_rows: AtomicU32,
@@ -200,7 +200,7 @@ pub fn is_due(index: usize) -> bool {
     existing().is_some_and(|queue| queue.is_before(index))
 }
 
-/// Waits until every call that was handed over before has been made.
+/// Waits until every call that was queued before has been made.
 pub fn flush() {
     if let Some(queue) = existing() {
         queue.wait_until_made();
@@ -212,7 +212,7 @@ pub struct GpuWait {
     begun: u64,
 }
 
-/// A wait for the GPU begins; `None` while nothing is handed over.
+/// A wait for the GPU begins; `None` while nothing is queued.
 #[inline(always)]
 pub fn gpu_wait() -> Option<GpuWait> {
     hot().hands_over.load(Relaxed).then(|| GpuWait { begun: wait::now_ns() })
@@ -226,7 +226,7 @@ impl Drop for GpuWait {
     }
 }
 
-/// The process comes to its end: what waits is made, and nothing is handed over any more.
+/// The process comes to its end: what waits is made, and nothing is queued any more.
 pub fn shut_down() {
     if let Some(queue) = existing() {
         let mut rounds = 0;
@@ -315,7 +315,7 @@ impl Queue {
         self.ring.given().is_multiple_of(ASKED_INTERVAL).then(wait::now_ns)
     }
 
-    /// A call was handed over that began at `begun`.
+    /// A call was queued that began at `begun`.
     #[cold]
     pub fn add_asked_sample(&self, begun: u64) {
         self.asked.add(begun, wait::now_ns());
@@ -342,7 +342,7 @@ impl Queue {
         self.events_destroyed.load(Relaxed)
     }
 
-    /// What a launch returns in place of its own result: the error of a call that was handed over
+    /// What a launch returns in place of its own result: the error of a call that was queued
     /// and refused. Once.
     pub fn take_refusal(&'static self) -> Option<CUresult> {
         if self.refusal.load(Relaxed) == 0 {
@@ -385,7 +385,7 @@ impl Queue {
         }
     }
 
-    /// Waits until every call that was handed over before has been made.
+    /// Waits until every call that was queued before has been made.
     pub fn wait_until_made(&self) {
         let given = self.ring.given();
         if self.ring.made() >= given || self.worker.is_this_thread() {

@@ -81,7 +81,7 @@ impl Queue {
     }
 
     /// Closes the queue for good; `why` is what the session says of it. False if another thread
-    /// opens or closes it now: then it is to be tried again, but nothing is handed over from here
+    /// opens or closes it now: then it is to be tried again, but nothing is queued from here
     /// on. The worker calls it when nothing waits.
     #[cold]
     pub(super) fn end(&self, why: Option<QueueState>) -> bool {
@@ -96,7 +96,7 @@ impl Queue {
         })
     }
 
-    /// No call is handed over from here on, those that wait are made, and calls go straight to the
+    /// No call is queued from here on, those that wait are made, and calls go straight to the
     /// driver again.
     fn let_out(&self) {
         self.drop_batches();

@@ -1,4 +1,4 @@
-//! What each entry point means to the queue: whether its calls are handed over, pass it by, or wait
+//! What each entry point means to the queue: whether its calls are queued, pass it by, or wait
 //! until it is empty.
 //!
 //! [`RULES`] is the one source. A rule names the beginning of an entry point's base name; the
@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 /// What the queue does about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The call is handed over where that is possible, else it waits until the ring is empty.
+    /// The call is queued where that is possible, else it waits until the ring is empty.
     HandedOver,
-    /// The call goes to the driver at once: it neither depends on work that was handed over nor
+    /// The call goes to the driver at once: it neither depends on work that was queued nor
     /// changes what that work means.
     Passes,
     /// As `Passes` if the same call succeeded before and nothing changed since that it depends on,
@@ -46,9 +46,9 @@ const RULES: &[(&str, Order, &str)] = &[
     ("cuCtxGetFlags", Passes, "asks for a constant"),
     ("cuCtxGetId", Passes, "asks for a constant"),
     ("cuCtxGetStreamPriorityRange", Passes, "asks for a constant"),
-    ("cuCtxSetCurrent", Passes, "changes the thread's own state; each call is handed over with its context"),
-    ("cuCtxPushCurrent", Passes, "changes the thread's own state; each call is handed over with its context"),
-    ("cuCtxPopCurrent", Passes, "changes the thread's own state; each call is handed over with its context"),
+    ("cuCtxSetCurrent", Passes, "changes the thread's own state; each call is queued with its context"),
+    ("cuCtxPushCurrent", Passes, "changes the thread's own state; each call is queued with its context"),
+    ("cuCtxPopCurrent", Passes, "changes the thread's own state; each call is queued with its context"),
     ("cuDeviceGet", Passes, "asks for a constant"),
     ("cuDeviceGetGraphMemAttribute", Waits, "reads what work has used"),
     ("cuDeviceGetMemPool", Waits, "reads state that other calls change"),
@@ -81,8 +81,8 @@ const RULES: &[(&str, Order, &str)] = &[
     ("cuStreamGetFlags", Passes, "asks for a constant of the stream"),
     ("cuStreamGetId", Passes, "asks for a constant of the stream"),
     ("cuStreamGetPriority", Passes, "asks for a constant of the stream"),
-    ("cuStreamIsCapturing", Passes, "nothing is handed over while a stream captures"),
-    ("cuStreamGetCaptureInfo", Passes, "nothing is handed over while a stream captures"),
+    ("cuStreamIsCapturing", Passes, "nothing is queued while a stream captures"),
+    ("cuStreamGetCaptureInfo", Passes, "nothing is queued while a stream captures"),
     (
         "cuThreadExchangeStreamCaptureMode",
         Passes,

@@ -1,4 +1,4 @@
-//! The thread that makes the calls that were handed over.
+//! The thread that makes the calls that were queued.
 //!
 //! It makes them in order, one at a time, each in the context in which the program made it. With
 //! nothing to do it looks for work for some 200 µs and then sleeps. While the queue is closed it
@@ -53,7 +53,7 @@ impl Worker {
         self.state.load(Relaxed) == ASLEEP
     }
 
-    /// Wakes it if it sleeps. Called after a call was handed over.
+    /// Wakes it if it sleeps. Called after a call was queued.
     #[inline(always)]
     pub fn wake_if_asleep(&self) {
         // The store of the call comes first; see `run` for what the processor makes of that.

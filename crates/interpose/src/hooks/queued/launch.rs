@@ -1,5 +1,5 @@
 //! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it
-//! from being handed over.
+//! from being queued.
 
 use super::super::{launch, observe};
 use super::taking;
@@ -18,7 +18,7 @@ use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
 use std::ptr::{copy_nonoverlapping, null_mut};
 
-/// Most attributes of a launch that is handed over.
+/// Most attributes of a launch that is queued.
 const ATTRIBUTES: usize = 16;
 /// Alignment of parameters in the ring.
 const ALIGNMENT: usize = 16;
@@ -331,7 +331,7 @@ impl Copied {
     }
 }
 
-/// The kinds of launches that are handed over.
+/// The kinds of launches that are queued.
 struct Kinds<const INDEX: usize>;
 
 impl<const INDEX: usize> Kinds<INDEX> {

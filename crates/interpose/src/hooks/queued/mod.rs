@@ -50,7 +50,7 @@ index_table! {
     cuFuncSetAttribute => repeated::function_attribute,
 }
 
-/// What decides whether a call with plain arguments is handed over.
+/// What decides whether a call with plain arguments is queued.
 struct Facts<V> {
     /// The stream into which it is made.
     stream: CUstream,
