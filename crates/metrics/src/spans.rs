@@ -31,7 +31,7 @@ pub const MOST_SPANS: usize = 5_000;
 pub const MOST_KERNELS: usize = 100;
 /// Bytes of a name.
 const LONGEST_NAME: usize = 500;
-/// Ranges of a process that are open at a time and told apart.
+/// Ranges of a process that are open at a time and distinguished.
 const MOST_OPEN: usize = 256;
 
 /// The spans of a session.
@@ -48,7 +48,7 @@ pub struct Spans {
 /// The spans of a process, its own first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessSpans {
-    /// What is told of all of them.
+    /// Attributes of all of them.
     pub attributes: Vec<(&'static str, Value)>,
     pub spans: Vec<Span>,
 }
@@ -166,8 +166,8 @@ impl<T> Longest<T> {
     }
 }
 
-/// A process that was told of.
-struct Told {
+/// A process whose records have been read, or are being read.
+struct TracedProcess {
     /// Of its span.
     id: u64,
     pid: u32,
@@ -189,12 +189,12 @@ struct Open {
     parent: u64,
 }
 
-/// What an observer is told, until it becomes spans. Of a kept span, the place of its process.
+/// Collects observations until they become spans. Kept spans have the place of their process.
 struct Collector {
     trace: [u8; 16],
     ranks: Vec<u32>,
-    processes: Vec<Told>,
-    /// Of the process that is told of: its threads' ranges, outermost first, and its own.
+    processes: Vec<TracedProcess>,
+    /// Of the current process: its threads' ranges, outermost first, and its own.
     threads: HashMap<u32, Vec<Open>>,
     process_ranges: HashMap<u64, Open>,
     steps: Longest<(usize, Span)>,
@@ -228,15 +228,17 @@ impl Collector {
         apex_random::hash(3, &of).max(1)
     }
 
-    /// A range of the process that is told of has ended.
+    /// Ends a range of the current process.
     fn close(&mut self, open: Open, depth: usize, end: u64, thread: Option<u32>) {
         let length = end.saturating_sub(open.start);
-        let Some(told) = self.processes.last().filter(|_| self.ranges.wants(length, depth)) else { return };
-        let Some(range) = told.definitions.range(open.range) else { return };
+        let Some(process) = self.processes.last().filter(|_| self.ranges.wants(length, depth)) else {
+            return;
+        };
+        let Some(range) = process.definitions.range(open.range) else { return };
         let mut attributes = Vec::new();
         if let Some(thread) = thread {
             attributes.push(("thread.id", u64::from(thread).into()));
-            let name = told.threads.get(&thread).filter(|name| !name.is_empty());
+            let name = process.threads.get(&thread).filter(|name| !name.is_empty());
             attributes.extend(name.map(|name| ("thread.name", Value::Text(printable(name).into_owned()))));
         }
         if !range.domain.is_empty() {
@@ -246,8 +248,8 @@ impl Collector {
             id: open.id,
             parent: Some(open.parent),
             name: text(&range.name),
-            start_ns: told.start_ns.saturating_add(open.start),
-            end_ns: told.start_ns.saturating_add(end),
+            start_ns: process.start_ns.saturating_add(open.start),
+            end_ns: process.start_ns.saturating_add(end),
             attributes,
             error: None,
         };
@@ -255,10 +257,10 @@ impl Collector {
         self.ranges.add(length, depth, (place, span));
     }
 
-    /// Ends what is open in the process that was told of.
+    /// Ends the open ranges of the current process.
     fn end_process(&mut self) {
-        let Some(told) = self.processes.last() else { return };
-        let end = told.end_ns.saturating_sub(told.start_ns);
+        let Some(process) = self.processes.last() else { return };
+        let end = process.end_ns.saturating_sub(process.start_ns);
         for (thread, mut open) in std::mem::take(&mut self.threads) {
             while let Some(last) = open.pop() {
                 self.close(last, open.len(), end.max(last.start), Some(thread));
@@ -279,14 +281,14 @@ impl Collector {
             processes[place].spans.spans.push(span);
         }
         let host = session.meta.as_ref().map_or(String::new(), |meta| text(&meta.host.name));
-        let of_processes = processes.into_iter().map(|told| told.spans);
+        let of_processes = processes.into_iter().map(|process| process.spans);
         Spans { trace, host, processes: std::iter::once(run).chain(of_processes).collect() }
     }
 
     /// The run: from the start of the program to the end of the last process.
     fn run(&self, session: &Session, left_out: usize) -> ProcessSpans {
-        let starts = self.processes.iter().map(|told| told.start_ns);
-        let ends = self.processes.iter().map(|told| told.end_ns);
+        let starts = self.processes.iter().map(|process| process.start_ns);
+        let ends = self.processes.iter().map(|process| process.end_ns);
         let meta = session.meta.as_ref();
         let start_ns = starts.chain(meta.map(|meta| meta.started_real_ns)).min().unwrap_or(0);
         let end_ns = ends.chain(meta.and_then(|meta| meta.ended_real_ns)).max().unwrap_or(start_ns);
@@ -314,8 +316,8 @@ impl Collector {
     fn add_gaps(&mut self, profile: &Profile) {
         for activity in &profile.activities {
             // (Both are in the order of their starts.)
-            let Some(told) = self.processes.get(activity.process) else { continue };
-            let (parent, pid, process_ns) = (told.id, told.pid, told.start_ns);
+            let Some(process) = self.processes.get(activity.process) else { continue };
+            let (parent, pid, process_ns) = (process.id, process.pid, process.start_ns);
             let device = activity.device.and_then(|device| profile.devices.get(device));
             let uuid = device.map_or(String::new(), |device| device.uuid.clone());
             for gap in &activity.gaps {
@@ -356,7 +358,7 @@ impl Observer for Collector {
         attributes.extend(rank.map(|rank| ("apex.rank", (rank as u64).into())));
         let name = executable.rsplit('/').next().unwrap_or_default().to_owned();
         let id = self.id(pid, "process", &[start_ns]);
-        self.processes.push(Told {
+        self.processes.push(TracedProcess {
             id,
             pid,
             definitions: Arc::clone(&process.definitions),
@@ -418,20 +420,20 @@ impl Observer for Collector {
             return;
         };
         let length = work.end - work.start;
-        let Some(told) = self.processes.last().filter(|_| self.kernels.wants(length, 0)) else { return };
-        let definitions = &told.definitions;
+        let Some(process) = self.processes.last().filter(|_| self.kernels.wants(length, 0)) else { return };
+        let definitions = &process.definitions;
         let function = definitions.config(config).and_then(|config| definitions.function(config.function));
         let Some(function) = function else { return };
         let numbers = [work.device.unwrap_or(0) as u64, u64::from(work.stream), work.start];
-        let uuid = work.device.and_then(|device| told.devices.get(device));
+        let uuid = work.device.and_then(|device| process.devices.get(device));
         let mut attributes = vec![("apex.stream", Value::from(u64::from(work.stream)))];
         attributes.extend(uuid.map(|uuid| ("hw.id", Value::Text(uuid.clone()))));
         let span = Span {
-            id: self.id(told.pid, "kernel", &numbers),
-            parent: Some(told.id),
+            id: self.id(process.pid, "kernel", &numbers),
+            parent: Some(process.id),
             name: text(&identify(&function.name).short_name),
-            start_ns: told.start_ns.saturating_add(work.start),
-            end_ns: told.start_ns.saturating_add(work.end),
+            start_ns: process.start_ns.saturating_add(work.start),
+            end_ns: process.start_ns.saturating_add(work.end),
             attributes,
             error: None,
         };
@@ -442,9 +444,9 @@ impl Observer for Collector {
     fn stretch(&mut self, _device: Option<usize>, _from: u64, _to: u64, _on: Use) {}
 
     fn range(&mut self, thread: u32, at: u64, range: u32) {
-        let Some(told) = self.processes.last() else { return };
-        let (pid, process) = (told.pid, told.id);
-        let path = path_of(&told.definitions, range);
+        let Some(process) = self.processes.last() else { return };
+        let (pid, process_span) = (process.pid, process.id);
+        let path = path_of(&process.definitions, range);
         let mut open = self.threads.remove(&thread).unwrap_or_default();
         let same = open.iter().zip(&path).take_while(|(open, range)| open.range == **range).count();
         while open.len() > same
@@ -453,7 +455,7 @@ impl Observer for Collector {
             self.close(last, open.len(), at.max(last.start), Some(thread));
         }
         for &range in &path[same..] {
-            let parent = open.last().map_or(process, |outer| outer.id);
+            let parent = open.last().map_or(process_span, |outer| outer.id);
             let id = self.id(pid, "range", &[thread.into(), at, open.len() as u64]);
             open.push(Open { range, start: at, id, parent });
         }
@@ -461,8 +463,8 @@ impl Observer for Collector {
     }
 
     fn process_range(&mut self, at: u64, range: u32, instance: u64, begins: bool) {
-        let Some(told) = self.processes.last() else { return };
-        let (pid, parent) = (told.pid, told.id);
+        let Some(process) = self.processes.last() else { return };
+        let (pid, parent) = (process.pid, process.id);
         if begins && self.process_ranges.len() < MOST_OPEN {
             let id = self.id(pid, "process range", &[instance, at]);
             self.process_ranges.insert(instance, Open { range, start: at, id, parent });

@@ -1,5 +1,5 @@
-//! From a session to its index: the profile is built once, and what its observer is told becomes
-//! lanes.
+//! From a session to its index: the profile is built once, and its observer
+//! writes lanes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::tables::{Kernel, LaneKind, LaneRow, Name, Phase, Process, Tables, tex
 const MOST_LANES: usize = 1024;
 /// Beginnings of phases.
 const MOST_PHASES: usize = 1000;
-/// Names of ranges: others are not told apart.
+/// Names of ranges: more names are not distinguished.
 const MOST_RANGES: usize = 1 << 17;
 
 /// How far an index is.
@@ -75,8 +75,8 @@ struct OpenRange {
     range: u32,
 }
 
-/// A process that was told of.
-struct Told {
+/// A process whose records have been read, or are being read.
+struct IndexedProcess {
     definitions: Arc<Definitions>,
     threads: BTreeMap<u32, String>,
     devices: Vec<(String, String)>,
@@ -92,16 +92,16 @@ struct Indexer<'p> {
     origin: u64,
     /// Processes by rank.
     ranks: Vec<u32>,
-    processes: Vec<Told>,
+    processes: Vec<IndexedProcess>,
     phases: Vec<Phase>,
     lanes: Vec<Growing>,
-    /// Lanes of the process that is told of.
+    /// Lanes of the current process.
     places: HashMap<LaneKey, usize>,
     names: Vec<(usize, Named)>,
     name_places: HashMap<Named, u32>,
     ranges: Vec<String>,
     range_places: HashMap<u32, u32>,
-    /// The last moment of the process that is told of.
+    /// The last moment of the current process.
     latest: u64,
     left_out: u64,
 }
@@ -145,7 +145,7 @@ pub fn build(
 }
 
 impl Indexer<'_> {
-    /// The lane of the process that is told of; `None` if there are too many.
+    /// A lane of the current process; `None` if there are too many.
     fn lane(&mut self, key: LaneKey) -> Option<usize> {
         if let Some(&place) = self.places.get(&key) {
             return Some(place);
@@ -172,7 +172,7 @@ impl Indexer<'_> {
         }
     }
 
-    /// A moment of the process that is told of, since the session's start.
+    /// A moment of the current process, since the session's start.
     fn at(&self, moment: u64) -> u64 {
         moment.saturating_add(self.processes.last().map_or(0, |process| process.late))
     }
@@ -201,7 +201,7 @@ impl Indexer<'_> {
         self.ranges.len() as u32
     }
 
-    /// The process that was told of has ended.
+    /// Ends the current process.
     fn end_process(&mut self) {
         for lane in self.lanes.iter_mut().filter(|lane| lane.process + 1 == self.processes.len()) {
             if let Some(last) = std::mem::take(&mut lane.stretches).finish() {
@@ -231,11 +231,11 @@ impl Indexer<'_> {
             self.names.iter().map(|&(process, named)| known.name(&self.processes[process], named)).collect();
         tables.kernels = known.kept;
         for lane in self.lanes {
-            let told = &self.processes[lane.process];
+            let process = &self.processes[lane.process];
             let index = lane.writer.finish(&mut self.sink);
-            tables.lanes.push(LaneRow { index, group: lane.group, ..told.row_of(lane.key, lane.process) });
+            tables.lanes.push(LaneRow { index, group: lane.group, ..process.row_of(lane.key, lane.process) });
         }
-        tables.processes = self.processes.into_iter().map(|told| told.row).collect();
+        tables.processes = self.processes.into_iter().map(|process| process.row).collect();
         for process in &mut tables.processes {
             process.rank = self.ranks.iter().position(|&rank| rank == process.pid);
         }
@@ -257,25 +257,29 @@ impl Observer for Indexer<'_> {
         self.progress.read.fetch_add(records, Ordering::Relaxed);
     }
 
-    fn process(&mut self, told: &ObservedProcess<'_>) {
+    fn process(&mut self, observed: &ObservedProcess<'_>) {
         if !self.processes.is_empty() {
             self.end_process();
         }
-        let process = told.process;
+        let process = observed.process;
         let late = process.clock.monotonic_ns(0).saturating_sub(self.origin);
         let place = self.processes.len();
         let room = MOST_PHASES.saturating_sub(self.phases.len());
-        let phases = told.phases.iter().take(room);
+        let phases = observed.phases.iter().take(room);
         self.phases.extend(phases.map(|&(start, kind)| Phase {
             process: place,
             kind,
             start_ns: late + start,
         }));
         let executable = process.executable.rsplit('/').next().unwrap_or_default();
-        self.processes.push(Told {
+        self.processes.push(IndexedProcess {
             definitions: Arc::clone(&process.definitions),
             threads: process.threads.clone(),
-            devices: told.devices.iter().map(|device| (device.name.clone(), device.uuid.clone())).collect(),
+            devices: observed
+                .devices
+                .iter()
+                .map(|device| (device.name.clone(), device.uuid.clone()))
+                .collect(),
             late,
             row: Process { pid: process.pid, rank: None, name: text(executable), start_ns: late },
             groups: 0,
@@ -358,7 +362,7 @@ fn ended(open: OpenRange, at: u64) -> Event {
     Event { name, range, ..Event::new(start, at.max(start), What::RANGE) }
 }
 
-impl Told {
+impl IndexedProcess {
     fn row_of(&self, key: LaneKey, process: usize) -> LaneRow {
         let (kind, device, thread, name) = match key {
             LaneKey::Device(device) => (LaneKind::Device, device, None, None),
@@ -405,7 +409,7 @@ fn path_of(definitions: &Definitions, id: u32) -> String {
     text(&names.join(" / "))
 }
 
-/// What tells a kernel from others: symbol, launch, attributes, device.
+/// What distinguishes a kernel from others: symbol, launch, attributes, device.
 type KernelKey = (String, LaunchConfig, Option<FunctionAttributes>, Option<usize>);
 
 /// Kernels of the profile, by what they are.
@@ -426,12 +430,12 @@ impl<'p> Known<'p> {
         Self { profile, places, kept: Vec::new(), kept_places: HashMap::new() }
     }
 
-    fn name(&mut self, told: &Told, named: Named) -> Name {
+    fn name(&mut self, process: &IndexedProcess, named: Named) -> Name {
         let unknown = |what: &str, id: u32| Name { text: format!("{what} {id}"), kernel: None };
         let called = match named {
             Named::Called(called) => called,
             Named::Range(id) => {
-                let range = told.definitions.range(id);
+                let range = process.definitions.range(id);
                 return range.map_or_else(
                     || unknown("range", id),
                     |range| Name { text: text(&range.name), kernel: None },
@@ -439,18 +443,18 @@ impl<'p> Known<'p> {
             }
         };
         match called {
-            Called::Api(id) => told
+            Called::Api(id) => process
                 .definitions
                 .name(id)
                 .map_or_else(|| unknown("entry point", id), |name| Name { text: text(name), kernel: None }),
             Called::Graph(id) => {
-                let kernels = told.definitions.graph(id).map_or(0, |graph| {
+                let kernels = process.definitions.graph(id).map_or(0, |graph| {
                     graph.kernels.iter().map(|&(_, nodes)| u64::from(nodes)).fold(0, u64::saturating_add)
                 });
                 let plural = if kernels == 1 { "" } else { "s" };
                 Name { text: format!("graph {id} ({kernels} kernel{plural})"), kernel: None }
             }
-            Called::Config(id) => match self.kernel(told, id) {
+            Called::Config(id) => match self.kernel(process, id) {
                 Some(place) => Name {
                     text: text(&self.profile.kernels[place].short_name),
                     kernel: Some(self.keep(place)),
@@ -460,12 +464,12 @@ impl<'p> Known<'p> {
         }
     }
 
-    fn kernel(&self, told: &Told, id: u32) -> Option<usize> {
-        let config = told.definitions.config(id)?;
-        let function = told.definitions.function(config.function);
+    fn kernel(&self, process: &IndexedProcess, id: u32) -> Option<usize> {
+        let config = process.definitions.config(id)?;
+        let function = process.definitions.function(config.function);
         let symbol = function
             .map_or_else(|| format!("function {}", config.function), |function| function.name.clone());
-        let device = told.device_of(config.context, self.profile);
+        let device = process.device_of(config.context, self.profile);
         let attributes = function.and_then(|function| function.attributes);
         self.places.get(&(symbol, config.launch, attributes, device)).copied()
     }
@@ -479,7 +483,7 @@ impl<'p> Known<'p> {
     }
 }
 
-impl Told {
+impl IndexedProcess {
     /// The device of a context, among those of the profile; where the context is not known, the
     /// only device of the process.
     fn device_of(&self, context: u32, profile: &Profile) -> Option<usize> {

@@ -104,7 +104,7 @@ proptest! {
             let numbered = found.iter().filter(|(event, _)| event.what.is_collective());
             for ((event, number), expected) in numbered.zip(before..) {
                 prop_assert_eq!(*number, Some(expected));
-                // (What queued it is told by the event alone.)
+                // (Only the event says what queued it.)
                 prop_assert_eq!(lane.collective(expected).unwrap(), Some(*event));
             }
             if expected.len() > 1 {

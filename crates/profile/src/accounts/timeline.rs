@@ -181,10 +181,10 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// A device whose first work is queued at `span.0` and whose last work or call that waited ends
-    /// at `span.1`. Accounts and gaps are told of the part `told` of it.
-    pub fn new(span: (u64, u64), told: (u64, u64), boundaries: Boundaries) -> Self {
+    /// at `span.1`. Accounts and gaps cover its part `reported`.
+    pub fn new(span: (u64, u64), reported: (u64, u64), boundaries: Boundaries) -> Self {
         let span = (span.0, span.1.max(span.0));
-        let least = Activity::long_gap_ns((told.1 - told.0) as f64) as u64;
+        let least = Activity::long_gap_ns((reported.1 - reported.0) as f64) as u64;
         Self {
             span,
             settled: span.0,
@@ -199,7 +199,7 @@ impl Timeline {
             last_off_ns: 0.0,
             error_ns: 0.0,
             variance: 0.0,
-            ledger: Ledger::new(told, boundaries),
+            ledger: Ledger::new(reported, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
             seen: None,
         }
@@ -532,8 +532,8 @@ pub(crate) struct Model(pub [Timeline; 3]);
 
 impl Model {
     /// See [`Timeline::new`].
-    pub fn new(span: (u64, u64), told: (u64, u64), boundaries: &Boundaries) -> Self {
-        Self([(); 3].map(|()| Timeline::new(span, told, boundaries.clone())))
+    pub fn new(span: (u64, u64), reported: (u64, u64), boundaries: &Boundaries) -> Self {
+        Self([(); 3].map(|()| Timeline::new(span, reported, boundaries.clone())))
     }
 
     /// The one with work that takes as long as on average.

@@ -20,7 +20,7 @@ use super::stacks::NO_STACK;
 /// Parts of a process's time.
 pub(super) const PARTS: usize = 240;
 /// Maximum number of listed places: those with most memory at the peak.
-const TOLD: usize = 8;
+const LISTED: usize = 8;
 /// Maximum number of places while records are read; further ones count for the rest.
 const PLACES: usize = 1000;
 /// Calls and sizes by which places are inferred.
@@ -94,7 +94,7 @@ pub(super) struct Placed {
     below: Option<u64>,
 }
 
-/// What tells allocations of one size from others: entry point and bytes.
+/// What distinguishes allocations of one size from others: entry point and bytes.
 type Size = (u32, u64);
 
 /// Memory over time, while the records of a process are read.
@@ -246,9 +246,9 @@ impl OverTime {
         if peak.most <= 0 || part_ns <= 0.0 {
             return None;
         }
-        let told = peak.told();
+        let listed = peak.listed();
         let of = |value: &dyn Fn(&Part) -> i128| parts.iter().map(|part| bytes(value(part))).collect();
-        let told_of = |part: &Part| told.iter().map(|&(place, _)| part.of(place)).sum::<i128>();
+        let listed_of = |part: &Part| listed.iter().map(|&(place, _)| part.of(place)).sum::<i128>();
         let place = |&(place, at_peak): &(Place, i128)| PlaceOverTime {
             place: self.names[place as usize].clone(),
             peak_bytes: bytes(at_peak),
@@ -265,8 +265,8 @@ impl OverTime {
             least: of(&|part| part.least),
             allocated: parts.iter().map(|part| part.allocated).collect(),
             inferred: of(&|part| part.of(INFERRED)),
-            places: told.iter().map(place).collect(),
-            rest: of(&|part| part.most - told_of(part)),
+            places: listed.iter().map(place).collect(),
+            rest: of(&|part| part.most - listed_of(part)),
         })
     }
 }
@@ -283,12 +283,12 @@ impl Part {
     }
 
     /// The places to tell if this is the peak.
-    fn told(&self) -> Vec<(Place, i128)> {
-        let can_be_told = |(place, _): &&(Place, i128)| ![BEYOND, INFERRED].contains(place);
-        let mut told: Vec<(Place, i128)> = self.places.iter().filter(can_be_told).copied().collect();
-        told.sort_by_key(|&(place, bytes)| (-bytes, place));
-        told.truncate(TOLD);
-        told
+    fn listed(&self) -> Vec<(Place, i128)> {
+        let can_be_listed = |(place, _): &&(Place, i128)| ![BEYOND, INFERRED].contains(place);
+        let mut listed: Vec<(Place, i128)> = self.places.iter().filter(can_be_listed).copied().collect();
+        listed.sort_by_key(|&(place, bytes)| (-bytes, place));
+        listed.truncate(LISTED);
+        listed
     }
 }
 
