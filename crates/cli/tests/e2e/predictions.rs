@@ -410,7 +410,7 @@ fn a_session_is_predicted_beside_what_was_measured() {
     let page = text(&output(&mut predict(&sandbox, &["s", "--what-if", "block=128"]), 0).stdout);
     assert!(page.contains("→ uneven") && page.contains("measuredᵐ") && page.contains("savesᵖ"), "{page}");
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("No duration is predicted beside a measured one"), "{page}");
+    assert!(flat.contains("A measured kernel whose work is not known has no predicted duration"), "{page}");
     let none = output(&mut predict(&sandbox, &["s", "--kernel", "odd"]), 125);
     assert!(text(&none.stderr).contains("s has no kernel odd"));
 
