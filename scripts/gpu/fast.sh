@@ -3,15 +3,24 @@
 #
 #   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
-# Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
-# makes, with and without many launches in a row), places (the same client: contexts of several devices, green contexts, default
-# streams of threads), mps (order and places under a daemon of MPS's own, which changes no mode of the device), verify (verify.sh with the queue always on),
-# sanitizer (a program under compute-sanitizer), gain (what programs gain by the queue, and by
-# batches), recording (what recording alone costs them), costs (what APEX costs programs that gain
-# nothing), placement (on which processors a program and the queue's thread run), million (a million
-# launches in a row, ROUNDS times): these five are in fast.py; memory (memory.py), l2 (L2 persistence windows: programs/l2_window.cu and .py). FAST has what `order`, `verify` and `sanitizer` turn on, in turn (default: queue
-# memory batch,memory; verify and sanitizer take the last of them alone). Default: all. Exit status
-# 1 when a part failed; the others have run.
+# Parts (default: all):
+#   order      random programs of ORDER_CLIENT, with and without many launches in a row; its default
+#              is target/release/driver-client, made by `cargo build --release -p driver-client`
+#   places     the same client: several devices' contexts, green contexts, threads' default streams
+#   mps        order and places under an MPS daemon of its own, which changes no mode of the device
+#   verify     verify.sh with the queue always on
+#   sanitizer  a program under compute-sanitizer
+#   gain       what programs gain by the queue, and by batches (fast.py)
+#   recording  what recording alone costs them (fast.py)
+#   costs      what APEX costs programs that gain nothing (fast.py)
+#   placement  what the processors of a program and of the queue's thread change (fast.py)
+#   million    a million launches in a row, ROUNDS times (fast.py)
+#   memory     allocations and frees (memory.py)
+#   l2         L2 persistence windows (programs/l2_window.cu and .py)
+#
+# FAST has what `order`, `verify` and `sanitizer` turn on, in turn (default: queue memory
+# batch,memory; verify and sanitizer take the last of them alone). Exits with status 1 when a part
+# failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
 [ $# -gt 0 ] || set -- order places mps verify sanitizer gain recording costs placement million memory l2

@@ -508,7 +508,8 @@ pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Fig
     Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
 }
 
-/// Idle time in pauses of the host, without long gaps, nanoseconds; 0 if idle time was not modelled.
+/// Idle time in pauses of the host, nanoseconds, without long gaps; 0 if idle time was not
+/// modelled.
 pub(crate) fn in_pauses(activity: &Activity) -> f64 {
     let of = |gap: &Gap| gap.by.get(&IdleCause::HostCode).copied().unwrap_or(0.0);
     let paused = activity.idle_share.map_or(0.0, |_| activity.accounts.pauses.time.value);

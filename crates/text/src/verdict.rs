@@ -259,7 +259,7 @@ fn while_in(cause: IdleCause) -> &'static str {
 /// How long a step takes, or the whole.
 fn lasted(part: &Part<'_>) -> Option<String> {
     let accounts = part.job.accounts();
-    // Where nothing was timed, nobody knows.
+    // If nothing was timed, the kernels' time is unknown and left out.
     let busy = accounts.kernels.value + accounts.collectives.value;
     let kernels = |what: &str, by: f64, mark: &str| match busy > 0.0 {
         true => format!("; {what} take {}{mark}", units::time(busy / by)),

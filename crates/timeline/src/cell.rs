@@ -12,12 +12,12 @@ const KEPT: usize = 16;
 /// … and one in which fewer than [`FEW`] events begin.
 const KEPT_OF_FEW: usize = 8;
 const FEW: u64 = 512;
-/// Room of a list that gets its first entry: it grows seldom then.
+/// Capacity of a list when it gets its first entry, so that it is seldom reallocated.
 const AT_FIRST: usize = 16;
 /// Buckets of durations to an octave: a median is off by half a bucket, 4.4%.
 const TO_OCTAVE: f64 = 8.0;
 
-/// What an answer needs of cells.
+/// The part of a cell that an answer uses; the rest stays empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// [`Cell::time`] alone.

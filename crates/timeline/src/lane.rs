@@ -22,7 +22,8 @@ pub const FINEST: u32 = 16;
 pub const STEP: u32 = 2;
 /// Lengths of cells; the longest is longer than all time.
 pub const LEVELS: usize = ((62 - FINEST) / STEP) as usize;
-/// Events that begin in a cell which is stored.
+/// Minimum events that begin in a stored cell. An answer reads the events of cells that are not
+/// stored: a smaller number makes answers faster and the index larger.
 const LEAST: u64 = 16;
 /// Cells of a block.
 pub const CELLS: usize = 32;

@@ -20,8 +20,8 @@ const EACH_NS: f64 = 100e3;
 /// Minimum copies to the device per iteration for its input to be the likely cause.
 const COPIES: f64 = 0.9;
 
-/// Maximum bytes of a copy that brings no input, but a number or an argument: JAX copies one for many
-/// an operation outside jit.
+/// Maximum bytes of a copy that is not counted as input. Such a copy holds a number or an argument:
+/// JAX makes one for many operations outside `jax.jit`.
 const SCALAR: u64 = 1 << 10;
 
 /// Minimum calls per iteration of the steady state that load code, for compilation to be the cause:

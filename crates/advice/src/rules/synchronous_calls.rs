@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn on_the_cpu_device_copies_in_a_loop_are_told_without_their_times() {
+    fn on_the_cpu_device_copies_in_a_loop_are_found_without_their_times() {
         let copying = |count, launches| {
             let mut profile =
                 Profile { copies: vec![copies(Device, Pinned, false, count, 1 << 20)], ..idle_half() };

@@ -39,8 +39,8 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         ["load", "store"].into_iter().filter_map(|direction| counts.traffic("global", direction)).collect();
     let sum = |of: fn(&Traffic) -> u64| accesses.iter().map(|traffic| of(traffic) as f64).sum::<f64>();
     let (requests, sectors, excess) = (sum(|t| t.requests), sum(|t| t.transactions), sum(|t| t.excess));
-    // A full warp of consecutive accesses to values of B bytes takes B sectors. A request that takes
-    // no more has idle threads between its addresses: that is divergence.
+    // A full warp of consecutive accesses to values of B bytes takes B sectors. A request that
+    // takes no more has idle threads between its addresses: that is divergence.
     let consecutive = requests * sum(|t| t.bytes) / sum(|t| t.threads).max(1.0);
     if excess <= EXCESS * sectors || sectors <= consecutive {
         return None;

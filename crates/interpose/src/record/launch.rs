@@ -31,9 +31,10 @@ pub struct Launch {
     pub stream: CUstream,
     /// [`flags`] of the record.
     pub flags: u16,
-    /// Whether the launch can be put between two events: its attributes name no event of the program.
-    /// Programmatic stream serialization is no obstacle. It permits the kernel to begin before the
-    /// one ahead of it ends, and the events only prevent that. XLA sets it on all its kernels.
+    /// Whether the launch can be put between two events: its attributes name no event of the
+    /// program. Programmatic stream serialization is no obstacle. It permits the kernel to begin
+    /// before the one ahead of it ends, and the events only prevent that. XLA sets it on all its
+    /// kernels.
     pub can_be_timed: bool,
     /// Where its parameters are.
     pub passed: Passed,

@@ -16,9 +16,9 @@ const LONGEST_RAMP_LOG2: u32 = 12;
 const BUCKET_TICKS: i64 = 10_000_000;
 /// What a timed launch is expected to cost.
 const EXPECTED_TICKS: i64 = 5_000;
-/// Maximum time without samples after a cost that the budget does not cover: some 10 s. Costs of
-/// less than the budget's share of it are paid back in full. Larger ones tell that the thread lost
-/// its processor, or come from a time in which every launch was timed.
+/// Maximum time without samples after a cost that exceeds the budget: some 10 s. A cost below the
+/// budget's share of that time is paid back in full. A larger one means that the thread lost its
+/// processor, or that every launch was timed before.
 const LONGEST_SILENCE_TICKS: u64 = 20_000_000_000;
 
 /// How far the sampling of a configuration or graph is.
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(progress.interval(), 400, "a delay is part of the cost");
     }
 
-    /// Plays launches `gap` ticks apart of which each is timed that can be afforded, at a cost that
-    /// `cost` tells, and gives what was spent until `end`.
+    /// Plays launches `gap` ticks apart. Each that is affordable is timed and costs what `cost`
+    /// returns. Returns what was spent until `end`.
     fn spent_until(end: u64, ppm: u32, mut gap: impl FnMut() -> u64, mut cost: impl FnMut() -> u64) -> u64 {
         let budget = Budget::full_at(0);
         let (mut at, mut spent) = (0, 0);

@@ -4,12 +4,12 @@
 //! ([`Timing::decide`]): the first launches of a configuration after the very first (which may load
 //! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time; and all
 //! of it within a token bucket that fills with the budget's share of the process's time and may be
-//! overdrawn ([`budget`]). Where the GPU would come to the first event before the second is recorded, a
-//! kernel of ours delays the stream ([`lead`]), or the reading would hold the host's time for the
-//! launch; what the pair itself costs is measured before ([`calibration`]). Pairs ([`pairs`]) are
-//! read when they are done, on later timed launches, after synchronisations and at the end of the
-//! process, by the thread that made them; nothing ever waits for them. [`guard`] says when events
-//! may be used at all.
+//! overdrawn ([`budget`]). Where the GPU would come to the first event before the second is
+//! recorded, a kernel of ours delays the stream ([`lead`]), or the reading would hold the host's
+//! time for the launch; what the pair itself costs is measured before ([`calibration`]). Pairs
+//! ([`pairs`]) are read when they are done, on later timed launches, after synchronisations and at
+//! the end of the process, by the thread that made them; nothing ever waits for them. [`guard`]
+//! says when events may be used at all.
 
 mod budget;
 mod calibration;

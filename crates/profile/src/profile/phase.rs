@@ -79,8 +79,8 @@ impl Profile {
         Some(profile)
     }
 
-    /// Leaves of the graphs' launches those of the phases that are left, and gives how often these
-    /// ran each kernel.
+    /// Keeps the launches of graphs in the phases that remain. Returns how often they ran each
+    /// kernel.
     fn keep_graphs(&mut self) -> HashMap<usize, u64> {
         let Self { activities, graphs, .. } = self;
         let mut launches: HashMap<(usize, u32), u64> = HashMap::new();
@@ -239,7 +239,7 @@ impl Sequence {
 }
 
 impl Graph {
-    /// Leaves so many of the launches, which are taken to be like all of them.
+    /// Keeps this number of launches, whose mean time is assumed to be that of all.
     fn keep_launches(&mut self, launches: u64) {
         let share = launches as f64 / self.launches.max(1) as f64;
         (self.launches, self.cpu.count) = (launches, launches);
@@ -259,8 +259,8 @@ impl Kernel {
         (self.counts, self.prediction) = (None, None);
     }
 
-    /// Leaves so many of the launch calls, which are taken to be like all of them, and of the runs
-    /// by graphs, unless these were left out before.
+    /// Keeps this number of launch calls, whose mean time is assumed to be that of all, and at most
+    /// this number of runs by graphs.
     fn keep_launches(&mut self, calls: u64, by_graphs: u64) {
         let share = calls as f64 / self.launches.calls.max(1) as f64;
         self.launches.calls = calls;
