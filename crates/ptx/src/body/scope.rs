@@ -11,7 +11,7 @@ use crate::syntax::tree::Prototype;
 /// What a scope declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Declared<'m> {
-    /// Registers, by the number of their declaration; [`super::Builder`] makes each when it is
+    /// Registers, by the number of their declaration; [`super::resolve`] makes each when it is
     /// first mentioned.
     Registers(u32),
     Variable(VariableId),
