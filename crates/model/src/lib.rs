@@ -9,7 +9,7 @@
 //!   as bytes.
 //! * [`cache`]: forecasts that were made before.
 //! * [`onnx`]: the network as an ONNX file.
-//! * [`baseline`]: the plain methods that a network must beat.
+//! * [`baseline`]: the boosted trees that a network must beat.
 //! * [`conformal`]: intervals that hold as often as they say.
 //! * [`evaluate`]: measures, their confidence intervals, splits by whole groups.
 //!

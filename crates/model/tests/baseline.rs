@@ -1,6 +1,6 @@
-//! The plain methods: each against what it should give on data of a known kind.
+//! Boosted trees against what they should give on data of a known kind.
 
-use apex_model::baseline::{Boosting, LeastSquares, Neighbours, Trees};
+use apex_model::baseline::{Boosting, Trees};
 use apex_model::network::Range;
 use apex_model::train::Examples;
 use apex_model::{Error, Matrix, Regressor};
@@ -18,7 +18,7 @@ fn examples(rows: usize, noise: f64, seed: u64, function: impl Fn(f64, f64) -> f
     Examples::new(inputs, targets).unwrap()
 }
 
-fn error(regressor: &dyn Regressor, examples: &Examples) -> f64 {
+fn error(regressor: &Trees, examples: &Examples) -> f64 {
     let found = regressor.predict_rows(examples.inputs()).unwrap();
     let squares = found.column(0).zip(examples.targets().column(0));
     let sum: f64 = squares.map(|(a, b)| f64::from(a - b).powi(2)).sum();
@@ -26,41 +26,12 @@ fn error(regressor: &dyn Regressor, examples: &Examples) -> f64 {
 }
 
 #[test]
-fn least_squares_finds_a_line() {
-    let line = |a, b| 3.0 * a - 2.0 * b + 7.0;
-    let fitted = LeastSquares::fit(&examples(500, 0.0, 1, line), &[Range::Real], 1e-9).unwrap();
-    assert!(error(&fitted, &examples(100, 0.0, 2, line)) < 1e-5);
-    // Weights decide between examples that contradict each other.
-    let (mut inputs, mut targets) = (Matrix::empty(1), Matrix::empty(1));
-    for (x, y) in [(0.0, 1.0), (1.0, 1.0), (0.0, 5.0), (1.0, 5.0)] {
-        inputs.push(&[x]).unwrap();
-        targets.push(&[y]).unwrap();
-    }
-    let weighted = Examples::new(inputs, targets).unwrap().with_weights(vec![3.0, 3.0, 1.0, 1.0]).unwrap();
-    let fitted = LeastSquares::fit(&weighted, &[Range::Real], 1e-9).unwrap();
-    let found = fitted.predict_rows(weighted.inputs()).unwrap();
-    assert!(found.column(0).all(|value| (value - 2.0).abs() < 1e-4), "{found:?}");
-}
-
-#[test]
-fn neighbours_remember_and_interpolate() {
-    let wave = |a: f64, b: f64| (3.0 * a).sin() + b * b;
-    let training = examples(2000, 0.0, 3, wave);
-    let nearest = Neighbours::fit(&training, &[Range::Real], 1).unwrap();
-    assert_eq!(error(&nearest, &training), 0.0);
-    let few = Neighbours::fit(&training, &[Range::Real], 5).unwrap();
-    assert!(error(&few, &examples(200, 0.0, 4, wave)) < 0.05);
-}
-
-#[test]
 fn trees_find_steps_and_products() {
     let steps =
         |a: f64, b: f64| if a > 0.3 { 2.0 } else { 0.0 } + if b > -0.2 && a < 0.0 { 1.0 } else { 0.0 };
     let (training, test) = (examples(3000, 0.1, 5, steps), examples(500, 0.0, 6, steps));
-    let line = LeastSquares::fit(&training, &[Range::Real], 1e-9).unwrap();
     let trees = Trees::fit(&training, &[Range::Real], &Boosting::default()).unwrap();
     assert!(error(&trees, &test) < 0.15, "{}", error(&trees, &test));
-    assert!(error(&trees, &test) < error(&line, &test) / 3.0);
 }
 
 #[test]
@@ -103,22 +74,17 @@ fn fractions_stay_fractions_and_unknown_targets_are_left_out() {
         [[1e5, 3.0], [-1e5, -3.0], [0.0, 0.0]].iter().for_each(|row| far.push(row).unwrap());
         far
     };
-    let all: [Box<dyn Regressor>; 3] = [
-        Box::new(LeastSquares::fit(&training, &ranges, 1e-6).unwrap()),
-        Box::new(Neighbours::fit(&training, &ranges, 9).unwrap()),
-        Box::new(Trees::fit(&training, &ranges, &Boosting::default()).unwrap()),
-    ];
-    for regressor in all {
-        let found = regressor.predict_rows(&far).unwrap();
-        assert!(found.column(0).all(|value| (0.0..=1.0).contains(&value)), "{found:?}");
-        assert!(found.row(0)[0] > 0.9 && found.row(1)[0] < 0.1, "{found:?}");
-        let narrow = Matrix::zeros(1, 1);
-        assert!(matches!(regressor.predict_rows(&narrow), Err(Error::Length { .. })));
-        let mut unknown = Matrix::zeros(1, 2);
-        unknown.row_mut(0)[1] = f32::NAN;
-        assert!(matches!(regressor.predict_rows(&unknown), Err(Error::NotFinite { index: 1, .. })));
-    }
-    let never =
-        Examples::new(Matrix::zeros(1, 2), Matrix::zeros(1, 1)).unwrap().with_weights(vec![0.0]).unwrap();
-    assert!(matches!(LeastSquares::fit(&never, &ranges, 1.0), Err(Error::TooFew { .. })));
+    let trees = Trees::fit(&training, &ranges, &Boosting::default()).unwrap();
+    let found = trees.predict_rows(&far).unwrap();
+    assert!(found.column(0).all(|value| (0.0..=1.0).contains(&value)), "{found:?}");
+    assert!(found.row(0)[0] > 0.9 && found.row(1)[0] < 0.1, "{found:?}");
+    let narrow = Matrix::zeros(1, 1);
+    assert!(matches!(trees.predict_rows(&narrow), Err(Error::Length { .. })));
+    let mut unknown = Matrix::zeros(1, 2);
+    unknown.row_mut(0)[1] = f32::NAN;
+    assert!(matches!(trees.predict_rows(&unknown), Err(Error::NotFinite { index: 1, .. })));
+    let mut targets = Matrix::empty(1);
+    targets.push(&[f32::NAN]).unwrap();
+    let never = Examples::new(Matrix::zeros(1, 2), targets).unwrap();
+    assert!(matches!(Trees::fit(&never, &ranges, &Boosting::default()), Err(Error::TooFew { .. })));
 }

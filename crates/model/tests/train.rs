@@ -2,8 +2,7 @@
 
 mod common;
 
-use apex_model::baseline::LeastSquares;
-use apex_model::network::{Activation, Network, Range, Target};
+use apex_model::network::{Activation, Network, Target};
 use apex_model::train::{Epoch, Examples, Options, Outcome, PointLoss, TargetLoss, train};
 use apex_model::{Error, Matrix, Precision, Predictor, Regressor};
 use apex_random::Random;
@@ -43,7 +42,7 @@ fn error(found: &Matrix, column: usize, examples: &Examples, target: usize) -> f
 }
 
 #[test]
-fn a_curved_function_is_learned_better_than_by_a_line() {
+fn a_curved_function_is_learned() {
     let mut random = Random::new(21);
     let (training, validation, test) =
         (examples(3000, &mut random), examples(500, &mut random), examples(1000, &mut random));
@@ -52,15 +51,11 @@ fn a_curved_function_is_learned_better_than_by_a_line() {
     let outcome = train(&mut network, &training, Some(&validation), &options, silent).unwrap();
     assert!(outcome.epochs[outcome.kept - 1].validation_loss < outcome.epochs[0].validation_loss);
 
-    let line = LeastSquares::fit(&training, &[Range::Fraction, Range::Real], 1e-6).unwrap();
-    let straight = line.predict_rows(test.inputs()).unwrap();
     let found = Predictor::new(&network, Precision::F32).predict_rows(test.inputs()).unwrap();
     // Spread of the targets: 0.35 and 24; of the noise: 0 and 0.4.
     let (fraction, number) = (error(&found, 0, &test, 0), error(&found, 1, &test, 1));
     assert!(fraction < 0.05, "{fraction}");
     assert!(number < 2.0, "{number}");
-    assert!(fraction < error(&straight, 0, &test, 0) / 4.0);
-    assert!(number < error(&straight, 1, &test, 1) / 4.0);
 }
 
 #[test]
@@ -116,37 +111,14 @@ fn the_seed_decides_and_the_number_of_threads_does_not() {
 }
 
 #[test]
-fn unknown_targets_and_weightless_examples_teach_nothing() {
+fn unknown_targets_teach_nothing() {
     let mut random = Random::new(24);
     let clean = examples(200, &mut random);
-    let (mut inputs, mut targets) = (clean.inputs().clone(), clean.targets().clone());
-    let weights = [vec![1.0; clean.rows()], vec![0.0; 200]].concat();
-    // Rows that would mislead, of weight 0; the trained part keeps its order by having them in a
-    // minibatch of its own.
-    for _ in 0..200 {
-        inputs.push(&[100.0, 0.0, 0.0, 0.0]).unwrap();
-        targets.push(&[1.0, -1e6]).unwrap();
-    }
-    let mixed = Examples::new(inputs, targets).unwrap().with_weights(weights).unwrap();
     let network = network(&[8], 1, &clean);
-    let options = Options { epochs: 3, batch: 400, threads: 1, ..Options::for_network(&network) };
-    let learn = |examples: &Examples| {
-        let mut network = network.clone();
-        let loss = train(&mut network, examples, None, &options, silent).unwrap().epochs[2].training_loss;
-        (network, loss)
-    };
-    let (alone, loss) = learn(&clean);
-    let (among, same_loss) = learn(&mixed);
-    // The order of the additions differs, so equality is up to rounding.
-    assert!((loss - same_loss).abs() < 1e-4 * loss, "{loss} {same_loss}");
-    let difference =
-        alone.layers()[0].weights.iter().zip(&among.layers()[0].weights).map(|(a, b)| (a - b).abs());
-    assert!(difference.fold(0.0, f32::max) < 1e-3);
-
     let mut unknown = Matrix::empty(2);
     (0..clean.rows()).for_each(|_| unknown.push(&[f32::NAN, f32::NAN]).unwrap());
     let nothing = Examples::new(clean.inputs().clone(), unknown).unwrap();
-    let options = Options { weight_decay: 0.0, ..options };
+    let options = Options { epochs: 3, weight_decay: 0.0, ..Options::for_network(&network) };
     let mut untouched = network.clone();
     train(&mut untouched, &nothing, None, &options, silent).unwrap();
     assert_eq!(untouched, network);

@@ -24,24 +24,6 @@ pub fn pearson(predicted: &[f32], measured: &[f32]) -> Option<f64> {
     (xx > 0.0 && yy > 0.0).then(|| (xy / (xx * yy).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// `|predicted - measured|` of each case.
-///
-/// # Panics
-/// When the lengths differ.
-pub fn absolute_errors(predicted: &[f32], measured: &[f32]) -> Vec<f64> {
-    known(predicted, measured).map(|(predicted, measured)| (predicted - measured).abs()).collect()
-}
-
-/// `100 |predicted - measured| / |measured|` of each case whose measurement is not 0. The median of
-/// these ([`quantile`] with 0.5) is the median absolute percentage error.
-///
-/// # Panics
-/// When the lengths differ.
-pub fn percentage_errors(predicted: &[f32], measured: &[f32]) -> Vec<f64> {
-    let relative = |(predicted, measured): (f64, f64)| 100.0 * ((predicted - measured) / measured).abs();
-    known(predicted, measured).filter(|pair| pair.1 != 0.0).map(relative).collect()
-}
-
 /// The value below which the part `level` of `values` lies, between neighbours by a straight line.
 pub fn quantile(values: &[f64], level: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -49,20 +31,6 @@ pub fn quantile(values: &[f64], level: f64) -> Option<f64> {
     let at = level.clamp(0.0, 1.0) * (sorted.len().checked_sub(1)? as f64);
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     Some(low + (high - low) * at.fract())
-}
-
-/// Mean quantile loss of predictions of the quantile `level`: `max(t (y - q), (t - 1) (y - q))`
-/// (Koenker and Bassett, 1978).
-///
-/// # Panics
-/// When the lengths differ.
-pub fn quantile_loss(predicted: &[f32], measured: &[f32], level: f64) -> Option<f64> {
-    let loss = |(predicted, measured): (f64, f64)| {
-        let above = measured - predicted;
-        (level * above).max((level - 1.0) * above)
-    };
-    let losses: Vec<f64> = known(predicted, measured).map(loss).collect();
-    (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 
 /// The part of the cases that lie in their intervals, ends included.

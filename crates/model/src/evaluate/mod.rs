@@ -10,4 +10,4 @@ mod measures;
 
 pub use bootstrap::{Bootstrap, Confidence};
 pub use folds::{Fold, folds};
-pub use measures::{absolute_errors, coverage, pearson, percentage_errors, quantile, quantile_loss};
+pub use measures::{coverage, pearson, quantile};

@@ -42,17 +42,18 @@ impl Adam {
         Adam { mean: zeros.clone(), square: zeros, pieces: pieces.collect(), steps: 0 }
     }
 
-    /// One step against the mean gradient: the sum of the chunks' gradients divided by `weight`.
+    /// One step against the mean gradient: the sum of the chunks' gradients divided by the
+    /// number of `examples`.
     pub(super) fn step(
         &mut self,
         parameters: &mut [f32],
         chunks: &[Chunk<f32>],
-        weight: f64,
+        examples: usize,
         rate: f64,
         threads: usize,
     ) {
         self.steps += 1;
-        let per_weight = (1.0 / weight) as f32;
+        let per_example = (1.0 / examples as f64) as f32;
         let step = (rate / (1.0 - BETA_1.powi(self.steps))) as f32;
         let unbias = (1.0 / (1.0 - BETA_2.powi(self.steps))) as f32;
         let mut pieces = self.split(parameters);
@@ -68,7 +69,7 @@ impl Adam {
             for ((parameter, gradient), (mean, square)) in
                 piece.parameters.iter_mut().zip(gradient).zip(state)
             {
-                let gradient = gradient * per_weight;
+                let gradient = gradient * per_example;
                 *mean += (1.0 - BETA_1) as f32 * (gradient - *mean);
                 *square += (1.0 - BETA_2) as f32 * (gradient * gradient - *square);
                 let direction = *mean / ((*square * unbias).sqrt() + EPSILON);

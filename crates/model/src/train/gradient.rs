@@ -39,10 +39,8 @@ pub(super) struct Chunk<T> {
     slopes: Vec<Vec<T>>,
     /// Derivative of [`Chunk::loss`] with respect to each parameter.
     pub(super) gradient: Vec<T>,
-    /// Sum of the losses, each times the weight of its example.
+    /// Sum of the losses.
     pub(super) loss: f64,
-    /// Sum of the weights.
-    pub(super) weight: f64,
 }
 
 impl Plan {
@@ -117,7 +115,6 @@ impl Plan {
             slopes: buffers(),
             gradient: vec![T::default(); self.parameters()],
             loss: 0.0,
-            weight: 0.0,
         };
         (0..examples.div_ceil(CHUNK)).map(chunk).collect()
     }
@@ -153,7 +150,7 @@ impl Plan {
         threads: usize,
     ) -> f64 {
         let rows: Vec<usize> = (0..examples.rows()).collect();
-        let (mut loss, mut weight) = (0.0, 0.0);
+        let mut loss = 0.0;
         for rows in rows.chunks(chunks.len() * CHUNK) {
             let chunks = &mut chunks[..rows.len().div_ceil(CHUNK)];
             in_parallel(threads, chunks, |index, chunk| {
@@ -162,9 +159,8 @@ impl Plan {
                 self.forward(parameters, examples, rows, chunk);
             });
             loss += chunks.iter().map(|chunk| chunk.loss).sum::<f64>();
-            weight += chunks.iter().map(|chunk| chunk.weight).sum::<f64>();
         }
-        loss / weight.max(f64::MIN_POSITIVE)
+        loss / rows.len() as f64
     }
 
     /// Values of all layers from the loaded features, the loss, and its derivatives with respect to
@@ -186,19 +182,17 @@ impl Plan {
                 }
             }
         }
-        (chunk.loss, chunk.weight) = (0.0, 0.0);
+        chunk.loss = 0.0;
         let width = self.losses.len();
         for (index, &row) in rows.iter().enumerate() {
             let sums = &chunk.sums[last][index * width..][..width];
             let slopes = &mut chunk.slopes[last][index * width..][..width];
-            let weight = f64::from(examples.weights[row]);
-            chunk.weight += weight;
-            chunk.loss += weight * self.losses_of(examples.targets.row(row), weight, sums, slopes);
+            chunk.loss += self.losses_of(examples.targets.row(row), sums, slopes);
         }
     }
 
-    /// Sum of the losses of one example; their derivatives, times `weight`, into `slopes`.
-    fn losses_of<T: Real>(&self, targets: &[f32], weight: f64, sums: &[T], slopes: &mut [T]) -> f64 {
+    /// Sum of the losses of one example; their derivatives into `slopes`.
+    fn losses_of<T: Real>(&self, targets: &[f32], sums: &[T], slopes: &mut [T]) -> f64 {
         let mut total = 0.0;
         for ((output, &sum), slope) in self.losses.iter().zip(sums).zip(slopes) {
             let target = f64::from(targets[output.target]);
@@ -210,7 +204,7 @@ impl Plan {
             let scaled = (target - f64::from(mean)) / f64::from(scale);
             let (loss, derivative) = output.at(sum, T::of(scaled));
             total += loss.to_f64();
-            *slope = derivative * T::of(weight);
+            *slope = derivative;
         }
         total
     }
@@ -281,7 +275,7 @@ mod tests {
     use crate::train::PointLoss;
     use apex_random::Random;
 
-    /// Random examples for two targets, some of them unknown, with weights.
+    /// Random examples for two targets, some of them unknown.
     fn examples(rows: usize, inputs: usize, random: &mut Random) -> Examples {
         let (mut features, mut targets) = (Matrix::empty(inputs), Matrix::empty(2));
         for row in 0..rows {
@@ -290,8 +284,7 @@ mod tests {
             let fraction = if row % 5 == 4 { f32::NAN } else { random.uniform() as f32 };
             targets.push(&[fraction, 3.0 + 2.0 * random.normal() as f32]).unwrap();
         }
-        let weights = (0..rows).map(|_| random.uniform() as f32).collect();
-        Examples::new(features, targets).unwrap().with_weights(weights).unwrap()
+        Examples::new(features, targets).unwrap()
     }
 
     const DROPOUT: InputDropout = InputDropout { fraction: 0.2, seed: 7 };

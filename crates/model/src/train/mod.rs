@@ -36,7 +36,6 @@ const WORK: usize = 1 << 21;
 pub struct Examples {
     inputs: Matrix,
     targets: Matrix,
-    weights: Vec<f32>,
 }
 
 impl Examples {
@@ -53,27 +52,7 @@ impl Examples {
                 return Err(Error::NotFinite { what: "a row of targets", index, value: row[index] });
             }
         }
-        let weights = vec![1.0; inputs.rows()];
-        Ok(Examples { inputs, targets, weights })
-    }
-
-    /// The same with a weight for each row: how much it counts beside the others.
-    ///
-    /// # Errors
-    /// [`Error`] when there is not one weight for each row, or one is negative or not finite.
-    pub fn with_weights(mut self, weights: Vec<f32>) -> Result<Examples, Error> {
-        Error::check_length("the weights of examples", self.rows(), weights.len())?;
-        for &weight in &weights {
-            let usable = weight.is_finite() && weight >= 0.0;
-            Error::check_range(
-                usable,
-                "the weight of an example",
-                f64::from(weight),
-                "finite and not negative",
-            )?;
-        }
-        self.weights = weights;
-        Ok(self)
+        Ok(Examples { inputs, targets })
     }
 
     /// How many there are.
@@ -91,21 +70,12 @@ impl Examples {
         &self.targets
     }
 
-    /// How much each row counts.
-    pub fn weights(&self) -> &[f32] {
-        &self.weights
-    }
-
     /// The rows with these numbers, in this order.
     ///
     /// # Panics
     /// When there is no such row.
     pub fn select(&self, rows: &[usize]) -> Examples {
-        Examples {
-            inputs: self.inputs.select(rows),
-            targets: self.targets.select(rows),
-            weights: rows.iter().map(|&row| self.weights[row]).collect(),
-        }
+        Examples { inputs: self.inputs.select(rows), targets: self.targets.select(rows) }
     }
 }
 
@@ -283,7 +253,7 @@ impl<'a> Trainer<'a> {
     fn pass(&mut self, examples: &Examples, order: &[usize], number: usize) -> Result<(f64, f64), Error> {
         let batches = order.chunks(self.options.batch);
         let steps = batches.len() as f64;
-        let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
+        let (mut loss, mut rate) = (0.0, 0.0);
         for (step, batch) in batches.enumerate() {
             let turn = (number * steps as usize + step) as u64;
             let seed = self.options.seed.wrapping_add(turn << 32);
@@ -291,14 +261,10 @@ impl<'a> Trainer<'a> {
             let Trainer { plan, parameters, chunks, .. } = self;
             let used = plan.gradients(parameters, examples, batch, input_dropout, chunks, self.threads);
             loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
-            let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
-            weight += batch_weight;
             rate = self.options.rate((number - 1) as f64 + (step + 1) as f64 / steps);
-            if batch_weight > 0.0 {
-                self.adam.step(&mut self.parameters, used, batch_weight, rate, self.threads);
-            }
+            self.adam.step(&mut self.parameters, used, batch.len(), rate, self.threads);
         }
-        let loss = loss / weight.max(f64::MIN_POSITIVE);
+        let loss = loss / order.len() as f64;
         // The last step comes after the last loss.
         if !loss.is_finite() || self.parameters.iter().any(|parameter| !parameter.is_finite()) {
             return Err(Error::Diverged { epoch: number });
