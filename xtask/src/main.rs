@@ -5,7 +5,6 @@ mod abi_gen;
 mod book;
 mod c;
 mod dist;
-mod mutants;
 mod render;
 mod toolkit;
 
@@ -59,15 +58,6 @@ enum Command {
         #[arg(long, value_name = "URL")]
         repository: Option<String>,
     },
-    /// Put faults into a sample of the code, one at a time: which do the tests notice?
-    #[command(after_help = MUTANTS_EXAMPLES)]
-    Mutants {
-        /// Crates of the sample [default: all of them]
-        crates: Vec<String>,
-        /// The folder for the outcome
-        #[arg(short, long, default_value = "target/mutants")]
-        output: PathBuf,
-    },
 }
 
 const ABI_GEN_EXAMPLES: &str = "\
@@ -100,21 +90,12 @@ Needs mdBook: `cargo install --locked mdbook`.
 Example:
   cargo xtask book && xdg-open target/book/html/index.html";
 
-const MUTANTS_EXAMPLES: &str = "\
-Needs cargo-mutants: `cargo install --locked cargo-mutants`.
-Exit code: 0 if the tests notice every mutant, 1 if not, 2 if it could not be run.
-
-Examples:
-  cargo xtask mutants                   all of the sample: hours
-  cargo xtask mutants occupancy         the sample's files of one crate: minutes";
-
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
         Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
         Command::Dist { output, glibc } => dist::run(&output, glibc.as_deref()),
         Command::Book { output, repository } => book::run(&output, repository.as_deref()),
-        Command::Mutants { crates, output } => mutants::run(&crates, &output),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
