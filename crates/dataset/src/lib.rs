@@ -64,9 +64,6 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Two data sets that must not be mixed.
-    #[error("these data sets cannot be merged: {0}")]
-    Merge(String),
 }
 
 impl Error {
@@ -130,33 +127,6 @@ impl DataSet {
         replace(&folder.join(KERNELS), &csv::to_text(&self.kernels))?;
         replace(&folder.join(LAUNCHES), &csv::to_text(&self.launches))?;
         self.manifest.write(&folder.join(MANIFEST))
-    }
-
-    /// Adds the rows of another data set of the same kind of device, name of device and suite,
-    /// numbered on.
-    ///
-    /// # Errors
-    /// [`Error`] with what differs. Then nothing was added.
-    pub fn merge(&mut self, other: DataSet) -> Result<(), Error> {
-        let same = |what: &str, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            let (mine, theirs) = (format!("{mine:?}"), format!("{theirs:?}"));
-            let differ = || Error::Merge(format!("{what} is {mine} in one and {theirs} in the other"));
-            if mine == theirs { Ok(()) } else { Err(differ()) }
-        };
-        same("the kind of device", &self.manifest.device_kind, &other.manifest.device_kind)?;
-        same("the device", &self.manifest.device_name, &other.manifest.device_name)?;
-        same("the suite", &self.manifest.suite, &other.manifest.suite)?;
-        for kernel in other.kernels {
-            match self.kernels.iter().find(|known| known.kernel == kernel.kernel) {
-                Some(known) => same(&format!("kernel `{}`", kernel.kernel), known, &kernel)?,
-                None => self.kernels.push(kernel),
-            }
-        }
-        let next = self.launches.iter().map(|row| row.row + 1).max().unwrap_or(0);
-        let numbered = |(number, row): (u64, LaunchRow)| LaunchRow { row: number, ..row };
-        self.launches.extend((next..).zip(other.launches).map(numbered));
-        self.manifest.counts = Counts::of(&self.launches);
-        Ok(())
     }
 }
 

@@ -249,11 +249,10 @@ fn an_h100_ran_the_same_launches() {
 
 #[test]
 fn the_kernels_of_pytorch_are_kept_apart() {
-    let mut data_set = read("launches-h200-pytorch");
+    let data_set = read("launches-h200-pytorch");
     assert!(data_set.manifest.suite.name.starts_with("pytorch "));
     assert!(data_set.manifest.counts.counted >= 500);
     assert!(data_set.launches.iter().all(|row| row.timing.time_us.is_none()));
-    assert!(data_set.merge(read("launches-h200")).is_err(), "for evaluation only");
     check_card("launches-h200-pytorch");
 }
 

@@ -1,18 +1,17 @@
 //! What was asked for.
 
-use hyper::http::{HeaderMap, Uri};
+use hyper::http::Uri;
 
 /// A request that was admitted.
 #[derive(Debug)]
 pub struct Request {
     segments: Vec<String>,
     parameters: Vec<(String, String)>,
-    headers: HeaderMap,
 }
 
 impl Request {
     /// `None` if the address is no percent-encoded UTF-8.
-    pub(crate) fn new(uri: &Uri, headers: HeaderMap) -> Option<Self> {
+    pub(crate) fn new(uri: &Uri) -> Option<Self> {
         let segments = uri.path().split('/').skip(1).map(|segment| decoded(segment, false));
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let parameters = pairs.map(|pair| {
@@ -22,7 +21,6 @@ impl Request {
         Some(Self {
             segments: segments.collect::<Option<_>>()?,
             parameters: parameters.collect::<Option<_>>()?,
-            headers,
         })
     }
 
@@ -40,11 +38,6 @@ impl Request {
     /// Names of the parameters, in their order.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.parameters.iter().map(|(name, _)| name.as_str())
-    }
-
-    /// A header that is text.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -70,7 +63,7 @@ mod tests {
     use super::*;
 
     fn request(address: &str) -> Option<Request> {
-        Request::new(&address.parse().unwrap(), HeaderMap::new())
+        Request::new(&address.parse().unwrap())
     }
 
     #[test]

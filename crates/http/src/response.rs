@@ -85,17 +85,4 @@ impl Response {
         self.headers.insert(name, HeaderValue::from_str(value).expect("headers are visible ASCII"));
         self
     }
-
-    /// The status.
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// The bytes; `None` of events.
-    pub fn bytes(&self) -> Option<&[u8]> {
-        match &self.content {
-            Content::Bytes(bytes) => Some(bytes),
-            Content::Events(..) => None,
-        }
-    }
 }

@@ -262,7 +262,7 @@ impl Shared {
     /// The answer, computed beside this thread.
     async fn answered(self: Arc<Self>, request: hyper::Request<Incoming>) -> Response {
         let (parts, _) = request.into_parts();
-        let Some(request) = Request::new(&parts.uri, parts.headers) else {
+        let Some(request) = Request::new(&parts.uri) else {
             return Response::text(StatusCode::BAD_REQUEST, "the address is not percent-encoded UTF-8");
         };
         let time = self.limits.request_time;

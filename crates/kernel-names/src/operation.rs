@@ -67,10 +67,3 @@ named! {
         Auxiliary = "auxiliary",
     }
 }
-
-impl Operation {
-    /// Its name in a sentence.
-    pub fn text(self) -> String {
-        self.name().replace('_', " ")
-    }
-}

@@ -44,11 +44,6 @@ impl Waves {
         Self { blocks, capacity, waves, full, tail_blocks, sm_coverage }
     }
 
-    /// How full the last wave is, 0 to 1; 1 when all waves are full.
-    pub fn tail_fill(&self) -> f64 {
-        if self.tail_blocks == 0 { 1.0 } else { self.tail_blocks as f64 / self.capacity as f64 }
-    }
-
     /// Share of the device's time that the partial last wave leaves idle: 1 - waves / ceil(waves).
     pub fn tail_effect(&self) -> f64 {
         let all = self.full + u64::from(self.tail_blocks > 0);
@@ -71,7 +66,7 @@ mod tests {
     fn a_full_wave_has_no_tail() {
         let waves = Waves::of_grid(264, 2, 132);
         assert_eq!((waves.waves, waves.full, waves.tail_blocks), (1.0, 1, 0));
-        assert_eq!((waves.tail_fill(), waves.tail_effect()), (1.0, 0.0));
+        assert_eq!(waves.tail_effect(), 0.0);
     }
 
     #[test]
@@ -79,7 +74,6 @@ mod tests {
         let waves = Waves::of_grid(265, 2, 132);
         assert_eq!((waves.full, waves.tail_blocks), (1, 1));
         assert!((waves.tail_effect() - (1.0 - 265.0 / 528.0)).abs() < 1e-12);
-        assert!((waves.tail_fill() - 1.0 / 264.0).abs() < 1e-12);
     }
 
     #[test]

@@ -17,7 +17,6 @@ enum Wire {
     Varint = 0,
     Fixed64 = 1,
     Bytes = 2,
-    Fixed32 = 5,
 }
 
 impl Message {
@@ -46,13 +45,6 @@ impl Message {
     /// Adds a `fixed64`.
     pub fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, Wire::Fixed64);
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    /// Adds a `float`.
-    pub fn float(&mut self, field: u32, value: f32) -> &mut Self {
-        self.key(field, Wire::Fixed32);
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
     }
@@ -114,7 +106,5 @@ mod tests {
         assert_eq!(negative.as_bytes(), [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
         let fixed = built(|message| message.fixed(2, 0x0102_0304_0506_0708));
         assert_eq!(fixed.as_bytes(), [0x11, 8, 7, 6, 5, 4, 3, 2, 1]);
-        let float = built(|message| message.float(2, -1.5));
-        assert_eq!(float.as_bytes(), [0x15, 0, 0, 0xc0, 0xbf]);
     }
 }

@@ -158,18 +158,6 @@ impl Control {
         self.changed();
     }
 
-    /// Sets what sampled timing may cost, parts per million of the program's time.
-    pub fn set_budget_ppm(&self, ppm: u32) {
-        self.budget_ppm.store(ppm, Ordering::Relaxed);
-        self.changed();
-    }
-
-    /// Sets the size limit, bytes; 0 for none.
-    pub fn set_max_bytes(&self, bytes: u64) {
-        self.max_bytes.store(bytes, Ordering::Relaxed);
-        self.changed();
-    }
-
     /// Leaves word why a process is not recorded, for whoever reads the session. The first of a
     /// session is kept.
     pub fn complain(&self, text: &str) {

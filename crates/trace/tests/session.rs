@@ -24,12 +24,8 @@ fn the_control_page_is_shared() {
     assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 1 << 40);
     ours.set_recording(true);
     ours.set_timing(TimingMode::Off);
-    ours.set_budget_ppm(99);
-    ours.set_max_bytes(0);
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (true, TimingMode::Off));
-    assert_eq!(theirs.budget_ppm.load(Ordering::Relaxed), 99);
-    assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 0);
-    assert_eq!(theirs.generation.load(Ordering::Relaxed), 4);
+    assert_eq!(theirs.generation.load(Ordering::Relaxed), 2);
 }
 
 #[test]

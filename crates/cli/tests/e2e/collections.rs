@@ -336,20 +336,6 @@ fn damaged_data_sets_are_refused_and_named() {
 }
 
 #[test]
-fn rows_of_a_gpu_and_of_the_cpu_device_are_not_merged() {
-    let sandbox = Sandbox::new();
-    output(&mut collect(&sandbox, 8, &[]), 0);
-    let mut mine = data_set(&sandbox);
-    let mut of_gpu = mine.clone();
-    of_gpu.manifest.device_kind = DeviceKind::Gpu;
-    let refused = mine.merge(of_gpu).unwrap_err().to_string();
-    assert!(refused.contains("the kind of device is CpuDevice in one and Gpu in the other"), "{refused}");
-    assert_eq!(mine, data_set(&sandbox), "nothing was changed");
-    mine.merge(data_set(&sandbox)).unwrap();
-    assert_eq!(mine.launches.iter().map(|row| row.row).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
-}
-
-#[test]
 fn the_list_names_families_and_kernels() {
     let sandbox = Sandbox::new();
     let list = text(&output(&mut sandbox.apex(&["collect", "--list"]), 0).stdout);

@@ -203,12 +203,6 @@ impl Accounts {
         Figure::sum(self.idle.values().copied()).unwrap_or_default()
     }
 
-    /// Idle time with any of these causes.
-    pub fn idle_during(&self, causes: &[IdleCause]) -> Figure {
-        let of = causes.iter().filter_map(|cause| self.idle.get(cause).copied());
-        Figure::sum(of).unwrap_or_default()
-    }
-
     /// Share of the span that is unknown.
     pub fn unknown_share(&self) -> f64 {
         if self.span_ns > 0.0 { self.unknown.value / self.span_ns } else { 0.0 }

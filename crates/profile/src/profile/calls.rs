@@ -79,17 +79,6 @@ impl CopyDirection {
             _ => Self::Other,
         }
     }
-
-    /// Name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HostToDevice => "host to device",
-            Self::DeviceToHost => "device to host",
-            Self::DeviceToDevice => "device to device",
-            Self::HostToHost => "host to host",
-            Self::Other => "other",
-        }
-    }
 }
 
 /// Copies of one kind.

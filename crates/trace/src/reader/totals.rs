@@ -25,7 +25,6 @@ pub struct Totals {
     /// counts are complete.
     pub unread_bytes: u64,
     by_config: Vec<u64>,
-    by_graph: Vec<u64>,
 }
 
 /// A sort of calls: the class, and the kinds of memory that bytes come from and go to.
@@ -56,11 +55,6 @@ impl Totals {
         self.by_config.get(config as usize).copied().unwrap_or(0)
     }
 
-    /// Launches of a graph ([`crate::definition::Graph`]) that succeeded.
-    pub fn launches_of_graph(&self, graph: u32) -> u64 {
-        self.by_graph.get(graph as usize).copied().unwrap_or(0)
-    }
-
     /// Calls that are counted here. Those that were captured are not, and of those that failed only
     /// launches.
     pub fn counted_calls(&self) -> u64 {
@@ -75,7 +69,6 @@ impl Totals {
             Event::GraphLaunch(launch) => {
                 self.graph_launches += 1;
                 self.launch_ticks = self.launch_ticks.saturating_add(launch.head.duration_ticks());
-                count(&mut self.by_graph, launch.graph);
             }
             Event::Call(call) => self.call(call),
             _ => {}
