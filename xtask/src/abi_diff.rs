@@ -71,14 +71,14 @@ impl Items {
     }
 }
 
-/// The `entry("symbol", "base", version, stream, header)` of table.rs.
+/// The rows `(index, symbol, base, version, stream, header),` of table.rs.
 fn table_entries(text: &str) -> BTreeMap<String, String> {
-    let calls = text.split(" entry(").skip(1).filter_map(|call| Some(one_line(call.split_once(')')?.0)));
-    let facts = calls.filter_map(|call| {
-        let [symbol, _base, version, stream, header] = call.split(", ").collect::<Vec<_>>()[..] else {
+    let rows = text.lines().filter_map(|line| line.trim().strip_prefix('(')?.strip_suffix("),"));
+    let facts = rows.filter_map(|row| {
+        let [_index, symbol, _base, version, stream, header] = row.split(", ").collect::<Vec<_>>()[..] else {
             return None;
         };
-        Some((symbol.trim_matches('"').to_owned(), format!("version {version}, {stream}, {header}")))
+        Some((symbol.to_owned(), format!("version {version}, {stream}, {header}")))
     });
     facts.collect()
 }
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_found_however_they_are_broken() {
-        let text = "[\n    entry(\"cuA\", \"cuA\", 2000, Legacy, Core),\n    entry(\n        \"cuB_v2\",\n        \"cuB\",\n        3020,\n        PerThread,\n        Gl,\n    ),\n];";
+    fn entries_are_the_rows_of_the_table() {
+        let text = "{ [$($args)*]\n    (0, cuA, cuA, 2000, Legacy, Core),\n    (1, cuB_v2, cuB, 3020, PerThread, Gl),\n}";
         let entries = table_entries(text);
         assert_eq!(
             (entries["cuA"].as_str(), entries["cuB_v2"].as_str()),

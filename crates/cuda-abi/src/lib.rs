@@ -4,8 +4,8 @@
 //! table is generated from NVIDIA's headers by `cargo xtask abi-gen`; names, types and versions are
 //! facts, and nothing else of the headers is here. Invariants:
 //!
-//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] agree: the same symbol has the same
-//!    index in each. Indices are those of the sorted symbols; they change when the table is
+//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] come from the same rows: a symbol has
+//!    the same index in each. Indices are those of the sorted symbols; they change when the table is
 //!    regenerated and are never stored.
 //! 2. Every symbol that the headers declare is in the table: each `_vN`, `_ptsz` and `_ptds` form.
 //! 3. [`signature`] has a type for each of them, and none for those that no header declares
@@ -19,7 +19,7 @@
 
 mod constants;
 pub mod elf;
-pub mod index;
+mod entry_points;
 mod plain;
 mod result;
 pub mod signature;
@@ -27,8 +27,9 @@ mod table;
 pub mod trampoline;
 pub mod types;
 
+pub use entry_points::{ENTRY_POINTS, index};
 pub use plain::Plain;
-pub use table::{COUNT, ENTRY_POINTS, TOOLKIT_VERSION};
+pub use table::{COUNT, TOOLKIT_VERSION};
 
 /// What is known of an exported function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +71,6 @@ pub enum Header {
     Profiler,
     /// None: the driver exports it all the same.
     Undeclared,
-}
-
-/// Keeps the generated table one line an entry.
-const fn entry(
-    symbol: &'static str,
-    base: &'static str,
-    version: u32,
-    stream: StreamMode,
-    header: Header,
-) -> EntryPoint {
-    EntryPoint { symbol, base, version, stream, header }
 }
 
 /// The index of an exported symbol.

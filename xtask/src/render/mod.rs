@@ -18,7 +18,6 @@ pub fn files(toolkit: &Toolkit) -> Vec<(&'static str, String)> {
     let names = Names::new(&toolkit.unit);
     vec![
         ("table.rs", table::table(toolkit)),
-        ("index.rs", table::index(toolkit)),
         ("signature.rs", signature::render(toolkit, &names)),
         ("types.rs", types::render(toolkit, &names)),
         ("constants.rs", constants::render(toolkit, &names)),

@@ -90,9 +90,12 @@ fn symbols_are_paired_with_versions_and_rendered() {
     contains("constants.rs", "pub const CU_LEVEL_LOW: CUlevel = -1;");
     contains("constants.rs", "pub const CU_SIZE: u32 = 16;");
     contains("constants.rs", "    (CUDA_ERROR_LATE, \"CUDA_ERROR_LATE\"),");
-    contains("table.rs", "            (0, cuHidden_v2_ptds),\n            (1, cuThingMake),");
+    contains(
+        "table.rs",
+        "(0, cuHidden_v2_ptds, cuHidden_v2_ptds, 0, PerThread, Undeclared),\n            (1, cuThingMake, cuThingMake, 2000, Legacy, Core),",
+    );
     contains("table.rs", "BY_BASE: [u16; 4] = [1, 2, 3, 4];");
-    contains("index.rs", "pub const cuThingWait_ptsz: usize = 4;");
+    contains("table.rs", "(4, cuThingWait_ptsz, cuThingWait, 7000, PerThread, Core),");
     assert!(!files["signature.rs"].contains("cuHidden"), "what no header declares has no signature");
 }
 
