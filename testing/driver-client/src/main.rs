@@ -2,11 +2,13 @@
 //! They find the driver as every program does, by opening `libcuda.so.1`, and print what the tests
 //! compare.
 
+mod affine;
 mod arguments;
 mod code;
 mod driver;
 mod fast;
 mod flushes;
+mod graphs;
 mod hardship;
 mod memory;
 mod order;
@@ -33,9 +35,9 @@ fn main() {
         "configurations" => programs::configurations(number(1)),
         "fork" => programs::fork(),
         "exec" => programs::exec(),
-        "capture" => programs::capture(),
-        "capture-race" => programs::capture_race(number(1)),
-        "graphs" => programs::graphs(),
+        "capture" => graphs::capture(),
+        "capture-race" => graphs::capture_race(number(1)),
+        "graphs" => graphs::graphs(),
         "calls" => programs::every_class(),
         "copies" => programs::copies(),
         "timed" => programs::timed(number(1)),

@@ -2,8 +2,8 @@
 //! streams of threads. Each place has a buffer, whose values show whether its launches were made in
 //! order and in its own context. Where nothing is computed (the fake driver), they are only made.
 
+use crate::affine::{PTX, VALUES, launch_affine};
 use crate::driver::{check, context, cuda, function, module};
-use crate::order::{PTX, VALUES, launch_affine};
 use cuda_abi::types::*;
 use std::mem::zeroed;
 use std::ptr::null_mut;
