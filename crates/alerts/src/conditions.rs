@@ -21,16 +21,16 @@ const IDLE_MARGIN: f64 = 0.8;
 /// The part of a snapshot that the conditions judge.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
-    /// The last seconds.
+    /// The profile of the last seconds.
     pub profile: &'a Profile,
-    /// Which these are, nanoseconds since the session's start.
+    /// These seconds, in nanoseconds since the session's start.
     pub window: Range<u64>,
-    /// The devices that processes which run have launched work on since its start, by UUID, with
+    /// The devices on which running processes have launched work since its start, by UUID, with
     /// these processes' identifiers.
     pub used: BTreeMap<String, BTreeSet<u32>>,
-    /// What the machine told of these devices in these seconds, by UUID; of none without NVML.
+    /// NVML's readings of these devices in these seconds, by UUID; empty without NVML.
     pub readings: BTreeMap<String, Readings>,
-    /// Records that were lost for want of space since its start.
+    /// Records that were lost since its start because space was missing.
     pub dropped: u64,
 }
 

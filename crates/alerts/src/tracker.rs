@@ -1,26 +1,26 @@
-//! Conditions over time: when one begins to matter, and when it is over.
+//! Conditions over time: when an alert fires, and when it resolves.
 //!
-//! A condition is *pending* from the first look at which it holds, and *fires* once it has held at
-//! so many looks one after the other. It *resolves* when it was over at [`LOOKS`] looks one after
-//! the other. Between holding and being over lies a margin ([`Verdict::Unclear`]), so that a value
-//! that trembles around one limit crosses it once.
+//! A condition is *pending* from the first look at which it holds, and *fires* once it has held at a
+//! number of consecutive looks. It *resolves* when it was over at [`LOOKS`] consecutive looks.
+//! Between holding and being over lies a margin ([`Verdict::Unclear`]), so that a value that
+//! fluctuates around one limit crosses it once.
 
 use crate::Moment;
 use std::collections::BTreeMap;
 
-/// Looks one after the other that make an alert, and that end it.
+/// Consecutive looks after which an alert fires, and after which it resolves.
 pub const LOOKS: u32 = 3;
 
-/// Conditions that are tracked, of all sessions: of those that come when there are so many, nothing
-/// is told until others are over.
+/// Maximum number of tracked conditions, of all sessions together. Further conditions are not
+/// reported until others are over.
 pub const MOST_CONDITIONS: usize = 1024;
 
-/// What a look says of a condition.
+/// The state of a condition at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It holds.
     Holds,
-    /// It lies between holding and being over, or nothing is known of it.
+    /// It lies between holding and being over, or it is unknown.
     Unclear,
     /// It does not hold, by some margin.
     Over,
@@ -33,21 +33,21 @@ pub(crate) enum Change {
     Fired(Moment),
     /// It still does.
     Repeated(Moment),
-    /// It did, since that moment, and does not any more.
+    /// It held since that moment, and no longer does.
     Resolved(Moment),
 }
 
 /// One condition that holds, or held a moment ago.
 #[derive(Clone, Copy, Debug)]
 struct Condition {
-    /// When it was first seen.
+    /// The first look at which it held.
     since: Moment,
-    /// Looks at which it held, one after the other, while it is pending.
+    /// Consecutive looks at which it held, while it is pending.
     held: u32,
-    /// Looks at which it was over, one after the other, while it fires.
+    /// Consecutive looks at which it was over, while it fires.
     over: u32,
     /// When it was reported last; none while it is pending.
-    told: Option<Moment>,
+    reported: Option<Moment>,
 }
 
 /// All conditions, by what they are about.
@@ -63,30 +63,30 @@ impl<K: Ord + Clone> Tracker<K> {
         Self { conditions: BTreeMap::new(), repeat_ns }
     }
 
-    /// Takes what a look says of a condition that fires after `looks` of them.
+    /// Records the state of a condition at a look; the condition fires after `looks` of them.
     pub fn look(&mut self, at: Moment, key: &K, verdict: Verdict, looks: u32) -> Option<Change> {
         let room = self.conditions.len() < MOST_CONDITIONS;
         let Some(condition) = self.conditions.get_mut(key) else {
             if verdict == Verdict::Holds && room {
                 let fires = looks <= 1;
-                let new = Condition { since: at, held: 1, over: 0, told: fires.then_some(at) };
+                let new = Condition { since: at, held: 1, over: 0, reported: fires.then_some(at) };
                 self.conditions.insert(key.clone(), new);
                 return fires.then_some(Change::Fired(at));
             }
             return None;
         };
         let since = condition.since;
-        match (verdict, condition.told) {
+        match (verdict, condition.reported) {
             (Verdict::Holds, None) => {
                 condition.held += 1;
                 let fires = condition.held >= looks;
-                condition.told = fires.then_some(at);
+                condition.reported = fires.then_some(at);
                 fires.then_some(Change::Fired(since))
             }
-            (Verdict::Holds, Some(told)) => {
+            (Verdict::Holds, Some(reported)) => {
                 condition.over = 0;
-                let repeats = at.since(told) >= self.repeat_ns;
-                condition.told = Some(if repeats { at } else { told });
+                let repeats = at.since(reported) >= self.repeat_ns;
+                condition.reported = Some(if repeats { at } else { reported });
                 repeats.then_some(Change::Repeated(since))
             }
             (Verdict::Unclear, Some(_)) => {
@@ -102,13 +102,13 @@ impl<K: Ord + Clone> Tracker<K> {
         }
     }
 
-    /// Forgets a condition, whatever it does.
+    /// Removes a condition; the change if it fired.
     pub fn remove(&mut self, key: &K) -> Option<Change> {
         let condition = self.conditions.remove(key)?;
-        condition.told.map(|_| Change::Resolved(condition.since))
+        condition.reported.map(|_| Change::Resolved(condition.since))
     }
 
-    /// What is pending or fires, of those that are meant.
+    /// The conditions that are pending or fire, and that `meant` selects.
     pub fn keys(&self, meant: impl Fn(&K) -> bool) -> Vec<K> {
         self.conditions.keys().filter(|key| meant(key)).cloned().collect()
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// What a tracker that repeats after ten seconds says, a look each second.
-    fn told(verdicts: &[Verdict], looks: u32) -> Vec<(usize, Change)> {
+    fn changes_of(verdicts: &[Verdict], looks: u32) -> Vec<(usize, Change)> {
         let mut tracker = Tracker::new(10_000_000_000);
         let each = verdicts.iter().enumerate();
         each.filter_map(|(second, &verdict)| Some((second, tracker.look(at(second), &"it", verdict, looks)?)))
@@ -136,21 +136,21 @@ mod tests {
     fn it_fires_when_it_has_held_and_resolves_when_it_has_been_over() {
         let verdicts =
             [Over, Holds, Holds, Over, Holds, Holds, Holds, Holds, Over, Over, Holds, Over, Over, Over];
-        assert_eq!(told(&verdicts, 3), [(6, Change::Fired(at(4))), (13, Change::Resolved(at(4)))]);
+        assert_eq!(changes_of(&verdicts, 3), [(6, Change::Fired(at(4))), (13, Change::Resolved(at(4)))]);
         assert_eq!(
-            told(&[Holds, Over, Over, Over], 1),
+            changes_of(&[Holds, Over, Over, Over], 1),
             [(0, Change::Fired(at(0))), (3, Change::Resolved(at(0)))]
         );
-        assert_eq!(told(&[Holds, Holds, Unclear, Holds, Holds], 3), [], "not one after the other");
+        assert_eq!(changes_of(&[Holds, Holds, Unclear, Holds, Holds], 3), [], "not one after the other");
     }
 
     #[test]
     fn it_is_repeated_as_long_as_it_holds() {
-        let changes = told(&[Holds; 25], 3);
+        let changes = changes_of(&[Holds; 25], 3);
         let expected =
             [(2, Change::Fired(at(0))), (12, Change::Repeated(at(0))), (22, Change::Repeated(at(0)))];
         assert_eq!(changes, expected);
-        assert_eq!(told(&[[Holds; 3], [Unclear; 3], [Unclear; 3], [Unclear; 3]].concat(), 3).len(), 1);
+        assert_eq!(changes_of(&[[Holds; 3], [Unclear; 3], [Unclear; 3], [Unclear; 3]].concat(), 3).len(), 1);
     }
 
     #[test]
@@ -171,8 +171,8 @@ mod tests {
         fn nothing_flaps(verdicts in proptest::collection::vec(0..3u8, 0..200), looks in 1..5u32) {
             let verdicts: Vec<_> =
                 verdicts.into_iter().map(|verdict| [Holds, Unclear, Over][usize::from(verdict)]).collect();
-            let (mut fires, mut last_told, mut last_resolved) = (false, 0, None);
-            for (second, change) in told(&verdicts, looks) {
+            let (mut fires, mut last_reported, mut last_resolved) = (false, 0, None);
+            for (second, change) in changes_of(&verdicts, looks) {
                 let behind = |count: u32| &verdicts[(second + 1).saturating_sub(count as usize)..=second];
                 match change {
                     Change::Fired(since) => {
@@ -182,7 +182,7 @@ mod tests {
                         prop_assert!(since == at(second + 1 - looks as usize));
                     }
                     Change::Repeated(_) => {
-                        prop_assert!(fires && verdicts[second] == Holds && second >= last_told + 10);
+                        prop_assert!(fires && verdicts[second] == Holds && second >= last_reported + 10);
                     }
                     Change::Resolved(_) => {
                         prop_assert!(fires);
@@ -191,19 +191,19 @@ mod tests {
                     }
                 }
                 fires = !matches!(change, Change::Resolved(_));
-                last_told = second;
+                last_reported = second;
             }
         }
 
         /// A value that trembles around either limit, never crossing the margin, changes nothing.
         #[test]
-        fn what_stays_on_one_side_of_the_margin_is_told_once(shakes in proptest::collection::vec(any::<bool>(), 0..100)) {
+        fn what_stays_on_one_side_of_the_margin_is_reported_once(shakes in proptest::collection::vec(any::<bool>(), 0..100)) {
             let around = |shaken: Verdict| shakes.iter().map(move |&shakes| if shakes { Unclear } else { shaken });
             let holds: Vec<_> = [Holds; 3].into_iter().chain(around(Holds)).collect();
-            let alone: Vec<_> = told(&holds, 3).into_iter().filter(|(_, change)| !matches!(change, Change::Repeated(_))).collect();
+            let alone: Vec<_> = changes_of(&holds, 3).into_iter().filter(|(_, change)| !matches!(change, Change::Repeated(_))).collect();
             prop_assert_eq!(alone, [(2, Change::Fired(at(0)))]);
             let over: Vec<_> = around(Over).collect();
-            prop_assert_eq!(told(&over, 3), []);
+            prop_assert_eq!(changes_of(&over, 3), []);
         }
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn refusal(symbol: &str) -> &'static str {
     family.map_or(OLD_FORM, |(_, reason)| reason)
 }
 
-/// Whether a program that calls an entry point that is not implemented asks for a feature, and not
-/// only for information or an old form: then it is told without being asked.
+/// Whether a call of an entry point that is not implemented uses a feature, and does not only query
+/// information or use an old form. Such calls are reported even without `APEX_CPU_TRACE`.
 pub(crate) fn is_feature(symbol: &str) -> bool {
     FEATURES.iter().any(|name| symbol.contains(name))
 }

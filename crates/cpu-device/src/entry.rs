@@ -158,7 +158,7 @@ pub fn guarded(symbol: &'static str, body: impl FnOnce() -> Result) -> CUresult 
     code
 }
 
-/// What `APEX_CPU_TRACE` asks to be told on standard error.
+/// What `APEX_CPU_TRACE` prints to standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// Nothing: it is not set.
@@ -227,16 +227,16 @@ extern "C" fn report_refusal(index: u32) -> CUresult {
     })
 }
 
-/// Refuses a feature by its name: what it is, and what to do instead. Each is told once.
+/// Refuses a feature by its name: what it is, and what to do instead. Each is reported once.
 pub fn refuse<T>(feature: &'static str) -> Result<T> {
-    static TOLD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if !told.contains(&feature) {
-        told.push(feature);
+    static REPORTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !reported.contains(&feature) {
+        reported.push(feature);
         // A program may have closed its standard error; that must not become its problem.
         let _ = writeln!(std::io::stderr(), "apex: cpu device: not supported: {feature}");
     }
-    drop(told);
+    drop(reported);
     fail(CUDA_ERROR_NOT_SUPPORTED)
 }
 

@@ -13,7 +13,8 @@
 //! Attention and mixtures of experts take bf16 and f16, fusion f32 too.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The
-//! caller may name one ([`Options::form`]), and is told which one ran. Those of attention are:
+//! caller may name one ([`Options::form`]), and each call returns the form that ran. Those of
+//! attention are:
 //!
 //! | form | runs on | memory for scores | backward |
 //! | --- | --- | --- | --- |

@@ -39,7 +39,7 @@ pub unsafe trait Memory: Sync {
     /// `malloc` in device code: an address aligned to 16 bytes, or 0.
     fn malloc(&self, bytes: u64) -> u64;
 
-    /// `free` in device code. An address that `malloc` did not return is an error, told in a
+    /// `free` in device code. An address that `malloc` did not return is an error, described in a
     /// sentence.
     fn free(&self, address: u64) -> Result<(), String>;
 
@@ -136,6 +136,6 @@ pub trait DeviceRuntime: Sync {
     fn device_attribute(&self, attribute: i32) -> Option<i32>;
 
     /// Sets the value that conditional nodes of a graph look at; an unknown handle is an error,
-    /// told in a sentence.
+    /// described in a sentence.
     fn set_condition(&self, handle: u64, value: u32) -> Result<(), String>;
 }

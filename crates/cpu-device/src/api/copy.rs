@@ -193,7 +193,7 @@ entries! {
         failed: *mut usize,
         stream: CUstream,
     ) also cuMemcpyBatchAsync_ptsz [default] {
-        // What fails before the first copy is told as the largest number.
+        // A failure before the first copy is reported as the largest index.
         write_if_wanted(failed, usize::MAX);
         ensure(!stream.is_null() && stream != CU_STREAM_LEGACY, CUDA_ERROR_INVALID_VALUE)?;
         let stream = Stream::resolve(stream, default)?;

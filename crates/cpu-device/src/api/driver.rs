@@ -54,7 +54,7 @@ entries! {
         let found = find(text(name)?, version, flags);
         write_if_wanted(status, found.err().unwrap_or(CU_GET_PROC_ADDRESS_SUCCESS));
         write_if_wanted(address, found.unwrap_or(std::ptr::null_mut()));
-        // As the driver does: who asks for the status is told through it, and the call succeeds.
+        // As in the driver, a status that the caller passes has the result, and the call succeeds.
         if found.is_err() && status.is_null() { fail(CUDA_ERROR_NOT_FOUND) } else { Ok(()) }
     }
 

@@ -174,13 +174,13 @@ impl<const N: usize> Hooks<N> {
 
 unsafe extern "C" fn first_hooks(start: *mut *mut c_void, bytes: *mut usize) {
     static HOOKS: Hooks<1024> = Hooks::new();
-    // SAFETY: libcudart wants to be told where the room is.
+    // SAFETY: libcudart passes a place for the address of the storage.
     unsafe { HOOKS.tell(start, bytes) };
 }
 
 unsafe extern "C" fn second_hooks(start: *mut *mut c_void, bytes: *mut usize) {
     static HOOKS: Hooks<14> = Hooks::new();
-    // SAFETY: libcudart wants to be told where the room is.
+    // SAFETY: libcudart passes a place for the address of the storage.
     unsafe { HOOKS.tell(start, bytes) };
 }
 

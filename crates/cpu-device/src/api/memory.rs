@@ -335,7 +335,7 @@ unsafe fn write_range_attribute(
         Some(Location::Host) => CU_MEM_LOCATION_TYPE_HOST,
         Some(Location::Device) => CU_MEM_LOCATION_TYPE_DEVICE,
     } as i32;
-    let told = match attribute {
+    let out = match attribute {
         CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => advice.read_mostly.into(),
         CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => advice.preferred.map_or(CU_DEVICE_INVALID, device),
         CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => advice.prefetched.map_or(CU_DEVICE_INVALID, device),
@@ -361,7 +361,7 @@ unsafe fn write_range_attribute(
     };
     ensure(bytes == 4, CUDA_ERROR_INVALID_VALUE)?;
     // SAFETY: as promised by the caller.
-    unsafe { write(value.cast::<i32>(), told) }
+    unsafe { write(value.cast::<i32>(), out) }
 }
 
 /// # Safety

@@ -128,8 +128,8 @@ pub(super) unsafe fn load_file(path: *const c_char, log: &mut JitLog) -> Result<
     unsafe { log.conclude(module::compile_bytes(&image)) }
 }
 
-/// Where the program wants to read what the compiler says. The size beside each buffer is told as
-/// an option's value, and replaced by the length of what was written.
+/// The program's buffers for the compiler's messages. The size of each buffer is passed as an
+/// option's value, and is replaced by the length of what was written.
 #[derive(Default)]
 pub(super) struct JitLog {
     info: LogBuffer,

@@ -379,7 +379,7 @@ unsafe fn create(stream: *mut CUstream, flags: u32, priority: i32) -> Result {
     unsafe { write(stream, opaque(created.handle)) }
 }
 
-/// Where the program wants to be told about a capture.
+/// The program's places for the state of a capture.
 struct CaptureInfo {
     status: *mut CUstreamCaptureStatus,
     id: *mut u64,
@@ -390,24 +390,24 @@ struct CaptureInfo {
 
 /// # Safety
 ///
-/// The pointers of `told` are null or valid for writes.
-unsafe fn capture_info(stream: CUstream, default: DefaultStream, told: CaptureInfo) -> Result {
+/// The pointers of `out` are null or valid for writes.
+unsafe fn capture_info(stream: CUstream, default: DefaultStream, out: CaptureInfo) -> Result {
     let stream = Stream::resolve(stream, default)?;
     let capture = stream.capture();
     let status = capture.as_ref().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |capture| capture.status());
     // SAFETY: as promised by the caller.
-    unsafe { write(told.status, status)? };
+    unsafe { write(out.status, status)? };
     let Some(capture) = capture.filter(|_| status == CU_STREAM_CAPTURE_STATUS_ACTIVE) else { return Ok(()) };
     let nodes = capture.frontier(&stream)?;
     thread::with(|state| {
-        let mut kept = state.told_nodes.borrow_mut();
+        let mut kept = state.reported_nodes.borrow_mut();
         *kept = nodes.iter().map(|node| opaque(*node)).collect();
         // SAFETY: as promised by the caller.
         unsafe {
-            write_if_wanted(told.id, capture.id);
-            write_if_wanted(told.graph, opaque(capture.graph.handle));
-            write_if_wanted(told.dependencies, kept.as_ptr());
-            write_if_wanted(told.count, kept.len());
+            write_if_wanted(out.id, capture.id);
+            write_if_wanted(out.graph, opaque(capture.graph.handle));
+            write_if_wanted(out.dependencies, kept.as_ptr());
+            write_if_wanted(out.count, kept.len());
         }
     });
     Ok(())

@@ -2,7 +2,7 @@
 //! when they are executed.
 //!
 //! The call that asked for the work has returned long ago, so the fault is the context's, as a
-//! kernel's is, and what is told on standard error names that call.
+//! kernel's is, and the message on standard error names that call.
 
 use crate::error::Error;
 use crate::launch::observation;

@@ -177,7 +177,7 @@ impl Context {
         self.fault.load(Ordering::Acquire)
     }
 
-    /// Does one operation, now. After a fault nothing is done any more, but callbacks are told; the
+    /// Does one operation, now. After a fault, only callbacks are called, with the error; the
     /// first fault is the one that is reported.
     pub fn execute(&self, operation: Operation) {
         let operation = match (self.fault(), operation) {

@@ -38,12 +38,12 @@ pub struct State {
     pub capture_mode: Cell<CUstreamCaptureMode>,
     /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's
     /// next call.
-    pub told_nodes: RefCell<Vec<CUgraphNode>>,
+    pub reported_nodes: RefCell<Vec<CUgraphNode>>,
     /// The driver function that the thread is in; empty outside of all.
     pub call: Cell<&'static str>,
     /// Rounds of destructors that are left.
     rounds: Cell<u32>,
-    /// Where its stack lies; empty if that cannot be told, and not asked for yet if there is none.
+    /// Where its stack lies: empty if unknown, none if not determined yet.
     stack: RefCell<Option<Range<usize>>>,
 }
 
@@ -55,7 +55,7 @@ impl State {
             contexts: RefCell::default(),
             streams: RefCell::default(),
             capture_mode: Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL),
-            told_nodes: RefCell::default(),
+            reported_nodes: RefCell::default(),
             call: Cell::new(""),
             rounds: Cell::new(ROUNDS),
             stack: RefCell::default(),

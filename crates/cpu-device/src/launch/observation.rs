@@ -3,7 +3,7 @@
 //! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the
 //! first of each configuration, and later the second, fourth, eighth, … as long as counted launches
 //! have taken less than a twentieth of the time of all. `APEX_CPU_COUNTS` says `all` or `off`
-//! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects; each is told on standard
+//! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects; each is printed to standard
 //! error once, a line at the end sums up.
 //!
 //! Both go into a file of the session, and so do faults. A session that keeps code (`apex run
@@ -295,10 +295,10 @@ fn tell(defect: &Defect) {
         0 | 1 => String::new(),
         _ => format!(" (the first of {places} places of one mistake)"),
     };
-    let told =
+    let text =
         format!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}{more}");
     // Names of files and kernels are foreign.
-    eprintln!("{}", apex_untrusted::text::printable_but(&told, &['\n']));
+    eprintln!("{}", apex_untrusted::text::printable_but(&text, &['\n']));
 }
 
 /// The end of the process: the last counts, and a line that sums up.

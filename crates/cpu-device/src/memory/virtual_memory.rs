@@ -1,7 +1,7 @@
 //! Virtual memory management: address ranges, physical memory, and what is mapped where.
 //!
 //! Physical memory is an anonymous file, so that it can be mapped at several places and handed to
-//! other processes. A reserved range is memory that nobody is told of; mapping puts a file's pages
+//! other processes. A reserved range is memory without access; mapping puts a file's pages
 //! there, and only giving access makes the range known to kernels and copies. Unmapping puts fresh
 //! pages in their place, so a kernel that still executes with the old mapping in mind harms nobody.
 

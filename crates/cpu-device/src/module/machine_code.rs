@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_told_by_what_is_loaded() {
+    fn the_client_is_recognised_by_what_is_loaded() {
         let nvrtc = "/opt/lib/libnvrtc.so.13";
         let cupy = "/venv/site-packages/cupy/_core/core.so";
         let triton = "/venv/site-packages/triton/_C/libtriton.so";
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn a_library_that_holds_the_code_is_named() {
-        let told = |path: &str| of_library(path.rsplit('/').next().unwrap(), path);
+        let client = |path: &str| of_library(path.rsplit('/').next().unwrap(), path);
         assert!(
-            told("/usr/lib/libcublasLt.so.13")
+            client("/usr/lib/libcublasLt.so.13")
                 .starts_with("it lies in libcublasLt.so.13, a library of NVIDIA's")
         );
-        assert!(told("/venv/torch/lib/libtorch_cuda.so").contains("TORCH_CUDA_ARCH_LIST"));
-        assert!(told("/opt/app/libkernels.so").contains("nvcc"));
+        assert!(client("/venv/torch/lib/libtorch_cuda.so").contains("TORCH_CUDA_ARCH_LIST"));
+        assert!(client("/opt/app/libkernels.so").contains("nvcc"));
     }
 
     #[test]

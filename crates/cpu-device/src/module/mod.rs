@@ -32,7 +32,7 @@ static KERNELS: Table<Kernel> = Table::new(Kind::Kernel);
 pub struct LoadError {
     /// What the program is told.
     pub code: CUresult,
-    /// What its user is told, in the log or on standard error.
+    /// The message for its user, in the log or on standard error.
     pub message: String,
 }
 

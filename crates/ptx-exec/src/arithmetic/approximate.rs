@@ -97,7 +97,7 @@ fn circular(a: f32, turned: u64) -> f32 {
     let quadrant = quadrant.wrapping_add(turned);
     let value = if quadrant & 1 == 0 { sine } else { cosine };
     let value = f64::from_bits(value.to_bits() ^ (quadrant & 2) << 62);
-    // Angles of millions are beyond what can be told; but the result is a sine.
+    // Angles of millions exceed the precision; the result is a sine nevertheless.
     let value = if x.abs() < 1e6 { value } else { value.clamp(-1.0, 1.0) };
     // -0 stays -0.
     let value = if turned == 0 && a == 0.0 { x } else { value };

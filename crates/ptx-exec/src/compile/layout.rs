@@ -45,7 +45,7 @@ pub(super) fn blocks(body: &Body, operations: &[Operation], flow: &Flow) -> Vec<
     blocks
 }
 
-/// How deeply loops are told apart; further in, the order is merely topological where it can be.
+/// Maximum depth at which loops are distinguished; deeper, the order is topological where possible.
 const MAX_LOOP_DEPTH: usize = 32;
 
 /// The reachable blocks, entry first.

@@ -348,7 +348,7 @@ impl<'l> Checker<'l> {
     }
 
     /// Two accesses to a byte of shared memory race. Whichever comes first in one run or the other,
-    /// it is the same race: the place that is further on in the code is told first.
+    /// it is the same race: the place that is later in the code is reported first.
     fn note_race(&mut self, one: Stamp, other: Stamp, offset: u64) {
         let (first, second) = if other.site > one.site { (other, one) } else { (one, other) };
         let (who, whom) = (self.who(first.thread.into()), self.thread(second.thread.into()));

@@ -1,9 +1,9 @@
-//! What was found wrong with a launch. Defects that come of one mistake are told as one.
+//! The defects of a launch. Defects with one cause are reported as one.
 //!
-//! Unrolled code repeats a mistake at many places, so defects of one kind belong together where
-//! they share source lines or, where the PTX names none, the variable; races also where they lie
-//! behind the same barrier, for one more would mend them all. A group is told with the first of its
-//! places, and with how many there are.
+//! Unrolled code repeats a mistake at many places. Defects of one kind are therefore grouped if
+//! they share source lines or, where the PTX names none, the variable; races also if they follow the
+//! same barrier, because one more barrier would correct them all. A group is reported with its
+//! first place and the number of its places.
 
 use std::collections::{BTreeMap, HashMap};
 

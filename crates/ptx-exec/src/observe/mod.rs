@@ -134,7 +134,7 @@ impl<'l> Watch<'l> {
         let (tallies, defects) = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
         let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
-        // What ran last has not been told to the strata; nor has anything of a launch that failed,
+        // The strata have not been given what ran last; nor has anything of a launch that failed,
         // and that ends there.
         let executed = executed.unwrap_or(start + rest).max(first + sampled);
         let [mut sums, mut others] = tallies;

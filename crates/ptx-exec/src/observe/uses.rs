@@ -1,8 +1,8 @@
 //! Undefined values on their way: from the loads that make them to the uses that are defects.
 //!
 //! A use is a branch, an address, a store to global or shared memory, and whatever else leaves the
-//! thread. Once told, a value counts as defined there, so that what follows from it is not told
-//! again.
+//! thread. Once reported, a value counts as defined, so that its consequences are not
+//! reported again.
 
 use crate::code::Op;
 use crate::observe::check::{Checker, UNINITIALIZED, describe};

@@ -49,12 +49,12 @@ entries! {
         graph: CUgraph,
         given: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) also cuGraphInstantiateWithParams_ptsz [_default] partly "launch from the device is refused" {
-        let mut told = read(given)?;
-        let outcome = instantiate(exec, graph, told.flags);
-        told.result_out =
+        let mut out = read(given)?;
+        let outcome = instantiate(exec, graph, out.flags);
+        out.result_out =
             if outcome.is_ok() { CUDA_GRAPH_INSTANTIATE_SUCCESS } else { CUDA_GRAPH_INSTANTIATE_ERROR };
-        told.hErrNode_out = std::ptr::null_mut();
-        write(given, told)?;
+        out.hErrNode_out = std::ptr::null_mut();
+        write(given, out)?;
         outcome
     }
 

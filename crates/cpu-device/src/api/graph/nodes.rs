@@ -35,17 +35,17 @@ entries! {
     }
 
     /// A kernel node's parameters.
-    fn cuGraphKernelNodeGetParams(node: CUgraphNode, told: *mut CUDA_KERNEL_NODE_PARAMS_v1) {
+    fn cuGraphKernelNodeGetParams(node: CUgraphNode, out: *mut CUDA_KERNEL_NODE_PARAMS_v1) {
         match operation(node)? {
-            Operation::Kernel(launch) => write(told, params::of_kernel_v1(&launch)),
+            Operation::Kernel(launch) => write(out, params::of_kernel_v1(&launch)),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
     /// A kernel node's parameters.
-    fn cuGraphKernelNodeGetParams_v2(node: CUgraphNode, told: *mut CUDA_KERNEL_NODE_PARAMS) {
+    fn cuGraphKernelNodeGetParams_v2(node: CUgraphNode, out: *mut CUDA_KERNEL_NODE_PARAMS) {
         match operation(node)? {
-            Operation::Kernel(launch) => write(told, params::of_kernel(&launch)),
+            Operation::Kernel(launch) => write(out, params::of_kernel(&launch)),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -77,11 +77,11 @@ entries! {
     ) partly "only the attribute for cooperative launches is stored" {
         ensure(attribute < CU_LAUNCH_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE)?;
         let Operation::Kernel(launch) = operation(node)? else { return fail(CUDA_ERROR_INVALID_VALUE) };
-        let mut told: CUkernelNodeAttrValue = cuda_abi::Plain::zeroed();
+        let mut out: CUkernelNodeAttrValue = cuda_abi::Plain::zeroed();
         if attribute == CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE {
-            told.cooperative = launch.configuration.cooperative.into();
+            out.cooperative = launch.configuration.cooperative.into();
         }
-        write(value, told)
+        write(value, out)
     }
 
     /// Copies the attributes of one kernel node to another.
@@ -105,9 +105,9 @@ entries! {
     }
 
     /// A copy node's parameters.
-    fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, told: *mut CUDA_MEMCPY3D) {
+    fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, out: *mut CUDA_MEMCPY3D) {
         match operation(node)? {
-            Operation::Copy(copy) => write(told, params::of_copy(&copy)),
+            Operation::Copy(copy) => write(out, params::of_copy(&copy)),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -130,9 +130,9 @@ entries! {
     }
 
     /// A fill node's parameters.
-    fn cuGraphMemsetNodeGetParams(node: CUgraphNode, told: *mut CUDA_MEMSET_NODE_PARAMS) {
+    fn cuGraphMemsetNodeGetParams(node: CUgraphNode, out: *mut CUDA_MEMSET_NODE_PARAMS) {
         match operation(node)? {
-            Operation::Fill(fill) => write(told, params::of_fill(&fill)),
+            Operation::Fill(fill) => write(out, params::of_fill(&fill)),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -154,9 +154,9 @@ entries! {
     }
 
     /// A host node's parameters.
-    fn cuGraphHostNodeGetParams(node: CUgraphNode, told: *mut CUDA_HOST_NODE_PARAMS) {
+    fn cuGraphHostNodeGetParams(node: CUgraphNode, out: *mut CUDA_HOST_NODE_PARAMS) {
         match operation(node)? {
-            Operation::Host(call) => write(told, params::of_host(&call)),
+            Operation::Host(call) => write(out, params::of_host(&call)),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -246,17 +246,17 @@ entries! {
         count: usize,
         given: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
-        let mut told = read(given)?;
-        let memory = GraphMemory::new(told.bytesize as u64, context::current()?.handle)?;
-        told.dptr = memory.address();
+        let mut out = read(given)?;
+        let memory = GraphMemory::new(out.bytesize as u64, context::current()?.handle)?;
+        out.dptr = memory.address();
         add(node, graph, after, count, Operation::Allocate(memory))?;
-        write(given, told)
+        write(given, out)
     }
 
     /// The parameters of a node that allocates memory.
-    fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, told: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
+    fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
         let Operation::Allocate(memory) = operation(node)? else { return fail(CUDA_ERROR_INVALID_VALUE) };
-        write(told, CUDA_MEM_ALLOC_NODE_PARAMS {
+        write(out, CUDA_MEM_ALLOC_NODE_PARAMS {
             bytesize: memory.bytes() as usize,
             dptr: memory.address(),
             ..cuda_abi::Plain::zeroed()
@@ -383,16 +383,16 @@ unsafe fn add_any(
     // SAFETY: as promised by the caller; the type says which member of the union is meant.
     unsafe {
         let operation = params::any(given)?;
-        let mut told = read(given)?;
+        let mut out = read(given)?;
         match &operation {
-            Operation::Allocate(memory) => told.anonymous.alloc.dptr = memory.address(),
+            Operation::Allocate(memory) => out.anonymous.alloc.dptr = memory.address(),
             Operation::Conditional(conditional) => {
-                told.anonymous.conditional.phGraph_out = conditional.handles();
+                out.anonymous.conditional.phGraph_out = conditional.handles();
             }
             _ => return add(node, graph, after, count, operation),
         }
         add(node, graph, after, count, operation)?;
-        write(given, told)?;
+        write(given, out)?;
     }
     Ok(())
 }

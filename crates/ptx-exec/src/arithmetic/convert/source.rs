@@ -43,7 +43,7 @@ pub(super) fn small_integers(a: &Words, from: ScalarType) -> [f32; WARP] {
 /// An integer of 32 bits as a number: exact below 2^24, elsewhere rounded to odd.
 #[inline(always)]
 pub(super) fn odd_integers(a: &Words, from: ScalarType) -> [f32; WARP] {
-    // Of what is beyond, the lowest eight bits are only told from zero.
+    // Beyond this, only whether the lowest eight bits are zero matters.
     let odd = |upper: u32, x: u32| (upper | u32::from(x & 0xff != 0)) as i32 as f32 * 256.0;
     match from.is_signed() {
         true => map(a, |x| {
