@@ -124,11 +124,25 @@ impl MatrixStep {
         unsafe {
             match (&self.operation, &self.address) {
                 (Operation::Multiply { product, arithmetic }, _) => {
-                    multiply(product, *arithmetic, lanes, sources, results);
+                    multiply::<u32>(
+                        product,
+                        lanes,
+                        sources,
+                        results,
+                        #[inline(always)]
+                        |shape, factors, c, d| arithmetic.multiply(shape, factors, c, d),
+                    );
                     Ok(())
                 }
                 (Operation::MultiplyDouble { product, rounding }, _) => {
-                    multiply_double(product, *rounding, lanes, sources, results);
+                    multiply::<u64>(
+                        product,
+                        lanes,
+                        sources,
+                        results,
+                        #[inline(always)]
+                        |shape, factors, c, d| product::multiply_double(*rounding, shape, factors, c, d),
+                    );
                     Ok(())
                 }
                 (Operation::Transpose, _) => {
@@ -174,30 +188,6 @@ impl MatrixStep {
     /// Whether it stores.
     pub(super) fn stores(&self) -> bool {
         matches!(self.operation, Operation::StoreTiles { .. } | Operation::StoreFragment(_))
-    }
-}
-
-impl Product {
-    /// The registers of A, B and C.
-    fn split<'r>(&self, sources: &'r [Reg]) -> (&'r [Reg], &'r [Reg], &'r [Reg]) {
-        let (a, rest) = sources.split_at(self.counts[0]);
-        let (b, c) = rest.split_at(self.counts[1]);
-        (a, b, c)
-    }
-
-    /// Calls `f` with the lines of A, B, C and D of each product.
-    fn each<T>(
-        &self,
-        (a, b, c): (&[T], &[T], &[T]),
-        d: &mut [T],
-        mut f: impl FnMut(&[T], &[T], &[T], &mut [T]),
-    ) {
-        let Shape { m, n, k } = self.shape;
-        let factors = a.chunks_exact(m * k).zip(b.chunks_exact(n * k));
-        let sums = c.chunks_exact(m * n).zip(d.chunks_exact_mut(m * n));
-        for ((a, b), (c, d)) in factors.zip(sums) {
-            f(a, b, c, d);
-        }
     }
 }
 
@@ -274,54 +264,35 @@ unsafe fn scatter<S: Held>(lanes: &Lanes, layout: &Layout, elements: &[S], regis
     }
 }
 
+/// Reads the fragments, computes each product by `compute`, and writes the results.
+///
 /// # Safety
-/// As for [`MatrixStep::run`].
-unsafe fn multiply(
+/// As for [`MatrixStep::run`]; the registers are of the class of `S`.
+unsafe fn multiply<S: Held>(
     product: &Product,
-    arithmetic: Arithmetic,
     lanes: &Lanes,
     sources: &[Reg],
     results: &[Reg],
+    compute: impl Fn(Shape, (&[S], &[S]), &[S], &mut [S]),
 ) {
-    let (a, b, c) = product.split(sources);
+    let (a, rest) = sources.split_at(product.counts[0]);
+    let (b, c) = rest.split_at(product.counts[1]);
     // SAFETY: the caller's promise.
-    unsafe {
-        let factors = (gather(lanes, &product.a, a), gather(lanes, &product.b, b));
-        let c: Vec<u32> = gather(lanes, &product.c, c);
-        let mut d = vec![0; c.len()];
-        product.each((&factors.0, &factors.1, &c), &mut d, |a, b, c, d| {
-            run_wide(
-                #[inline(always)]
-                || arithmetic.multiply(product.shape, (a, b), c, d),
-            );
-        });
-        scatter(lanes, &product.d, &d, results);
+    let [a, b, c] = unsafe {
+        [gather::<S>(lanes, &product.a, a), gather(lanes, &product.b, b), gather(lanes, &product.c, c)]
+    };
+    let mut d = vec![S::default(); c.len()];
+    let Shape { m, n, k } = product.shape;
+    let factors = a.chunks_exact(m * k).zip(b.chunks_exact(n * k));
+    let sums = c.chunks_exact(m * n).zip(d.chunks_exact_mut(m * n));
+    for ((a, b), (c, d)) in factors.zip(sums) {
+        run_wide(
+            #[inline(always)]
+            || compute(product.shape, (a, b), c, d),
+        );
     }
-}
-
-/// # Safety
-/// As for [`MatrixStep::run`].
-unsafe fn multiply_double(
-    product: &Product,
-    rounding: Rounding,
-    lanes: &Lanes,
-    sources: &[Reg],
-    results: &[Reg],
-) {
-    let (a, b, c) = product.split(sources);
     // SAFETY: the caller's promise.
-    unsafe {
-        let factors = (gather(lanes, &product.a, a), gather(lanes, &product.b, b));
-        let c: Vec<u64> = gather(lanes, &product.c, c);
-        let mut d = vec![0; c.len()];
-        product.each((&factors.0, &factors.1, &c), &mut d, |a, b, c, d| {
-            run_wide(
-                #[inline(always)]
-                || product::multiply_double(rounding, product.shape, (a, b), c, d),
-            );
-        });
-        scatter(lanes, &product.d, &d, results);
-    }
+    unsafe { scatter(lanes, &product.d, &d, results) };
 }
 
 /// Runs `f` compiled for wide vectors where the CPU has them.
