@@ -41,14 +41,14 @@ pub struct Bench {
 /// A kernel of the suite on a device.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What it is.
+    /// Its description.
     pub kernel: Kernel,
-    /// What can be launched.
+    /// The loaded function.
     pub code: apex_gpu::Kernel,
 }
 
 impl Loaded {
-    /// What the device allows it.
+    /// The device's limits for it.
     pub fn allowed(&self) -> Allowed {
         let attributes = self.code.attributes();
         let shared = self
@@ -65,7 +65,7 @@ impl Bench {
     /// Loads the suite. Pools are made when they are needed first.
     ///
     /// # Errors
-    /// What the driver says, such as that it is too old for the suite's PTX.
+    /// The driver's error, for example that it is too old for the suite's PTX.
     pub fn open(device: &Device, bounds: &Bounds) -> Result<Bench> {
         let modules = MODULES.iter().map(|module| device.load_ptx(module.ptx())).collect::<Result<_>>()?;
         Ok(Bench {
@@ -88,7 +88,7 @@ impl Bench {
     /// A kernel, loaded.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn load(&self, kernel: &Kernel) -> Result<Loaded> {
         Ok(Loaded { kernel: *kernel, code: self.modules[kernel.module].kernel(kernel.name)? })
     }
@@ -96,7 +96,7 @@ impl Bench {
     /// The kernel that does nothing.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn empty(&self) -> Result<apex_gpu::Kernel> {
         self.fill.kernel("empty")
     }
@@ -104,7 +104,7 @@ impl Bench {
     /// The kernel that keeps the device busy for so many of its clock cycles.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn spin(&self) -> Result<apex_gpu::Kernel> {
         self.fill.kernel("spin")
     }
@@ -112,7 +112,7 @@ impl Bench {
     /// Makes the pools that a kernel reads and the output that it writes.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn prepare(&mut self, kernel: &Kernel) -> Result<()> {
         if self.out.is_none() {
             self.out = Some(self.device.zeros(self.pool_bytes as usize)?);
@@ -147,7 +147,7 @@ impl Bench {
     /// of the device's stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn reset_output(&mut self, kernel: &Kernel, launch: &Launch) -> Result<()> {
         self.prepare(kernel)?;
         let words = output_bytes(kernel, launch).div_ceil(4);
@@ -167,7 +167,7 @@ impl Bench {
     /// Launches, in the order of the device's stream.
     ///
     /// # Errors
-    /// What the driver says, or that the launch is not allowed.
+    /// The driver's error, or that the launch is not allowed.
     pub fn launch(&mut self, loaded: &Loaded, launch: &Launch) -> Result<()> {
         self.prepare(&loaded.kernel)?;
         let Bench { pools, out, .. } = self;

@@ -36,7 +36,7 @@ pub enum Error {
     /// The data set's files.
     #[error(transparent)]
     DataSet(#[from] apex_dataset::Error),
-    /// What was asked for cannot be done.
+    /// The request cannot be satisfied.
     #[error("{0}")]
     Refused(String),
 }

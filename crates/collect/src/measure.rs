@@ -44,7 +44,7 @@ impl Timer {
     /// Prepares and calibrates the measurement.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn new(bench: &mut Bench) -> Result<Timer> {
         let is_gpu = *bench.device().kind() == Kind::Gpu;
         let spin = is_gpu.then(|| bench.spin()).transpose()?;
@@ -56,7 +56,7 @@ impl Timer {
     /// Measures again what an empty kernel takes, in microseconds.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn calibrate(&mut self, bench: &mut Bench) -> Result<f64> {
         let empty = &self.empty;
         let launch = |_: &mut Bench| {

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use apex_dataset::Counters;
 
-/// What is counted of every launch.
+/// The metrics of every launch.
 pub const METRICS: [&str; 9] = [
     "gpu__time_duration.sum",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
@@ -31,13 +31,13 @@ pub const METRICS: [&str; 9] = [
     "dram__bytes_write.sum",
 ];
 
-/// What is asked for in a run of its own, if throughput is wanted.
+/// The metrics of a separate run, if throughput is wanted.
 pub const THROUGHPUT: [&str; 2] = [
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
 ];
 
-/// Where `ncu` is looked for beside the search path.
+/// The folders in which `ncu` is searched besides the search path.
 const PLACES: [&str; 2] = ["/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu"];
 
 /// The profiler.
@@ -45,7 +45,7 @@ const PLACES: [&str; 2] = ["/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-comput
 pub struct Ncu {
     /// The program.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// Its version.
     pub version: String,
 }
 
@@ -58,13 +58,13 @@ pub struct Profiled {
     pub grid: Dim3,
     /// Threads of a block.
     pub block: Dim3,
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
     /// How often the kernel was run for that, as far as it said.
     pub passes: Option<u32>,
 }
 
-/// What a run of the profiler came to.
+/// The outcome of a run of the profiler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// The launches that it has, in order.

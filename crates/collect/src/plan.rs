@@ -15,7 +15,7 @@ use cuda_launch::{Dim3, LaunchConfig};
 
 /// Launches that share a problem.
 const GROUP: u64 = 8;
-/// Of these, with a worker for each unit.
+/// The number of these with a worker for each unit.
 const NATURAL: u64 = 5;
 /// Threads of blocks that can have any number.
 const THREADS: [u32; 20] =
@@ -28,7 +28,7 @@ const EXTRA_SHARED_KIB: [u64; 6] = [4, 16, 32, 64, 100, 160];
 const THREADS_AT_WORK: f64 = 1024.0;
 const SHARED_BYTES: u64 = 160 << 10;
 
-/// What a device can do, as far as the plan depends on it. Rates are on the safe side.
+/// The properties of a device on which the plan depends. Rates are conservative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Bytes of each input and of the output.
@@ -87,7 +87,7 @@ impl Bounds {
     }
 }
 
-/// What the device allows a kernel, as its driver says.
+/// The device's limits for a kernel, according to its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Threads of a block.
@@ -108,7 +108,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// What decides the work.
+    /// The sizes that determine the work.
     pub fn shape(&self) -> Shape {
         let (blocks, threads) = (self.config.blocks(), self.config.threads_per_block());
         Shape { n: self.n.into(), m: self.m.into(), blocks, threads }
@@ -122,7 +122,7 @@ pub struct Row {
     pub number: u64,
     /// The kernel, as an index into the plan's kernels.
     pub kernel: usize,
-    /// What is launched.
+    /// The launch.
     pub launch: Launch,
 }
 

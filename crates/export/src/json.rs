@@ -98,7 +98,7 @@ impl Formatter for Pretty {
 /// Version of the document.
 pub const SCHEMA: &str = "apex.export/1";
 
-/// What stands in front of the rows.
+/// The text before the rows.
 #[derive(Serialize)]
 struct Head<'a> {
     schema: &'static str,

@@ -86,7 +86,7 @@ pub struct Slice<'a> {
     pub duration_ns: u64,
     /// Connects all slices that carry the same number, in order of time; 0 for none.
     pub flow: u64,
-    /// What else is shown.
+    /// Additional attributes of the event.
     pub details: &'a [(&'a str, Value<'a>)],
 }
 

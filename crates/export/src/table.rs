@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// What a column's cells hold.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// 64-bit signed integers. Signed, so that differences of two columns come out right
@@ -101,12 +101,12 @@ pub trait Sink {
     /// Writes one row.
     ///
     /// # Errors
-    /// What the file says when it is written to.
+    /// The error of writing to the file.
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
 
     /// Writes what must come last.
     ///
     /// # Errors
-    /// What the file says when it is written to.
+    /// The error of writing to the file.
     fn finish(&mut self) -> io::Result<()>;
 }

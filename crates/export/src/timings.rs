@@ -10,7 +10,7 @@ use apex_trace::{Event, Process};
 /// One measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// What the event pair read, nanoseconds.
+    /// The reading of the event pair, in nanoseconds.
     pub raw_ns: u64,
     /// The same less what the pair costs, never below zero.
     pub gpu_ns: u64,

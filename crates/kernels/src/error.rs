@@ -11,21 +11,21 @@ pub enum Error {
     /// A shape, or an option, that makes no sense or has no kernel.
     #[error("{technique}: {why}")]
     Shape {
-        /// What was asked for: attention, mixture of experts.
+        /// The technique: attention, mixture of experts.
         technique: &'static str,
-        /// What is wrong, and what is possible.
+        /// The problem, and what is possible.
         why: String,
     },
     /// The form that was asked for does not run on this device.
     #[error("{technique}: {form} does not run on {device}: {why}")]
     Form {
-        /// What was asked for.
+        /// The technique.
         technique: &'static str,
         /// The form.
         form: &'static str,
         /// The device.
         device: String,
-        /// What it needs.
+        /// The requirement that is not met.
         why: String,
     },
     /// The device refused or failed.

@@ -21,7 +21,7 @@ pub enum Code {
     Binary(&'static [u8]),
 }
 
-/// What one device has loaded.
+/// The kernels that one device has loaded.
 #[derive(Debug, Default)]
 pub struct Images(Mutex<Loaded>);
 

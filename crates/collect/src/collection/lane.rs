@@ -29,7 +29,7 @@ const EMPTY: usize = 51;
 const FIRST_COUNTED: usize = 32;
 /// Rows that fail one after the other before the profiler is given up.
 const HOPELESS: u32 = 3;
-/// What ncu says where counters are for administrators only.
+/// ncu's message if only administrators may read counters.
 const NO_PERMISSION: &str = "ERR_NVGPUCTRPERM";
 
 /// A collection at work.
@@ -44,7 +44,7 @@ pub(super) struct Context<'a> {
     pub(super) started: Instant,
     pub(super) empty_us: Mutex<Vec<f64>>,
     pub(super) empty_profiled_us: Mutex<Vec<f64>>,
-    /// Of each stage of counting.
+    /// Passes of the profiler, for each stage of counting.
     pub(super) passes: [AtomicU64; 2],
     /// Whether the profiler turned out not to work here, for each stage of counting.
     pub(super) gave_up: [AtomicBool; 2],
@@ -151,7 +151,7 @@ impl Lane<'_> {
         self.count(throughput.as_mut(), &mine)
     }
 
-    /// What counts these rows in a stage, if that is wanted and something is left to count.
+    /// The profiler of these rows in a stage, if the stage is wanted and rows are left to count.
     fn counting(&self, stage: Stage, rows: &[&Row]) -> Result<Option<Counting<'_>>, Error> {
         let Some(ncu) = self.context.profiler.filter(|_| self.context.counts(stage)) else { return Ok(None) };
         let (table, _) =
@@ -354,7 +354,7 @@ impl Lane<'_> {
     }
 }
 
-/// What `CUDA_VISIBLE_DEVICES` must be for a program to see one device alone; `now` is what it is.
+/// The value of `CUDA_VISIBLE_DEVICES` that shows a program only one device; `now` is its value.
 fn visible(now: Option<&str>, ordinal: usize) -> String {
     let named = now.filter(|list| !list.is_empty()).and_then(|list| list.split(',').nth(ordinal));
     named.map_or_else(|| ordinal.to_string(), |name| name.trim().to_owned())

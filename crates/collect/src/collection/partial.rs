@@ -31,14 +31,14 @@ apex_dataset::record! {
     CounterRecord {
         /// The row's number.
         row: u64,
-        /// What was counted.
+        /// The counters.
         counters: Counters,
         /// Why something was not.
         missing: String,
     }
 }
 
-/// What has been measured of each row.
+/// The measurements of each row so far.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) times: BTreeMap<u64, TimeRecord>,
@@ -47,7 +47,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// What a stage of counting has measured.
+    /// The measurements of a stage of counting.
     pub(super) fn of(&self, stage: Stage) -> &BTreeMap<u64, CounterRecord> {
         match stage {
             Stage::Counters => &self.counters,
@@ -94,7 +94,7 @@ impl Partial {
         self.folder.join(format!("{table}-{ordinal}.csv"))
     }
 
-    /// What the tables of all devices know, also of devices that do not take part any more.
+    /// The tables of all devices, including devices that no longer take part.
     pub(super) fn results(&self) -> Result<Results, Error> {
         let mut results = Results::default();
         let entries = fs::read_dir(&self.folder).map_err(|error| apex_dataset::Error::Io {

@@ -16,7 +16,7 @@ use crate::suite::{self, Kernel};
 use crate::{Error, machine};
 use apex_dataset::{Counters, Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
 
-/// What does not change while a collection goes on.
+/// The data that are constant during a collection.
 pub(super) struct Setup {
     pub(super) is_gpu: bool,
     pub(super) bounds: Bounds,
@@ -27,7 +27,7 @@ pub(super) struct Setup {
     pub(super) device: Description,
 }
 
-/// What a manifest says of a device.
+/// The description of a device in a manifest.
 pub(super) struct Description {
     pub(super) name: String,
     pub(super) memory_bytes: u64,
@@ -102,7 +102,7 @@ impl Setup {
     }
 }
 
-/// What the stages of counting know of a launch, together.
+/// The counters of a launch from all stages.
 fn counters([counted, throughput]: [Option<&CounterRecord>; 2]) -> Counters {
     let counters = counted.map(|record| record.counters.clone()).unwrap_or_default();
     match throughput.map(|record| &record.counters) {

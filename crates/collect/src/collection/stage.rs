@@ -5,7 +5,7 @@
 use crate::ncu;
 use apex_dataset::Counters;
 
-/// What a run of the profiler is for.
+/// The purpose of a run of the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The counters of one pass.
@@ -25,7 +25,7 @@ impl Stage {
         }
     }
 
-    /// What the profiler is asked for.
+    /// The metrics that the profiler measures.
     pub(super) fn metrics(self) -> &'static [&'static str] {
         match self {
             Stage::Counters => &ncu::METRICS,
@@ -42,7 +42,7 @@ impl Stage {
         }
     }
 
-    /// What a launch lacks without which it does not count as counted.
+    /// A missing value because of which a launch is not counted.
     pub(super) fn lacks(self, counters: &Counters) -> Option<&'static str> {
         match self {
             Stage::Counters if counters.achieved_occupancy_percent.is_none() => Some("achieved occupancy"),

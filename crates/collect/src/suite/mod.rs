@@ -20,7 +20,7 @@ mod streaming;
 
 pub use apex_device_code::suite::{FILL, MODULES, VERSION, hash};
 
-/// What elements of an input or output are.
+/// The type of the elements of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// `float`, from -1 to below 1 where it is an input.
@@ -44,7 +44,7 @@ impl Element {
     }
 }
 
-/// What the output holds before a launch.
+/// The content of the output before a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// All bits set: every element is written.
@@ -72,7 +72,7 @@ pub enum Block {
     Fixed(Dim3),
 }
 
-/// Who does one unit.
+/// The threads that process one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
     /// A thread.
@@ -83,7 +83,7 @@ pub enum Worker {
     Block,
 }
 
-/// What `n` must be, besides positive.
+/// The condition on `n`, which is positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granule {
     /// Anything.
@@ -113,7 +113,7 @@ impl Granule {
     }
 }
 
-/// What decides the work of a launch.
+/// The sizes that determine the work of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Units.
@@ -129,11 +129,11 @@ pub struct Shape {
 /// Elements that a launch uses at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Of the first input.
+    /// Elements of the first input.
     pub x: u64,
-    /// Of the second input.
+    /// Elements of the second input.
     pub y: u64,
-    /// Of the output; each is written.
+    /// Elements of the output; each is written.
     pub out: u64,
 }
 
@@ -152,17 +152,17 @@ pub struct Kernel {
     pub y: Element,
     /// Elements of the output.
     pub out: Element,
-    /// What the output holds before.
+    /// The content of the output before a launch.
     pub before: Before,
     /// Blocks it can be launched with.
     pub block: Block,
-    /// Who does one unit.
+    /// The threads that process one unit.
     pub worker: Worker,
     /// Units of that size, if they are not `n`.
     pub units: fn(Shape) -> u64,
     /// Values of `m`.
     pub m: &'static [u32],
-    /// What `n` must be.
+    /// The condition on `n`.
     pub granule: Granule,
     /// Dynamic shared memory that it uses, in bytes.
     pub shared: fn(Shape) -> u64,
@@ -174,7 +174,7 @@ pub struct Kernel {
     pub step_ns: f64,
 }
 
-/// What most kernels are: element by element, from one input.
+/// The most common kind of kernel: elementwise, with one input.
 const PLAIN: Kernel = Kernel {
     name: "",
     family: "",

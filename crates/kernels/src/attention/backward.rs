@@ -35,11 +35,11 @@ pub struct Saved<'a, T> {
 /// Gradients, each in the layout of what it belongs to.
 #[derive(Debug)]
 pub struct Gradients<T> {
-    /// Of the queries.
+    /// Gradient of the queries.
     pub q: Buffer<T>,
-    /// Of the keys.
+    /// Gradient of the keys.
     pub k: Buffer<T>,
-    /// Of the values.
+    /// Gradient of the values.
     pub v: Buffer<T>,
 }
 

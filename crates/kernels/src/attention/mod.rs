@@ -61,7 +61,7 @@ impl Form {
     }
 }
 
-/// What [`Attention::forward`] returns.
+/// The result of [`Attention::forward`].
 #[derive(Debug)]
 pub struct Output<T> {
     /// As the queries: [`Shape::query_elements`] elements in the same layout.
@@ -226,7 +226,7 @@ impl Attention {
     }
 }
 
-/// What a forward pass reads and writes.
+/// The buffers that a forward pass reads and writes.
 struct Tensors<'a, T> {
     q: &'a Buffer<T>,
     k: &'a Buffer<T>,

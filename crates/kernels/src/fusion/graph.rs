@@ -25,7 +25,7 @@ const MOST_CHOICES: usize = 32;
 /// Bins that fit into the shared memory that every block may have.
 const MOST_BINS: usize = 8192;
 
-/// What a tensor's elements are in memory.
+/// The type of a tensor's elements in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ElementType {
     /// 32-bit unsigned integers: indices and counts, below 2²⁴.
@@ -104,7 +104,7 @@ pub enum Reduction {
     Min,
 }
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Input,

@@ -20,7 +20,7 @@ pub struct Kernel {
     pub(super) operations: Vec<&'static str>,
 }
 
-/// What a kernel does.
+/// The work of a kernel.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// The nodes of a nest.

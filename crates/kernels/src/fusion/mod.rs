@@ -98,7 +98,7 @@ pub struct Fused {
     plan: Plan,
     /// By alignment of the inputs.
     compiled: Mutex<HashMap<usize, Arc<Compiled>>>,
-    /// What kernels leave for others, where the caller has no memory for it.
+    /// Intermediate tensors for which the caller has no memory.
     between: Mutex<Vec<Buffer<u32>>>,
 }
 
@@ -250,7 +250,7 @@ impl Fused {
     }
 }
 
-/// What kernels may rely on on a device.
+/// The properties of a device on which kernels may rely.
 pub fn target(device: &Device) -> Target {
     let limits = device.limits();
     Target {

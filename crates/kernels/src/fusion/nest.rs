@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{ElementType, Graph, Op, Value, broadcast};
 
-/// Where the elements of a value are while a row is computed.
+/// The location of the elements of a value while a row is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// One number for the row, in all threads.
@@ -56,14 +56,14 @@ impl Access {
     }
 }
 
-/// Where a tensor is.
+/// The location of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Memory {
     /// By place among the graph's inputs.
     Input(usize),
     /// By place among the graph's outputs.
     Output(usize),
-    /// What a kernel leaves for another one.
+    /// An intermediate tensor of the plan.
     Between(Value),
     /// What the blocks of a kernel leave of a column sum, a row each, for the kernel that adds
     /// them.
@@ -88,7 +88,7 @@ pub struct Nest {
     pub indices: BTreeMap<Value, Vec<usize>>,
 }
 
-/// Where values that leave their kernels are.
+/// The locations of values that leave their kernels.
 pub struct Residence<'g> {
     graph: &'g Graph,
     inputs: BTreeMap<Value, usize>,
@@ -115,7 +115,7 @@ impl<'g> Residence<'g> {
         self.users.get(&value).map_or(&[], Vec::as_slice)
     }
 
-    /// Where it is read from, and as what.
+    /// Its location and its type in memory.
     fn read(&self, value: Value) -> (Memory, ElementType) {
         if let Some(&place) = self.inputs.get(&value) {
             return (Memory::Input(place), self.graph.inputs[place].element);
@@ -126,7 +126,7 @@ impl<'g> Residence<'g> {
         (Memory::Between(value), self.graph.nodes[value.0].element.unwrap_or(ElementType::F32))
     }
 
-    /// Where its kernel writes it, with the nodes `group` in that kernel.
+    /// The location to which its kernel, with the nodes `group`, writes it.
     fn written(&self, value: Value, group: &BTreeSet<Value>) -> Vec<(Memory, ElementType)> {
         if let Some(places) = self.outputs.get(&value) {
             let of = |&place: &usize| (Memory::Output(place), self.graph.outputs[place].element);
@@ -314,7 +314,7 @@ impl Nest {
         Ok(())
     }
 
-    /// Where a node of the group finds the elements of an operand that is in memory.
+    /// The location from which a node of the group reads an operand that is in memory.
     fn operand_place(&self, graph: &Graph, user: Value, operand: Value) -> Place {
         let is_one = graph.shape(operand).last().is_none_or(|&size| size == 1);
         match self.places[&user] {

@@ -31,7 +31,7 @@ pub struct Options {
     pub fuse: bool,
     /// The device.
     pub target: Target,
-    /// What is chosen otherwise than by rule.
+    /// The choices that differ from the rule.
     pub tuning: Tuning,
 }
 
@@ -121,7 +121,7 @@ struct Group {
     nodes: BTreeSet<Value>,
     nest: Nest,
     schedule: Schedule,
-    /// What adds its partial sums.
+    /// The kernel that adds its partial sums.
     totals: Option<Totals>,
     /// Operations of the graph, by number.
     operations: BTreeSet<usize>,

@@ -10,9 +10,9 @@ use super::nest::{Access, Nest, Place};
 
 /// Registers that the elements of a row take.
 pub struct Pressure {
-    /// Of an element, in bytes, at the worst time.
+    /// Maximum size of the live values of an element, in bytes.
     bytes: usize,
-    /// Of an element of the next row, in bytes.
+    /// Size of an element of the next row, in bytes.
     next: usize,
     pub has_sums: bool,
 }

@@ -96,7 +96,7 @@ fn compute(graph: &Graph, op: &Op, shape: &[usize], values: &[Vec<f64>]) -> Vec<
     }
 }
 
-/// Where the element of an operand lies that belongs to a place of the result.
+/// The index of the operand's element that belongs to a place of the result.
 fn source(shape: &[usize], operand: &[usize], mut place: usize) -> usize {
     let (mut offset, mut stride) = (0, 1);
     for (axis, &size) in shape.iter().rev().enumerate() {

@@ -48,7 +48,7 @@ const RESIDENT_BLOCKS: usize = 32;
 /// Shared memory that every block may have, in bytes.
 const COMMON_SHARED: usize = 48 << 10;
 
-/// What generated code may rely on.
+/// The device properties on which generated code may rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Multiprocessors of the device.
@@ -62,7 +62,7 @@ pub struct Target {
 }
 
 impl Default for Target {
-    /// What every device of compute capability 8.0 or later has.
+    /// The properties of every device of compute capability 8.0 or later.
     fn default() -> Target {
         Target { multiprocessors: 108, shared: 99 << 10, clusters: false, alignment: 16 }
     }
@@ -97,7 +97,7 @@ pub enum Shape {
     Rows,
 }
 
-/// Where a row stays between passes.
+/// The location of a row between passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     Registers,

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::moe::shape::{Gate, Options, Shape};
 use crate::moe::{Auxiliary, Gradients, Inputs, check, check_bias};
 
-/// What tokens chose, each row of `[tokens, top_k]` from the first choice down.
+/// The experts that tokens chose, each row of `[tokens, top_k]` in descending order of choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
     /// The experts.

@@ -15,7 +15,7 @@ use super::super::nest::Place;
 use super::layout::Base;
 use super::{At, Class, Emitter, line, words};
 
-/// What ptxas does not know in a pass.
+/// The values that are opaque to ptxas in a pass.
 #[derive(Clone)]
 pub struct Hidden {
     /// A zero.

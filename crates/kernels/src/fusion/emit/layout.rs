@@ -13,14 +13,14 @@ use super::super::nest::{Access, Place};
 use super::super::schedule::{Held, Schedule, Shape};
 use super::{At, Class, Emitter, line, streams};
 
-/// What an address begins with.
+/// The base of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Base {
-    /// Of the tensor.
+    /// The start of the tensor.
     Tensor,
-    /// Of the row.
+    /// The start of the row.
     Row,
-    /// Of the thread's first element.
+    /// The thread's first element.
     Thread,
     /// The same in this iteration of a loop over the row.
     Iteration,
@@ -91,7 +91,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where the thread is in its row.
+    /// Emits the position of the thread in its row.
     pub(super) fn tid_space(&mut self) {
         if !self.space.thread.is_empty() {
             return;

@@ -50,7 +50,7 @@ impl Emitter<'_> {
         packed
     }
 
-    /// Where the thread's elements of this iteration lie in shared memory.
+    /// The offset of the thread's elements of this iteration in shared memory.
     fn staged_address(&mut self, access: &Access, start: usize) -> String {
         let column = self.column(0);
         let size = access.element.size().to_string();

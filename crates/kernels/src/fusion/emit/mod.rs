@@ -91,23 +91,23 @@ pub struct Emitter<'a> {
     sums: HashMap<(Value, At), String>,
     /// The next row as it is in memory.
     next: BTreeMap<(Value, usize), Vec<String>>,
-    /// Where the rows of a block leave their partial sums in shared memory.
+    /// The offset of the partial sums of a block's rows in shared memory.
     slots: usize,
     /// Reads that the first pass keeps in shared memory, and where.
     staged: BTreeMap<Value, usize>,
     is_staging: bool,
     shared_bytes: usize,
-    /// Where warps leave what they have reduced: the next free place.
+    /// The next free place for the results of the warps' reductions.
     partials: usize,
     first_partial: usize,
     /// Barriers that a row passes.
     barriers: usize,
-    /// Where the counts of histograms are in shared memory.
+    /// The offset of the histograms' counts in shared memory.
     histograms: BTreeMap<Value, usize>,
     labels: usize,
 }
 
-/// What was generated.
+/// The generated code.
 #[derive(Clone, Debug)]
 pub struct Code {
     pub ptx: String,
@@ -303,7 +303,7 @@ impl Emitter<'_> {
         self.forget_widened();
     }
 
-    /// What a pass does with one chunk of the row.
+    /// The code of a pass for one chunk of the row.
     fn chunk(&mut self, pass: usize, chunk: usize, reductions: &[Value]) {
         let nest = self.nest;
         for &value in reductions {
@@ -435,7 +435,7 @@ impl Emitter<'_> {
 }
 
 impl Nest {
-    /// Where the elements of any value of the nest, or any operand of it, are.
+    /// The location of the elements of any value or operand of the nest.
     fn place_of_operand(&self, value: Value) -> Place {
         if let Some(strides) = self.indices.get(&value) {
             return if strides[strides.len() - 1] == 0 { Place::Row } else { Place::Main };

@@ -14,7 +14,7 @@ const WEIGHT_GRADIENTS: Image = Image {
     code: Code::Binary(include_bytes!("../../../binaries/moe_weights_hopper.fatbin")),
 };
 
-/// What a row's weight has as parts of its gradient: one for each tile of columns.
+/// Number of partial gradients of a row's weight: one for each tile of columns.
 pub fn weight_parts(shape: &Shape) -> usize {
     shape.hidden.div_ceil(WEIGHTS)
 }

@@ -35,7 +35,7 @@ impl<T: Element> Saved<T> {
         Ok(Saved { plan: Plan::new(device)?, projections: device.zeros(0)?, of: None })
     }
 
-    /// Where a forward pass writes.
+    /// The buffers to which a forward pass writes.
     pub(super) fn prepare(
         &mut self,
         shape: &Shape,

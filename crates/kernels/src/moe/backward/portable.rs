@@ -15,7 +15,7 @@ const PORTABLE: Image = Image {
     code: Code::Ptx(include_bytes!("../../../binaries/moe_backward_portable.ptx.zst")),
 };
 
-/// What a row's weight has as parts of its gradient: one for each tile of columns.
+/// Number of partial gradients of a row's weight: one for each tile of columns.
 pub fn weight_parts(shape: &Shape) -> usize {
     shape.hidden.div_ceil(SIDE)
 }
