@@ -103,6 +103,12 @@ impl DeviceAttributes {
         l2_cache_bytes: 0,
     };
 
+    /// Bytes that its memory moves in a nanosecond at most, with two transfers a clock; 0 if its
+    /// clock or its bus is unknown.
+    pub fn memory_bytes_per_ns(&self) -> f64 {
+        f64::from(self.memory_clock_khz) * 1e-6 * 2.0 * f64::from(self.memory_bus_bits) / 8.0
+    }
+
     /// Replaces what these pairs of `CUdevice_attribute` and value name. Values that are not
     /// positive are not believed (`RESERVED_SHARED_MEMORY_PER_BLOCK` may be 0), nor are warps and
     /// blocks of more than 65,536 threads; other attributes are passed over.

@@ -78,8 +78,7 @@ impl Device {
 
     /// Bytes that its memory can move in a microsecond: two transfers a clock.
     pub fn memory_bytes_per_us(&self) -> f64 {
-        let device = &self.limits.attributes;
-        f64::from(device.memory_clock_khz) * 1e-3 * 2.0 * f64::from(device.memory_bus_bits) / 8.0
+        self.limits.attributes.memory_bytes_per_ns() * 1e3
     }
 
     /// Clock cycles of its multiprocessors in a microsecond.

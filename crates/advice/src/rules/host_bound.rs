@@ -116,14 +116,14 @@ fn judge(profile: &Profile) -> Outcome {
 /// What to change where the host's code is known to compile, to prepare input, or to dispatch.
 fn likely_change(is_compiled: bool, is_input: bool, is_dispatched: bool) -> Option<String> {
     let change = if is_compiled {
-        "keep shapes the same from iteration to iteration, for example by padding to a few lengths: \
-            frameworks that compile (JAX, torch.compile, Triton) compile anew for each shape"
+        "Keep shapes the same from iteration to iteration, for example by padding to a few lengths: \
+            what compiles (JAX, torch.compile, Triton, cuDNN's attention) compiles anew for each shape"
     } else if is_input {
-        "prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
+        "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
             pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a thread \
             that reads ahead"
     } else if is_dispatched {
-        "compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which takes \
+        "Compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which takes \
             the host 100 µs and more each"
     } else {
         return None;
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn names_jit_where_jax_dispatches_operations_one_by_one() {
         let change = |launches, activity| assert_finds_in(&RULE, by_xla(launches, activity)).change;
-        assert!(change(20.0, waiting()).starts_with("compile the whole step with jax.jit"));
+        assert!(change(20.0, waiting()).starts_with("Compile the whole step with jax.jit"));
         assert!(change(19.0, waiting()).starts_with("Profile the host code"));
         // A compiled step launches at once, and the host pauses between steps.
         let mut pausing = waiting();
@@ -280,7 +280,7 @@ mod tests {
             calls: vec![call],
         }];
         let finding = assert_finds_in(&RULE, profile_with([one.clone()]));
-        assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
+        assert!(finding.change.starts_with("Prepare the next input"), "{}", finding.change);
         assert_eq!(evidence(&finding, "copies to the device per iteration").value, 2.0);
         let mut compiling = one.clone();
         let copy = one.phases[0].calls[0].clone();
@@ -292,11 +292,11 @@ mod tests {
             ..copy
         });
         let finding = assert_finds_in(&RULE, profile_with([compiling.clone()]));
-        assert!(finding.change.starts_with("keep shapes the same"), "{}", finding.change);
+        assert!(finding.change.starts_with("Keep shapes the same"), "{}", finding.change);
         assert_eq!(evidence(&finding, "calls that load code per iteration").value, 0.5);
         compiling.phases[0].calls[1].count = 49;
         let finding = assert_finds_in(&RULE, profile_with([compiling]));
-        assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
+        assert!(finding.change.starts_with("Prepare the next input"), "{}", finding.change);
         // Numbers of 4 bytes are no input.
         one.phases[0].calls[0].bytes = 200 * 4;
         let finding = assert_finds_in(&RULE, profile_with([one]));

@@ -153,5 +153,5 @@ fn a_loader_that_starves_the_gpu_is_named() {
     });
     let verdict: String = page.lines().take(6).collect::<Vec<_>>().join(" ");
     assert!(verdict.contains("idle 8") && verdict.contains("waits for host code"), "{page}");
-    assert!(verdict.contains("prepare the next input"), "{page}");
+    assert!(verdict.contains("Prepare the next input"), "{page}");
 }

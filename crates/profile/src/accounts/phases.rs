@@ -7,6 +7,9 @@
 //! iterations. What lies before its first iteration is the start-up, what lies between iterations
 //! and is unlike them (an evaluation) is neither.
 //!
+//! A graph counts as many launches as it has kernels: or else a loop that launches one graph in each
+//! iteration would look short beside the compilation before it.
+//!
 //! Several iterations must not be taken for one. Two things would make them look better than each
 //! alone: a pause, which is long beside one iteration and short beside sixteen, and launches that
 //! only every so many iterations make (one that logs). So pauses are cut for all marks alike
@@ -37,10 +40,10 @@ const LEAST: usize = 10;
 const SHARE: f64 = 0.1;
 /// … or this much, nanoseconds …
 const LONG_NS: u64 = 1_000_000_000;
-/// … or this much with most of the launches: a short run behind a long start-up.
-const SHORT_NS: u64 = 200_000_000;
+/// … or this much with most of the kernels: a short run behind a long start-up.
+const SHORT_NS: u64 = 30_000_000;
 /// Iterations are alike if their launches differ by at most this part.
-const ALIKE: u32 = 10;
+const ALIKE: u64 = 10;
 /// What an iteration counts at least that is as long as the others, but not of the same functions.
 const OTHER_FUNCTIONS: f64 = 0.7;
 /// A mark this close to the best is as good.
@@ -64,6 +67,18 @@ const SLOW: f64 = 1.5;
 pub(crate) struct Launched {
     functions: Vec<u32>,
     starts: Vec<u64>,
+    /// Kernels of each.
+    kernels: Vec<u32>,
+}
+
+/// What marks are compared by, of each launch.
+struct Compared {
+    /// What was launched before it.
+    sums: Vec<Content>,
+    /// The time since the first one, without long pauses.
+    times: Vec<u64>,
+    /// Kernels before it; one more row has all.
+    kernels: Vec<u64>,
 }
 
 /// The iterations of a process.
@@ -87,11 +102,12 @@ struct Tried {
 }
 
 impl Launched {
-    /// A launch of a function, or of a graph.
-    pub fn launch(&mut self, function: u32, start: u64) {
+    /// A launch of a function, or of a graph of so many kernels.
+    pub fn launch(&mut self, function: u32, start: u64, kernels: u32) {
         if self.functions.len() < KEPT {
             self.functions.push(function);
             self.starts.push(start);
+            self.kernels.push(kernels.max(1));
         }
     }
 
@@ -104,11 +120,13 @@ impl Launched {
         for (place, &function) in self.functions.iter().enumerate() {
             places.entry(function, Vec::new).push(place as u32);
         }
-        let mark = self.best_mark(&places, &self.sums(), &self.times())?;
+        let compared = self.compared();
+        let mark = best_mark(&places, &compared)?;
         let iterations: Vec<Range<u64>> =
             mark.places.chunks_exact(2).map(|ends| self.starts[ends[0]]..self.starts[ends[1]]).collect();
         let covered: u64 = iterations.iter().map(|one| one.end - one.start).sum();
-        let most = 2 * mark.launches as usize >= self.functions.len();
+        let kernels: u64 = mark.places.chunks_exact(2).map(|ends| compared.kernels(ends[0]..ends[1])).sum();
+        let most = 2 * kernels >= compared.kernels(0..self.functions.len());
         let long = if most { SHORT_NS } else { LONG_NS };
         let counts = iterations.len() >= LEAST && (covered as f64 >= SHARE * span as f64 || covered >= long);
         counts.then(|| Loop {
@@ -117,6 +135,10 @@ impl Launched {
             launches: mark.launches,
             goes_on: self.functions.len() == KEPT,
         })
+    }
+
+    fn compared(&self) -> Compared {
+        Compared { sums: self.sums(), times: self.times(), kernels: self.kernels_before() }
     }
 
     /// Of each launch, what was launched before it.
@@ -152,53 +174,74 @@ impl Launched {
         std::iter::once(0).chain(intervals.iter().copied().scan(0, sum)).collect()
     }
 
-    /// The best mark.
-    ///
-    /// A score cannot exceed what the first to the last launch of a function covers. A mark that
-    /// comes close enough to that is as good as any, so that those which can only have fewer
-    /// iterations need not be tried.
-    fn best_mark(&self, places: &ById<Vec<u32>>, sums: &[Content], times: &[u64]) -> Option<Tried> {
-        let span = times.last().map_or(1, |&last| last.max(1));
-        let covered = |places: &Vec<u32>| {
-            let (first, last) = (*places.first()? as usize, *places.last()? as usize);
-            let time = (times[last] - times[first]) as f64 / span as f64;
-            Some(((last - first) as f64 / self.functions.len() as f64 * time).sqrt())
+    /// Of each launch, and of the end, the kernels before it.
+    fn kernels_before(&self) -> Vec<u64> {
+        let sum = |sum: &mut u64, &kernels: &u32| {
+            *sum += u64::from(kernels);
+            Some(*sum)
         };
-        let most = places.values().filter_map(covered).fold(0.0, f64::max);
-        // (The rest is room for rounding.)
-        let enough = AS_GOOD * most * (1.0 + 1e-9);
-        let (mut tried, mut left_out, mut most_ends) = (Vec::<Tried>::new(), Vec::new(), 0);
-        for marks in 1..=MOST_MARKS {
-            for places in places.values().filter(|places| marks <= places.len() / LEAST) {
-                if 2 * (places.len() - marks).div_ceil(marks) < most_ends {
-                    left_out.push((places, marks));
-                    continue;
-                }
-                let mark = try_mark(places, marks, sums, times);
-                if let Some(mark) = mark.as_ref().filter(|mark| mark.score >= enough) {
-                    most_ends = most_ends.max(mark.places.len());
-                }
-                tried.extend(mark);
+        std::iter::once(0).chain(self.kernels.iter().scan(0, sum)).collect()
+    }
+}
+
+/// The best mark.
+///
+/// A score cannot exceed what the first to the last launch of a function covers. A mark that
+/// comes close enough to that is as good as any, so that those which can only have fewer
+/// iterations need not be tried.
+fn best_mark(places: &ById<Vec<u32>>, compared: &Compared) -> Option<Tried> {
+    let covered = |places: &Vec<u32>| {
+        let (first, last) = (*places.first()? as usize, *places.last()? as usize);
+        Some(compared.score(compared.kernels(first..last) as f64, compared.time(first..last) as f64))
+    };
+    let most = places.values().filter_map(covered).fold(0.0, f64::max);
+    // (The rest is room for rounding.)
+    let enough = AS_GOOD * most * (1.0 + 1e-9);
+    let (mut tried, mut left_out, mut most_ends) = (Vec::<Tried>::new(), Vec::new(), 0);
+    for marks in 1..=MOST_MARKS {
+        for places in places.values().filter(|places| marks <= places.len() / LEAST) {
+            if 2 * (places.len() - marks).div_ceil(marks) < most_ends {
+                left_out.push((places, marks));
+                continue;
             }
+            let mark = try_mark(places, marks, compared);
+            if let Some(mark) = mark.as_ref().filter(|mark| mark.score >= enough) {
+                most_ends = most_ends.max(mark.places.len());
+            }
+            tried.extend(mark);
         }
-        if best(&tried).is_none_or(|mark| tried[mark].score < enough) {
-            tried.extend(
-                left_out.into_iter().filter_map(|(places, marks)| try_mark(places, marks, sums, times)),
-            );
-        }
-        best(&tried).map(|mark| tried.swap_remove(mark))
+    }
+    if best(&tried).is_none_or(|mark| tried[mark].score < enough) {
+        tried.extend(left_out.into_iter().filter_map(|(places, marks)| try_mark(places, marks, compared)));
+    }
+    best(&tried).map(|mark| tried.swap_remove(mark))
+}
+
+impl Compared {
+    fn time(&self, of: Range<usize>) -> u64 {
+        self.times[of.end] - self.times[of.start]
+    }
+
+    fn kernels(&self, of: Range<usize>) -> u64 {
+        self.kernels[of.end] - self.kernels[of.start]
+    }
+
+    /// How good a mark is whose iterations have so many of the kernels and so much of the time.
+    fn score(&self, kernels: f64, time: f64) -> f64 {
+        let of = |part: f64, all: &[u64]| part / all.last().map_or(1, |&last| last.max(1)) as f64;
+        (of(kernels, &self.kernels) * of(time, &self.times)).sqrt()
     }
 }
 
 /// Iterations between every `marks`-th of these places, and how good they are.
-fn try_mark(places: &[u32], marks: usize, sums: &[Content], times: &[u64]) -> Option<Tried> {
-    let ends = |at: usize| (places[at] as usize, places[at + marks] as usize);
-    let length = |at: usize| places[at + marks] - places[at];
+fn try_mark(places: &[u32], marks: usize, compared: &Compared) -> Option<Tried> {
+    let from_to = |at: usize| places[at] as usize..places[at + marks] as usize;
+    let length = |at: usize| compared.kernels(from_to(at));
     let count = places.len() - marks;
-    let mut lengths: Vec<u32> = (0..count).map(length).collect();
+    let mut lengths: Vec<u64> = (0..count).map(length).collect();
     let usual = *lengths.select_nth_unstable(count / 2).1;
     let alike = |at: usize| length(at).abs_diff(usual) <= usual / ALIKE;
-    let content = |at: usize| sums[ends(at).1].since(sums[ends(at).0]);
+    let content = |at: usize| compared.sums[from_to(at).end].since(compared.sums[from_to(at).start]);
     // The content of most iterations, by a sample of the later ones.
     let mut contents: HashMap<Content, usize> = HashMap::new();
     (count / 2..count).step_by((count / 128).max(1)).filter(|&at| alike(at)).for_each(|at| {
@@ -206,24 +249,23 @@ fn try_mark(places: &[u32], marks: usize, sums: &[Content], times: &[u64]) -> Op
     });
     let (&content_of_most, _) = contents.iter().max_by_key(|&(content, count)| (*count, *content))?;
     let mut tried = Tried { places: Vec::new(), score: 0.0, launches: 0 };
-    let (mut launches, mut time, mut at) = (0.0, 0.0, 0);
+    let (mut kernels, mut time, mut at) = (0.0, 0.0, 0);
     while at < count {
         if !alike(at) {
             at += 1;
             continue;
         }
-        let (from, to) = ends(at);
+        let iteration = from_to(at);
         // (Of the launches from one mark to the next: or else longer iterations would differ less.)
         let others = f64::from(content(at).differs_by(content_of_most)) * marks as f64;
-        let weight = (1.0 - STRICT * others / f64::from(usual)).max(OTHER_FUNCTIONS);
-        launches += weight * (to - from) as f64;
-        time += weight * (times[to] - times[from]) as f64;
-        tried.launches += (to - from) as u64;
-        tried.places.extend([from, to]);
+        let weight = (1.0 - STRICT * others / usual as f64).max(OTHER_FUNCTIONS);
+        kernels += weight * compared.kernels(iteration.clone()) as f64;
+        time += weight * compared.time(iteration.clone()) as f64;
+        tried.launches += iteration.len() as u64;
+        tried.places.extend([iteration.start, iteration.end]);
         at += marks;
     }
-    let span = times.last().map_or(1, |&last| last.max(1));
-    tried.score = (launches / times.len() as f64 * time / span as f64).sqrt();
+    tried.score = compared.score(kernels, time);
     (!tried.places.is_empty()).then_some(tried)
 }
 
@@ -339,13 +381,13 @@ mod tests {
         // The start-up: parameters are made.
         for _ in 0..100 {
             now += GAP;
-            launched.launch(200, now);
+            launched.launch(200, now, 1);
         }
         for (number, step) in steps.enumerate() {
             now += pause(number);
             for function in step {
                 now += GAP;
-                launched.launch(function, now);
+                launched.launch(function, now, 1);
             }
         }
         launched.find_loop(now).map_or(0, |found| found.iterations.len())
@@ -393,6 +435,34 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_a_short_loop_have_its_iterations() {
+        // As XLA runs a scan: two kernels in each iteration, and some more after the last.
+        let found =
+            iterations((0..12).map(|_| [1, 2].repeat(500).into_iter().chain([3, 4, 5, 6]).collect()), |_| {
+                100 * GAP
+            });
+        assert!((5980..=6000).contains(&found), "{found} steps");
+    }
+
+    #[test]
+    fn a_loop_of_graphs_counts_by_their_kernels() {
+        // As JAX runs a step: it tries kernels for seconds, then launches a graph in each iteration.
+        let (mut launched, mut now) = (Launched::default(), 0);
+        for trial in 0..2700 {
+            now += if trial % 200 == 0 { 10_000 * GAP } else { 30 * GAP };
+            launched.launch(trial % 5, now, 1);
+        }
+        let first = now;
+        for _ in 0..600 {
+            now += 90 * GAP;
+            launched.launch(100, now, 36);
+        }
+        let found = launched.find_loop(now).expect("a loop");
+        assert_eq!((found.iterations.len(), found.launches), (599, 599));
+        assert_eq!(found.iterations[0].start, first + 90 * GAP);
+    }
+
+    #[test]
     fn micro_batches_of_one_optimizer_step_are_one_iteration() {
         let found = iterations((0..200).map(|number| step(50, if number % 4 == 3 { 30 } else { 0 })), |_| 0);
         assert!((48..=50).contains(&found), "{found} steps");
@@ -433,19 +503,19 @@ mod tests {
             let steady = (0..steps).flat_map(|_| &body).copied();
             for (at, (function, gap)) in startup.into_iter().map(|function| (function, 1000)).chain(steady).enumerate() {
                 now += gap;
-                launched.launch(noise.iter().find(|(place, _)| *place == at).map_or(function, |one| one.1), now);
+                launched.launch(noise.iter().find(|(place, _)| *place == at).map_or(function, |one| one.1), now, 1);
             }
             let mut places: ById<Vec<u32>> = ById::default();
             for (&function, place) in launched.functions.iter().zip(0..) {
                 places.entry(function, Vec::new).push(place);
             }
-            let (sums, times) = (launched.sums(), launched.times());
+            let compared = launched.compared();
             let mut all = Vec::new();
             for marks in 1..=MOST_MARKS {
                 let often = places.values().filter(|places| marks <= places.len() / LEAST);
-                all.extend(often.filter_map(|places| try_mark(places, marks, &sums, &times)));
+                all.extend(often.filter_map(|places| try_mark(places, marks, &compared)));
             }
-            let found = launched.best_mark(&places, &sums, &times).map(|mark| mark.places);
+            let found = best_mark(&places, &compared).map(|mark| mark.places);
             prop_assert_eq!(found, best(&all).map(|mark| all[mark].places.clone()));
         }
     }

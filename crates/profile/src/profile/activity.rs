@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
+use cuda_launch::DeviceAttributes;
 
 use super::costs::{Costs, Launched, PerLaunched};
 use super::launches::LaunchCounts;
@@ -28,6 +29,8 @@ const LOADS_NS: u64 = 20_000;
 /// A device while the process is read for the second time.
 struct Device {
     model: Model,
+    /// Bytes that its memory moves in a nanosecond; 0 if unknown.
+    bandwidth: f64,
     timed: u64,
     counts: PerLaunched<u64>,
     launched: LaunchCounts,
@@ -141,7 +144,10 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
     ) -> Self {
         let observed = observer.is_some();
         let device = |(&device, extent): (&Option<usize>, &Extent)| {
-            (device, Device::new(extent, &reading.window, costs, &boundaries, observed))
+            let pairs = device.map_or(&[][..], |device| &reading.part.devices[device].attributes);
+            let bandwidth = DeviceAttributes::UNKNOWN.with_pairs(pairs).memory_bytes_per_ns();
+            let state = Device::new(extent, &reading.window, costs, &boundaries, observed);
+            (device, Device { bandwidth, ..state })
         };
         // The same places as those of the first reading: they come from the same definitions.
         let mut ranges = Ranges::default();
@@ -395,19 +401,24 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         *sum = sum.saturating_add(cpu_ns);
     }
 
-    /// Does something to the device of a stream; to all devices where it is not known.
+    /// Does something to the device of a stream, if it is known.
     fn on(&mut self, stream: u32, change: impl FnMut(&mut Timeline)) {
-        let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
-        let only = self.devices.len() == 1;
-        let of = self.devices.iter_mut().find(|(known, _)| only || **known == device);
-        if let Some((_, device)) = of {
+        if let Some(device) = self.device_of(stream) {
             device.model.each(change);
         }
     }
 
+    /// The device of a stream: the only one, or none where it is not known.
+    fn device_of(&mut self, stream: u32) -> Option<&mut Device> {
+        let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
+        let only = self.devices.len() == 1;
+        self.devices.iter_mut().find(|(known, _)| only || **known == device).map(|(_, device)| device)
+    }
+
     /// A copy or a set: work on its stream. The host waits for some.
     fn transfer(&mut self, (thread, range): (u32, u32), call: &Call, start: u64, end: u64) {
-        let taken = transfer_ns(call);
+        let bandwidth = self.device_of(call.stream).map_or(0.0, |device| device.bandwidth);
+        let taken = transfer_ns(call, bandwidth);
         if waits(call) {
             self.waited(call, start, end, taken[2]);
             // It is done when the call returns, and the host waits for it: the call is charged.
@@ -556,7 +567,7 @@ impl Device {
         if observed {
             model.usual().observe();
         }
-        Self { model, timed: 0, counts, launched: LaunchCounts::new(told) }
+        Self { model, bandwidth: 0.0, timed: 0, counts, launched: LaunchCounts::new(told) }
     }
 
     /// GPU time of all launches whose time is known.

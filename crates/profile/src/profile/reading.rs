@@ -194,7 +194,7 @@ impl<'b> Reading<'b> {
             let state = &mut self.configs[config];
             state.samples.launch(stratum);
             state.launches += 1;
-            self.launched.launch(state.function, start as u64);
+            self.launched.launch(state.function, start as u64, 1);
         }
         self.stream(launch.stream).launches += u64::from(counts);
         if !counts {
@@ -222,6 +222,7 @@ impl<'b> Reading<'b> {
         }
         graph.samples.launch(stratum);
         let device = graph.device;
+        let nodes = graph.kernels.iter().fold(0_u32, |sum, &(_, nodes)| sum.saturating_add(nodes));
         if counts {
             graph.launches += 1;
             graph.cpu.add(cpu_ns);
@@ -236,7 +237,7 @@ impl<'b> Reading<'b> {
         self.stream(launch.stream).graph_launches += u64::from(counts);
         // An update gives a graph another identifier, but the handle stays.
         let handle = self.process.definitions.graph(launch.graph).map_or(0, |graph| graph.handle);
-        self.launched.launch(GRAPHS | (handle ^ handle >> 32) as u32, start as u64);
+        self.launched.launch(GRAPHS | (handle ^ handle >> 32) as u32, start as u64, nodes);
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
         self.sequences.interrupt(Some(launch.stream));
