@@ -1,9 +1,9 @@
 """What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared. And what recording costs.
 
     fast.py measure --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--shorter N] [--together] [--limit S] [--modes M,…] [PROGRAM]…
-    fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
+    fast.py recording --apex BIN --out DIR [--windows N] [--shorter N] [PROGRAM]…
     fast.py costs --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
-    fast.py placement --apex BIN --out DIR [--sets N] [--copies N] [--windows N] [--cores N] [--together] [--limit S] [PROGRAM]…
+    fast.py placement --apex BIN --out DIR [--copies N] [--windows N] [--limit S] [PROGRAM]…
     fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
     fast.py tables|recording-table|costs-table|placement-table|million-table FILE
 
@@ -15,9 +15,8 @@ program, one run for each copy, so a run that is cut short leaves what it has; a
 `costs` says what APEX costs programs that gain nothing: six processes at once (also with
 APEX_DISABLE=1, and recorded without timing) take short windows in turn, on the same few cores from when they are ready.
 
-`placement` says what it matters on which processors a program and the launch queue's thread run: bare and with `--fast`, both on all processors
-and on CORES of them, and with `--fast`, the program's first thread on one processor and the queue's thread on another one below the same cache.
-The script places the threads; APEX does not.
+`placement` says what it matters on which processors a program and the launch queue's thread run: a bare process and one with `--fast` take windows in
+turn, and before each window the script moves their threads, or switches recording off (`apex ctl`). So each placement is compared within one process.
 
 `recording` says what recording alone costs a launch in a real program: one process under
 `apex run`, in which recording is switched off and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
@@ -68,15 +67,18 @@ COSTS = {
     "fast": "`apex run --fast`",
     "batch": "`apex run --fast=batch`",
 }
-# Of `placement`: the way to run, and where its threads run.
+# Of `placement`: the way to run, where its threads run, and what that is called.
 PLACEMENTS = {
-    "bare": ("bare", None),
-    "bare-kept": ("bare", "kept"),
-    "fast": ("fast", None),
-    "fast-kept": ("fast", "kept"),
-    "fast-beside": ("fast", "beside"),
+    "bare": ("bare", "free", "anywhere"),
+    "bare-two": ("bare", "two", "all on two cores"),
+    "fast": ("fast", "free", "anywhere"),
+    "fast-off": ("fast", "off", "anywhere, recording off"),
+    "fast-queue": ("fast", "queue", "the queue's thread on one core"),
+    "fast-two": ("fast", "two", "all on two cores"),
+    "fast-beside": ("fast", "beside", "the queue's thread on one core, the others on another"),
+    "fast-sibling": ("fast", "sibling", "the queue's thread on the other thread of their core"),
 }
-COSTS_STEPS = {"waits": 20, "decode": 8, "mlp": 6, "cnn": 12, "matmul": 15, "graphs": 50}
+COSTS_STEPS = {"waits": 20, "decode": 8, "mlp": 6, "cnn": 12, "matmul": 15, "graphs": 50, "gpt2": 2, "generate": 1, "resnet50": 3, "compiled": 20}
 PROGRAM = Path(__file__).parent / "programs" / "fast.py"
 
 
@@ -115,14 +117,21 @@ class Process:
         for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
 
-    def stay_beside(self, program, queue):
-        """Keeps the program's first thread on one processor, and the launch queue's on another."""
-        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
-        found = [int(thread.name) for thread in threads if (thread / "comm").read_text().strip() == "apex-queue"]
-        if len(found) != 1:
-            raise RuntimeError(f"{len(found)} threads of a launch queue")
-        os.sched_setaffinity(self.process.pid, {program})
-        os.sched_setaffinity(found[0], {queue})
+    def move(self, place):
+        """Moves its threads to where a placement has them, and switches recording on or off."""
+        everywhere, (first, second) = os.sched_getaffinity(0), cores(2)
+        others, queue = {
+            "two": ({first, second}, {first, second}),
+            "queue": (everywhere, {second}),
+            "beside": ({first}, {second}),
+            "sibling": ({first}, siblings(first) - {first} or {first}),
+        }.get(place, (everywhere, everywhere))
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            is_queue = (thread / "comm").read_text().strip() == "apex-queue"
+            os.sched_setaffinity(int(thread.name), queue if is_queue else others)
+        if (self.folder / "session").exists():
+            switch = "off" if place == "off" else "on"
+            subprocess.run([self.apex, "ctl", switch, str(self.folder / "session")], check=True, capture_output=True)
 
     def launches_in(self, steps):
         """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
@@ -164,13 +173,10 @@ def in_turns(names, modes, steps, options):
     ends = time.monotonic() + options.limit
     try:
         for name, copy, mode in random.sample(keys, len(keys)):
-            processes[name, copy, mode] = Process(name, PLACEMENTS[mode][0] if mode in PLACEMENTS else mode, options.apex)
-        for (name, _, mode), process in processes.items():
+            processes[name, copy, mode] = Process(name, mode, options.apex)
+        for (name, *_), process in processes.items():
             process.line()
-            place = PLACEMENTS[mode][1] if options.command == "placement" else "kept" if name in options.pinned else None
-            if place == "beside":
-                process.stay_beside(*below_one_cache())
-            elif place and options.cores:
+            if name in options.pinned and options.cores:
                 process.stay_on(cores(options.cores))
         for (name, *_), process in processes.items():
             process.window(max(steps[name] // 2, 1))
@@ -218,9 +224,58 @@ def costs(options):
 
 
 def placement(options):
-    options.pinned = {}
-    names = options.programs or ["cnn", "decode", "mlp"]
-    repeat(options, "fast-placement.json", names, lambda names: in_turns(names, PLACEMENTS, COSTS_STEPS, options))
+    """Windows of a bare process and of one with the queue, whose threads are moved before each."""
+    file = Path(options.out) / "fast-placement.json"
+    result = {"machine": machine() | {"processors": topology()}, "commands": [" ".join(["fast.py", *sys.argv[1:]])], "runs": []}
+    ends = time.monotonic() + options.limit
+    for name in options.programs or ["cnn", "decode", "mlp"]:
+        for _ in range(options.copies):
+            if time.monotonic() > ends:
+                return
+            result["runs"].append(placed(name, options))
+            print(json.dumps(result["runs"][-1]), flush=True)
+            file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def placed(name, options):
+    processes = {mode: Process(name, mode, options.apex) for mode in ("bare", "fast")}
+    row, steps = {"program": name} | {key: {"windows_ms": []} for key in PLACEMENTS}, COSTS_STEPS[name]
+    try:
+        for process in processes.values():
+            process.line()
+            process.window(steps * 4)
+        for _ in range(options.windows):
+            for key in random.sample(list(PLACEMENTS), len(PLACEMENTS)):
+                mode, place, _ = PLACEMENTS[key]
+                processes[mode].move(place)
+                row[key]["windows_ms"].append(processes[mode].window(steps))
+        for mode, process in processes.items():
+            process.process.stdin.close()
+            row[mode] |= process.finish()
+    except (RuntimeError, OSError, ValueError, subprocess.CalledProcessError) as error:
+        row["error"] = str(error)
+    finally:
+        for process in processes.values():
+            process.end()
+    return row
+
+
+def topology():
+    """Which processors are threads of one core, and which share a last-level cache, in the order of their numbers."""
+    groups = {}
+    for processor in sorted(os.sched_getaffinity(0)):
+        caches = sorted(Path(f"/sys/devices/system/cpu/cpu{processor}/cache").glob("index*/shared_cpu_list"))
+        last = caches[-1].read_text().strip() if caches else "unknown"
+        groups.setdefault(f"cache of {last}", []).append(sorted(siblings(processor)))
+    return groups
+
+
+def siblings(processor):
+    """The processors of one core, as the system tells."""
+    file = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+    listed = file.read_text().strip() if file.exists() else str(processor)
+    ranges = [part.split("-") for part in listed.split(",")]
+    return {number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)}
 
 
 def repeat(options, file, names, run):
@@ -243,27 +298,15 @@ def cores(most):
     """So many of the processors that this process may use, of different cores where the system tells."""
     chosen = {}
     for processor in sorted(os.sched_getaffinity(0)):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        chosen.setdefault(siblings.read_text() if siblings.exists() else processor, processor)
+        chosen.setdefault(min(siblings(processor)), processor)
     return sorted(chosen.values())[:most]
-
-
-def below_one_cache():
-    """Two processors of different cores that share the last-level cache."""
-    first, *others = sorted(cores(os.cpu_count()))
-    index = max(Path(f"/sys/devices/system/cpu/cpu{first}/cache").glob("index*"))
-    shared = set()
-    for part in (index / "shared_cpu_list").read_text().strip().split(","):
-        least, _, most = part.partition("-")
-        shared |= set(range(int(least), int(most or least) + 1))
-    return first, next(processor for processor in others if processor in shared)
 
 
 def recording(options):
     """Windows of a recorded process, with recording switched off and on in turns."""
     runs = []
     for name in options.programs or ["decode", "mlp", "cnn"]:
-        steps = PROGRAMS[name][1]
+        steps = max(PROGRAMS[name][1] // options.shorter, 1)
         process = Process(name, "recorded", options.apex)
         row = {"program": name, "steps": steps, "off_ms": [], "on_ms": []}
         try:
@@ -336,12 +379,12 @@ def placement_table(file):
     rows = []
     for name, (title, _) in PROGRAMS.items():
         runs = [row for row in data["runs"] if row["program"] == name and "error" not in row]
-        for mode, (way, place) in PLACEMENTS.items() if runs else ():
-            where = {None: "all", "kept": "a few", "beside": "one each, below one cache"}[place]
-            times = [ms for row in runs for ms in row[mode]["windows_ms"]]
-            gain = "" if mode == "bare" else faster(runs, mode)
-            rows.append([title, COSTS[way], where, f"{statistics.median(times):.3f}", gain, f"{len(times)} ({len(runs)})", same_bits(runs, [mode])])
-    print(table(["program", "run", "processors", "step, ms", "times faster", "windows (processes)", "same bits"], rows))
+        for key, (mode, _, where) in PLACEMENTS.items() if runs else ():
+            times = [ms for row in runs for ms in row[key]["windows_ms"]]
+            gains = ["" if key == base or base == "fast" and mode == "bare" else faster(runs, key, base) for base in ("bare", "fast")]
+            rows.append([title, COSTS[mode], where, f"{statistics.median(times):.3f}", *gains, f"{len(times)} ({len(runs)})"])
+    titles = ["program", "run", "threads", "step, ms", "times faster than bare", "than `--fast` anywhere", "windows (processes)"]
+    print(table(titles, rows))
 
 
 def in_all(means):
@@ -394,9 +437,9 @@ def tables(file):
     print(table(["program", *times, *gains, "windows (processes)", "same bits"], rows))
 
 
-def faster(runs, mode):
+def faster(runs, mode, base="bare"):
     """The median of the ratios of windows that took turns, and its 95% interval."""
-    pairs = [zip(row["bare"]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
+    pairs = [zip(row[base]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
     return of_copies([[before / after for before, after in of_copy] for of_copy in pairs], 2)
 
 
@@ -423,18 +466,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring, costing, placing = (commands.add_parser(name) for name in ("measure", "costs", "placement"))
-    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0), (placing, 3, 25, 100.0)):
-        parsed.add_argument("--sets", type=int, default=1)
+    for parsed, copies, windows, limit in ((measuring, 4, 5, 500.0), (costing, 4, 25, 100.0), (placing, 1, 25, 100.0)):
         parsed.add_argument("--copies", type=int, default=copies)
         parsed.add_argument("--windows", type=int, default=windows)
         parsed.add_argument("--limit", type=float, default=limit)
+        parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
+    for parsed in (measuring, costing):
+        parsed.add_argument("--sets", type=int, default=1)
         parsed.add_argument("--cores", type=int, default=2, help="processors that a pinned program may use; 0: all")
         parsed.add_argument("--together", action="store_true", help="all programs at once")
-        parsed.add_argument("programs", nargs="*", metavar="PROGRAM")
     measuring.add_argument("--modes", default=",".join(MODES))
     measuring.add_argument("--shorter", type=int, default=1, help="windows are so many times shorter than half a second")
     switching = commands.add_parser("recording")
     switching.add_argument("--windows", type=int, default=24)
+    switching.add_argument("--shorter", type=int, default=1, help="windows are so many times shorter than half a second")
     switching.add_argument("programs", nargs="*", metavar="PROGRAM")
     launching = commands.add_parser("million")
     launching.add_argument("--rounds", type=int, default=5)

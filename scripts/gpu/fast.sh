@@ -116,7 +116,7 @@ costs() {
 }
 
 placement() {
-  python3 "$here/fast.py" placement --apex "$apex/apex" --out "$out" --copies "${PLACEMENT_COPIES:-3}" --limit "${PLACEMENT_SECONDS:-150}"
+  python3 "$here/fast.py" placement --apex "$apex/apex" --out "$out" --copies "${PLACEMENT_COPIES:-1}" --limit "${PLACEMENT_SECONDS:-150}"
   python3 "$here/fast.py" placement-table "$out/fast-placement.json" | tee "$out/fast-placement.md"
 }
 
