@@ -31,6 +31,10 @@ const LOADS: f64 = 0.5;
 /// Minimum launches per iteration of a JAX program that dispatches operations one by one.
 const DISPATCHED: f64 = 20.0;
 
+/// Most launches per iteration of a program whose host has little to launch: if it reads a number
+/// back in each iteration, that is what keeps it from preparing the next one.
+const FEW: f64 = 4.0;
+
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T41",
     slug: "host-bound",
@@ -43,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
         is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
         on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause; \
-        if iterations load code, compilation is.",
+        if iterations load code, compilation is; if each of them launches at most 4 times and reads a number, that is.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
     change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
@@ -71,6 +75,7 @@ fn judge(profile: &Profile) -> Outcome {
     let loads = waiting.iter().filter_map(|activity| loads(activity)).fold(0.0, f64::max);
     let is_compiled = loads >= LOADS;
     let is_input = !is_compiled && inputs.is_some_and(|copies| copies >= COPIES);
+    let reads = !is_compiled && !is_input && waiting.iter().all(|activity| reads_each_time(activity));
     let mut evidence = vec![
         Evidence::new(
             "share of time idle during host code",
@@ -93,15 +98,19 @@ fn judge(profile: &Profile) -> Outcome {
             "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
             percent(lost.value / span),
             before_what(&waiting, lost.value),
-            match (is_compiled, is_input) {
-                (true, _) => "; iterations load new code, as after a compilation",
-                (_, true) => "; each iteration copies its input to the device",
-                _ => "",
+            if is_compiled {
+                "; iterations load new code, as after a compilation"
+            } else if is_input {
+                "; each iteration copies its input to the device"
+            } else if reads {
+                "; each iteration reads a number from the device"
+            } else {
+                ""
             }
         ),
         evidence,
         kernels: Vec::new(),
-        change: likely_change(is_compiled, is_input, is_dispatched_by_jax(profile, &waiting)),
+        change: likely_change(is_compiled, is_input, reads, is_dispatched_by_jax(profile, &waiting)),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
@@ -113,8 +122,9 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change where the host's code is known to compile, to prepare input, or to dispatch.
-fn likely_change(is_compiled: bool, is_input: bool, is_dispatched: bool) -> Option<String> {
+/// What to change where the host's code is known to compile, to prepare input, to wait for a number,
+/// or to dispatch.
+fn likely_change(is_compiled: bool, is_input: bool, reads: bool, is_dispatched: bool) -> Option<String> {
     let change = if is_compiled {
         "Keep shapes the same from iteration to iteration, for example by padding to a few lengths: \
             what compiles (JAX, torch.compile, Triton, cuDNN's attention) compiles anew for each shape"
@@ -122,6 +132,9 @@ fn likely_change(is_compiled: bool, is_input: bool, is_dispatched: bool) -> Opti
         "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
             pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a thread \
             that reads ahead"
+    } else if reads {
+        "Read results (float(loss), .item(), print) every N iterations instead of in each one: the host \
+            can prepare the next iteration only when the number has arrived"
     } else if is_dispatched {
         "Compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which takes \
             the host 100 µs and more each"
@@ -195,6 +208,15 @@ fn transfers(activity: &Activity) -> u64 {
 /// Calls that load code in an iteration of the steady state.
 fn loads(activity: &Activity) -> Option<f64> {
     in_iteration(activity, |call| call.class == Some(CallClass::Module) && call.name.contains("Load"))
+}
+
+/// Whether an iteration of the steady state launches little and copies a number to the host.
+fn reads_each_time(activity: &Activity) -> bool {
+    let is_number = |call: &PhaseCall| {
+        call.direction == Some(CopyDirection::DeviceToHost) && call.bytes <= SCALAR.saturating_mul(call.count)
+    };
+    activity.iterations.as_ref().is_some_and(|iterations| iterations.launches <= FEW)
+        && in_iteration(activity, is_number).is_some_and(|copies| copies >= COPIES)
 }
 
 /// Copies to the device in an iteration of the steady state, without those of single numbers.

@@ -5,7 +5,7 @@ use super::{
     job_saving, kernel_finding, multiprocessors, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::names::Operation;
+use apex_profile::names::{Operation, Owner};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
 /// Minimum share of SMs that a tiny launch leaves without a block …
@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     idle: AROUND_LAUNCHES,
     detects: "At least 1000 launches of one kernel whose blocks leave seven eighths of the SMs empty, for \
         less than 10 µs (if not timed, with at most 1024 threads); at least 30% of all launches, in a loop \
-        over at most two kernels.",
+        over at most two kernels, which are not XLA's.",
     source: "APEX. A launch takes the host at least 2.5 µs on an H200 (data/call-costs-h200.csv), and its \
         block leaves all SMs but one idle.",
     why: "The device runs few blocks at a time, and waits for the next launch.",
@@ -69,8 +69,10 @@ fn is_loop(profile: &Profile) -> bool {
 }
 
 fn judge(profile: &Profile) -> Outcome {
+    // (XLA decides what its kernels are: the program cannot combine their launches.)
+    let combinable = |kernel: &Kernel| is_tiny(kernel, profile) && kernel.traits.owner != Owner::Xla;
     let tiny: Vec<(usize, &Kernel)> =
-        profile.kernels.iter().enumerate().filter(|(_, kernel)| is_tiny(kernel, profile)).collect();
+        profile.kernels.iter().enumerate().filter(|(_, kernel)| combinable(kernel)).collect();
     if tiny.is_empty() || !is_loop(profile) {
         return Outcome::Clear;
     }
@@ -132,6 +134,7 @@ mod tests {
         profile_with, timed,
     };
     use super::RULE;
+    use apex_profile::names::Owner;
     use apex_profile::{IdleCause, Kernel, Profile};
 
     fn tiny(launches: u64) -> Kernel {
@@ -178,5 +181,12 @@ mod tests {
         assert_clear_in(&RULE, profile(vec![tiny(3000), tiny(3000), tiny(3000)]));
         assert_clear_in(&RULE, profile(vec![tiny(1000), called(kernel_of(3000, 64), 3000, 4000.0)]));
         assert_finds_in(&RULE, profile_of([called(kernel_of(2, 64), 1000, 4000.0)]));
+    }
+
+    #[test]
+    fn kernels_of_xla_are_not_the_programs_to_combine() {
+        let mut counter = tiny(3000);
+        counter.traits.owner = Owner::Xla;
+        assert_clear_in(&RULE, profile(vec![counter]));
     }
 }
