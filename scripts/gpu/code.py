@@ -147,12 +147,12 @@ def comparable(found):
 
 
 def scores(kernels):
-    """Of each half, of all its kernels and of each kind: how many, median error, error of nine of ten, how often intervals hold."""
+    """Of each half, of all its kernels and of each kind: how many, median error, 90th percentile of errors, how often intervals hold."""
     groups = collections.defaultdict(list)
     for row in kernels:
         for group in ("all", kind(row)):
             groups[half(row["program"]), group].append(row)
-    lines = ["| half | kernels | programs | of these | median error | nine of ten | intervals hold |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| half | kernels | programs | of these | median error | 90th percentile | intervals hold |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
     for (of, group), found in sorted(groups.items()):
         errors = sorted(map(error, found))
         programs = len({row["program"] for row in found})
