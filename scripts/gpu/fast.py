@@ -238,6 +238,7 @@ def placement(options):
 
 
 def placed(name, options):
+    """One program's windows in each placement."""
     processes = {mode: Process(name, mode, options.apex) for mode in ("bare", "fast")}
     row, steps = {"program": name} | {key: {"windows_ms": []} for key in PLACEMENTS}, COSTS_STEPS[name]
     try:

@@ -1,7 +1,7 @@
 //! Conditions over time: when an alert fires, and when it resolves.
 //!
-//! A condition is *pending* from the first look at which it holds, and *fires* once it has held at a
-//! number of consecutive looks. It *resolves* when it was over at [`LOOKS`] consecutive looks.
+//! A condition is *pending* from the first look at which it holds, and *fires* once it has held at
+//! a number of consecutive looks. It *resolves* when it was over at [`LOOKS`] consecutive looks.
 //! Between holding and being over lies a margin ([`Verdict::Unclear`]), so that a value that
 //! fluctuates around one limit crosses it once.
 

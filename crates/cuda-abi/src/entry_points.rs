@@ -1,5 +1,5 @@
-//! The table in three forms, all from the rows of `table`: an array, the indices by name, and a macro
-//! that hands the symbols to another macro.
+//! The table in three forms, all from the rows of `table`: an array, the indices by name, and a
+//! macro that hands the symbols to another macro.
 
 use crate::{COUNT, EntryPoint, Header, StreamMode};
 

@@ -4,9 +4,9 @@
 //! table is generated from NVIDIA's headers by `cargo xtask abi-gen`; names, types and versions are
 //! facts, and nothing else of the headers is here. Invariants:
 //!
-//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] come from the same rows: a symbol has
-//!    the same index in each. Indices are those of the sorted symbols; they change when the table is
-//!    regenerated and are never stored.
+//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] come from the same rows: a symbol
+//!    has the same index in each. Indices are those of the sorted symbols; they change when the
+//!    table is regenerated and are never stored.
 //! 2. Every symbol that the headers declare is in the table: each `_vN`, `_ptsz` and `_ptds` form.
 //! 3. [`signature`] has a type for each of them, and none for those that no header declares
 //!    ([`Header::Undeclared`]), which can therefore only be jumped to.

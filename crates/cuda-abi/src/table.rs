@@ -9,8 +9,8 @@ pub const TOOLKIT_VERSION: u32 = 13050;
 /// Entry points in the table.
 pub const COUNT: usize = 726;
 
-/// Hands every row of the table to a macro of this crate: `entry_point_rows!(name args…)` expands to
-/// `name! { [args…] rows… }`. A row has the index, the symbol, the base name, the version, the
+/// Hands every row of the table to a macro of this crate: `entry_point_rows!(name args…)` expands
+/// to `name! { [args…] rows… }`. A row has the index, the symbol, the base name, the version, the
 /// stream mode and the header.
 #[doc(hidden)]
 #[macro_export]

@@ -29,8 +29,8 @@ pub fn table(toolkit: &Toolkit) -> String {
     text
 }
 
-const MACRO_HEAD: &str = r"/// Hands every row of the table to a macro of this crate: `entry_point_rows!(name args…)` expands to
-/// `name! { [args…] rows… }`. A row has the index, the symbol, the base name, the version, the
+const MACRO_HEAD: &str = r"/// Hands every row of the table to a macro of this crate: `entry_point_rows!(name args…)` expands
+/// to `name! { [args…] rows… }`. A row has the index, the symbol, the base name, the version, the
 /// stream mode and the header.
 #[doc(hidden)]
 #[macro_export]

@@ -31,8 +31,8 @@ const LOADS: f64 = 0.5;
 /// Minimum launches per iteration of a JAX program that dispatches operations one by one.
 const DISPATCHED: f64 = 20.0;
 
-/// Most launches per iteration of a program whose host has little to launch: if it reads a number
-/// back in each iteration, that is what keeps it from preparing the next one.
+/// Maximum launches per iteration of a program whose host has little to launch: if it reads a
+/// number in each iteration, that keeps it from preparing the next one.
 const FEW: f64 = 4.0;
 
 pub(super) const RULE: Rule = Rule {
@@ -47,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
         is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
         on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause; \
-        if iterations load code, compilation is; if each of them launches at most 4 times and reads a number, that is.",
+        if iterations load code, compilation is; if each iteration launches at most 4 times and reads a number, reading is.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
     change: "Profile the host code with a CPU profiler (py-spy, perf), and move the work to another thread \
@@ -73,9 +73,7 @@ fn judge(profile: &Profile) -> Outcome {
     let span = total(waiting.iter().map(|activity| activity.span_ns));
     let inputs = waiting.iter().filter_map(|activity| inputs(activity)).reduce(f64::max);
     let loads = waiting.iter().filter_map(|activity| loads(activity)).fold(0.0, f64::max);
-    let is_compiled = loads >= LOADS;
-    let is_input = !is_compiled && inputs.is_some_and(|copies| copies >= COPIES);
-    let reads = !is_compiled && !is_input && waiting.iter().all(|activity| reads_each_time(activity));
+    let reason = Reason::of(profile, &waiting, loads, inputs);
     let mut evidence = vec![
         Evidence::new(
             "share of time idle during host code",
@@ -87,7 +85,7 @@ fn judge(profile: &Profile) -> Outcome {
     evidence.extend(inputs.map(|copies| {
         Evidence::new("copies to the device per iteration", Figure::measured(copies), Unit::Count)
     }));
-    if is_compiled {
+    if reason == Reason::Compilation {
         evidence.push(
             Evidence::new("calls that load code per iteration", Figure::measured(loads), Unit::Count)
                 .decrease_towards(0.0),
@@ -98,50 +96,84 @@ fn judge(profile: &Profile) -> Outcome {
             "the GPU is idle for {} of the time while the host runs the program's own code, {}{}",
             percent(lost.value / span),
             before_what(&waiting, lost.value),
-            if is_compiled {
-                "; iterations load new code, as after a compilation"
-            } else if is_input {
-                "; each iteration copies its input to the device"
-            } else if reads {
-                "; each iteration reads a number from the device"
-            } else {
-                ""
-            }
+            reason.seen()
         ),
         evidence,
         kernels: Vec::new(),
-        change: likely_change(is_compiled, is_input, reads, is_dispatched_by_jax(profile, &waiting)),
+        change: reason.change().map(str::to_owned),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
         },
         confidence: confidence(
-            if is_input { Level::Medium } else { Level::Low },
+            if reason == Reason::Input { Level::Medium } else { Level::Low },
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
 }
 
-/// What to change where the host's code is known to compile, to prepare input, to wait for a number,
-/// or to dispatch.
-fn likely_change(is_compiled: bool, is_input: bool, reads: bool, is_dispatched: bool) -> Option<String> {
-    let change = if is_compiled {
-        "Keep shapes the same from iteration to iteration, for example by padding to a few lengths: \
-            what compiles (JAX, torch.compile, Triton, cuDNN's attention) compiles anew for each shape"
-    } else if is_input {
-        "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
-            pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a thread \
-            that reads ahead"
-    } else if reads {
-        "Read results (float(loss), .item(), print) every N iterations instead of in each one: the host \
-            can prepare the next iteration only when the number has arrived"
-    } else if is_dispatched {
-        "Compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, which takes \
-            the host 100 µs and more each"
-    } else {
-        return None;
-    };
-    Some(change.to_owned())
+/// What the host is likely to do while the device waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Compilation,
+    Input,
+    /// Each iteration waits for a number.
+    Number,
+    /// JAX dispatches operations one by one.
+    Dispatch,
+    Unknown,
+}
+
+impl Reason {
+    /// Given how many calls load code and how many copies bring input in an iteration.
+    fn of(profile: &Profile, waiting: &[&Activity], loads: f64, inputs: Option<f64>) -> Self {
+        if loads >= LOADS {
+            Self::Compilation
+        } else if inputs.is_some_and(|copies| copies >= COPIES) {
+            Self::Input
+        } else if waiting.iter().all(|activity| reads_each_time(activity)) {
+            Self::Number
+        } else if is_dispatched_by_jax(profile, waiting) {
+            Self::Dispatch
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// What shows it, as the end of a sentence.
+    fn seen(self) -> &'static str {
+        match self {
+            Self::Compilation => "; iterations load new code, as after a compilation",
+            Self::Input => "; each iteration copies its input to the device",
+            Self::Number => "; each iteration reads a number from the device",
+            Self::Dispatch | Self::Unknown => "",
+        }
+    }
+
+    /// What to change; `None` for what the rule says of any host code.
+    fn change(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Compilation => {
+                "Keep shapes the same from iteration to iteration, for example by padding to a few \
+                    lengths: what compiles (JAX, torch.compile, Triton, cuDNN's attention) compiles anew \
+                    for each shape"
+            }
+            Self::Input => {
+                "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
+                    pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a \
+                    thread that reads ahead"
+            }
+            Self::Number => {
+                "Read results (float(loss), .item(), print) every N iterations instead of in each one: the \
+                    host can prepare the next iteration only when the number has arrived"
+            }
+            Self::Dispatch => {
+                "Compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, \
+                    which takes the host 100 µs and more each"
+            }
+            Self::Unknown => return None,
+        })
+    }
 }
 
 /// Says how the idle time is distributed: over launches, or over pauses.

@@ -3,8 +3,8 @@
 //! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the
 //! first of each configuration, and later the second, fourth, eighth, … as long as counted launches
 //! have taken less than a twentieth of the time of all. `APEX_CPU_COUNTS` says `all` or `off`
-//! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects; each is printed to standard
-//! error once, a line at the end sums up.
+//! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects. Each is printed to
+//! standard error once; a line at the end sums up.
 //!
 //! Both go into a file of the session, and so do faults. A session that keeps code (`apex run
 //! --code`) gets the text of the source files, too, whose lines are counted. A file that cannot be

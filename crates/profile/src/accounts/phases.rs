@@ -7,8 +7,8 @@
 //! iterations. What lies before its first iteration is the start-up, what lies between iterations
 //! and is unlike them (an evaluation) is neither.
 //!
-//! A graph counts as many launches as it has kernels: or else a loop that launches one graph in each
-//! iteration would look short beside the compilation before it.
+//! A graph counts as many launches as it has kernels. Otherwise a loop that launches one graph in
+//! each iteration would look short beside the compilation before it.
 //!
 //! Several iterations must not be taken for one. Two things would make them look better than each
 //! alone: a pause, which is long beside one iteration and short beside sixteen, and launches that
@@ -102,7 +102,7 @@ struct Tried {
 }
 
 impl Launched {
-    /// A launch of a function, or of a graph of so many kernels.
+    /// A launch of a function, or of a graph with this number of kernels (0 if unknown).
     pub fn launch(&mut self, function: u32, start: u64, kernels: u32) {
         if self.functions.len() < KEPT {
             self.functions.push(function);
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_loop_of_graphs_counts_by_their_kernels() {
-        // As JAX runs a step: it tries kernels for seconds, then launches a graph in each iteration.
+        // As JAX runs a step: it tries kernels for seconds, then launches a graph each time.
         let (mut launched, mut now) = (Launched::default(), 0);
         for trial in 0..2700 {
             now += if trial % 200 == 0 { 10_000 * GAP } else { 30 * GAP };

@@ -146,8 +146,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let device = |(&device, extent): (&Option<usize>, &Extent)| {
             let pairs = device.map_or(&[][..], |device| &reading.part.devices[device].attributes);
             let bandwidth = DeviceAttributes::UNKNOWN.with_pairs(pairs).memory_bytes_per_ns();
-            let state = Device::new(extent, &reading.window, costs, &boundaries, observed);
-            (device, Device { bandwidth, ..state })
+            (device, Device::new(extent, &reading.window, bandwidth, costs, &boundaries, observed))
         };
         // The same places as those of the first reading: they come from the same definitions.
         let mut ranges = Ranges::default();
@@ -408,7 +407,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         }
     }
 
-    /// The device of a stream: the only one, or none where it is not known.
+    /// The device of a stream. A process with one device needs no record of the stream.
     fn device_of(&mut self, stream: u32) -> Option<&mut Device> {
         let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
         let only = self.devices.len() == 1;
@@ -554,6 +553,7 @@ impl Device {
     fn new(
         extent: &Extent,
         window: &Range<u64>,
+        bandwidth: f64,
         costs: &Costs,
         boundaries: &Boundaries,
         observed: bool,
@@ -567,7 +567,7 @@ impl Device {
         if observed {
             model.usual().observe();
         }
-        Self { model, bandwidth: 0.0, timed: 0, counts, launched: LaunchCounts::new(told) }
+        Self { model, bandwidth, timed: 0, counts, launched: LaunchCounts::new(told) }
     }
 
     /// GPU time of all launches whose time is known.

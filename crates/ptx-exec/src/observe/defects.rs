@@ -1,8 +1,8 @@
 //! The defects of a launch. Defects with one cause are reported as one.
 //!
 //! Unrolled code repeats a mistake at many places. Defects of one kind are therefore grouped if
-//! they share source lines or, where the PTX names none, the variable; races also if they follow the
-//! same barrier, because one more barrier would correct them all. A group is reported with its
+//! they share source lines or, where the PTX names none, the variable; races also if they follow
+//! the same barrier, because one more barrier would correct them all. A group is reported with its
 //! first place and the number of its places.
 
 use std::collections::{BTreeMap, HashMap};
