@@ -171,7 +171,7 @@ class Runner:
         if self.a.only:
             order = [p for p in order if p["name"] in self.a.only.split(",")]
         if self.a.unseen:
-            order = [p for p in order if p.get("unseen")]
+            order = [p for p in order if p.get("unseen") == self.a.unseen]
         return order
 
     def run(self, order):
@@ -289,7 +289,7 @@ def main():
     run.add_argument("--out", type=lambda p: Path(p).absolute(), required=True)
     run.add_argument("--kinds", default="torch,python,cuda,names")
     run.add_argument("--only")
-    run.add_argument("--unseen", action="store_true", help="only programs that were written after the rules")
+    run.add_argument("--unseen", type=int, metavar="SET", help="only programs of this set that was written after the rules")
     run.add_argument("--pairs", type=int, default=5)
     run.add_argument("--deadline", type=float, default=540)
     packing = commands.add_parser("pack")

@@ -14,6 +14,7 @@ mod casts;
 mod collectives;
 mod contended_atomics;
 mod contended_updates;
+mod double_arithmetic;
 mod exposed_copies;
 mod few_blocks_with_barriers;
 mod frequent_synchronisation;
@@ -25,12 +26,15 @@ mod layout_conversions;
 mod legacy_stream;
 mod low_occupancy;
 mod low_utilisation;
+mod masked_attention;
 mod misaligned_products;
 mod pageable_async_copy;
 mod parameter_passes;
 mod repeated_allocation;
+mod repeated_loads;
 mod runs;
 mod short_blocks;
+mod short_graph_kernels;
 mod short_kernels;
 mod slow_launch;
 mod small_batch;
@@ -38,12 +42,14 @@ mod small_copies;
 mod small_grid;
 mod small_model_kernels;
 mod small_optimizer_kernels;
+mod sorts;
 mod strided_copies;
 mod sub_wave_grid;
 mod synchronous_calls;
 mod tail_wave;
 mod tiny_launches;
 mod uncoalesced_access;
+mod waiting_functions;
 mod wide_products;
 
 #[cfg(test)]
@@ -55,7 +61,7 @@ use std::collections::BTreeMap;
 use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
-use apex_profile::names::OwnerKind;
+use apex_profile::names::{Owner, OwnerKind};
 // Sentences have whole percents; in rules, `share` is the number.
 pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
@@ -187,6 +193,11 @@ pub static RULES: &[Rule] = &[
     exposed_copies::RULE,
     wide_products::FP64,
     parameter_passes::RULE,
+    sorts::RULE,
+    masked_attention::RULE,
+    double_arithmetic::RULE,
+    short_graph_kernels::RULE,
+    repeated_loads::RULE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.
@@ -241,6 +252,20 @@ impl Rule {
             verify: format!("{VERIFY}: {}", self.verify),
         }
     }
+}
+
+/// Whose functions the program calls: the framework with the most launches, or [`Owner::Own`] if
+/// there is none and the program's own kernels ran. Kernels that Triton compiles count as the
+/// program's own, so that a framework beside them decides.
+pub(crate) fn framework(profile: &Profile) -> Option<Owner> {
+    let mut launches: BTreeMap<Owner, u64> = BTreeMap::new();
+    for kernel in profile.kernels.iter().filter(|kernel| kernel.launches.ran() > 0) {
+        let of = launches.entry(kernel.traits.owner).or_default();
+        *of = of.saturating_add(kernel.launches.ran());
+    }
+    let is_framework = |owner: &Owner| matches!(owner.kind(), OwnerKind::Framework | OwnerKind::Compiler);
+    let most = launches.iter().filter(|(owner, _)| is_framework(owner)).max_by_key(|(_, count)| **count);
+    most.map(|(owner, _)| *owner).or_else(|| launches.contains_key(&Owner::Own).then_some(Owner::Own))
 }
 
 /// `, from train.py:48 train_step`: where most of the calls come from whose call stacks were read;

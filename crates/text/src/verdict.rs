@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use apex_advice::{Advice, Finding, Scope, Severity};
-use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
+use apex_profile::names::OwnerKind;
+use apex_profile::{
+    Accounts, Figure, IdleCause, Iterations, Kernel, Process, Profile, SaturatingSum as _, total,
+};
 
 use crate::{figures, units};
 
@@ -52,8 +55,38 @@ pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
         false => worth(advice),
     };
     let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
-    let remedy = first.map(|first| remedy(part, first));
+    let remedy = first.map(|first| remedy(part, first)).or_else(|| next_look(part));
     [Some(sentence(part, advice)), lasted, remedy].into_iter().flatten().collect()
+}
+
+/// Where no rule names a change and one of the program's own kernels keeps the GPU busy: how to see
+/// what limits it.
+fn next_look(part: &Part<'_>) -> Option<String> {
+    let accounts = part.job.accounts();
+    let is_busy = accounts.kernels.value >= (1.0 - IDLE) * accounts.span_ns;
+    if part.job.on_cpu_device() || part.kernels.is_some() || !is_busy {
+        return None;
+    }
+    let (kernel, share) = longest(part.job)?;
+    let is_own = kernel.traits.owner.kind() == OwnerKind::Own;
+    let code = match part.job.code {
+        Some(_) => "",
+        None => "`apex run --code` tells what bounds it, and ",
+    };
+    (is_own && share >= 0.5).then(|| {
+        format!(
+            "No rule names a change. To look into `{}`: {code}`apex run --device cpu` counts its \
+                instructions and accesses by line, on a small input.",
+            kernel.short_name
+        )
+    })
+}
+
+/// The kernel that takes most GPU time, and its share of it.
+fn longest(job: &Profile) -> Option<(&Kernel, f64)> {
+    let whole = job.totals.gpu_time_ns.map(|time| time.value).filter(|whole| *whole > 0.0)?;
+    let timed = job.kernels.iter().filter_map(|kernel| Some((kernel, kernel.gpu_total_ns()? / whole)));
+    timed.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The first sentence of the verdict.
@@ -181,16 +214,11 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     if of_span(accounts.copies) > IDLE {
         return format!("{}, without overlapping kernels.", busy("Copies", accounts.copies));
     }
-    let top = part
-        .job
-        .kernels
-        .iter()
-        .max_by(|a, b| a.gpu_total_ns().unwrap_or(0.0).total_cmp(&b.gpu_total_ns().unwrap_or(0.0)));
-    let whole = part.job.totals.gpu_time_ns.map_or(0.0, |time| time.value);
-    let top = top.filter(|_| whole > 0.0).map_or(String::new(), |kernel| {
-        let share = kernel.gpu_total_ns().unwrap_or(0.0) / whole;
-        format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
-    });
+    // Of kernels in graphs no times are known, and the longest of the others may be next to nothing.
+    let top =
+        longest(part.job).filter(|(_, share)| *share >= LEAST).map_or(String::new(), |(kernel, share)| {
+            format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
+        });
     format!(
         "The GPU is busy {} of {of_what}{top}.",
         units::share(of_span(accounts.kernels) + of_span(accounts.copies))

@@ -9,7 +9,7 @@ import pathlib
 
 folder = pathlib.Path(__file__).resolve().parent
 names = sorted(path.stem for path in folder.glob("*.cu"))
-print('#include "corpus.h"\n#include <future>\n#include <memory>\n#include <thread>\n#define main program')
+print('#include "corpus.h"\n#include <future>\n#include <thread>\n#define main program')
 for name in names:
     print(f'namespace {name} {{\n#include "{name}.cu"\n}}')
 print("#undef main\nint main(int argc, char **argv) {")

@@ -5,10 +5,11 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place, idle_during,
-    job_saving, kernel_finding,
+    Draft, Fault, Needs, Outcome, Rule, confidence, cost_of_calls, counted, framework, from_place,
+    idle_during, job_saving, kernel_finding, waiting_functions,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
+use apex_profile::names::Owner;
 use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
 
 /// Minimum number of waits …
@@ -18,6 +19,11 @@ const LAUNCHES_EACH: u64 = 10;
 /// … or this maximum, if the waits cost at least this share of the time.
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
+
+/// What to change in JAX.
+const IN_JAX: &str = "Read results (float(x), numpy.asarray, print) once for many steps. In compiled loops prefer fori_loop \
+                      or scan, whose number of rounds is fixed, to while_loop, whose condition the host reads in each round; \
+                      compute several samples or chains in one call (jax.vmap)";
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
@@ -95,17 +101,29 @@ fn judge(profile: &Profile) -> Outcome {
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
         kernels: last.into_iter().collect(),
-        change: (inputs >= MANY.max(launches)).then(|| {
-            "copy all values at once: gather them in one pinned host array, and make one copy instead of \
-                many small ones"
-                .to_owned()
-        }),
+        change: change(profile, inputs >= MANY.max(launches)).map(str::to_owned),
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
             Level::Low,
             "part of the time is the device's own work, which remains; other causes of slow launching are unknown",
         ),
     })
+}
+
+/// What to change in place of the general advice: a known function, many small inputs, loops of XLA.
+fn change(profile: &Profile, is_inputs: bool) -> Option<&'static str> {
+    if is_inputs {
+        return Some(
+            "copy all values at once: gather them in one pinned host array, and make one copy instead of many small ones",
+        );
+    }
+    let waits = profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
+    let fetches =
+        profile.copies.iter().filter(|copy| copy.direction == CopyDirection::DeviceToHost && is_small(copy));
+    let stacks: Vec<_> =
+        waits.flat_map(|call| &call.stacks).chain(fetches.flat_map(|copy| &copy.stacks)).copied().collect();
+    let in_jax = || (framework(profile) == Some(Owner::Xla)).then_some(IN_JAX);
+    waiting_functions::remedy(profile, &stacks).or_else(in_jax)
 }
 
 /// Whether the waits cost so much that they matter among many launches: a host that did not wait

@@ -46,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::HostCode],
     detects: "Outside long gaps (APEX-T16), the device is idle for at least 20% of the time while the host \
         is not in a driver call, in pauses of at least 1 ms, or for more than 100 µs before a launch or copy \
-        on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause; \
+        on average. If each iteration copies data (more than 1 KiB) to the device, the input is named as the likely cause, or the way to the host and back if each copies as much to the host; \
         if iterations load code, compilation is; if each iteration launches at most 4 times and reads a number, reading is.",
     source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has finished all queued work while the program prepares the next.",
@@ -106,7 +106,7 @@ fn judge(profile: &Profile) -> Outcome {
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
         },
         confidence: confidence(
-            if reason == Reason::Input { Level::Medium } else { Level::Low },
+            if matches!(reason, Reason::Input | Reason::RoundTrip) { Level::Medium } else { Level::Low },
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
@@ -117,6 +117,8 @@ fn judge(profile: &Profile) -> Outcome {
 enum Reason {
     Compilation,
     Input,
+    /// Each iteration fetches data, and brings data back.
+    RoundTrip,
     /// Each iteration waits for a number.
     Number,
     /// JAX dispatches operations one by one.
@@ -130,7 +132,7 @@ impl Reason {
         if loads >= LOADS {
             Self::Compilation
         } else if inputs.is_some_and(|copies| copies >= COPIES) {
-            Self::Input
+            if waiting.iter().all(|activity| fetches(activity)) { Self::RoundTrip } else { Self::Input }
         } else if waiting.iter().all(|activity| reads_each_time(activity)) {
             Self::Number
         } else if is_dispatched_by_jax(profile, waiting) {
@@ -145,6 +147,7 @@ impl Reason {
         match self {
             Self::Compilation => "; iterations load new code, as after a compilation",
             Self::Input => "; each iteration copies its input to the device",
+            Self::RoundTrip => "; each iteration copies data to the host and back to the device",
             Self::Number => "; each iteration reads a number from the device",
             Self::Dispatch | Self::Unknown => "",
         }
@@ -162,6 +165,10 @@ impl Reason {
                 "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
                     pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a \
                     thread that reads ahead"
+            }
+            Self::RoundTrip => {
+                "Keep the data on the device: do there what the host does between the copies (PyTorch, jax.numpy or CuPy \
+                    in place of NumPy)"
             }
             Self::Number => {
                 "Read results (float(loss), .item(), print) every N iterations instead of in each one: the \
@@ -256,6 +263,14 @@ fn inputs(activity: &Activity) -> Option<f64> {
     in_iteration(activity, |call| {
         call.direction == Some(CopyDirection::HostToDevice) && call.bytes > SCALAR.saturating_mul(call.count)
     })
+}
+
+/// Whether an iteration of the steady state copies more than numbers to the host.
+fn fetches(activity: &Activity) -> bool {
+    let is_data = |call: &PhaseCall| {
+        call.direction == Some(CopyDirection::DeviceToHost) && call.bytes > SCALAR.saturating_mul(call.count)
+    };
+    in_iteration(activity, is_data).is_some_and(|copies| copies >= COPIES)
 }
 
 /// Such calls in an iteration of the steady state.

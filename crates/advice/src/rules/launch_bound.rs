@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, in_pauses, job_saving, percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, framework, in_pauses, job_saving,
+    percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_profile::names::Owner;
 use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// Idle for more than this share of the time …
@@ -14,6 +16,9 @@ const IDLE: f64 = 0.3;
 const EACH_NS: f64 = 100e3;
 /// … while the median kernel is shorter than this.
 const SHORT_NS: f64 = 50e3;
+/// Host code before a launch that PyTorch alone does not explain: eager programs of testing/corpus
+/// need 11 to 18 µs.
+const OWN_CODE_NS: f64 = 40e3;
 /// Maximum share of the kernels' time that fusion or batching saves.
 const FUSED: f64 = 0.9;
 
@@ -78,7 +83,7 @@ fn judge(profile: &Profile) -> Outcome {
             Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
         ],
         kernels: Vec::new(),
-        change: None,
+        change: change(profile, &bound),
         saving: Saving {
             beyond: Some(Figure::predicted(
                 0.0,
@@ -90,6 +95,44 @@ fn judge(profile: &Profile) -> Outcome {
             Level::Medium,
             "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it",
         ),
+    })
+}
+
+/// What to change in place of the general advice: what the framework offers, or the host's own code
+/// where it takes several times what the framework needs.
+fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<String> {
+    let owner = framework(profile)?;
+    let activities = || profile.activities.iter().filter(bound);
+    let code = total(activities().filter_map(|a| a.idle_by.get(&IdleCause::HostCode).copied()));
+    let launches = activities().map(|a| a.launches).saturating_sum();
+    let each = code / launches.max(1) as f64;
+    if owner == Owner::PyTorch && each > OWN_CODE_NS {
+        return Some(format!(
+            "Find what the host runs between launches, with a CPU profiler (py-spy): {} before each launch are several \
+                times what an operation of PyTorch takes (10 to 20 µs). Then launch less often: a CUDA graph \
+                (torch.compile(mode=\"reduce-overhead\")), a larger batch",
+            time(each)
+        ));
+    }
+    instead(owner).map(str::to_owned)
+}
+
+/// Whose functions launch less often.
+fn instead(owner: Owner) -> Option<&'static str> {
+    Some(match owner {
+        Owner::Xla => {
+            "Launch less often: put the loop into the compiled function (jax.vmap over samples, jax.lax.scan or \
+             fori_loop over steps, one jax.jit around the whole step), enlarge the batch"
+        }
+        Owner::CuPy => {
+            "Launch less often: one call over a whole array instead of a loop over its rows (axis=…), \
+             cupy.fuse() around an expression, or a CUDA graph (cupy.cuda.Stream.begin_capture)"
+        }
+        Owner::Own => {
+            "Launch less often: capture repeated sequences into a CUDA graph (cudaStreamBeginCapture), fuse small \
+             kernels, let one kernel do the work of several launches"
+        }
+        _ => return None,
     })
 }
 

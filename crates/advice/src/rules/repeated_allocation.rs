@@ -20,6 +20,10 @@ const POOL_PAIR_NS: f64 = 1_200.0;
 /// Maximum share of time that kernels lose in newly mapped memory.
 const FRESH: f64 = 0.1;
 
+/// What to change if all of it is page-locked memory, which no pool of the driver holds.
+const PINNED: &str = "Allocate page-locked memory once before the loop (cudaMallocHost, tensor.pin_memory()) and copy into it; \
+                      two buffers let the host fill one while the device reads the other";
+
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L23",
     slug: "repeated-allocation",
@@ -70,7 +74,7 @@ fn judge(profile: &Profile) -> Outcome {
                 .decrease_towards(spent - saved),
         ],
         kernels: Vec::new(),
-        change: None,
+        change: profile.memory.iter().filter(churn).all(is_pinned).then(|| PINNED.to_owned()),
         saving: Saving {
             beyond: Some(up_to_run_ahead(profile)),
             ..job_saving(profile, Figure::predicted(saved, (surely_saved(profile, saved), saved)))
@@ -98,6 +102,10 @@ fn surely_saved(profile: &Profile, saved: f64) -> f64 {
     let all = total(profile.memory.iter().map(|memory| memory.cpu_ns));
     let idle = idle_during(profile, RULE.idle).map_or(0.0, |idle| idle.bounds().0);
     if all > 0.0 { (idle * saved / all).clamp(0.0, saved) } else { 0.0 }
+}
+
+fn is_pinned(memory: &Memory) -> bool {
+    memory.kind == MemoryKind::Pinned
 }
 
 /// Allocations in a loop of launches.

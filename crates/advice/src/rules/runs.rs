@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::by_name::is_any;
 use apex_profile::names::{Operation, Owner};
 use apex_profile::{Kernel, Profile, Sequence};
 
@@ -76,7 +77,8 @@ fn runs_of(profile: &Profile, sequence: &Sequence) -> Vec<Run> {
 fn is_light(kernel: &Kernel) -> bool {
     use Operation::{Cast, Copy, Elementwise, Fill, Normalization, Random, Reduction, Softmax};
     let light = [Elementwise, Reduction, Softmax, Normalization, Copy, Cast, Fill, Random]
-        .contains(&kernel.traits.operation);
+        .contains(&kernel.traits.operation)
+        || is_any(kernel, &["roll", "flip"]);
     let owners = [Owner::PyTorch, Owner::CuPy];
     light && owners.contains(&kernel.traits.owner) && !kernel.traits.many_tensors
 }

@@ -5,7 +5,7 @@ use crate::words::{operation, readable};
 use crate::{DataType, Identity, Operation, Owner, Traits};
 
 /// Functions without a namespace or suffix that names cuDNN.
-const FUNCTIONS: [&str; 24] = [
+const FUNCTIONS: [&str; 25] = [
     "implicit_convolve_sgemm",
     "explicit_convolve_sgemm",
     "convolve_common_engine",
@@ -17,6 +17,7 @@ const FUNCTIONS: [&str; 24] = [
     "wgrad_alg",
     "dgrad_alg",
     "dgrad_engine",
+    "fft2d_",
     "wgrad2d",
     "dgrad2d",
     "LSTM_elementWise",
@@ -31,6 +32,9 @@ const FUNCTIONS: [&str; 24] = [
     "pooling_fw_4d",
     "pooling_bw",
 ];
+
+/// Parts of the names of engines that compute in FP32 without tensor cores.
+const SIMT: [&str; 5] = ["sgemm", "dgrad_engine", "wgrad_alg0", "wgrad_alg1", "winograd"];
 
 pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     let text = name.text;
@@ -67,7 +71,9 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     };
     let short = format!("cudnn {}", typed(&readable(function.name), data));
     let identity = known(short, what, data, Owner::CuDnn);
-    let simt = what == Operation::Convolution && text.contains("sgemm");
+    let simt = what == Operation::Convolution
+        && data == Some(DataType::F32)
+        && SIMT.iter().any(|part| text.contains(part));
     Some(identity.with(|traits| Traits { tensor_cores: simt.then_some(false), ..traits }))
 }
 
