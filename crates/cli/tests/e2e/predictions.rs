@@ -421,6 +421,26 @@ fn a_session_is_predicted_beside_what_was_measured() {
 }
 
 #[test]
+fn a_change_that_a_kernel_does_not_allow_is_shown_beside_the_others() {
+    let sandbox = Sandbox::new();
+    h200_session(&sandbox.path("s"), &[("uneven", 5000, 100, 40_000), ("even", 4096, 256, 7_000)]);
+    let page = |changes: &[&str], code| output(&mut predict(&sandbox, &[&["s"][..], changes].concat()), code);
+    let both = page(&["--what-if", "block=2048", "--what-if", "block=128"], 0);
+    let (shown, remarks) = (text(&both.stdout), text(&both.stderr));
+    let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(flat.matches("cannot run").count(), 2, "{shown}");
+    assert_eq!(flat.matches("→ uneven").count(), 2, "{shown}");
+    assert!(remarks.contains("threads of a block: 2048 is above"), "{remarks}");
+    // Where no kernel allows the change, nothing was answered.
+    let none = page(&["--what-if", "block=2048"], 1);
+    assert!(text(&none.stdout).contains("cannot run"), "{}", text(&none.stdout));
+    // Nor does a grid follow from a block of no threads.
+    let none = page(&["--what-if", "block=0"], 1);
+    assert!(text(&none.stderr).contains("uneven, another block: the grid does not follow"));
+    assert_eq!(page(&["--json", "--what-if", "block=0", "--what-if", "block=128"], 0).status.code(), Some(0));
+}
+
+#[test]
 fn reports_advice_and_exports_have_predictions() {
     let sandbox = Sandbox::new();
     h200_session(&sandbox.path("s"), &[("uneven", 5000, 100, 40_000), ("even", 4096, 256, 7_000)]);
