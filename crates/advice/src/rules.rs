@@ -196,8 +196,12 @@ const OF_MULTIPROCESSORS: [&str; 4] =
 impl Rule {
     /// What it says of a profile. On the CPU device times are the host's, and multiprocessors are
     /// its processors: what rests on either is not judged there. A grid that is too small for every
-    /// GPU is ([`LEAST_SMS`]).
+    /// GPU is ([`LEAST_SMS`]). Where the device is unknown, it may be either: nothing that rests on
+    /// times is judged.
     pub(crate) fn says(&self, profile: &Profile) -> Outcome {
+        if profile.device_is_unknown() && self.needs == Needs::Times {
+            return Outcome::Unjudged(UNKNOWN_DEVICE.into());
+        }
         if !profile.on_cpu_device() {
             return (self.judge)(profile);
         }
@@ -465,6 +469,10 @@ pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing samp
 
 /// Why rules about the host's side that rest on times do not judge a run on the CPU device.
 pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
+
+/// Why rules that rest on times do not judge a session that does not name its device.
+pub(crate) const UNKNOWN_DEVICE: &str =
+    "the session does not name the device, so that its times may be the CPU device's";
 
 /// Why rules about the number of multiprocessors do not judge a run on the CPU device.
 pub(crate) const CPU_MULTIPROCESSORS: &str =

@@ -147,6 +147,10 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     let accounts = part.job.accounts();
     let (span, of_what) = (accounts.span_ns.max(1.0), &part.name);
     let of_span = |time: Figure| time.value / span;
+    if part.job.device_is_unknown() {
+        return "The session does not name the device: it is unknown whether its times are a GPU's."
+            .to_owned();
+    }
     if part.job.activities.is_empty() {
         return format!("No {}.", what_is_missing(part.job));
     }
