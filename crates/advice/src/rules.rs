@@ -23,6 +23,7 @@ mod host_bound;
 mod launch_bound;
 mod layout_conversions;
 mod legacy_stream;
+mod local_memory;
 mod low_occupancy;
 mod low_utilisation;
 mod misaligned_products;
@@ -187,6 +188,8 @@ pub static RULES: &[Rule] = &[
     exposed_copies::RULE,
     wide_products::FP64,
     parameter_passes::RULE,
+    local_memory::ACCESSES,
+    local_memory::SIZE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

@@ -15,7 +15,7 @@ const TOPICS: [(&str, &[&str]); 8] = [
     ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
     ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
     ("occupancy", &["low-theoretical-occupancy"]),
-    ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
+    ("memory accesses", &["uncoalesced-access", "bank-conflicts", "local-memory-accesses"]),
 ];
 
 impl Shown<'_> {
