@@ -114,7 +114,7 @@ impl Answer {
         Self { line: Some(line.number), fields: line.fields, ..answer }
     }
 
-    /// A change that does not suit a launch: why not.
+    /// A change that gives no launch: why not.
     pub fn without_change(asked: &Asked, why: String) -> Self {
         let kernel = asked.name.clone();
         Self { kernel, what_if: true, error: Some(why), fields: asked.fields(), ..Self::default() }

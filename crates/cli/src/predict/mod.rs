@@ -13,6 +13,7 @@ mod written;
 
 use crate::output::{self, Color};
 use crate::text::Style;
+use crate::text::kernels::configuration;
 use crate::{exit, session};
 use anyhow::{Context, bail};
 use apex_predict::answer::{self, Answer};
@@ -223,7 +224,7 @@ impl Args {
                 Ok((launch, kernel)) => {
                     answers.push(Answer::of_change(models, device, &from, &case(launch, kernel), asked));
                 }
-                // Of a session, the change may suit other kernels.
+                // Other kernels of a session may allow the change.
                 Err(why) if self.grid.is_none() => answers.push(Answer::without_change(asked, why)),
                 Err(why) => bail!(why),
             }
@@ -367,9 +368,12 @@ impl Args {
     fn write(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {
         for answer in answers {
             let Some(why) = &answer.error else { continue };
-            let name = answer.kernel.as_ref().map_or(String::new(), |name| format!("{name}, "));
-            let launch = answer.launch.map_or("another block".to_owned(), table::configuration);
-            output::remark(format!("{name}{launch}: {why}"));
+            let launch = answer.launch.map(configuration);
+            output::remark(format!(
+                "{}{}: {why}",
+                answer.kernel.as_deref().unwrap_or_default(),
+                launch.unwrap_or_default()
+            ));
         }
         self.show(device, answers, color)?;
         let (changes, launches): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.what_if);

@@ -1,13 +1,12 @@
 //! Answers for a terminal: one launch as a list of figures, several as a table.
 
 use crate::text::figures::{unmarked_share, unmarked_time};
-use crate::text::kernels::extent;
+use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
 use apex_predict::answer::{Answer, Computed};
 use apex_profile::{Bound, BoundBy, Figure, Prediction};
-use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -183,7 +182,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
     let columns = [
         (lined, ("line", Align::Right)),
         (named, ("kernel", Align::Flexible)),
-        (true, ("grid × block", Align::Left)),
+        (true, ("configuration", Align::Left)),
         (true, ("durationᵖ", Align::Right)),
         (changed, ("savesᵖ", Align::Right)),
         (measured, ("measuredᵐ", Align::Right)),
@@ -241,12 +240,4 @@ fn unknown(said: Option<&Prediction>) -> &'static str {
 /// The measured duration, nanoseconds.
 fn measured_of(answer: &Answer) -> Option<f64> {
     Some(answer.prediction.as_ref()?.measured_duration_ns?.value)
-}
-
-pub fn configuration(launch: LaunchConfig) -> String {
-    let shared = match launch.dynamic_shared_bytes {
-        0 => String::new(),
-        bytes => format!(" {}", units::bytes(bytes.into()).replace(' ', "")),
-    };
-    format!("{} × {}{shared}", extent(launch.grid), extent(launch.block))
 }
