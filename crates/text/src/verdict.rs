@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use apex_advice::{Advice, Finding, Scope, Severity};
+use apex_advice::rules::Rule;
+use apex_advice::{Advice, Finding, KernelFinding, Scope, Severity};
 use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
 
 use crate::{figures, units};
@@ -12,6 +13,8 @@ use crate::{figures, units};
 const IDLE: f64 = 0.25;
 /// What takes less is not worth a word.
 pub const LEAST: f64 = 0.02;
+/// A kernel with less of the counted work is no verdict on a program.
+const COUNTED: f64 = 0.05;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
 
@@ -87,12 +90,13 @@ fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     )
 }
 
-/// The first finding that matters without a GPU: its kernels do at least [`LEAST`] of the counted
-/// work, or it is about the host and does not depend on times.
+/// The first finding that matters without a GPU: its kernels do at least [`COUNTED`] of the counted
+/// work (a grid that leaves SMs empty weighs more), or it is about the host and does not depend on
+/// times.
 fn counted_first<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
     let shares = job.counted_shares();
     let matters = |finding: &&Finding| {
-        finding.counted_share(&shares) >= LEAST
+        finding.counted_weight(&shares) >= COUNTED
             || (finding.scope == Scope::Host && finding.severity >= Severity::Low)
     };
     match shares.iter().all(|share| *share == 0.0) {
@@ -118,11 +122,23 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     }
     match first {
         Some(first) => match first.kernels.first() {
-            Some(kernel) => format!("{}, mostly in `{}`.", first.title, kernel.name),
+            Some(kernel) => {
+                format!("{}, mostly in `{}`{}.", first.title, kernel.name, how_much(part.job, kernel))
+            }
             None => format!("{}: {}.", first.title, first.summary),
         },
         None if part.job.kernels.is_empty() => format!("No {}.", what_is_missing(part.job)),
         None => without_fault(part.job),
+    }
+}
+
+/// Says which part of the counted work a kernel does that does less than half of it.
+fn how_much(job: &Profile, kernel: &KernelFinding) -> String {
+    match job.counted_shares().get(kernel.kernel) {
+        Some(&share) if share > 0.0 && share < 0.5 => {
+            format!(", which does {} of the counted work", units::share(share))
+        }
+        _ => String::new(),
     }
 }
 
@@ -311,7 +327,8 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
         _ => (saving, ""),
     };
     let (low, high) = saving.bounds();
-    let kind = if finding.scope == Scope::Host { " of idle time" } else { "" };
+    let saves_idle_time = Rule::named(&finding.rule).is_some_and(|rule| !rule.idle.is_empty());
+    let kind = if saves_idle_time { " of idle time" } else { "" };
     let amount = if low > LEAST * high {
         format!("{} to {}", units::time(low), units::time(high))
     } else {
