@@ -8,7 +8,10 @@ use apex_text::verdict::LEAST;
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
 const TOPICS: [(&str, &[&str]); 8] = [
-    ("copies", &["pageable-async-copy", "synchronous-calls"]),
+    (
+        "copies",
+        &["pageable-async-copy", "synchronous-calls", "small-copies", "exposed-copies", "device-copies"],
+    ),
     ("allocation", &["repeated-allocation"]),
     ("pauses", &["gpu-gap"]),
     ("synchronisation", &["frequent-synchronisation"]),

@@ -5,8 +5,8 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place, idle_during,
-    job_saving, kernel_finding,
+    Draft, Fault, JAX_CACHE, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place,
+    idle_during, job_saving, kernel_finding,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -18,6 +18,9 @@ const LAUNCHES_EACH: u64 = 10;
 /// … or this maximum, if the waits cost at least this share of the time.
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
+
+/// How the name of the kernel begins that XLA launches around each candidate that it measures.
+const AUTOTUNES: &str = "xla redzone_allocator";
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
@@ -62,6 +65,7 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     }
     let last = last_before(profile);
+    let is_autotuning = last.as_ref().is_some_and(|kernel| kernel.name.starts_with(AUTOTUNES));
     let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
     if synchronisations > 0 {
@@ -94,17 +98,43 @@ fn judge(profile: &Profile) -> Outcome {
             .decrease_towards((launches / LAUNCHES_EACH) as f64),
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
-        kernels: last.into_iter().collect(),
-        change: (inputs >= MANY.max(launches)).then(|| {
-            "copy all values at once: gather them in one pinned host array, and make one copy instead of \
-                many small ones"
-                .to_owned()
-        }),
+        kernels: last.into_iter().filter(|_| !is_autotuning).collect(),
+        change: if is_autotuning {
+            Some(format!(
+                "XLA measures candidates for a kernel while it compiles (autotuning), and waits for each. {JAX_CACHE}"
+            ))
+        } else {
+            change(profile, launches)
+        },
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
             Level::Low,
             "part of the time is the device's own work, which remains; other causes of slow launching are unknown",
         ),
+    })
+}
+
+/// What to change, where it is not what the rule says: values that are copied one by one, or memory
+/// that host and device use in turn.
+fn change(profile: &Profile, launches: u64) -> Option<String> {
+    let inputs = |copy: &&Copies| {
+        copy.direction == CopyDirection::HostToDevice && copy.bytes <= SMALL.saturating_mul(copy.count)
+    };
+    let inputs = profile.copies.iter().filter(inputs).map(|copy| copy.after_launch.count).saturating_sum();
+    if inputs >= MANY.max(launches) {
+        return Some(
+            "copy all values at once: gather them in one pinned host array, and make one copy instead of \
+                many small ones"
+                .to_owned(),
+        );
+    }
+    let is_managed = profile.memory.iter().any(|memory| memory.kind == MemoryKind::Managed);
+    is_managed.then(|| {
+        format!(
+            "{} Managed memory moves between host and device if they use it in turn: keep it on one of them, or \
+                move it ahead with cudaMemPrefetchAsync.",
+            RULE.change
+        )
     })
 }
 
@@ -173,14 +203,14 @@ fn without_waiting(profile: &Profile, waited: f64, copying: f64) -> Saving {
 #[cfg(test)]
 mod tests {
     use apex_trace::layout::CallClass::Synchronize;
-    use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
+    use apex_trace::layout::MemoryKind::{Device, Managed, Pageable, Pinned};
 
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, call, copies, evidence, profile_with,
+        activity, assert_clear_in, assert_finds_in, call, copies, evidence, memory, named, profile_with,
     };
     use super::RULE;
     use crate::finding::Finding;
-    use apex_profile::{Activity, Profile};
+    use apex_profile::{Activity, Profile, Sequence};
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])
@@ -208,6 +238,35 @@ mod tests {
         let unknown = Activity { idle_share: None, ..activity(1e9, 0.5) };
         let untimed = Profile { activities: vec![unknown], ..synchronising(100, 999) };
         assert!(assert_finds_in(&RULE, untimed).saving.unknown_because.is_some());
+    }
+
+    #[test]
+    fn names_the_cache_of_kernels_that_xla_measures() {
+        let mut profile =
+            Profile { calls: vec![call("cuStreamSynchronize", Synchronize, 100)], ..idle_half() };
+        profile.kernels = vec![named("_ZN15stream_executor3gpu26RedzoneAllocatorKernelImplEPhhmPj")];
+        profile.sequences =
+            vec![Sequence { kernels: vec![0], length: 1, repeats: 500, ..Sequence::default() }];
+        let finding = assert_finds_in(&RULE, profile);
+        assert!(finding.change.contains("jax_compilation_cache_dir"), "{}", finding.change);
+        assert!(finding.kernels.is_empty());
+    }
+
+    #[test]
+    fn names_the_copies_and_the_memory_that_make_the_host_wait() {
+        let waiting = |profile: Profile| Profile {
+            calls: vec![call("cuStreamSynchronize", Synchronize, 200)],
+            ..profile
+        };
+        let change = |profile: Profile| assert_finds_in(&RULE, waiting(profile)).change;
+        assert_eq!(change(idle_half()), RULE.change);
+        for asynchronous in [false, true] {
+            let values = vec![copies(Device, Pageable, asynchronous, 5000, 4)];
+            let change = change(Profile { copies: values, ..idle_half() });
+            assert!(change.starts_with("copy all values at once"), "{change}");
+        }
+        let managed = Profile { memory: vec![memory(Managed, 1, 0, 0.0)], ..idle_half() };
+        assert!(change(managed).ends_with("cudaMemPrefetchAsync."));
     }
 
     #[test]

@@ -2,12 +2,10 @@
 
 use occupancy::DeviceLimits;
 
-use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_counts, judge_kernels};
+use super::{Fault, Needs, Outcome, Rule, SECTOR, Subject, bytes, confidence, judge_counts, judge_kernels};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, KernelCounts, Profile, Traffic};
 
-/// Bytes of a sector.
-const SECTOR: f64 = 32.0;
 /// Minimum share of local memory in the sectors of local and global memory.
 const SECTORS: f64 = 0.25;
 /// Minimum share of local accesses in the instructions.
@@ -26,8 +24,8 @@ pub(super) const ACCESSES: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "Accesses to local memory are at least 5% of the instructions, and at least 25% of the 32-byte \
-        sectors of local and global memory. Sectors of local memory are the least: one for every 32 bytes \
-        that threads access. Register spills are not counted, because the assembler adds them after PTX.",
+        sectors of local and global memory. Local memory is taken to need one sector for every 32 bytes that threads access, which \
+        is the minimum. Register spills are not counted, because the assembler adds them after PTX.",
     source: "CUDA C++ Best Practices Guide, local memory; Nsight Compute, memory tables. The thresholds are APEX's own.",
     why: "An array that is indexed by a variable cannot be in registers. The compiler places it in local \
         memory, which is device memory: its accesses take the latency and bandwidth of the L1 cache, \

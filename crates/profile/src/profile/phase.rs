@@ -144,7 +144,7 @@ impl Profile {
     }
 
     /// Whether all devices are APEX's CPU device: times then say nothing about a GPU. Where a
-    /// damaged session names no device, counts show it: nothing else counts.
+    /// damaged session names no device, counts show it: only the CPU device counts.
     pub fn on_cpu_device(&self) -> bool {
         match &self.devices[..] {
             [] => self.kernels.iter().any(|kernel| kernel.counts.is_some()),
