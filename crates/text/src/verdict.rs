@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use apex_advice::rules::Rule;
-use apex_advice::{Advice, Finding, KernelFinding, Scope, Severity};
+use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_profile::{Accounts, Figure, IdleCause, Iterations, Process, Profile, SaturatingSum as _, total};
 
 use crate::{figures, units};
@@ -123,7 +123,7 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     match first {
         Some(first) => match first.kernels.first() {
             Some(kernel) => {
-                format!("{}, mostly in `{}`{}.", first.title, kernel.name, how_much(part.job, kernel))
+                format!("{}, mostly in `{}`{}.", first.title, kernel.name, how_much(part.job, kernel.kernel))
             }
             None => format!("{}: {}.", first.title, first.summary),
         },
@@ -133,8 +133,8 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
 }
 
 /// Says which part of the counted work a kernel does that does less than half of it.
-fn how_much(job: &Profile, kernel: &KernelFinding) -> String {
-    match job.counted_shares().get(kernel.kernel) {
+fn how_much(job: &Profile, kernel: usize) -> String {
+    match job.counted_shares().get(kernel) {
         Some(&share) if share > 0.0 && share < 0.5 => {
             format!(", which does {} of the counted work", units::share(share))
         }
@@ -369,7 +369,23 @@ fn share_of(time: Figure, span: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::in_short;
+    use super::{how_much, in_short};
+    use apex_profile::{Kernel, KernelCounts, Launches, Profile};
+
+    #[test]
+    fn a_small_part_of_the_work_is_said_to_be_one() {
+        let of = |instructions: u64| {
+            let warp_instructions = [("f32".to_owned(), instructions)].into();
+            let counts = KernelCounts { launches: 1, warp_instructions, ..KernelCounts::default() };
+            let launches = Launches { calls: 1, ..Launches::default() };
+            Kernel { counts: Some(counts), launches, ..Kernel::default() }
+        };
+        let job = Profile { kernels: vec![of(10), of(90)], ..Profile::default() };
+        assert_eq!(how_much(&job, 0), ", which does 10% of the counted work");
+        assert_eq!(how_much(&job, 1), "");
+        let uncounted = Profile { kernels: vec![Kernel::default()], ..Profile::default() };
+        assert_eq!(how_much(&uncounted, 0), "");
+    }
 
     #[test]
     fn a_change_in_short_ends_before_its_details() {

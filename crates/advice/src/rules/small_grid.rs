@@ -166,6 +166,8 @@ mod tests {
         let finding = assert_finds_in(&RULE, of(LEAST_SMS - 1));
         assert!(finding.change.contains("as many blocks as the GPU has SMs"), "{}", finding.change);
         assert!(finding.kernels[0].saving.of_kernel.is_none());
+        // Two blocks take as long as eight that do four times the work.
+        assert_eq!(assert_finds_in(&RULE, of(2)).counted_weight(&[0.25]), 1.0);
         // Whether more blocks fill the GPU depends on it.
         assert!(matches!(RULE.says(&of(LEAST_SMS)), Outcome::Unjudged(_)));
     }
