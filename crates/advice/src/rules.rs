@@ -364,7 +364,11 @@ pub(crate) fn about_kernels(
     headline: impl Fn(&str) -> String,
 ) -> Draft {
     let work = profile.counted_shares();
-    let saved = |finding: &KernelFinding| finding.saving.time_ns.map_or(0.0, |time| time.value);
+    // Times of the CPU device decide nothing.
+    let saved = |finding: &KernelFinding| match finding.saving.time_ns {
+        Some(time) if !profile.on_cpu_device() => time.value,
+        _ => 0.0,
+    };
     kernels.sort_by(|a, b| {
         saved(b)
             .total_cmp(&saved(a))

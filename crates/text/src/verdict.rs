@@ -14,7 +14,7 @@ const IDLE: f64 = 0.25;
 /// What takes less is not worth a word.
 pub const LEAST: f64 = 0.02;
 /// A kernel with less of the counted work is no verdict on a program.
-const COUNTED: f64 = 0.05;
+const COUNTED: f64 = 0.03;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
 
