@@ -107,7 +107,9 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     cap_host(profile, &mut advice.findings);
     drop_symptoms(&mut advice.findings);
     if profile.on_cpu_device() {
-        forget_times(&mut advice.findings);
+        forget_times(&mut advice.findings, rules::CPU_SAVING);
+    } else if profile.device_is_unknown() {
+        forget_times(&mut advice.findings, rules::UNKNOWN_DEVICE);
     }
     advice.findings.retain(|finding| options.tells(finding.scope));
     for finding in &mut advice.findings {
@@ -124,15 +126,15 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     advice
 }
 
-/// What findings save is not known where the CPU device ran the kernels: their times are its own,
-/// and so are those of the host's calls, which are no evidence.
-fn forget_times(findings: &mut [Finding]) {
+/// What findings save is not known where the CPU device ran the kernels, or may have: their times
+/// are its own, and so are those of the host's calls, which are no evidence.
+fn forget_times(findings: &mut [Finding], because: &str) {
     for finding in findings {
         finding.evidence.retain(|evidence| evidence.unit != Unit::Nanoseconds);
         let kernels = finding.kernels.iter_mut().map(|kernel| &mut kernel.saving);
         for saving in kernels.chain([&mut finding.saving]) {
             (saving.of_job, saving.time_ns) = (None, None);
-            saving.unknown_because.get_or_insert_with(|| rules::CPU_SAVING.into());
+            saving.unknown_because.get_or_insert_with(|| because.into());
         }
     }
 }

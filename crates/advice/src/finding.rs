@@ -210,10 +210,26 @@ pub struct Finding {
     pub verify: String,
 }
 
+/// Evidence of how many blocks a grid has, which should be at least one for each SM.
+pub(crate) const BLOCKS: &str = "blocks";
+
 impl Finding {
     /// Share of the counted work that its kernels do together. `shares` has each kernel's share
     /// ([`apex_profile::Profile::counted_shares`]).
     pub fn counted_share(&self, shares: &[f64]) -> f64 {
         total(self.kernels.iter().map(|kernel| shares[kernel.kernel]))
+    }
+
+    /// As [`Self::counted_share`], but a kernel that leaves SMs without a block counts as if these
+    /// worked, too: it takes that much longer than its work shows.
+    pub fn counted_weight(&self, shares: &[f64]) -> f64 {
+        let slower = |kernel: &KernelFinding| {
+            let blocks = kernel.evidence.iter().find(|evidence| evidence.name == BLOCKS);
+            blocks.map_or(1.0, |blocks| match blocks.direction {
+                Some(Direction::IncreaseTowards(sms)) => sms / blocks.figure.value.max(1.0),
+                _ => 1.0,
+            })
+        };
+        total(self.kernels.iter().map(|kernel| shares[kernel.kernel] * slower(kernel)))
     }
 }

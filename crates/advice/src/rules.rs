@@ -14,6 +14,7 @@ mod casts;
 mod collectives;
 mod contended_atomics;
 mod contended_updates;
+mod device_copies;
 mod double_arithmetic;
 mod exposed_copies;
 mod few_blocks_with_barriers;
@@ -24,6 +25,7 @@ mod host_bound;
 mod launch_bound;
 mod layout_conversions;
 mod legacy_stream;
+mod local_memory;
 mod low_occupancy;
 mod low_utilisation;
 mod masked_attention;
@@ -65,8 +67,8 @@ use apex_profile::names::{Owner, OwnerKind};
 // Sentences have whole percents; in rules, `share` is the number.
 pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
-    Accounts, Activity, Figure, Gap, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _,
-    StackCount, total,
+    Accounts, Activity, Copies, Figure, Gap, Geometry, IdleCause, Kernel, KernelCounts, Profile,
+    SaturatingSum as _, StackCount, total,
 };
 
 /// What a rule must be given to judge.
@@ -193,6 +195,9 @@ pub static RULES: &[Rule] = &[
     exposed_copies::RULE,
     wide_products::FP64,
     parameter_passes::RULE,
+    local_memory::ACCESSES,
+    local_memory::SIZE,
+    device_copies::RULE,
     sorts::RULE,
     masked_attention::RULE,
     double_arithmetic::RULE,
@@ -207,8 +212,12 @@ const OF_MULTIPROCESSORS: [&str; 4] =
 impl Rule {
     /// What it says of a profile. On the CPU device times are the host's, and multiprocessors are
     /// its processors: what rests on either is not judged there. A grid that is too small for every
-    /// GPU is ([`LEAST_SMS`]).
+    /// GPU is ([`LEAST_SMS`]). Where the device is unknown, it may be either: nothing that rests on
+    /// times is judged.
     pub(crate) fn says(&self, profile: &Profile) -> Outcome {
+        if profile.device_is_unknown() && self.needs == Needs::Times {
+            return Outcome::Unjudged(UNKNOWN_DEVICE.into());
+        }
         if !profile.on_cpu_device() {
             return (self.judge)(profile);
         }
@@ -221,7 +230,9 @@ impl Rule {
         }
         match (self.judge)(profile) {
             // Too little time was lost to it there.
-            Outcome::Clear if host => Outcome::Unjudged(CPU_TIMES.into()),
+            Outcome::Clear if host && self.id != device_copies::RULE.id => {
+                Outcome::Unjudged(CPU_TIMES.into())
+            }
             // It fills some GPUs and not others.
             Outcome::Clear if self.id == small_grid::RULE.id => Outcome::Unjudged(CPU_MULTIPROCESSORS.into()),
             outcome => outcome,
@@ -378,7 +389,11 @@ pub(crate) fn about_kernels(
     headline: impl Fn(&str) -> String,
 ) -> Draft {
     let work = profile.counted_shares();
-    let saved = |finding: &KernelFinding| finding.saving.time_ns.map_or(0.0, |time| time.value);
+    // Times of the CPU device decide nothing.
+    let saved = |finding: &KernelFinding| match finding.saving.time_ns {
+        Some(time) if !profile.on_cpu_device() => time.value,
+        _ => 0.0,
+    };
     kernels.sort_by(|a, b| {
         saved(b)
             .total_cmp(&saved(a))
@@ -485,11 +500,18 @@ pub(crate) fn confidence(level: Level, reason: impl Into<String>) -> Confidence 
     Confidence { level, reason: reason.into() }
 }
 
+/// Bytes of a sector.
+pub(crate) const SECTOR: f64 = 32.0;
+
 /// Why nothing can be said where no launch was timed.
 pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing sampled or all";
 
 /// Why rules about the host's side that rest on times do not judge a run on the CPU device.
 pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
+
+/// Why rules that rest on times do not judge a session that does not name its device.
+pub(crate) const UNKNOWN_DEVICE: &str =
+    "the session does not name the device, so that its times may be the CPU device's";
 
 /// Why rules about the number of multiprocessors do not judge a run on the CPU device.
 pub(crate) const CPU_MULTIPROCESSORS: &str =
@@ -549,6 +571,44 @@ pub(crate) fn account(profile: &Profile, of: impl Fn(&Accounts) -> Figure) -> Fi
 /// Idle time that a launch costs beside the kernel's own: in launch calls and the program's code
 /// between them. A change that makes a share of the launches needless saves this share of it.
 pub(crate) const AROUND_LAUNCHES: &[IdleCause] = &[IdleCause::Launching, IdleCause::HostCode];
+
+/// The part of the time in copies ([`Accounts::copies`]) that copies of this sort take.
+pub(crate) fn copying(profile: &Profile, of: impl Fn(&Copies) -> bool) -> Figure {
+    let time = |of: &dyn Fn(&Copies) -> bool| {
+        let queued = profile.copies.iter().filter(|copy| !copy.wait() && of(copy));
+        total(queued.map(|copy| profile.time_of_copies(copy).value))
+    };
+    let all = time(&|_| true) + profile.time_of_sets().value;
+    account(profile, |accounts| accounts.copies).scaled(time(&of) / all.max(1.0))
+}
+
+/// Whether most launches are of kernels that XLA made.
+pub(crate) fn is_mostly_xla(profile: &Profile) -> bool {
+    let of_xla = profile.kernels.iter().filter(|kernel| kernel.traits.owner == Owner::Xla);
+    let launches = of_xla.map(|kernel| kernel.launches.ran()).saturating_sum();
+    2 * launches >= profile.totals.kernels_run().max(1)
+}
+
+/// How JAX keeps for the next run what XLA compiled and measured.
+pub(crate) const JAX_CACHE: &str = "JAX keeps compiled functions for the next run only in a persistent compilation \
+    cache: jax.config.update(\"jax_compilation_cache_dir\", DIR), and \
+    jax_persistent_cache_min_compile_time_secs = 0 for those that compile in less than 1 s";
+
+/// How a program that compiles at run time keeps the results for its next run; `None` where no
+/// kernel shows a compiler.
+pub(crate) fn compilation_cache(profile: &Profile) -> Option<&'static str> {
+    let is_by = |owner| move |kernel: &Kernel| kernel.launches.ran() > 0 && kernel.traits.owner == owner;
+    if is_mostly_xla(profile) {
+        Some(JAX_CACHE)
+    } else if profile.kernels.iter().any(is_by(Owner::Inductor)) {
+        Some(
+            "torch.compile keeps compiled graphs for the next run in the system's temporary folder: set \
+                TORCHINDUCTOR_CACHE_DIR if that is lost between runs, as in a container",
+        )
+    } else {
+        None
+    }
+}
 
 /// Share of the launch calls that these kernels are.
 pub(crate) fn share_of_launches<'a>(profile: &Profile, kernels: impl IntoIterator<Item = &'a Kernel>) -> f64 {

@@ -15,7 +15,7 @@ pub struct Answer {
     pub line: Option<u64>,
     /// The kernel's name, where it has one.
     pub kernel: Option<String>,
-    /// The launch; `None` if the line could not be read.
+    /// The launch; `None` if the line could not be read, or if none follows from a what-if.
     #[serde(serialize_with = "launch_members")]
     pub launch: Option<LaunchConfig>,
     /// The kernel's attributes, where they are known.
@@ -112,6 +112,12 @@ impl Answer {
             Err(why) => Self { error: Some(why), ..Self::default() },
         };
         Self { line: Some(line.number), fields: line.fields, ..answer }
+    }
+
+    /// A change that gives no launch: why not.
+    pub fn without_change(asked: &Asked, why: String) -> Self {
+        let kernel = asked.name.clone();
+        Self { kernel, what_if: true, error: Some(why), fields: asked.fields(), ..Self::default() }
     }
 
     /// Predicts a change of a launch: from its measured time, or else from its predicted one, whose

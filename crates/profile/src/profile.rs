@@ -39,6 +39,7 @@ mod usage;
 use std::collections::BTreeMap;
 
 use apex_trace::definition::StreamKind;
+use cuda_launch::DeviceAttributes;
 use occupancy::DeviceLimits;
 use serde::Serialize;
 
@@ -179,6 +180,11 @@ impl Device {
     /// The resources of its multiprocessors; `None` for an unknown compute capability.
     pub fn limits(&self) -> Option<DeviceLimits> {
         DeviceLimits::from_pairs(&self.attributes)
+    }
+
+    /// Bytes that its memory moves in a nanosecond at most; 0 if unknown.
+    pub fn memory_bytes_per_ns(&self) -> f64 {
+        DeviceAttributes::UNKNOWN.with_pairs(&self.attributes).memory_bytes_per_ns()
     }
 }
 

@@ -13,24 +13,38 @@ pub fn ranked(profile: &Profile, key: impl Fn(&Kernel) -> f64) -> Vec<usize> {
     order
 }
 
-/// `64,64 × 256`, with cluster and dynamic shared memory where there are any.
-pub fn configuration(kernel: &Kernel) -> String {
-    let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = kernel.launch;
-    let mut text = format!("{} × {}", extent(grid), extent(block));
-    if cluster.to_array().iter().any(|&side| side > 1) {
-        text += &format!(" c{}", extent(cluster));
-    }
-    if dynamic_shared_bytes > 0 {
-        text += &format!(" {}", units::bytes(dynamic_shared_bytes.into()).replace(' ', ""));
-    }
-    text
+/// A launch configuration as CUDA C++ writes it: `<<<(64, 64), 256, 2 KiB>>>`, without the dynamic
+/// shared memory if there is none, and with the cluster if there is one.
+pub fn configuration(launch: LaunchConfig) -> String {
+    let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = launch;
+    let shared = match dynamic_shared_bytes {
+        0 => String::new(),
+        shared => format!(", {}", without_zeros(&units::bytes(shared.into()))),
+    };
+    let cluster = match cluster.to_array().iter().any(|&side| side > 1) {
+        true => format!(" cluster {}", extent(cluster)),
+        false => String::new(),
+    };
+    format!("<<<{}, {}{shared}>>>{cluster}", extent(grid), extent(block))
 }
 
-/// Dimensions without trailing ones.
-pub fn extent(dimensions: Dim3) -> String {
-    let dimensions = dimensions.to_array();
-    let used = dimensions.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1);
-    dimensions[..used].iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+/// `2 KiB` for `2.00 KiB`; `1.50 KiB` stays.
+fn without_zeros(size: &str) -> String {
+    match size.split_once(' ').and_then(|(number, unit)| Some((number.split_once('.')?, unit))) {
+        Some(((whole, digits), unit)) if digits.bytes().all(|digit| digit == b'0') => {
+            format!("{whole} {unit}")
+        }
+        _ => size.to_owned(),
+    }
+}
+
+/// Dimensions without trailing ones: `256` or `(64, 64)`.
+fn extent(dimensions: Dim3) -> String {
+    match dimensions.to_array() {
+        [x, 1, 1] => x.to_string(),
+        [x, y, 1] => format!("({x}, {y})"),
+        [x, y, z] => format!("({x}, {y}, {z})"),
+    }
 }
 
 /// `67% regs`: theoretical occupancy and what limits it.
@@ -83,9 +97,22 @@ mod tests {
     #[test]
     fn extents_leave_trailing_ones_out() {
         for (dimensions, text) in
-            [([1, 1, 1], "1"), ([7, 1, 1], "7"), ([1, 2, 1], "1,2"), ([4, 1, 9], "4,1,9")]
+            [([1, 1, 1], "1"), ([7, 1, 1], "7"), ([1, 2, 1], "(1, 2)"), ([4, 1, 9], "(4, 1, 9)")]
         {
             assert_eq!(extent(dimensions.into()), text);
         }
+    }
+
+    #[test]
+    fn a_configuration_is_written_as_in_cuda() {
+        let launch = LaunchConfig::new([64, 64, 1], 256);
+        assert_eq!(configuration(launch), "<<<(64, 64), 256>>>");
+        let launch = LaunchConfig { cluster: [2, 1, 1].into(), ..launch.with_dynamic_shared_bytes(2048) };
+        assert_eq!(configuration(launch), "<<<(64, 64), 256, 2 KiB>>> cluster 2");
+        assert_eq!(configuration(launch.with_dynamic_shared_bytes(1)), "<<<(64, 64), 256, 1 B>>> cluster 2");
+        assert_eq!(
+            configuration(launch.with_dynamic_shared_bytes(1536)),
+            "<<<(64, 64), 256, 1.50 KiB>>> cluster 2"
+        );
     }
 }

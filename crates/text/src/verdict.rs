@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use apex_advice::rules::Rule;
 use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_profile::names::OwnerKind;
 use apex_profile::{
@@ -15,6 +16,8 @@ use crate::{figures, units};
 const IDLE: f64 = 0.25;
 /// What takes less is not worth a word.
 pub const LEAST: f64 = 0.02;
+/// A kernel with less of the counted work is no verdict on a program.
+const COUNTED: f64 = 0.03;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
 
@@ -120,12 +123,13 @@ fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     )
 }
 
-/// The first finding that matters without a GPU: its kernels do at least [`LEAST`] of the counted
-/// work, or it is about the host and does not depend on times.
+/// The first finding that matters without a GPU: its kernels do at least [`COUNTED`] of the counted
+/// work (a grid that leaves SMs empty weighs more), or it is about the host and does not depend on
+/// times.
 fn counted_first<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
     let shares = job.counted_shares();
     let matters = |finding: &&Finding| {
-        finding.counted_share(&shares) >= LEAST
+        finding.counted_weight(&shares) >= COUNTED
             || (finding.scope == Scope::Host && finding.severity >= Severity::Low)
     };
     match shares.iter().all(|share| *share == 0.0) {
@@ -151,11 +155,23 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     }
     match first {
         Some(first) => match first.kernels.first() {
-            Some(kernel) => format!("{}, mostly in `{}`.", first.title, kernel.name),
+            Some(kernel) => {
+                format!("{}, mostly in `{}`{}.", first.title, kernel.name, how_much(part.job, kernel.kernel))
+            }
             None => format!("{}: {}.", first.title, first.summary),
         },
         None if part.job.kernels.is_empty() => format!("No {}.", what_is_missing(part.job)),
         None => without_fault(part.job),
+    }
+}
+
+/// Says which part of the counted work a kernel does that does less than half of it.
+fn how_much(job: &Profile, kernel: usize) -> String {
+    match job.counted_shares().get(kernel) {
+        Some(&share) if share > 0.0 && share < 0.5 => {
+            format!(", which does {} of the counted work", units::share(share))
+        }
+        _ => String::new(),
     }
 }
 
@@ -180,6 +196,10 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     let accounts = part.job.accounts();
     let (span, of_what) = (accounts.span_ns.max(1.0), &part.name);
     let of_span = |time: Figure| time.value / span;
+    if part.job.device_is_unknown() {
+        return "The session does not name the device: it is unknown whether its times are a GPU's."
+            .to_owned();
+    }
     if part.job.activities.is_empty() {
         return format!("No {}.", what_is_missing(part.job));
     }
@@ -335,7 +355,8 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
         _ => (saving, ""),
     };
     let (low, high) = saving.bounds();
-    let kind = if finding.scope == Scope::Host { " of idle time" } else { "" };
+    let saves_idle_time = Rule::named(&finding.rule).is_some_and(|rule| !rule.idle.is_empty());
+    let kind = if saves_idle_time { " of idle time" } else { "" };
     let amount = if low > LEAST * high {
         format!("{} to {}", units::time(low), units::time(high))
     } else {
@@ -376,7 +397,23 @@ fn share_of(time: Figure, span: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::in_short;
+    use super::{how_much, in_short};
+    use apex_profile::{Kernel, KernelCounts, Launches, Profile};
+
+    #[test]
+    fn a_small_part_of_the_work_is_said_to_be_one() {
+        let of = |instructions: u64| {
+            let warp_instructions = [("f32".to_owned(), instructions)].into();
+            let counts = KernelCounts { launches: 1, warp_instructions, ..KernelCounts::default() };
+            let launches = Launches { calls: 1, ..Launches::default() };
+            Kernel { counts: Some(counts), launches, ..Kernel::default() }
+        };
+        let job = Profile { kernels: vec![of(10), of(90)], ..Profile::default() };
+        assert_eq!(how_much(&job, 0), ", which does 10% of the counted work");
+        assert_eq!(how_much(&job, 1), "");
+        let uncounted = Profile { kernels: vec![Kernel::default()], ..Profile::default() };
+        assert_eq!(how_much(&uncounted, 0), "");
+    }
 
     #[test]
     fn a_change_in_short_ends_before_its_details() {

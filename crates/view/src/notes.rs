@@ -8,14 +8,17 @@ use apex_text::verdict::LEAST;
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
 const TOPICS: [(&str, &[&str]); 8] = [
-    ("copies", &["pageable-async-copy", "synchronous-calls"]),
+    (
+        "copies",
+        &["pageable-async-copy", "synchronous-calls", "small-copies", "exposed-copies", "device-copies"],
+    ),
     ("allocation", &["repeated-allocation"]),
     ("pauses", &["gpu-gap"]),
     ("synchronisation", &["frequent-synchronisation"]),
     ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
     ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
     ("occupancy", &["low-theoretical-occupancy"]),
-    ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
+    ("memory accesses", &["uncoalesced-access", "bank-conflicts", "local-memory-accesses"]),
 ];
 
 impl Shown<'_> {

@@ -27,7 +27,7 @@ fn place_by_counts(finding: &Finding, work: f64) -> u8 {
 pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
     let has_counts = profile.kernels.iter().any(|kernel| kernel.counts.is_some());
     let shares = profile.counted_shares();
-    let work = |finding: &Finding| finding.counted_share(&shares);
+    let work = |finding: &Finding| finding.counted_weight(&shares);
     let of_kernels = |finding: &Finding| if finding.scope == Scope::Kernel { work(finding) } else { 0.0 };
     let place = |finding: &Finding| if has_counts { place_by_counts(finding, work(finding)) } else { 0 };
     // A finding about the host names kernels as examples: what they do is no measure of it.

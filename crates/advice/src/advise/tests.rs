@@ -265,3 +265,24 @@ fn on_the_cpu_device_the_host_s_calls_have_no_times() {
     let evidence = on_cpu.findings.iter().flat_map(|finding| &finding.evidence);
     assert!(evidence.into_iter().all(|evidence| evidence.unit != Unit::Nanoseconds));
 }
+
+#[test]
+fn where_the_device_is_unknown_nothing_rests_on_times() {
+    let mut profile = profile_of([timed(kernel_of(1000, 100), 1e6)]);
+    profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+    profile.devices.clear();
+    assert!(profile.device_is_unknown() && !profile.on_cpu_device());
+    let advice = advise(&profile, &Options::default());
+    let found: Vec<&str> = advice.findings.iter().map(|finding| &finding.rule[..]).collect();
+    assert!(found.contains(&"APEX-L18") && !found.iter().any(|rule| rule.starts_with("APEX-T")), "{found:?}");
+    assert!(advice.findings.iter().all(|finding| finding.saving.time_ns.is_none()));
+    assert_eq!(advice.verdict.saving_of_job, None);
+    let unjudged = advice.unjudged.iter().find(|rule| rule.rule == "APEX-T24").expect("rests on times");
+    assert!(unjudged.because.contains("does not name the device"), "{}", unjudged.because);
+
+    // Only the CPU device counts.
+    let mut profile = profile_of([counted("global", "load", 100, 400, 0, "uncoalesced")]);
+    profile.devices.clear();
+    assert!(profile.on_cpu_device() && !profile.device_is_unknown());
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cuda_launch::Dim3;
+use cuda_launch::{Dim3, LaunchConfig};
 use serde::Serialize;
 
 use super::{Change, Comparison, Side};
@@ -30,6 +30,9 @@ pub struct KernelChange {
     pub symbol: String,
     /// The configuration; `None` for a function over all its configurations.
     pub configuration: Option<String>,
+    /// The same.
+    #[serde(skip)]
+    pub launch: Option<LaunchConfig>,
     /// Where it occurs.
     pub presence: Presence,
     /// Runs of it, of a step where both sides have steps; 0 where it does not occur.
@@ -198,6 +201,7 @@ fn change((symbol, configuration): Key, [before, after]: &[Vec<Group<'_>>; 2]) -
     KernelChange {
         name: any.map(|kernel| kernel.short_name.clone()).unwrap_or_default(),
         symbol,
+        launch: configuration.as_ref().and(any).map(|kernel| kernel.launch),
         configuration,
         presence,
         launches: Change::counted(&launches(before), &launches(after)),

@@ -56,8 +56,11 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_clear, assert_finds, kernel_of};
+    use super::super::fixture::{
+        assert_clear, assert_finds, assert_finds_in, counted, kernel_of, on_cpu_device, profile_of, timed,
+    };
     use super::RULE;
+    use apex_profile::Kernel;
 
     #[test]
     fn fires_on_100_threads() {
@@ -86,5 +89,17 @@ mod tests {
         for threads in [1, 31, 33, 127, 129, 1023] {
             assert_finds(&RULE, kernel_of(1000, threads));
         }
+    }
+
+    #[test]
+    fn on_the_cpu_device_the_kernel_with_most_work_comes_first() {
+        let of = |requests: u64, ns: f64| {
+            let Kernel { launch, geometry, .. } = kernel_of(1000, 100);
+            let counted = counted("global", "load", requests, 4 * requests, 0, "");
+            timed(Kernel { launch, geometry, ..counted }, ns)
+        };
+        let profile = profile_of([of(100, 9e6), of(1000, 1e6)]);
+        assert_eq!(assert_finds_in(&RULE, profile.clone()).kernels[0].kernel, 0);
+        assert_eq!(assert_finds_in(&RULE, on_cpu_device(profile)).kernels[0].kernel, 1);
     }
 }

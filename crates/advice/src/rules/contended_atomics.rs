@@ -9,6 +9,9 @@ const THREADS: f64 = 16.0;
 /// Maximum sectors per request: with more threads than words in these sectors, threads share words.
 const SECTORS: f64 = 1.5;
 
+/// Minimum share of these requests in the instructions: fewer are hidden behind the others.
+const INSTRUCTIONS: f64 = 0.001;
+
 pub(super) const RULE: Rule = Rule {
     id: "APEX-C68",
     slug: "contended-atomics",
@@ -19,8 +22,9 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "Atomics on global memory with at least 16 threads and at most 1.5 sectors per request: \
-        distinct words would need more sectors.",
-    source: "CUDA C++ Best Practices Guide; a sector has 32 bytes, so that 16 or more threads on 1 sector share words. The thresholds are APEX's own.",
+        distinct words would need more sectors. These requests are at least 0.1% of the instructions.",
+    source: "CUDA C++ Best Practices Guide; a sector has 32 bytes, so that 16 or more threads on 1 sector share words; an H200 executes up to 528 instructions of \
+             warps while one address is updated once. The thresholds are APEX's own.",
     why: "The hardware serialises atomics on the same address.",
     change: "Reduce within the warp (__reduce_add_sync, __shfl_down_sync) or the block (shared memory) \
         first, so that one thread updates global memory; or give each block its own copy and sum the copies \
@@ -41,7 +45,9 @@ fn judge(profile: &Profile) -> Outcome {
 fn fault(counts: &KernelCounts) -> Option<Fault> {
     let atomics = counts.traffic("global", "atomic")?;
     let threads = atomics.threads as f64 / atomics.requests.max(1) as f64;
-    if atomics.requests == 0 || threads < THREADS || atomics.per_request > SECTORS {
+    let instructions = counts.total_warp_instructions() as f64;
+    let is_rare = (atomics.requests as f64) < INSTRUCTIONS * instructions;
+    if atomics.requests == 0 || is_rare || threads < THREADS || atomics.per_request > SECTORS {
         return None;
     }
     Some(Fault {
@@ -66,5 +72,17 @@ mod tests {
         assert_finds(&RULE, counted("global", "atomic", 100, 100, 0, ""));
         assert_clear(&RULE, counted("global", "atomic", 100, 400, 0, ""));
         assert_clear(&RULE, counted("global", "load", 100, 100, 0, ""));
+    }
+
+    #[test]
+    fn one_atomic_after_much_work_is_no_fault() {
+        let among = |instructions: u64| {
+            let mut kernel = counted("global", "atomic", 100, 100, 0, "");
+            let counts = kernel.counts.as_mut().expect("counted");
+            counts.warp_instructions.insert("f32".to_owned(), instructions);
+            kernel
+        };
+        assert_finds(&RULE, among(100_000));
+        assert_clear(&RULE, among(100_001));
     }
 }

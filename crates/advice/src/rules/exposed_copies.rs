@@ -1,6 +1,6 @@
 //! Copies between host and device beside which nothing runs, though they could.
 
-use super::{Draft, Needs, Outcome, Rule, account, bytes, confidence, job_saving, percent};
+use super::{Draft, Needs, Outcome, Rule, account, bytes, confidence, copying, job_saving, percent};
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Copies, CopyDirection, Figure, Profile};
 use apex_trace::layout::MemoryKind;
@@ -11,10 +11,6 @@ const COPYING: f64 = 0.2;
 const SAVED: f64 = 0.1;
 /// Achievable share of an ideal overlap: the first copy in and the last copy out do not overlap.
 const USUAL: f64 = 0.9;
-/// How many times as many bytes a copy within the device moves in the same time as a copy from or
-/// to pinned host memory: 1.9 TB/s on an H200, and about 50 GB/s over PCIe 5.
-const FASTER_WITHIN: f64 = 40.0;
-
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T76",
     slug: "exposed-copies",
@@ -40,23 +36,25 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(profile: &Profile) -> Outcome {
     let span = profile.totals.span_ns.max(1.0);
-    let copying = account(profile, |accounts| accounts.copies);
+    let copies = account(profile, |accounts| accounts.copies);
     let kernels = account(profile, |accounts| accounts.kernels);
-    let moved = |of: &dyn Fn(&&Copies) -> bool| -> f64 {
-        profile.copies.iter().filter(of).map(|copy| copy.bytes as f64).sum()
+    let moved = |of: &dyn Fn(&Copies) -> bool| -> f64 {
+        profile.copies.iter().filter(|copy| of(copy)).map(|copy| copy.bytes as f64).sum()
     };
-    let pinned = |copy: &&Copies| {
-        copy.asynchronous && copy.source != MemoryKind::Pageable && copy.destination != MemoryKind::Pageable
+    let pinned = |copy: &Copies, direction| {
+        copy.asynchronous
+            && copy.direction == direction
+            && copy.source != MemoryKind::Pageable
+            && copy.destination != MemoryKind::Pageable
     };
-    let to_device = moved(&|copy| pinned(copy) && copy.direction == CopyDirection::HostToDevice);
-    let from_device = moved(&|copy| pinned(copy) && copy.direction == CopyDirection::DeviceToHost);
-    let within = moved(&|copy| copy.direction == CopyDirection::DeviceToDevice);
+    let inwards = |copy: &Copies| pinned(copy, CopyDirection::HostToDevice);
+    let outwards = |copy: &Copies| pinned(copy, CopyDirection::DeviceToHost);
+    let (to_device, from_device) = (moved(&inwards), moved(&outwards));
     let to_and_fro = moved(&|copy| copy.direction != CopyDirection::DeviceToDevice);
-    if copying.value < COPYING * span || 2.0 * (to_device + from_device) < to_and_fro {
+    if copies.value < COPYING * span || 2.0 * (to_device + from_device) < to_and_fro {
         return Outcome::Clear;
     }
-    let all = (to_and_fro + within / FASTER_WITHIN).max(1.0);
-    let [inwards, outwards] = [to_device, from_device].map(|part| copying.value * part / all);
+    let (inwards, outwards) = (copying(profile, inwards).value, copying(profile, outwards).value);
     let longest = inwards.max(outwards).max(kernels.value);
     let saved = inwards + outwards + kernels.value - longest;
     if saved < SAVED * span {
@@ -67,10 +65,10 @@ fn judge(profile: &Profile) -> Outcome {
             "{} in and {} out: for {} of the time the device copies and no kernel runs",
             bytes(to_device as u64),
             bytes(from_device as u64),
-            percent(copying.value / span)
+            percent(copies.value / span)
         ),
         evidence: vec![
-            Evidence::new("share of time with copies only", copying.scaled(1.0 / span), Unit::Share)
+            Evidence::new("share of time with copies only", copies.scaled(1.0 / span), Unit::Share)
                 .decrease_towards(0.0),
             Evidence::new("share of time in kernels", kernels.scaled(1.0 / span), Unit::Share),
         ],

@@ -8,7 +8,7 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
 use crate::finding::Finding;
-use apex_profile::names::{Identity, identify};
+use apex_profile::names::{Identity, Owner, identify};
 use apex_profile::{
     Accounts, Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
     Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Place, Process,
@@ -157,6 +157,15 @@ pub(crate) fn profile_with<const N: usize>(activities: [Activity; N]) -> Profile
         activities: activities.into(),
         ..Profile::default()
     }
+}
+
+/// The same, with launches of a kernel of this owner alone.
+pub(crate) fn launched_by(owner: Owner, mut profile: Profile) -> Profile {
+    let mut kernel = kernel_of(1000, 128);
+    kernel.traits.owner = owner;
+    profile.totals.launches = kernel.launches.calls;
+    profile.kernels = vec![kernel];
+    profile
 }
 
 /// Modelled, and evenly idle while the host runs its own code.

@@ -5,12 +5,12 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, cost_of_calls, counted, framework, from_place,
+    Draft, Fault, JAX_CACHE, Needs, Outcome, Rule, confidence, cost_of_calls, counted, framework, from_place,
     idle_during, job_saving, kernel_finding, waiting_functions,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
-use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
+use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _, StackCount};
 
 /// Minimum number of waits …
 const MANY: u64 = 100;
@@ -24,6 +24,9 @@ const COSTS: f64 = 0.1;
 const IN_JAX: &str = "Read results (float(x), numpy.asarray, print) once for many steps. In compiled loops prefer fori_loop \
                       or scan, whose number of rounds is fixed, to while_loop, whose condition the host reads in each round; \
                       compute several samples or chains in one call (jax.vmap)";
+
+/// How the name of the kernel begins that XLA launches around each candidate that it measures.
+const AUTOTUNES: &str = "xla redzone_allocator";
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
@@ -68,6 +71,7 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     }
     let last = last_before(profile);
+    let is_autotuning = last.as_ref().is_some_and(|kernel| kernel.name.starts_with(AUTOTUNES));
     let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
     if synchronisations > 0 {
@@ -100,8 +104,14 @@ fn judge(profile: &Profile) -> Outcome {
             .decrease_towards((launches / LAUNCHES_EACH) as f64),
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
-        kernels: last.into_iter().collect(),
-        change: change(profile, inputs >= MANY.max(launches)).map(str::to_owned),
+        kernels: last.into_iter().filter(|_| !is_autotuning).collect(),
+        change: if is_autotuning {
+            Some(format!(
+                "XLA measures candidates for a kernel while it compiles (autotuning), and waits for each. {JAX_CACHE}"
+            ))
+        } else {
+            change(profile, inputs, launches)
+        },
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
             Level::Low,
@@ -110,20 +120,35 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change in place of the general advice: a known function, many small inputs, loops of XLA.
-fn change(profile: &Profile, is_inputs: bool) -> Option<&'static str> {
-    if is_inputs {
+/// What to change, where it is not what the rule says: values that are copied one by one, functions
+/// of libraries that are known to wait, memory that host and device use in turn, loops of XLA.
+fn change(profile: &Profile, inputs: u64, launches: u64) -> Option<String> {
+    if inputs >= MANY.max(launches) {
         return Some(
-            "copy all values at once: gather them in one pinned host array, and make one copy instead of many small ones",
+            "copy all values at once: gather them in one pinned host array, and make one copy instead of \
+                many small ones"
+                .to_owned(),
         );
     }
+    if let Some(known) = waiting_functions::remedy(profile, &stacks_of_waits(profile)) {
+        return Some(known.to_owned());
+    }
+    if profile.memory.iter().any(|memory| memory.kind == MemoryKind::Managed) {
+        return Some(format!(
+            "{} Managed memory moves between host and device if they use it in turn: keep it on one of them, or \
+                move it ahead with cudaMemPrefetchAsync.",
+            RULE.change
+        ));
+    }
+    (framework(profile) == Some(Owner::Xla)).then(|| IN_JAX.to_owned())
+}
+
+/// Call stacks of synchronisations and of small copies to the host.
+fn stacks_of_waits(profile: &Profile) -> Vec<StackCount> {
     let waits = profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
     let fetches =
         profile.copies.iter().filter(|copy| copy.direction == CopyDirection::DeviceToHost && is_small(copy));
-    let stacks: Vec<_> =
-        waits.flat_map(|call| &call.stacks).chain(fetches.flat_map(|copy| &copy.stacks)).copied().collect();
-    let in_jax = || (framework(profile) == Some(Owner::Xla)).then_some(IN_JAX);
-    waiting_functions::remedy(profile, &stacks).or_else(in_jax)
+    waits.flat_map(|call| &call.stacks).chain(fetches.flat_map(|copy| &copy.stacks)).copied().collect()
 }
 
 /// Whether the waits cost so much that they matter among many launches: a host that did not wait
@@ -191,14 +216,14 @@ fn without_waiting(profile: &Profile, waited: f64, copying: f64) -> Saving {
 #[cfg(test)]
 mod tests {
     use apex_trace::layout::CallClass::Synchronize;
-    use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
+    use apex_trace::layout::MemoryKind::{Device, Managed, Pageable, Pinned};
 
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, call, copies, evidence, profile_with,
+        activity, assert_clear_in, assert_finds_in, call, copies, evidence, memory, named, profile_with,
     };
     use super::RULE;
     use crate::finding::Finding;
-    use apex_profile::{Activity, Profile};
+    use apex_profile::{Activity, Profile, Sequence};
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])
@@ -226,6 +251,35 @@ mod tests {
         let unknown = Activity { idle_share: None, ..activity(1e9, 0.5) };
         let untimed = Profile { activities: vec![unknown], ..synchronising(100, 999) };
         assert!(assert_finds_in(&RULE, untimed).saving.unknown_because.is_some());
+    }
+
+    #[test]
+    fn names_the_cache_of_kernels_that_xla_measures() {
+        let mut profile =
+            Profile { calls: vec![call("cuStreamSynchronize", Synchronize, 100)], ..idle_half() };
+        profile.kernels = vec![named("_ZN15stream_executor3gpu26RedzoneAllocatorKernelImplEPhhmPj")];
+        profile.sequences =
+            vec![Sequence { kernels: vec![0], length: 1, repeats: 500, ..Sequence::default() }];
+        let finding = assert_finds_in(&RULE, profile);
+        assert!(finding.change.contains("jax_compilation_cache_dir"), "{}", finding.change);
+        assert!(finding.kernels.is_empty());
+    }
+
+    #[test]
+    fn names_the_copies_and_the_memory_that_make_the_host_wait() {
+        let waiting = |profile: Profile| Profile {
+            calls: vec![call("cuStreamSynchronize", Synchronize, 200)],
+            ..profile
+        };
+        let change = |profile: Profile| assert_finds_in(&RULE, waiting(profile)).change;
+        assert_eq!(change(idle_half()), RULE.change);
+        for asynchronous in [false, true] {
+            let values = vec![copies(Device, Pageable, asynchronous, 5000, 4)];
+            let change = change(Profile { copies: values, ..idle_half() });
+            assert!(change.starts_with("copy all values at once"), "{change}");
+        }
+        let managed = Profile { memory: vec![memory(Managed, 1, 0, 0.0)], ..idle_half() };
+        assert!(change(managed).ends_with("cudaMemPrefetchAsync."));
     }
 
     #[test]

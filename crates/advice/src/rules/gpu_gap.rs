@@ -1,8 +1,11 @@
 //! Long times without any work on the device.
 
-use super::{Draft, Needs, Outcome, Rule, confidence, counted, job_saving, percent, time};
+use super::{Draft, Needs, Outcome, Rule, compilation_cache, confidence, counted, job_saving, percent, time};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Activity, Figure, Gap, IdleCause, Profile, SaturatingSum as _};
+
+const CHANGE: &str = "Move the host's work in the gap to another thread or before the first launch: prefetch the \
+    next input, write checkpoints in the background, compile ahead of time.";
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
@@ -14,12 +17,12 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &IdleCause::ALL,
     detects: "A period of at least 500 ms without work on the device, between its first and its last work; \
-        in a run of less than 10 s, at least 5% of the run and at least 10 ms.",
+        in a run of less than 10 s, at least 5% of the run and at least 10 ms. Where \
+        XLA or TorchInductor made kernels, the finding names the cache of compiled code.",
     source: "Nsight Systems, rule gpu_gaps: 500 ms. The shares for short runs are APEX's own.",
     why: "During the gap the host does other work: it loads data, compiles, writes a checkpoint, or waits \
         for another process.",
-    change: "Move the host's work in the gap to another thread or before the first launch: prefetch the next \
-        input, write checkpoints in the background, compile ahead of time.",
+    change: CHANGE,
     saving: "The time of these gaps.",
     verify: "the gaps disappear, and the run time decreases",
     judge,
@@ -60,7 +63,7 @@ fn judge(profile: &Profile) -> Outcome {
             Evidence::new("share of the device's time", share, Unit::Share).decrease_towards(0.0),
         ],
         kernels: Vec::new(),
-        change: None,
+        change: compilation_cache(profile).map(|cache| format!("{CHANGE} {cache}")),
         saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
         confidence: confidence(
             Level::Medium,
@@ -90,9 +93,11 @@ fn between(profile: &Profile, before: Option<usize>, after: Option<usize>) -> St
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, idle_during, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, idle_during, launched_by,
+        profile_with,
     };
     use super::RULE;
+    use apex_profile::names::Owner;
     use apex_profile::{Activity, IdleCause};
 
     #[test]
@@ -110,6 +115,19 @@ mod tests {
             (share.value - 0.09).abs() < 1e-12 && (low - 0.081).abs() < 1e-12 && (high - 0.099).abs() < 1e-12
         );
         assert!((finding.saving.of_job.expect("a share").value - 0.09).abs() < 1e-12);
+    }
+
+    #[test]
+    fn names_the_cache_of_what_compiles() {
+        let by = |owner| {
+            let mut active = idle_during(IdleCause::HostCode, 10e9, 0.09);
+            active.gaps = vec![gap(2e9, 900e6)];
+            (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
+            assert_finds_in(&RULE, launched_by(owner, profile_with([active]))).change
+        };
+        assert!(by(Owner::Xla).contains("jax_compilation_cache_dir"));
+        assert!(by(Owner::Inductor).contains("TORCHINDUCTOR_CACHE_DIR"));
+        assert_eq!(by(Owner::Own), RULE.change);
     }
 
     #[test]

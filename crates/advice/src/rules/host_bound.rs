@@ -3,11 +3,10 @@
 use apex_trace::layout::CallClass;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted, idle_during, in_pauses,
-    job_saving, percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compilation_cache, confidence, counted, idle_during,
+    in_pauses, is_mostly_xla, job_saving, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::names::Owner;
 use apex_profile::{
     Activity, CopyDirection, Figure, IdleCause, PhaseCall, Profile, SaturatingSum as _, total,
 };
@@ -100,7 +99,10 @@ fn judge(profile: &Profile) -> Outcome {
         ),
         evidence,
         kernels: Vec::new(),
-        change: reason.change().map(str::to_owned),
+        change: reason.change().map(|change| match compilation_cache(profile) {
+            Some(cache) if reason == Reason::Compilation => format!("{change}. {cache}"),
+            _ => change.to_owned(),
+        }),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
@@ -222,11 +224,9 @@ fn is_dispatched_by_jax(profile: &Profile, waiting: &[&Activity]) -> bool {
     if !waiting.iter().all(before_each) {
         return false;
     }
-    let of_xla = profile.kernels.iter().filter(|kernel| kernel.traits.owner == Owner::Xla);
-    let launches = of_xla.map(|kernel| kernel.launches.calls).saturating_sum();
     let iterations = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
     let many = iterations.map(|iterations| iterations.launches).fold(0.0, f64::max) >= DISPATCHED;
-    many && 2 * launches >= profile.totals.launches.max(1)
+    many && is_mostly_xla(profile)
 }
 
 /// Other idle time and copies, which may go with the code: a host that does not prepare the input
@@ -284,12 +284,12 @@ fn in_iteration(activity: &Activity, is_such: impl Fn(&PhaseCall) -> bool) -> Op
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, kernel_of, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, launched_by, profile_with,
     };
     use super::RULE;
     use apex_profile::names::Owner;
     use apex_profile::{
-        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile, Totals,
+        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile,
     };
     use apex_trace::layout::CallClass;
 
@@ -306,12 +306,8 @@ mod tests {
 
     /// Iterations of `launches` launches of XLA's kernels.
     fn by_xla(launches: f64, activity: Activity) -> Profile {
-        let mut kernel = kernel_of(256, 128);
-        kernel.traits.owner = Owner::Xla;
         let iterations = Some(Iterations { count: 10, launches, ..Iterations::default() });
-        let profile = profile_with([Activity { iterations, ..activity }]);
-        let totals = Totals { launches: 1000, ..profile.totals.clone() };
-        Profile { kernels: vec![kernel], totals, ..profile }
+        launched_by(Owner::Xla, profile_with([Activity { iterations, ..activity }]))
     }
 
     #[test]
@@ -362,6 +358,9 @@ mod tests {
         });
         let finding = assert_finds_in(&RULE, profile_with([compiling.clone()]));
         assert!(finding.change.starts_with("Keep shapes the same"), "{}", finding.change);
+        assert!(!finding.change.contains("cache"), "{}", finding.change);
+        let by_xla = launched_by(Owner::Xla, profile_with([compiling.clone()]));
+        assert!(assert_finds_in(&RULE, by_xla).change.contains("jax_compilation_cache_dir"));
         assert_eq!(evidence(&finding, "calls that load code per iteration").value, 0.5);
         compiling.phases[0].calls[1].count = 49;
         let finding = assert_finds_in(&RULE, profile_with([compiling]));

@@ -69,9 +69,10 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
     }
     let change = match better {
         Some((better, then)) => Some(format!(
-            "use {better} instead of {} threads per block: theoretical occupancy becomes {}",
+            "use {better} instead of {} threads per block: theoretical occupancy becomes {}{}",
             kernel.block_threads(),
-            percent(then)
+            percent(then),
+            if_shared_memory_stays(kernel)
         )),
         None => less_of_a_resource(&limits, kernel, occupancy.blocks_per_sm),
     };
@@ -89,6 +90,18 @@ fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64
     let attributes = kernel.attributes.filter(|_| kernel.launch.dynamic_shared_bytes == 0)?;
     let (better, then) = what_if::best_block_size(limits, &attributes, 0, kernel.block_threads())?;
     (then.fraction() >= ENOUGH).then(|| (better, then.fraction()))
+}
+
+/// An array in static shared memory may have an element for each thread. How large it is in another
+/// block is then unknown.
+fn if_shared_memory_stays(kernel: &Kernel) -> String {
+    match kernel.attributes.map_or(0, |attributes| attributes.static_shared_bytes) {
+        0 => String::new(),
+        shared => format!(
+            ", if the {} of static shared memory do not depend on the block size",
+            bytes(shared.into())
+        ),
+    }
 }
 
 /// The smallest step that admits one more block: less of the limiting resource.
@@ -149,6 +162,15 @@ mod tests {
         // 32 blocks of one warp are half of what an SM holds.
         let finding = assert_finds(&RULE, kernel_of(100_000, 32));
         assert!(finding.change.starts_with("use 64 instead of 32 threads per block"), "{}", finding.change);
+    }
+
+    #[test]
+    fn an_array_in_shared_memory_may_depend_on_the_block() {
+        let mut kernel = kernel_of(100_000, 32);
+        kernel.attributes.as_mut().expect("known").static_shared_bytes = 1024;
+        let finding = assert_finds(&RULE, kernel);
+        let condition = ", if the 1.00 KiB of static shared memory do not depend on the block size";
+        assert!(finding.change.ends_with(condition), "{}", finding.change);
     }
 
     #[test]

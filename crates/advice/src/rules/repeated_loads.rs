@@ -55,7 +55,7 @@ fn allocated(profile: &Profile) -> f64 {
 
 fn fault(counts: &KernelCounts, allocated: f64) -> Option<Fault> {
     let loads = counts.traffic("global", "load")?;
-    let instructions = counts.warp_instructions.values().copied().map(|count| count as f64).sum::<f64>();
+    let instructions = counts.total_warp_instructions() as f64;
     let times = loads.transactions as f64 * SECTOR / counts.launches.max(1) as f64 / allocated;
     if allocated <= 0.0 || times < TIMES || (loads.requests as f64) < LOADS * instructions {
         return None;

@@ -4,7 +4,7 @@ use super::tiny_launches::is_tiny;
 use super::{
     CPU_SAVING, Fault, Needs, Outcome, Rule, Subject, confidence, judge_all_kernels, legacy_stream, percent,
 };
-use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::finding::{BLOCKS, Evidence, Level, Scope, Severity, Unit};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile};
 
@@ -63,7 +63,7 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
     if profile.on_cpu_device() {
         return Some(Fault {
             evidence: vec![
-                Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
+                Evidence::new(BLOCKS, Figure::measured(blocks as f64), Unit::Count)
                     .increase_towards(sms.into()),
             ],
             change: format!(
@@ -78,8 +78,7 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
     let filled = blocks as f64 / geometry.waves.capacity.max(1) as f64;
     Some(Fault {
         evidence: vec![
-            Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
-                .increase_towards(sms.into()),
+            Evidence::new(BLOCKS, Figure::measured(blocks as f64), Unit::Count).increase_towards(sms.into()),
             Evidence::new("SMs with a block", Figure::computed(geometry.waves.sm_coverage), Unit::Share)
                 .increase_towards(1.0),
         ],
@@ -167,6 +166,8 @@ mod tests {
         let finding = assert_finds_in(&RULE, of(LEAST_SMS - 1));
         assert!(finding.change.contains("as many blocks as the GPU has SMs"), "{}", finding.change);
         assert!(finding.kernels[0].saving.of_kernel.is_none());
+        // Two blocks take as long as eight that do four times the work.
+        assert_eq!(assert_finds_in(&RULE, of(2)).counted_weight(&[0.25]), 1.0);
         // Whether more blocks fill the GPU depends on it.
         assert!(matches!(RULE.says(&of(LEAST_SMS)), Outcome::Unjudged(_)));
     }

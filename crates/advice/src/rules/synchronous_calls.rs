@@ -92,9 +92,10 @@ pub(super) struct Transfers<'p> {
     pub stacks: Vec<&'p Vec<StackCount>>,
 }
 
-/// Synchronous copies that touch the device.
+/// Synchronous copies between host and device. Those within the device do not wait.
 pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers<'_> {
-    let waits = |copy: &&Copies| !copy.asynchronous && copy.direction != CopyDirection::HostToHost;
+    let waits =
+        |copy: &&Copies| !copy.asynchronous && copy.wait() && copy.direction != CopyDirection::HostToHost;
     let mut sum = Transfers::default();
     for copy in profile.copies.iter().filter(waits) {
         sum.count = sum.count.saturating_add(copy.count);
@@ -165,5 +166,6 @@ mod tests {
     fn is_clear_on_asynchronous_forms_and_on_memsets() {
         assert_clear_in(&RULE, Profile { copies: vec![copies(Device, Pinned, true, 9, 64)], ..idle_half() });
         assert_clear_in(&RULE, Profile { calls: vec![call("cuMemsetD32_v2", Set, 9)], ..idle_half() });
+        assert_clear_in(&RULE, Profile { copies: vec![copies(Device, Device, false, 9, 64)], ..idle_half() });
     }
 }

@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "More than 25% of the 32-byte sectors of global loads and stores are excessive: contiguous \
         accesses to the same number of bytes would not need them; and requests take more sectors than a full \
-        warp of consecutive accesses (otherwise threads are inactive, see APEX-C33).",
+        warp of consecutive accesses (otherwise threads are inactive, see APEX-C33). One excessive sector \
+        per request is no finding: consecutive addresses that do not begin at a sector need it.",
     source: "Nsight Compute, memory workload: uncoalesced global accesses, l1tex__average_t_sectors_per_request. The \
              threshold is APEX's own.",
     why: "A request transfers whole sectors. If the addresses of a warp's threads are scattered, most bytes \
@@ -45,7 +46,16 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
     if excess <= EXCESS * sectors || sectors <= consecutive {
         return None;
     }
-    let place = counts.worst("uncoalesced").map_or_else(String::new, |spot| {
+    let worst = counts.worst("uncoalesced");
+    // As in a stencil over bytes: the addresses of a request begin within a sector. A few requests
+    // wrap around an edge and take a third sector.
+    let begins_within = |excess: f64, requests: f64| excess < 1.5 * requests;
+    if begins_within(excess, requests)
+        && worst.is_none_or(|spot| begins_within(spot.excess as f64, spot.events as f64))
+    {
+        return None;
+    }
+    let place = worst.map_or_else(String::new, |spot| {
         let each = |sectors: u64| sectors as f64 / spot.events.max(1) as f64;
         format!(
             "{} takes {:.1} sectors per request instead of {:.1}: ",
@@ -106,6 +116,19 @@ mod tests {
         };
         assert_clear(&RULE, half(4, 2));
         assert_finds(&RULE, half(5, 3));
+    }
+
+    #[test]
+    fn consecutive_addresses_may_begin_within_a_sector() {
+        // Bytes of a full warp need 1 sector.
+        let bytes = |sectors: u64| {
+            let excess = 100 * (sectors - 1);
+            let mut kernel = counted("global", "load", 100, 100 * sectors, excess, "uncoalesced");
+            kernel.counts.as_mut().expect("counted").traffic[0].bytes = 100 * 32;
+            kernel
+        };
+        assert_clear(&RULE, bytes(2));
+        assert_finds(&RULE, bytes(3));
     }
 
     #[test]

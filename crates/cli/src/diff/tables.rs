@@ -1,6 +1,7 @@
 //! The tables of a comparison: totals and accounts, counts, advice, kernels.
 
 use super::Page;
+use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Table, wrap};
 use crate::units;
 use apex_advice::{Basis, Change, Kept, KernelChange, Per, Presence, State};
@@ -301,7 +302,7 @@ fn tenths(value: f64) -> String {
 }
 
 fn name(kernel: &KernelChange) -> String {
-    format!("{}{}", kernel.name, kernel.configuration.as_deref().unwrap_or_default())
+    format!("{}{}", kernel.name, kernel.launch.map_or_else(String::new, configuration))
 }
 
 fn launches(kernel: &KernelChange) -> String {

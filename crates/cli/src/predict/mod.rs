@@ -13,6 +13,7 @@ mod written;
 
 use crate::output::{self, Color};
 use crate::text::Style;
+use crate::text::kernels::configuration;
 use crate::{exit, session};
 use anyhow::{Context, bail};
 use apex_predict::answer::{self, Answer};
@@ -50,7 +51,8 @@ measured_us are optional; other columns are copied to the output. docs/predict.m
 
 Every prediction has a 90% prediction interval.
 
-Exits with status 0 if all launches were predicted, and with status 1 if some could not be predicted.")]
+Exits with status 0 if all launches were predicted, and with status 1 if some could not be predicted. A change that some \
+kernels do not allow is shown as such; the status is 1 only if no change could be predicted.")]
 pub struct Args {
     /// A file of launches, - for stdin, or the folder of a session or data set [default: the newest
     /// session in this folder]
@@ -214,13 +216,18 @@ impl Args {
         let from = case(asked.launch, asked.kernel);
         let mut answers = vec![Answer::of(models, device, &from, asked)];
         for change in &self.what_if {
-            let launch = change.of(asked.launch).map_err(anyhow::Error::msg)?;
-            let kernel =
-                change.of_kernel(asked.kernel).map_err(|why| anyhow::anyhow!("{why}: give --registers"))?;
-            if (launch, kernel) == (asked.launch, asked.kernel) {
-                continue;
+            let of_kernel =
+                |kernel| change.of_kernel(kernel).map_err(|why| format!("{why}: give --registers"));
+            let changed = change.of(asked.launch).and_then(|launch| Ok((launch, of_kernel(asked.kernel)?)));
+            match changed {
+                Ok(same) if same == (asked.launch, asked.kernel) => {}
+                Ok((launch, kernel)) => {
+                    answers.push(Answer::of_change(models, device, &from, &case(launch, kernel), asked));
+                }
+                // Other kernels of a session may allow the change.
+                Err(why) if self.grid.is_none() => answers.push(Answer::without_change(asked, why)),
+                Err(why) => bail!(why),
             }
-            answers.push(Answer::of_change(models, device, &from, &case(launch, kernel), asked));
         }
         Ok(answers)
     }
@@ -356,17 +363,24 @@ impl Args {
         Ok(answers.iter().filter(|answer| answer.error.is_some()).count() as u64)
     }
 
-    /// Shows answers to what was typed or recorded, and says which launches cannot run.
+    /// Shows answers to what was typed or recorded, and says which launches cannot run. A change
+    /// that some kernels do not allow is no failure, unless no kernel allows any change.
     fn write(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {
-        let mut done = ExitCode::SUCCESS;
         for answer in answers {
-            let (Some(why), Some(launch)) = (&answer.error, answer.launch) else { continue };
-            let name = answer.kernel.as_ref().map_or(String::new(), |name| format!("{name}, "));
-            output::remark(format!("{name}{}: {why}", table::configuration(launch)));
-            done = ExitCode::from(exit::NO);
+            let Some(why) = &answer.error else { continue };
+            let launch = answer.launch.map(configuration);
+            output::remark(format!(
+                "{}{}: {why}",
+                answer.kernel.as_deref().unwrap_or_default(),
+                launch.unwrap_or_default()
+            ));
         }
         self.show(device, answers, color)?;
-        Ok(done)
+        let (changes, launches): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.what_if);
+        let failed = |answer: &&Answer| answer.error.is_some();
+        let no_change = !changes.is_empty() && changes.iter().all(failed);
+        let is_complete = !launches.iter().any(failed) && !no_change;
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
     }
 
     fn show(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {

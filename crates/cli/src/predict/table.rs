@@ -1,13 +1,12 @@
 //! Answers for a terminal: one launch as a list of figures, several as a table.
 
 use crate::text::figures::{unmarked_share, unmarked_time};
-use crate::text::kernels::extent;
+use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
 use apex_predict::answer::{Answer, Computed};
-use apex_profile::{Bound, BoundBy, Prediction};
-use cuda_launch::LaunchConfig;
+use apex_profile::{Bound, BoundBy, Figure, Prediction};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -183,7 +182,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
     let columns = [
         (lined, ("line", Align::Right)),
         (named, ("kernel", Align::Flexible)),
-        (true, ("grid × block", Align::Left)),
+        (true, ("configuration", Align::Left)),
         (true, ("durationᵖ", Align::Right)),
         (changed, ("savesᵖ", Align::Right)),
         (measured, ("measuredᵐ", Align::Right)),
@@ -196,22 +195,34 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
     let shown = |(wanted, column)| Option::filter(Some(column), |_| wanted);
     let mut table = Table::new(&columns.into_iter().filter_map(shown).collect::<Vec<_>>());
     for answer in answers {
-        let (Some(launch), Some(said)) = (answer.launch, &answer.prediction) else { continue };
+        let said = answer.prediction.as_ref();
+        if said.is_none() && !answer.what_if {
+            continue;
+        }
         let mark = if answer.what_if { "→ " } else { "" };
-        let time = said.duration_ns;
+        let time = match said {
+            Some(said) => said.duration_ns.as_ref().map_or("-".to_owned(), unmarked_time),
+            None if answer.launch.is_some() => "cannot run".to_owned(),
+            None => "-".to_owned(),
+        };
+        let share =
+            |of: fn(&Prediction) -> Figure| said.map_or("-".to_owned(), |said| unmarked_share(&of(said)));
         let theoretical = answer.computed.as_ref().and_then(|computed| computed.theoretical_occupancy);
         let cells = [
             (lined, answer.line.map_or(String::new(), |line| line.to_string())),
             (named, format!("{mark}{}", answer.kernel.as_deref().unwrap_or("-"))),
-            (true, configuration(launch)),
-            (true, time.as_ref().map_or("-".to_owned(), unmarked_time)),
+            (true, answer.launch.map_or("-".to_owned(), configuration)),
+            (true, time),
             (changed, answer.saves.as_ref().map_or(String::new(), unmarked_share)),
             (measured, measured_of(answer).map_or(String::new(), units::time)),
-            (measured, said.measured_over_predicted.map_or(String::new(), units::ratio)),
-            (true, unmarked_share(&said.achieved_occupancy)),
-            (true, unmarked_share(&said.sm_utilisation)),
-            (true, theoretical.map_or("?".to_owned(), units::share)),
-            (bounded, said.bound.as_ref().map_or("-".to_owned(), bound)),
+            (
+                measured,
+                said.and_then(|said| said.measured_over_predicted).map_or(String::new(), units::ratio),
+            ),
+            (true, share(|said| said.achieved_occupancy)),
+            (true, share(|said| said.sm_utilisation)),
+            (true, theoretical.map_or(unknown(said).to_owned(), units::share)),
+            (bounded, said.and_then(|said| said.bound.as_ref()).map_or("-".to_owned(), bound)),
         ];
         table.row(cells.into_iter().filter(|(wanted, _)| *wanted).map(|(_, cell)| cell).collect());
     }
@@ -221,15 +232,12 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
     Ok(())
 }
 
+/// In place of the theoretical occupancy: it is not known, or there is none.
+fn unknown(said: Option<&Prediction>) -> &'static str {
+    if said.is_some() { "?" } else { "-" }
+}
+
 /// The measured duration, nanoseconds.
 fn measured_of(answer: &Answer) -> Option<f64> {
     Some(answer.prediction.as_ref()?.measured_duration_ns?.value)
-}
-
-pub fn configuration(launch: LaunchConfig) -> String {
-    let shared = match launch.dynamic_shared_bytes {
-        0 => String::new(),
-        bytes => format!(" {}", units::bytes(bytes.into()).replace(' ', "")),
-    };
-    format!("{} × {}{shared}", extent(launch.grid), extent(launch.block))
 }

@@ -67,7 +67,7 @@ pub fn table(
         return Ok(());
     }
     // The table has no column of launches: the name tells two launches of a function apart.
-    let launches: Vec<String> = kernels.iter().map(|kernel| configuration(kernel)).collect();
+    let launches: Vec<String> = kernels.iter().map(|kernel| configuration(kernel.launch)).collect();
     let named = kernels.iter().zip(&launches);
     let rows: Vec<Row<'_>> = named
         .map(|(kernel, launch)| Row { name: &kernel.symbol, short_name: &kernel.short_name, launch })

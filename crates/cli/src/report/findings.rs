@@ -1,6 +1,7 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
 use crate::text::figures::{mark, share, unmarked_time};
+use crate::text::kernels::configuration;
 use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
@@ -133,14 +134,16 @@ fn place(profile: &Profile, kernel: &KernelFinding) -> Option<String> {
 }
 
 fn about_kernel(profile: &Profile, finding: &Finding, kernel: &KernelFinding) -> String {
-    let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
+    let KernelFinding { name, launches, evidence: values, change, .. } = kernel;
+    let launch = profile.kernels.get(kernel.kernel).map(|kernel| configuration(kernel.launch));
+    let launch = launch.unwrap_or_default();
     let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
     let expected = kernel.what_if.as_ref().map_or_else(String::new, what_if);
     let launches = units::counted(*launches, "launch", "launches");
     let place = place(profile, kernel).map_or_else(String::new, |place| format!(" {place}"));
     // What is to be changed is said once.
     let change = if *change == finding.change { String::new() } else { format!("; {change}") };
-    format!("· {name}{configuration}, {launches}{place}{evidence}{change}{expected}")
+    format!("· {name}{launch}, {launches}{place}{evidence}{change}{expected}")
 }
 
 /// What the models expect of the changed configuration.

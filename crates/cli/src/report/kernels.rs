@@ -58,7 +58,7 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
     let mut table = Table::new(&[
         ("kernel", Align::Flexible),
         ("launches", Align::Right),
-        ("grid × block", Align::OptionalLeft),
+        ("configuration", Align::OptionalLeft),
         ("occupancyᶜ", Align::OptionalLeft),
         ("wavesᶜ", Align::Optional),
         ("tailᶜ", Align::Optional),
@@ -77,7 +77,7 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
         table.row(vec![
             kernel.short_name.clone(),
             units::count(kernel.launches.ran()),
-            configuration(kernel),
+            configuration(kernel.launch),
             computed(kernel, occupancy),
             computed(kernel, |geometry| waves(geometry.waves.waves)),
             computed(kernel, |geometry| units::share(geometry.waves.tail_effect())),

@@ -75,7 +75,7 @@ fn of_kernel(
             shorten(code.unwrap_or("").trim(), 100),
         ]);
     }
-    let title = format!("Lines of {}, {}", shorten(&kernel.short_name, 60), configuration(kernel));
+    let title = format!("Lines of {}, {}", shorten(&kernel.short_name, 60), configuration(kernel.launch));
     write(out, &title, &table, LEGEND, style, width)?;
     for (file, why) in files.into_iter().filter_map(|(file, found)| Some((file, found.err()?))) {
         let of = if file.is_empty() { String::new() } else { format!("{file}: ") };

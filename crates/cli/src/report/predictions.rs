@@ -48,7 +48,7 @@ pub fn table<'a>(
     let any_bound = predicted.iter().any(|(_, said, _)| said.bound.is_some());
     let mut columns = vec![
         ("kernel", Align::Flexible),
-        ("grid × block", Align::Left),
+        ("configuration", Align::Left),
         ("durationᵖ", Align::Right),
         ("measuredᵐ", Align::Right),
         ("ᵐ/ᵖ", Align::Right),
@@ -63,7 +63,7 @@ pub fn table<'a>(
         let strange = if said.unfamiliar.is_empty() { "" } else { "*" };
         let mut row = vec![
             shorten(&kernel.short_name, 60),
-            configuration(kernel),
+            configuration(kernel.launch),
             format!("{}{strange}", unmarked_time(&time)),
             said.measured_duration_ns.map_or("-".into(), |measured| units::time(measured.value)),
             said.measured_over_predicted.map_or("-".into(), units::ratio),

@@ -82,7 +82,8 @@ fn the_more_is_known_the_more_a_prediction_rests_on() {
             _ => assert_eq!(computed["theoretical_occupancy"], 0.75),
         }
         let page = text(&output(&mut predict(&sandbox, &arguments), 0).stdout);
-        for part in ["1000 × 100 on an NVIDIA H200", "durationᵖ", "achieved occupancyᵖ", "block efficiencyᶜ"]
+        for part in
+            ["<<<1000, 100>>> on an NVIDIA H200", "durationᵖ", "achieved occupancyᵖ", "block efficiencyᶜ"]
         {
             assert!(page.contains(part), "no {part}: {page}");
         }
@@ -122,7 +123,10 @@ fn a_change_is_judged_from_the_measured_time() {
     let times = [&slower[1], block].map(|entry| estimate(&entry["prediction"]["duration_ns"]));
     assert!(times[0] > times[1], "{times:?}");
     let page = text(&output(&mut predict(&sandbox, &[&launch[..], &changes].concat()), 0).stdout);
-    assert!(page.contains("What if") && page.contains("savesᵖ") && page.contains("2048 × 256"), "{page}");
+    assert!(
+        page.contains("What if") && page.contains("savesᵖ") && page.contains("<<<2048, 256>>>"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn a_file_has_an_answer_for_each_line_and_the_rest_passes_through() {
     let [a, bad, large, last] = tags;
     assert_eq!(found, [(2, true, a), (3, false, bad), (4, false, large), (5, true, last)]);
     let page = text(&output(&mut predict(&sandbox, &["l.csv"]), 1).stdout);
-    assert!(page.contains("4 launches on an NVIDIA H200") && page.contains("100 × 256"), "{page}");
+    assert!(page.contains("4 launches on an NVIDIA H200") && page.contains("<<<100, 256>>>"), "{page}");
 }
 
 /// A running `apex predict -`, whose lines are answered one at a time.
@@ -317,7 +321,11 @@ fn what_cannot_be_predicted_is_said() {
         ),
         (vec!["--grid", "10"], 2, "--block"),
         (vec!["--grid", "10", "--block", "a"], 2, "invalid extent"),
-        (vec!["--grid", "10", "--block", "2048"], 1, "apex: 10 × 2048: threads of a block: 2048 is above"),
+        (
+            vec!["--grid", "10", "--block", "2048"],
+            1,
+            "apex: <<<10, 2048>>>: threads of a block: 2048 is above",
+        ),
         (
             vec!["--grid", "3000000000", "--block", "64"],
             1,
@@ -346,7 +354,7 @@ fn what_cannot_be_predicted_is_said() {
             1,
             "y of the grid: 65536 is above the device's limit of 65535",
         ),
-        (vec!["--grid", "0", "--block", "64"], 1, "apex: 0 × 64: the grid has a side of 0"),
+        (vec!["--grid", "0", "--block", "64"], 1, "apex: <<<0, 64>>>: the grid has a side of 0"),
         (with(&["--static-shared", "4K"]), 2, "--registers"),
         (
             with(&["--registers", "32", "--static-shared", "1M"]),
@@ -418,6 +426,26 @@ fn a_session_is_predicted_beside_what_was_measured() {
     let on =
         self::entries(&sandbox, &["--grid", "4096", "--block", "256", "--registers", "24", "--device", "s"]);
     assert_eq!(on[0]["computed"], entries[1]["computed"]);
+}
+
+#[test]
+fn a_change_that_a_kernel_does_not_allow_is_shown_beside_the_others() {
+    let sandbox = Sandbox::new();
+    h200_session(&sandbox.path("s"), &[("uneven", 5000, 100, 40_000), ("even", 4096, 256, 7_000)]);
+    let page = |changes: &[&str], code| output(&mut predict(&sandbox, &[&["s"][..], changes].concat()), code);
+    let both = page(&["--what-if", "block=2048", "--what-if", "block=128"], 0);
+    let (shown, remarks) = (text(&both.stdout), text(&both.stderr));
+    let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(flat.matches("cannot run").count(), 2, "{shown}");
+    assert_eq!(flat.matches("→ uneven").count(), 2, "{shown}");
+    assert!(remarks.contains("threads of a block: 2048 is above"), "{remarks}");
+    // Where no kernel allows the change, nothing was answered.
+    let none = page(&["--what-if", "block=2048"], 1);
+    assert!(text(&none.stdout).contains("cannot run"), "{}", text(&none.stdout));
+    // Nor does a grid follow from a block of no threads.
+    let none = page(&["--what-if", "block=0"], 1);
+    assert!(text(&none.stderr).contains("uneven: the grid does not follow"));
+    assert_eq!(page(&["--json", "--what-if", "block=0", "--what-if", "block=128"], 0).status.code(), Some(0));
 }
 
 #[test]

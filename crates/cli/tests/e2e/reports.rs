@@ -41,7 +41,7 @@ fn tables_fit_the_width_and_keep_what_matters() {
     let sandbox = Sandbox::new();
     sandbox.recorded(&["--timing", "all"], &["launch", "64"]);
     let always = ["kernel", "launches", "GPU timeᵐ"];
-    let from_80 = ["grid × block", "occupancyᶜ", "wavesᶜ"];
+    let from_80 = ["configuration", "occupancyᶜ", "wavesᶜ"];
     let from_100 = ["tailᶜ", "eff.ᶜ", "share"];
     for width in [60usize, 80, 100, 200] {
         let mut command = sandbox.apex(&["report", "s"]);

@@ -119,6 +119,23 @@ fn thousands_of_tiny_launches_are_to_be_one() {
 }
 
 #[test]
+fn copies_within_the_device_are_to_be_pointers_that_change_places() {
+    let page = of_one(|program| {
+        let function = program.function("diffuse");
+        let config = program.config(function, 1056 * 8, 256);
+        for _ in 0..500 {
+            program.timed(config, LEGACY, 100_000);
+            program.copy(MemoryKind::Device, MemoryKind::Device, 100_000_000, true, 3_000);
+        }
+        program.synchronise(LEGACY, 90_000_000);
+    });
+    let verdict = page.lines().take(5).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    assert!(verdict.starts_with("Copies take"), "{page}");
+    assert!(verdict.contains("→ Exchange the two pointers instead of copying"), "{page}");
+    assert!(!verdict.contains("idle time") && !page.contains("fine: copies"), "{page}");
+}
+
+#[test]
 fn a_rank_that_waits_for_a_slower_one_is_named() {
     let page = report(&[], |dir| {
         for (own_ns, collective_ns) in [(2_000_000, 4_000_000), (5_000_000, 1_000_000)] {

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
-use cuda_launch::DeviceAttributes;
 
 use super::costs::{Costs, Launched, PerLaunched};
 use super::launches::LaunchCounts;
@@ -144,8 +143,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
     ) -> Self {
         let observed = observer.is_some();
         let device = |(&device, extent): (&Option<usize>, &Extent)| {
-            let pairs = device.map_or(&[][..], |device| &reading.part.devices[device].attributes);
-            let bandwidth = DeviceAttributes::UNKNOWN.with_pairs(pairs).memory_bytes_per_ns();
+            let bandwidth = device.map_or(0.0, |device| reading.part.devices[device].memory_bytes_per_ns());
             (device, Device::new(extent, &reading.window, bandwidth, costs, &boundaries, observed))
         };
         // The same places as those of the first reading: they come from the same definitions.

@@ -143,9 +143,19 @@ impl Profile {
         copies.retain(|copy| copy.count > 0);
     }
 
-    /// Whether all devices are APEX's CPU device: times then say nothing about a GPU.
+    /// Whether all devices are APEX's CPU device: times then say nothing about a GPU. Where a
+    /// damaged session names no device, counts show it: only the CPU device counts.
     pub fn on_cpu_device(&self) -> bool {
-        !self.devices.is_empty() && self.devices.iter().all(|device| device.name.starts_with(CPU_DEVICE))
+        match &self.devices[..] {
+            [] => self.kernels.iter().any(|kernel| kernel.counts.is_some()),
+            devices => devices.iter().all(|device| device.name.starts_with(CPU_DEVICE)),
+        }
+    }
+
+    /// Whether kernels ran on a device of which nothing is known, as in a damaged session: it may be
+    /// a GPU or the CPU device.
+    pub fn device_is_unknown(&self) -> bool {
+        self.devices.is_empty() && self.totals.kernels_run() > 0 && !self.on_cpu_device()
     }
 
     /// Steps that all devices make, also in part; `None` unless each of them is in its steady state

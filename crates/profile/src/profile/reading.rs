@@ -24,6 +24,7 @@ use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sampled::{Sample, Sampled};
 use super::sequences::Sequences;
 use super::times::{Estimate, STRATA, Sort};
+use super::transfers::copy_waits;
 use super::{AfterLaunch, CopyDirection, Stream};
 use crate::accounts::Launched;
 use crate::observer::Observer;
@@ -474,13 +475,7 @@ pub(super) fn waits(call: &CallRecord) -> bool {
     let asynchronous = call.head.flags & flags::ASYNC != 0;
     match CallClass::from_raw(call.class) {
         Some(CallClass::Synchronize) => true,
-        // Copies within the device return at once, whatever the name of the call says; copies into
-        // pageable memory return when they are done.
-        Some(CallClass::Copy) => match CopyDirection::between(call.source_memory(), call.memory()) {
-            CopyDirection::DeviceToDevice => false,
-            CopyDirection::DeviceToHost => !asynchronous || call.memory() == MemoryKind::Pageable,
-            _ => !asynchronous,
-        },
+        Some(CallClass::Copy) => copy_waits(call.source_memory(), call.memory(), asynchronous),
         _ => false,
     }
 }

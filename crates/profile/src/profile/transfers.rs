@@ -2,7 +2,8 @@
 
 use apex_trace::layout::{Call, CallClass, MemoryKind};
 
-use super::CopyDirection;
+use super::{Copies, CopyDirection, Device, Profile};
+use crate::figure::Figure;
 
 /// Bytes in a nanosecond: as usual, at most, at least. Host memory that is pinned goes over PCIe 4
 /// or 5, pageable memory is staged by the driver (into pages that were never touched before: 1.5 on
@@ -16,22 +17,89 @@ const SET: [f64; 3] = [0.6, 1.6, 0.1];
 /// The bandwidth of a device that does not report its own, bytes in a nanosecond.
 const USUAL_BANDWIDTH: f64 = 2500.0;
 
+/// What a copy or set moves bytes between, as far as its speed depends on it.
+#[derive(Clone, Copy)]
+enum Transfer {
+    Pinned,
+    Pageable,
+    WithinDevice,
+    Set,
+}
+
+impl Transfer {
+    fn copy(source: MemoryKind, destination: MemoryKind) -> Self {
+        match CopyDirection::between(source, destination) {
+            CopyDirection::DeviceToDevice => Self::WithinDevice,
+            _ if [source, destination].contains(&MemoryKind::Pageable) => Self::Pageable,
+            _ => Self::Pinned,
+        }
+    }
+
+    /// What `bytes` bytes take, in nanoseconds: as usual, at least, at most. `bandwidth` is that of
+    /// the device's memory, in bytes in a nanosecond; 0 if it is unknown.
+    fn ns(self, bytes: u64, bandwidth: f64) -> [f64; 3] {
+        let of_memory = |part: f64| part * if bandwidth > 0.0 { bandwidth } else { USUAL_BANDWIDTH };
+        let rates = match self {
+            Self::Pinned => PINNED,
+            Self::Pageable => PAGEABLE,
+            Self::WithinDevice => WITHIN_DEVICE.map(of_memory),
+            Self::Set => SET.map(of_memory),
+        };
+        rates.map(|rate| bytes as f64 / rate)
+    }
+}
+
 /// Whether host memory that a copy reads or writes is pageable.
 pub(super) fn is_pageable(call: &Call) -> bool {
     [call.source_memory(), call.memory()].contains(&MemoryKind::Pageable)
 }
 
+/// Whether the host waits for a copy: those within the device return at once, whatever the name of
+/// the call says; those into pageable memory return when they are done.
+pub(super) fn copy_waits(source: MemoryKind, destination: MemoryKind, asynchronous: bool) -> bool {
+    match CopyDirection::between(source, destination) {
+        CopyDirection::DeviceToDevice => false,
+        CopyDirection::DeviceToHost => !asynchronous || destination == MemoryKind::Pageable,
+        _ => !asynchronous,
+    }
+}
+
 /// What a copy or set takes, in nanoseconds: as usual, at least, at most. `bandwidth` is that of the
 /// device's memory, in bytes in a nanosecond; 0 if it is unknown.
 pub(super) fn transfer_ns(call: &Call, bandwidth: f64) -> [u64; 3] {
-    let of_memory = |part: f64| part * if bandwidth > 0.0 { bandwidth } else { USUAL_BANDWIDTH };
-    let rates = match CopyDirection::between(call.source_memory(), call.memory()) {
-        _ if call.class() == Some(CallClass::Set) => SET.map(of_memory),
-        CopyDirection::DeviceToDevice => WITHIN_DEVICE.map(of_memory),
-        _ if is_pageable(call) => PAGEABLE,
-        _ => PINNED,
+    let transfer = match call.class() {
+        Some(CallClass::Set) => Transfer::Set,
+        _ => Transfer::copy(call.source_memory(), call.memory()),
     };
-    rates.map(|rate| (call.bytes as f64 / rate) as u64)
+    transfer.ns(call.bytes, bandwidth).map(|ns| ns as u64)
+}
+
+impl Copies {
+    /// Whether the host waits for each of them: their time then belongs to the call, not to
+    /// [`crate::Accounts::copies`].
+    pub fn wait(&self) -> bool {
+        copy_waits(self.source, self.destination, self.asynchronous)
+    }
+}
+
+impl Profile {
+    /// What these copies take on the device, one after the other, nanoseconds.
+    pub fn time_of_copies(&self, copies: &Copies) -> Figure {
+        self.time_of(Transfer::copy(copies.source, copies.destination), copies.bytes)
+    }
+
+    /// What all calls that set memory take on the device, one after the other, nanoseconds.
+    pub fn time_of_sets(&self) -> Figure {
+        let sets = self.calls.iter().filter(|call| call.class == Some(CallClass::Set));
+        self.time_of(Transfer::Set, sets.map(|call| call.bytes).fold(0, u64::saturating_add))
+    }
+
+    /// Copies are not recorded by device: the devices of a job are taken to be alike.
+    fn time_of(&self, transfer: Transfer, bytes: u64) -> Figure {
+        let bandwidth = self.devices.iter().map(Device::memory_bytes_per_ns).fold(0.0, f64::max);
+        let [usual, least, most] = transfer.ns(bytes, bandwidth);
+        Figure::predicted(usual, (least, most))
+    }
 }
 
 #[cfg(test)]

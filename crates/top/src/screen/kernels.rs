@@ -76,7 +76,7 @@ fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
         ("share", Align::Optional),
         ("CPU timeᵐ", Align::Optional),
         ("", Align::OptionalLeft),
-        ("grid × block", Align::OptionalLeft),
+        ("configuration", Align::OptionalLeft),
         ("occupancyᶜ", Align::OptionalLeft),
         ("wavesᶜ", Align::Optional),
     ]);
@@ -96,7 +96,7 @@ fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
             share.map_or("-".into(), units::share),
             if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
             share.map_or_else(String::new, |share| bar(share, BAR)),
-            configuration(kernel),
+            configuration(kernel.launch),
             computed(kernel, occupancy),
             computed(kernel, |geometry| waves(geometry.waves.waves)),
         ]);
