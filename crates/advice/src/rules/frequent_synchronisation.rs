@@ -110,7 +110,7 @@ fn judge(profile: &Profile) -> Outcome {
                 "XLA measures candidates for a kernel while it compiles (autotuning), and waits for each. {JAX_CACHE}"
             ))
         } else {
-            change(profile, inputs, launches)
+            change(profile, launches)
         },
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
@@ -122,7 +122,11 @@ fn judge(profile: &Profile) -> Outcome {
 
 /// What to change, where it is not what the rule says: values that are copied one by one, functions
 /// of libraries that are known to wait, memory that host and device use in turn, loops of XLA.
-fn change(profile: &Profile, inputs: u64, launches: u64) -> Option<String> {
+fn change(profile: &Profile, launches: u64) -> Option<String> {
+    let inputs = |copy: &&Copies| {
+        copy.direction == CopyDirection::HostToDevice && copy.bytes <= SMALL.saturating_mul(copy.count)
+    };
+    let inputs = profile.copies.iter().filter(inputs).map(|copy| copy.after_launch.count).saturating_sum();
     if inputs >= MANY.max(launches) {
         return Some(
             "copy all values at once: gather them in one pinned host array, and make one copy instead of \

@@ -33,8 +33,8 @@ const FUNCTIONS: [&str; 25] = [
     "pooling_bw",
 ];
 
-/// Parts of the names of engines that compute in FP32 without tensor cores.
-const SIMT: [&str; 5] = ["sgemm", "dgrad_engine", "wgrad_alg0", "wgrad_alg1", "winograd"];
+/// Parts of the names of engines without tensor cores for operands in FP32.
+const SIMT: [&str; 4] = ["dgrad_engine", "wgrad_alg0", "wgrad_alg1", "winograd"];
 
 pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     let text = name.text;
@@ -71,9 +71,8 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     };
     let short = format!("cudnn {}", typed(&readable(function.name), data));
     let identity = known(short, what, data, Owner::CuDnn);
-    let simt = what == Operation::Convolution
-        && data == Some(DataType::F32)
-        && SIMT.iter().any(|part| text.contains(part));
+    let is_engine = data == Some(DataType::F32) && SIMT.iter().any(|part| text.contains(part));
+    let simt = what == Operation::Convolution && (text.contains("sgemm") || is_engine);
     Some(identity.with(|traits| Traits { tensor_cores: simt.then_some(false), ..traits }))
 }
 
