@@ -40,11 +40,7 @@ fn facts_are_those_of_the_files() {
                 }
             }
         }
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&path, &actual).unwrap();
-            continue;
-        }
-        assert_eq!(actual, expected, "{}: run with BLESS=1 and look at the difference", path.display());
+        test_golden::assert_file(path, &actual);
     }
 }
 
