@@ -110,15 +110,14 @@ impl HandleMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
     use std::collections::HashMap;
     use std::sync::atomic::AtomicBool;
 
-    /// Numbers that look random, the same in every run.
-    fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
-        std::iter::repeat_with(move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            spread(state)
-        })
+    /// Random numbers, the same in every run.
+    fn numbers(seed: u64) -> impl Iterator<Item = u64> {
+        let mut random = Random::new(seed);
+        std::iter::repeat_with(move || random.bits())
     }
 
     #[test]
