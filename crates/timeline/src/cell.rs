@@ -4,8 +4,8 @@
 //! Invariant: the cell of a stretch is the merge of the cells of its parts, in any grouping, except
 //! that a cell that was stored holds only the names that take most of it.
 
-use crate::bytes::{Taker, put};
 use crate::event::{Event, What};
+use crate::leb128::{Taker, put};
 
 /// Names that a stored cell keeps at most …
 const KEPT: usize = 16;

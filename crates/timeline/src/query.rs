@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::bytes::Taker;
 use crate::cell::{Cell, Detail};
 use crate::event::{Event, decode};
 use crate::file::{Damaged, Source};
 use crate::lane::{CELLS, FINEST, LEVELS, LaneIndex, STEP, shift};
+use crate::leb128::Taker;
 use crate::tree::{Cursor, Root};
 
 /// Blocks that an answer reads of a lane at most. A sound index needs a tenth of it for the most

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::lines::{Line, Lines};
 use super::{Kernel, Profile};
 use crate::figure::{Figure, total};
-use crate::sums::SaturatingSum as _;
+use crate::saturating::SaturatingSum as _;
 
 /// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless
 /// a share says that only part of the launches was counted and the counts are scaled to the whole.
