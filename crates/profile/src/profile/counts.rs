@@ -1,4 +1,4 @@
-//! What the CPU device counted and found wrong, set beside the kernels that were recorded.
+//! The CPU device's counts and defects, assigned to the recorded kernels.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
