@@ -4,28 +4,12 @@
 mod common;
 
 use apex_random::Random;
-use common::{Context, cu, download, fails, ok, stream, upload};
+use common::{Context, cu, download, fails, function, image, module, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 
 /// Ends in a zero byte, as an image of text has to.
-fn image() -> CString {
-    CString::new(include_str!("data/kernels.ptx")).unwrap()
-}
-
-fn module() -> CUmodule {
-    let mut module = std::ptr::null_mut();
-    ok!(cuModuleLoadData(&mut module, image().as_ptr().cast()));
-    module
-}
-
-fn function(module: CUmodule, name: &CStr) -> CUfunction {
-    let mut function = std::ptr::null_mut();
-    ok!(cuModuleGetFunction(&mut function, module, name.as_ptr()));
-    function
-}
-
 fn library() -> CUlibrary {
     let mut library = std::ptr::null_mut();
     let none = std::ptr::null_mut::<c_void>();
