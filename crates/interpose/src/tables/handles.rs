@@ -1,13 +1,12 @@
-//! From the driver's handles to our identifiers.
+//! Maps the driver's handles to the session's identifiers.
 //!
-//! The driver reuses a handle as soon as its object is gone. An entry therefore carries the epoch
-//! in which it was made, and whoever destroys objects of the kind either removes the one handle
-//! ([`HandleMap::remove`]) or moves on to the next epoch, after which all older entries are
-//! strangers.
+//! The driver reuses a handle as soon as its object is destroyed. An entry therefore has the epoch
+//! in which it was made. A call that destroys objects either removes one handle
+//! ([`HandleMap::remove`]) or starts the next epoch, after which all older entries are invalid.
 //!
-//! The map is set-associative: a key has [`WAYS`] possible places. When all are taken by living
-//! keys one is given up; its handle is looked up anew with the driver when it is next seen. So the
-//! map never fills and never grows.
+//! The map is set-associative: a key has [`WAYS`] possible places. If valid keys occupy all of
+//! them, one is evicted, and its handle is looked up at the driver again when it next occurs. The
+//! map therefore never fills and never grows.
 
 use super::{Zeroable, spread, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
