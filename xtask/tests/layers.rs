@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 12] = [
         "apex-push",
         "cuda-launch",
         "test-build",
+        "test-golden",
         "test-manifest",
         "test-skip",
     ],

@@ -137,11 +137,7 @@ mod tests {
     #[test]
     fn the_page_about_the_environment_is_fresh() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environment.md");
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&path, page()).expect("docs can be written");
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(written, page(), "BLESS=1 cargo test -p apex-cli environment");
+        test_golden::assert_file(path, &page());
     }
 
     /// Variables in string literals of a folder's Rust files.

@@ -1,7 +1,7 @@
-//! Exit codes, in one place: what scripts may rely on.
+//! All exit codes, which scripts may rely on.
 //!
-//! `apex run` is transparent: it ends the way the program ended. APEX's own codes lie where `env`,
-//! `timeout` and shells have theirs, so that they collide with a program's as rarely as those do.
+//! `apex run` is transparent: it exits as the program did. APEX's own codes are in the range that
+//! `env`, `timeout` and shells use, so that they rarely equal a code of the program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A session with its profile, as every reading command needs it.
+//! Reads the session of a command with its profile, and prints its problems on stderr.
 
 use crate::{output, progress, session, units};
 use anyhow::Context;

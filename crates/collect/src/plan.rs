@@ -1,13 +1,14 @@
-//! Which launches are made: the same for the same seed, kernel and device.
+//! Selects the launches of a collection. The same seed, kernel and device always give the same
+//! launches.
 //!
-//! Each kernel has a list of launches of its own. Eight that follow each other share a problem
-//! (`n`, `m`): five with a grid that has a worker for each unit, three with fewer, whose workers do
-//! several units. So data sets tell how time changes with the launch alone, from one block to many
-//! waves. Kernels take turns, so that every beginning of a collection has all of them; and what
-//! other kernels are asked for does not change a kernel's list.
+//! Each kernel has its own list of launches. Eight consecutive ones have the same problem (`n`,
+//! `m`): five of them have a worker for each unit, three have fewer workers, each of which computes
+//! several units. A data set therefore shows how the time depends on the launch alone, from one
+//! block to many waves. Kernels take turns, so that every prefix of a collection contains all of
+//! them. The list of a kernel does not depend on the requests for other kernels.
 //!
-//! A launch is refused a place if it would take too long or too much memory by a rough estimate
-//! ([`Bounds`]).
+//! A launch that would take too much time or memory, according to a rough estimate ([`Bounds`]), is
+//! left out.
 
 use crate::suite::{self, Block, Kernel, Shape, Worker};
 use apex_random::Random;

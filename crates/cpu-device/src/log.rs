@@ -1,7 +1,7 @@
 //! The driver's error log, for programs that read it (`cuLogs…`).
 //!
-//! It holds the newest [`MOST`] messages, as NVIDIA's does. Messages are numbered from 0 on, and an
-//! iterator is the number of the message that is read next.
+//! It contains the newest [`MOST`] messages, as NVIDIA's does. Messages are numbered from 0, and an
+//! iterator is the number of the next message to read.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

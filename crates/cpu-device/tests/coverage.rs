@@ -56,14 +56,7 @@ fn page() -> String {
 #[test]
 fn the_page_about_entry_points_is_fresh() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coverage-driver.md");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, page()).expect("docs can be written");
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page(),
-        "docs/coverage-driver.md is stale: BLESS=1 cargo test -p apex-cpu-device --test coverage writes it anew"
-    );
+    test_golden::assert_file(path, &page());
 }
 
 #[test]

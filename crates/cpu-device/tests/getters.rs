@@ -3,28 +3,12 @@
 
 mod common;
 
-use common::{Context, cu, download, event, fails, ok, stream, upload};
+use common::{Context, cu, download, event, fails, function, image, module, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, c_void};
 
 const NONE: *mut c_void = std::ptr::null_mut();
-
-fn image() -> CString {
-    CString::new(include_str!("data/kernels.ptx")).unwrap()
-}
-
-fn module() -> CUmodule {
-    let mut module = std::ptr::null_mut();
-    ok!(cuModuleLoadData(&mut module, image().as_ptr().cast()));
-    module
-}
-
-fn function(module: CUmodule, name: &CStr) -> CUfunction {
-    let mut function = std::ptr::null_mut();
-    ok!(cuModuleGetFunction(&mut function, module, name.as_ptr()));
-    function
-}
 
 fn library() -> CUlibrary {
     let mut library = std::ptr::null_mut();

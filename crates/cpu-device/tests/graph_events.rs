@@ -2,23 +2,11 @@
 
 mod common;
 
-use common::{Context, cu, download, event, fails, ok, stream, upload};
+use common::{Context, cu, download, event, fails, graph, instantiate, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-fn graph() -> CUgraph {
-    let mut graph = std::ptr::null_mut();
-    ok!(cuGraphCreate(&mut graph, 0));
-    graph
-}
-
-fn instantiate(graph: CUgraph) -> CUgraphExec {
-    let mut exec = std::ptr::null_mut();
-    ok!(cuGraphInstantiateWithFlags(&mut exec, graph, 0));
-    exec
-}
 
 /// Nodes that a new one comes behind.
 fn behind(node: &CUgraphNode) -> (*const CUgraphNode, usize) {

@@ -3,11 +3,9 @@
 
 mod common;
 
-use common::{Context, cu, download, fails, ok, stream};
+use common::{Context, cu, download, fails, hold, ok, stream};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
-use std::ffi::c_void;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const BYTES: usize = 5000;
@@ -51,18 +49,6 @@ fn filling(value: u8, flags: u64) -> (CUgraphExec, CUdeviceptr) {
     ok!(cuGraphInstantiateWithFlags(&mut exec, graph, flags));
     ok!(cuGraphDestroy(graph));
     (exec, params.dptr)
-}
-
-/// Holds a stream's work back until something is sent.
-fn hold(stream: CUstream) -> Sender<()> {
-    unsafe extern "C" fn wait(gate: *mut c_void) {
-        // SAFETY: the receiver was leaked for this call.
-        let gate = unsafe { Box::from_raw(gate.cast::<Receiver<()>>()) };
-        let _ = gate.recv();
-    }
-    let (release, gate) = channel();
-    ok!(cuLaunchHostFunc(stream, Some(wait), Box::into_raw(Box::new(gate)).cast()));
-    release
 }
 
 #[test]

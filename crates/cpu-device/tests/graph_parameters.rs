@@ -2,18 +2,12 @@
 
 mod common;
 
-use common::{Context, cu, download, event, fails, ok, stream, upload};
+use common::{Context, cu, download, event, fails, graph, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
 
 const NONE: *mut c_void = std::ptr::null_mut();
-
-fn graph() -> CUgraph {
-    let mut graph = std::ptr::null_mut();
-    ok!(cuGraphCreate(&mut graph, 0));
-    graph
-}
 
 fn add_function() -> CUfunction {
     let image = CString::new(include_str!("data/kernels.ptx")).unwrap();

@@ -4,23 +4,11 @@
 mod common;
 
 use apex_random::Random;
-use common::{Context, cu, download, event, fails, ok, stream, upload};
+use common::{Context, cu, download, event, fails, graph, instantiate, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::Mutex;
-
-fn graph() -> CUgraph {
-    let mut graph = std::ptr::null_mut();
-    ok!(cuGraphCreate(&mut graph, 0));
-    graph
-}
-
-fn instantiate(graph: CUgraph) -> CUgraphExec {
-    let mut exec = std::ptr::null_mut();
-    ok!(cuGraphInstantiateWithFlags(&mut exec, graph, 0));
-    exec
-}
 
 fn run(exec: CUgraphExec) {
     let stream = stream(CU_STREAM_NON_BLOCKING);

@@ -3,11 +3,10 @@
 
 mod common;
 
-use common::{Context, cu, download, fails, ok, stream, upload};
+use common::{Context, cu, download, fails, hold, ok, stream, upload};
 use cuda_abi::types::*;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::process::{Command, Output};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Tells the other process that it is that, and its handles.
 const HANDLES: &str = "APEX_TEST_IPC_HANDLES";
@@ -99,18 +98,6 @@ fn memory_that_is_gone_cannot_be_opened() {
     let mut managed = 0;
     ok!(cuMemAllocManaged(&mut managed, 64, CU_MEM_ATTACH_GLOBAL));
     fails!(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&mut handle, managed));
-}
-
-/// Holds a stream's work back until something is sent.
-fn hold(stream: CUstream) -> Sender<()> {
-    unsafe extern "C" fn wait(gate: *mut c_void) {
-        // SAFETY: the receiver was leaked for this call.
-        let gate = unsafe { Box::from_raw(gate.cast::<Receiver<()>>()) };
-        let _ = gate.recv();
-    }
-    let (release, gate) = channel();
-    ok!(cuLaunchHostFunc(stream, Some(wait), Box::into_raw(Box::new(gate)).cast()));
-    release
 }
 
 #[test]

@@ -4,28 +4,12 @@
 mod common;
 
 use apex_random::Random;
-use common::{Context, cu, download, fails, ok, stream, upload};
+use common::{Context, cu, download, fails, function, image, module, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 
 /// Ends in a zero byte, as an image of text has to.
-fn image() -> CString {
-    CString::new(include_str!("data/kernels.ptx")).unwrap()
-}
-
-fn module() -> CUmodule {
-    let mut module = std::ptr::null_mut();
-    ok!(cuModuleLoadData(&mut module, image().as_ptr().cast()));
-    module
-}
-
-fn function(module: CUmodule, name: &CStr) -> CUfunction {
-    let mut function = std::ptr::null_mut();
-    ok!(cuModuleGetFunction(&mut function, module, name.as_ptr()));
-    function
-}
-
 fn library() -> CUlibrary {
     let mut library = std::ptr::null_mut();
     let none = std::ptr::null_mut::<c_void>();
@@ -422,6 +406,13 @@ fn images_that_can_t_be_loaded_say_why() {
         include_str!("data/kernels.ptx").lines().position(|line| line.contains("mad.lo.s32")).unwrap() + 1;
     assert!(log.contains(&format!(":{line}:")) && log.contains("mad lo s32"), "{log}");
     assert_eq!(load(&mut module, c"this is not PTX").0, CUDA_ERROR_INVALID_PTX);
+    let wrong = c".version 7.0\n.target sm_80\n.address_size 64\n.entry k()\n{\n.reg .b32 %r<3>;\n\
+        add.u32 %r0, %r1;\nret;\nmov.u32 %r9, 1;\n}\n";
+    let (code, log) = load(&mut module, wrong);
+    assert_eq!(code, CUDA_ERROR_INVALID_PTX);
+    for expected in ["ptx:7:1: error: `add.u32` takes 3 operands (d, a, b), 2 are given", "ptx:9:1: error:"] {
+        assert!(log.contains(expected), "{log}");
+    }
     let (code, log) = load(&mut module, c"\x7fELF machine code");
     assert_eq!(code, CUDA_ERROR_NO_BINARY_FOR_GPU);
     assert!(log.contains("compute_80"), "{log}");

@@ -18,7 +18,6 @@
 #![no_std]
 
 mod constants;
-pub mod elf;
 mod entry_points;
 mod plain;
 mod result;

@@ -1,4 +1,5 @@
-//! What the generated structs and unions have in common: zeros are a value, and the layout is C's.
+//! The property that all generated structs and unions share: zero bytes are a valid value, and the
+//! layout is that of C.
 
 /// A type of which all-zero bytes are a value, as after C's `memset(&x, 0, sizeof x)`: null
 /// pointers, no functions, first enumerators.

@@ -1,11 +1,11 @@
 //! The interface: docs/api.md describes it, `openapi.json` for programs.
 
 use crate::comparisons::{Comparisons, Refusal, Sides};
+use crate::parameters::ViewParameters;
 use crate::problem::{JSON, Problem};
 use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
 use crate::views::{Looked, Views};
-use crate::wanted::Wanted;
 use crate::what_if;
 use apex_http::{Event, Next, Request, Response, StatusCode};
 use apex_timeline::Timelines;
@@ -116,7 +116,7 @@ impl Dashboard {
     }
 
     fn session(&self, request: &Request, known: Known, what: &str) -> Response {
-        let wanted = match Wanted::of(request) {
+        let wanted = match ViewParameters::of(request) {
             Ok(wanted) => wanted,
             Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
         };
@@ -142,7 +142,7 @@ impl Dashboard {
     }
 
     /// Tells how the session is, and its document, whenever they change.
-    fn events(&self, known: Known, wanted: Wanted) -> Response {
+    fn events(&self, known: Known, wanted: ViewParameters) -> Response {
         let views = Arc::clone(&self.views);
         let mut told_condition: Option<Condition> = None;
         let mut told_document: Option<Arc<str>> = None;

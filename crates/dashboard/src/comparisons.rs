@@ -3,11 +3,11 @@
 //! One is made at a time, and the last few are kept: whoever asks again for the same gets the same,
 //! unless a session has changed since.
 
+use crate::parameters::{ViewParameters, single};
 use crate::problem::Problem;
 use crate::reading;
 use crate::sessions::{Known, Sessions, fingerprint};
 use crate::views::{Pace, WHOLE};
-use crate::wanted::{Wanted, single};
 use apex_http::Request;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ const KEPT: usize = 4;
 pub struct Sides {
     before: Vec<Known>,
     after: Vec<Known>,
-    wanted: Wanted,
+    wanted: ViewParameters,
 }
 
 /// What was compared last, the oldest first.
@@ -53,7 +53,7 @@ impl Sides {
     /// # Errors
     /// Says which parameter is wrong, or that there is no such session.
     pub fn of(request: &Request, sessions: &Sessions) -> Result<Self, Refusal> {
-        let wanted = Wanted::among(request, &Self::PARAMETERS).map_err(Refusal::Nonsense)?;
+        let wanted = ViewParameters::among(request, &Self::PARAMETERS).map_err(Refusal::Nonsense)?;
         let side = |name| -> Result<Vec<Known>, Refusal> {
             let ids = single(request, name).map_err(Refusal::Nonsense)?.unwrap_or_default();
             let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();

@@ -19,19 +19,19 @@
 
 mod api;
 mod comparisons;
+mod parameters;
 mod problem;
 mod reading;
 mod sessions;
 mod timeline;
 mod views;
-mod wanted;
 mod what_if;
 
 pub use api::Dashboard;
 pub use comparisons::{MOST_RUNS, Sides};
+pub use parameters::{LONGEST_LAST, ViewParameters};
 pub use problem::Problem;
 pub use sessions::{MOST_SESSIONS, State};
 pub use timeline::PARAMETERS as TIMELINE_PARAMETERS;
 pub use views::MOST_VIEWS;
-pub use wanted::{LONGEST_LAST, Wanted};
 pub use what_if::PARAMETERS as WHAT_IF_PARAMETERS;

@@ -1,8 +1,8 @@
-//! Documents of sessions, as `apex report --html` makes them, again and again; and comparisons, as
-//! `apex diff` makes them.
+//! Reads sessions repeatedly and makes their documents, as `apex report --html` does, and their
+//! comparisons, as `apex diff` does.
 
+use crate::parameters::ViewParameters;
 use crate::problem::Problem;
-use crate::wanted::Wanted;
 use apex_live::Follower;
 use apex_page::{KernelLines, Source};
 use apex_predict::explore::Explorer;
@@ -42,7 +42,7 @@ pub struct Kernels {
 
 impl Reader {
     /// Will read a part of the session in a folder.
-    pub fn new(dir: &Path, wanted: &Wanted) -> Self {
+    pub fn new(dir: &Path, wanted: &ViewParameters) -> Self {
         let follower = wanted.last.map(|seconds| Follower::fresh(dir, Duration::from_secs(seconds)));
         Self { dir: dir.to_owned(), follower, filters: wanted.filters.clone() }
     }

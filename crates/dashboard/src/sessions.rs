@@ -1,4 +1,4 @@
-//! The sessions that are shown, and how each of them is.
+//! The list of sessions, and the state of each.
 
 use serde::Serialize;
 use std::collections::hash_map::DefaultHasher;

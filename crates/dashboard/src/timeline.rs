@@ -9,9 +9,9 @@ use apex_timeline::{
     Asked, AskedLaunch, MOST_COLUMNS, MOST_EVENTS, Missing, Problem, Question, Step, Timelines, Unanswered,
 };
 
+use crate::parameters::{all_known, number, single};
 use crate::problem::JSON;
 use crate::sessions::Known;
-use crate::wanted::{all_known, number, single};
 
 /// Columns where the request does not say how many.
 const COLUMNS: usize = 1000;

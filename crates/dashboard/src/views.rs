@@ -1,9 +1,9 @@
 //! Sessions that were read, shared by all viewers.
 
+use crate::parameters::ViewParameters;
 use crate::problem::Problem;
 use crate::reading::{Kernels, Reader, Reading};
 use crate::sessions::{Known, State, fingerprint};
-use crate::wanted::Wanted;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ pub struct Views {
 /// A part of a session, with what was read of it.
 struct View {
     id: String,
-    wanted: Wanted,
+    wanted: ViewParameters,
     shown: Mutex<Shown>,
     /// The kernels that were read last, and when: questions about them do not wait while the
     /// session is read again.
@@ -74,7 +74,7 @@ struct Last {
 impl Views {
     /// The view of this part of a session; it replaces the least recently used one if there are too
     /// many.
-    fn of(&self, known: &Known, wanted: &Wanted) -> Arc<View> {
+    fn of(&self, known: &Known, wanted: &ViewParameters) -> Arc<View> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = kept.iter().position(|view| view.id == known.id && view.wanted == *wanted);
         let view = match place {
@@ -96,7 +96,7 @@ impl Views {
     ///
     /// # Errors
     /// Why there is no document.
-    pub fn look(&self, known: &Known, wanted: &Wanted) -> Result<Looked, Problem> {
+    pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
         let mut shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let now = fingerprint(&known.dir);
@@ -128,7 +128,7 @@ impl Views {
     ///
     /// # Errors
     /// Why nothing was read.
-    pub fn kernels(&self, known: &Known, wanted: &Wanted) -> Result<Arc<Kernels>, Problem> {
+    pub fn kernels(&self, known: &Known, wanted: &ViewParameters) -> Result<Arc<Kernels>, Problem> {
         let view = self.of(known, wanted);
         let read = view.kernels().clone().filter(|(at, _)| at.elapsed() < RECENT);
         match read {
@@ -146,7 +146,7 @@ impl View {
 
 impl Last {
     /// Whether it is still valid.
-    fn is_good(&self, fingerprint: Option<u64>, wanted: &Wanted) -> bool {
+    fn is_good(&self, fingerprint: Option<u64>, wanted: &ViewParameters) -> bool {
         let age = self.at.elapsed();
         let has_ended = matches!(&self.result, Ok(looked) if looked.state == State::Ended);
         if has_ended && self.fingerprint == fingerprint {
@@ -189,7 +189,7 @@ mod tests {
         record();
         let found = dir.clone();
         let known = Sessions::new(move || vec![found.clone()]).list().remove(0);
-        let (views, wanted) = (Views::default(), Wanted::default());
+        let (views, wanted) = (Views::default(), ViewParameters::default());
         let first = views.look(&known, &wanted).unwrap();
         let again = views.look(&known, &wanted).unwrap();
         assert!(Arc::ptr_eq(&first.document, &again.document));

@@ -6,10 +6,10 @@ use apex_predict::explore::Refusal;
 use apex_predict::{Change, Models};
 use std::ops::RangeInclusive;
 
+use crate::parameters::{ViewParameters, number, single};
 use crate::problem::JSON;
 use crate::sessions::Known;
 use crate::views::Views;
-use crate::wanted::{Wanted, number, single};
 
 /// Threads along a side of a block.
 const SIDE: RangeInclusive<u64> = 1..=9999;
@@ -53,8 +53,8 @@ fn sides(text: &str) -> Option<[u32; 3]> {
 
 /// Answers a request about a kernel of a session.
 pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
-    let parameters = [&Wanted::PARAMETERS[..], &PARAMETERS].concat();
-    let asked = Wanted::among(request, &parameters).and_then(|wanted| Ok((wanted, change(request)?)));
+    let parameters = [&ViewParameters::PARAMETERS[..], &PARAMETERS].concat();
+    let asked = ViewParameters::among(request, &parameters).and_then(|wanted| Ok((wanted, change(request)?)));
     let (wanted, change) = match asked {
         Ok(asked) => asked,
         Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
@@ -72,7 +72,7 @@ pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> 
 
 /// Answers a request for the lines of a kernel of a session.
 pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
-    let wanted = match Wanted::of(request) {
+    let wanted = match ViewParameters::of(request) {
         Ok(wanted) => wanted,
         Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
     };

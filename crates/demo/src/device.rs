@@ -1,8 +1,16 @@
-//! A device and what is made on it, each freed when it goes out of scope.
+//! A device, and the objects that a program creates on it. Each object is freed when it goes out of
+//! scope.
 //!
-//! Just enough of a host API for the demo programs: what a program of this kind would write in C++
-//! with the driver API, with errors that name the call. Sizes are held in types; the caller
-//! gives each kernel the arguments that it takes.
+//! This is the part of a host API that the demo programs need, with errors that name the call. Each
+//! method makes the driver call that a CUDA C++ program would make at that point, and no other. The
+//! crate `apex-gpu` cannot replace it:
+//!
+//! * Reports and tests depend on the exact calls of the programs. `bad` allocates in a loop, copies
+//!   pageable memory asynchronously and uses the legacy default stream; `apex-gpu` allocates from
+//!   pools, orders streams by itself, and never uses that stream.
+//! * `apex-differential` opens a driver by its path, again after each fault. `apex-gpu` opens one
+//!   driver for each process.
+//! * `apex-gpu` has no arrays, textures and surfaces ([`crate::image`]).
 
 use crate::driver::{self, Functions, call};
 use crate::error::{DemoError, Result};

@@ -1,4 +1,4 @@
-//! Whether two drivers agree on the results of a case.
+//! Compares the results of a case on two drivers.
 
 use crate::case::{Case, Rule, Slot};
 use crate::values::Values;

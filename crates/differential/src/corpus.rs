@@ -4,7 +4,7 @@
 //!   in words, or the length of its results.
 //! * `results.bin.zst`: the results, one behind the other.
 //! * `manifest.json`: which driver and device, when, how many.
-//! * `known-differences.txt`: see [`crate::known`].
+//! * `known-differences.txt`: see [`crate::known_differences`].
 //!
 //! The programs are stored rather than generated again, so that the generator may change where no
 //! GPU is available.

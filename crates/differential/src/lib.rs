@@ -1,8 +1,8 @@
 //! Random PTX, run by two CUDA drivers and compared bit by bit.
 //!
-//! [`generate`] makes programs; [`fleet`] runs them on a driver, any `libcuda.so.1`; a [`corpus`]
+//! [`generate`] makes programs; [`workers`] runs them on a driver, any `libcuda.so.1`; a [`corpus`]
 //! holds programs and what a GPU computed; [`compare`] holds another driver's results against it.
-//! Where the CPU device differs from the GPU, [`known`] has the reason; any other difference is an
+//! Where the CPU device differs from the GPU, [`known_differences`] has the reason; any other difference is an
 //! error.
 //!
 //! A *program* is a kernel for one instruction form, or for one seed of a generator of longer
@@ -13,12 +13,12 @@ pub mod case;
 pub mod compare;
 pub mod corpus;
 pub mod coverage;
-pub mod fleet;
 pub mod generate;
 pub mod image;
 pub mod kernel;
-pub mod known;
+pub mod known_differences;
 pub mod random;
 pub mod report;
 pub mod runner;
 pub mod values;
+pub mod workers;

@@ -5,9 +5,9 @@ use anyhow::{Context, Result, bail, ensure};
 use apex_differential::case::Case;
 use apex_differential::compare::{Outcome, Verdict, compare};
 use apex_differential::corpus::{Corpus, Manifest};
-use apex_differential::fleet::{Fleet, Haul, Share, work};
 use apex_differential::report::{Report, describe};
-use apex_differential::{coverage, generate, known};
+use apex_differential::workers::{Outcomes, Share, Workers, work};
+use apex_differential::{coverage, generate, known_differences};
 use clap::{Args, Parser, Subcommand};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -146,7 +146,7 @@ impl Source {
 
 impl Run {
     /// Runs cases in worker processes, which get them from `source`.
-    fn outcomes(&self, source: &Source, count: usize) -> Result<Haul> {
+    fn outcomes(&self, source: &Source, count: usize) -> Result<Outcomes> {
         let mut command: Vec<OsString> = vec![std::env::current_exe()?.into(), "work".into()];
         command.extend([
             "--driver".into(),
@@ -156,7 +156,7 @@ impl Run {
         ]);
         command.extend(source.arguments());
         let deadline = self.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        Fleet { command, workers: self.workers.max(1), deadline }.run(count)
+        Workers { command, workers: self.workers.max(1), deadline }.run(count)
     }
 }
 
@@ -202,7 +202,7 @@ fn check(run: &Run, folder: &Path, brief: bool) -> Result<bool> {
     let corpus = read(folder, &run.only)?;
     let source = Source { corpus: Some(folder.to_owned()), ..Source::default() };
     let haul = run.outcomes(&source, corpus.cases.len())?;
-    let mut report = Report::new(&corpus, &haul.outcomes, &known::read(folder)?);
+    let mut report = Report::new(&corpus, &haul.outcomes, &known_differences::read(folder)?);
     if !run.only.is_empty() || run.seconds.is_some() {
         report.stale.clear();
     }

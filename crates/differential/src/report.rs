@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::compare::{Cell, Outcome, Verdict, compare};
 use crate::corpus::Corpus;
-use crate::known::Known;
+use crate::known_differences::Known;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 

@@ -1,9 +1,9 @@
-//! Operands that hit edges.
+//! Operands near the limits of their types.
 //!
 //! A column of a case's input holds one operand for each thread. Its values are a mixture: the
-//! values around which things change in the type, numbers of moderate size (where additions cancel
-//! and products are not all infinite), and random bits. What this module gives for a seed must
-//! never change (see [`crate::random`]).
+//! values around the type's boundaries, numbers of moderate size (so that additions cancel and not
+//! all products are infinite), and random bits. The values for a seed must never change (see
+//! [`crate::random`]).
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Words for what records hold as numbers, and kernels' names, each made once.
+//! The text for numbers in records, and the names of kernels, each created once.
 
 use apex_trace::Process;
 use apex_trace::layout::{CallClass, MemoryKind};

@@ -1,6 +1,6 @@
-//! The pass over a session's records: the window, the time line, progress.
+//! Iterates over a session's records: the window, the time line, progress.
 //!
-//! All processes share one time line: nanoseconds since the first of them began to record, on the
+//! All processes share one time line: nanoseconds since the first process began to record, on the
 //! machine's monotonic clock.
 
 use apex_trace::{Process, Record, Session};

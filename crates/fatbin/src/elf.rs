@@ -1,4 +1,4 @@
-//! Machine code as ELF files of 64 bits: where their tables and contents lie.
+//! The parts of 64-bit ELF files that machine code is stored in: headers, segments and sections.
 
 use crate::{ImageError, u16_at, u32_at, u64_at};
 

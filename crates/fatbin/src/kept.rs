@@ -1,9 +1,9 @@
-//! Images as a session keeps them: what of them matters on a device, compressed.
+//! Images as a session stores them: the parts that matter on a device, compressed.
 //!
-//! A program loads fatbins with machine code for every architecture that its author thought of.
-//! [`select`] leaves what can tell about launches on one device: all PTX, and machine code for the
-//! device's architecture. [`pack`] writes the parts into one file, which [`unpack`] reads back and
-//! does not trust.
+//! A program loads fatbins with machine code for many architectures. [`select`] keeps the parts
+//! that can describe launches on one device: all PTX, and machine code for the device's
+//! architecture. [`pack`] writes these parts into one file, and [`unpack`] reads it without
+//! trusting it.
 
 use crate::container::{Entries, Header, KIND_CUBIN, KIND_PTX, expand_lz4};
 use crate::{FATBIN_MAGIC, Image, ImageError, MAX_BYTES, u64_at};

@@ -16,13 +16,13 @@
 //! nothing of GPUs.
 
 use std::ffi::c_void;
-use std::fmt::Write as _;
 use std::time::Instant;
 
 use apex_gpu::{Backend, Device, Kind, Number, Tensor};
 use cudarc::cublas::{CudaBlas, result, sys as blas};
 use cudarc::driver::sys;
 use half::{bf16, f16};
+use serde_json::json;
 
 const PTX: &str = "
 .version 7.0
@@ -328,18 +328,21 @@ fn thousand(device: &Device, rows: &mut Vec<Row>) -> apex_gpu::Result<()> {
     Ok(())
 }
 
-fn json(device: &Device, rows: &[Row]) -> String {
-    let mut text = format!("{{\"schema\":\"apex.gpu-bench/1\",\"device\":\"{}\",\"rows\":[", device.name());
-    for (at, row) in rows.iter().enumerate() {
-        let comma = if at > 0 { "," } else { "" };
-        let Row { name, peer, unit, ours, theirs, ratio, middle_half: (low, high) } = row;
-        let _ = write!(
-            text,
-            "{comma}\n{{\"name\":\"{name}\",\"peer\":\"{peer}\",\"unit\":\"{unit}\",\"ours\":{ours:.4},\"theirs\":{theirs:.4},\
-             \"ratio\":{ratio:.4},\"middle_half\":[{low:.4},{high:.4}]}}"
-        );
-    }
-    text + "\n]}\n"
+fn report(device: &Device, rows: &[Row]) -> String {
+    let row = |row: &Row| {
+        let Row { name, peer, unit, ours, theirs, ratio, middle_half } = row;
+        json!({
+            "name": name,
+            "peer": peer,
+            "unit": unit,
+            "ours": ours,
+            "theirs": theirs,
+            "ratio": ratio,
+            "middle_half": middle_half,
+        })
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    format!("{}\n", json!({ "schema": "apex.gpu-bench/1", "device": device.name(), "rows": rows }))
 }
 
 fn main() -> apex_gpu::Result<()> {
@@ -368,7 +371,7 @@ fn main() -> apex_gpu::Result<()> {
     }
     if let Some(at) = arguments.iter().position(|argument| argument == "--json") {
         let file = arguments.get(at + 1).expect("--json FILE");
-        std::fs::write(file, json(&device, &rows)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        std::fs::write(file, report(&device, &rows)).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Devices: what there is, and what it allows.
+//! Devices: finding and opening them, their attributes and limits.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -73,6 +73,7 @@
 #[doc = include_str!("../../../docs/rust.md")]
 struct Guide;
 
+mod borrowed;
 mod buffer;
 mod cache;
 mod compiler;
@@ -80,7 +81,6 @@ mod cpu_device;
 mod device;
 mod driver;
 mod error;
-mod foreign;
 mod global;
 mod graph;
 mod launch;

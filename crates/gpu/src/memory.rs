@@ -1,8 +1,8 @@
-//! Memory of a device: who allocated it, who uses it, when it is freed.
+//! Memory of a device: its owner, its users, and when it is freed.
 //!
-//! Buffers share it with the graphs that use it, so no graph outlives its memory. It is freed in
-//! the order of its home stream, after the last use on any stream. Memory of others is borrowed: it
-//! is not freed, but what its owner does on the home stream afterwards waits for the last use too.
+//! Buffers share memory with the graphs that use it, so no graph outlives its memory. Memory is
+//! freed in the order of its home stream, after the last use on any stream. Borrowed memory is not
+//! freed, but its owner's later work on the home stream also waits for the last use.
 
 use std::sync::Arc;
 

@@ -1,15 +1,16 @@
-//! Which streams have used a piece of memory, and what the next user has to wait for.
+//! The streams that have used a piece of memory, and what the next user must wait for.
 //!
-//! Reads wait for the last write; a write, and the end of the memory, for that and for all reads
-//! since. To wait for a stream means to wait for all that it has been given by then: the use is
-//! among that. So a use costs nothing but a look as long as one stream uses the memory, and an
-//! event only where another takes over.
+//! A read waits for the last write. A write waits for the last write and all reads since, and so
+//! does freeing the memory. Waiting for a stream means waiting for all work submitted to it so far,
+//! which includes the use. While one stream uses the memory, a use therefore costs only a
+//! comparison; an event is recorded only when another stream takes over.
 //!
 //! Invariant: `alone`, if not 0, is the only stream with work on the memory that nobody has waited
-//! for yet.
+//! for.
 //!
-//! Rust's borrows do the rest: a write needs a mutable reference, so no other use is issued at the
-//! same time. Reads can, on several threads; then the lock orders them.
+//! Rust's borrow rules exclude the rest: a write needs a mutable reference, so no other use is
+//! submitted at the same time. Several threads may submit reads at the same time; the lock orders
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! The open connections: who makes room when there are too many, and who has taken too long.
+//! The open connections: which one is closed if there are too many, and which ones have exceeded
+//! their time.
 
 use crate::options::Limits;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Where a server listens, for whom, and how much it bears.
+//! The server's options: its address, its token, and its limits.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What was asked for.
+//! Requests.
 
 use hyper::http::Uri;
 

@@ -1,4 +1,4 @@
-//! What is answered.
+//! Responses.
 
 use crate::events::Source;
 pub use hyper::StatusCode;

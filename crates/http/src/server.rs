@@ -1,4 +1,4 @@
-//! Listens, admits, answers, stops.
+//! Listens, admits requests, answers them, and stops.
 
 use crate::admission::Admission;
 use crate::connections::{Connections, Entry, Work};

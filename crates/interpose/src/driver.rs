@@ -2,11 +2,12 @@
 //! own account.
 //!
 //! [`real`] gives, for each entry of the table, the address that the real driver exports, or that
-//! of a stub that returns an error; never null once a driver was looked for. The functions below
-//! are the only places where this library calls the driver for itself. Each says what it asks; none
-//! of them locks, allocates on the device, synchronises or changes what the program sees, except
-//! those of [`crate::calibration`], the event pairs and delays of [`crate::timing`], and what
-//! [`crate::pool`] waits for and frees in the program's place.
+//! of a stub that returns an error; never null once a driver was looked for. Only the functions of
+//! this module call the driver on the library's own account: queries here, graph nodes in
+//! `graph_nodes`, graphs of the library's own in `chain`, events and delays in `events`. None of
+//! them locks, allocates on the device, synchronises or changes what the program sees, except those
+//! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], and the waits and
+//! frees of [`crate::pool`] in the program's place.
 //!
 //! # Contract of the table
 //! `real(i)` can be called with the signature that `cuda_abi::signature` gives for the symbol at
@@ -18,7 +19,7 @@ use crate::tables::push;
 use apex_trace::definition::Device;
 use cuda_abi::types::*;
 use cuda_abi::{Plain, index};
-use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
+use cuda_launch::{Carveout, Dim3, FunctionAttributes};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering;
@@ -74,8 +75,14 @@ macro_rules! real {
 }
 
 mod chain;
+mod events;
+mod graph_nodes;
 
 pub use chain::{Chain, ChainedKernel, function_of};
+pub use events::{Scratch, create_event, elapsed_ns, is_idle, is_pending, launch_thread, record_event};
+pub use graph_nodes::{
+    Kernel, Node, describe_node, graph_nodes, kernel_of, kernel_of_v1, kernel_of_v3, node_cluster,
+};
 
 /// Whether the real driver has the entry point at `index`.
 pub fn has(index: usize) -> bool {
@@ -345,159 +352,6 @@ pub fn function_attributes(function: CUfunction) -> Option<FunctionAttributes> {
     })
 }
 
-/// The nodes of a graph.
-pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
-    let mut count = 0;
-    // SAFETY: with a null array the driver only counts; the program has just used the graph with
-    // success.
-    if !succeeds(unsafe { real!(cuGraphGetNodes)(graph, null_mut(), &mut count) }) {
-        return Vec::new();
-    }
-    let mut nodes = Vec::new();
-    if nodes.try_reserve_exact(count).is_err() {
-        return nodes;
-    }
-    nodes.resize(count, null_mut());
-    // SAFETY: the array has room for `count` nodes.
-    let result = unsafe { real!(cuGraphGetNodes)(graph, nodes.as_mut_ptr(), &mut count) };
-    nodes.truncate(if succeeds(result) { count } else { 0 });
-    nodes
-}
-
-/// What a kernel node launches.
-pub struct Kernel {
-    /// A function, or a library's kernel.
-    pub function: CUfunction,
-    /// The context that the node names, null for the current one.
-    pub context: CUcontext,
-    /// How it is launched; clusters are an attribute of the node ([`node_cluster`]).
-    pub launch: LaunchConfig,
-}
-
-/// What a graph's node is.
-pub enum Node {
-    /// A kernel's launch.
-    Kernel(Kernel),
-    /// A graph of its own.
-    Graph(CUgraph),
-    /// A copy.
-    Copy,
-    /// A set.
-    Set,
-    /// Something else that the host knows of: events, host functions, allocations.
-    Other,
-    /// Something of which the host can't know what it does.
-    Opaque,
-}
-
-/// What `node`, of a graph that the program has just used, is.
-pub fn describe_node(node: CUgraphNode) -> Node {
-    let mut kind = 0;
-    // SAFETY: the out-parameter is valid, and so is the node.
-    if !succeeds(unsafe { real!(cuGraphNodeGetType)(node, &mut kind) }) {
-        return Node::Opaque;
-    }
-    match kind {
-        CU_GRAPH_NODE_TYPE_KERNEL => node_kernel(node).map_or(Node::Opaque, Node::Kernel),
-        CU_GRAPH_NODE_TYPE_GRAPH => node_graph(node).map_or(Node::Opaque, Node::Graph),
-        CU_GRAPH_NODE_TYPE_MEMCPY => Node::Copy,
-        CU_GRAPH_NODE_TYPE_MEMSET => Node::Set,
-        CU_GRAPH_NODE_TYPE_CONDITIONAL => Node::Opaque,
-        _ => Node::Other,
-    }
-}
-
-fn node_kernel(node: CUgraphNode) -> Option<Kernel> {
-    if has(index::cuGraphKernelNodeGetParams_v2) {
-        let mut parameters = CUDA_KERNEL_NODE_PARAMS::zeroed();
-        // SAFETY: the out-parameter is valid, and the node is a kernel's.
-        let result = unsafe { real!(cuGraphKernelNodeGetParams_v2)(node, &mut parameters) };
-        return succeeds(result).then(|| kernel_of(&parameters));
-    }
-    let mut parameters = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
-    // SAFETY: as above.
-    let result = unsafe { real!(cuGraphKernelNodeGetParams)(node, &mut parameters) };
-    succeeds(result).then(|| kernel_of_v1(&parameters))
-}
-
-fn node_graph(node: CUgraphNode) -> Option<CUgraph> {
-    let mut graph = null_mut();
-    // SAFETY: the out-parameter is valid, and the node holds a graph.
-    succeeds(unsafe { real!(cuGraphChildGraphNodeGetGraph)(node, &mut graph) }).then_some(graph)
-}
-
-/// The cluster of a kernel node; zeros without one.
-pub fn node_cluster(node: CUgraphNode) -> Dim3 {
-    let mut value = CUlaunchAttributeValue::zeroed();
-    // SAFETY: the out-parameter is valid, and the node is a kernel's. The driver fills in the
-    // member of the union that the attribute names.
-    unsafe {
-        let attribute = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        if !succeeds(real!(cuGraphKernelNodeGetAttribute)(node, attribute, &mut value)) {
-            return Dim3::ZERO;
-        }
-        Dim3::new(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z)
-    }
-}
-
-/// What parameters without a kernel or context say.
-pub fn kernel_of_v1(parameters: &CUDA_KERNEL_NODE_PARAMS_v1) -> Kernel {
-    Kernel {
-        function: parameters.func,
-        context: null_mut(),
-        launch: LaunchConfig {
-            grid: Dim3::new(parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ),
-            block: Dim3::new(parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ),
-            cluster: Dim3::ZERO,
-            dynamic_shared_bytes: parameters.sharedMemBytes,
-        },
-    }
-}
-
-/// What parameters say. A kernel counts only where there is no function.
-pub fn kernel_of(parameters: &CUDA_KERNEL_NODE_PARAMS) -> Kernel {
-    let has_function = !parameters.func.is_null();
-    Kernel {
-        function: if has_function { parameters.func } else { parameters.kern.cast() },
-        context: if has_function { null_mut() } else { parameters.ctx },
-        launch: LaunchConfig {
-            grid: Dim3::new(parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ),
-            block: Dim3::new(parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ),
-            cluster: Dim3::ZERO,
-            dynamic_shared_bytes: parameters.sharedMemBytes,
-        },
-    }
-}
-
-/// What parameters inside [`CUgraphNodeParams`] say: the same fields again.
-pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
-    let &CUDA_KERNEL_NODE_PARAMS_v3 {
-        func,
-        gridDimX,
-        gridDimY,
-        gridDimZ,
-        blockDimX,
-        blockDimY,
-        blockDimZ,
-        ..
-    } = parameters;
-    let &CUDA_KERNEL_NODE_PARAMS_v3 { sharedMemBytes, kernelParams, extra, kern, ctx, .. } = parameters;
-    kernel_of(&CUDA_KERNEL_NODE_PARAMS {
-        func,
-        gridDimX,
-        gridDimY,
-        gridDimZ,
-        blockDimX,
-        blockDimY,
-        blockDimZ,
-        sharedMemBytes,
-        kernelParams,
-        extra,
-        kern,
-        ctx,
-    })
-}
-
 /// The cluster that a function, or a library's kernel, was compiled for; zeros if for none. The
 /// program has launched it with success.
 pub fn required_cluster(function: CUfunction) -> Dim3 {
@@ -540,154 +394,4 @@ pub unsafe fn string(text: *const c_char) -> String {
 /// Whether the driver can tell functions' names.
 pub fn tells_names() -> bool {
     has(index::cuFuncGetName)
-}
-
-/// A new event that can be timed with.
-pub fn create_event() -> Option<CUevent> {
-    let mut event = null_mut();
-    // SAFETY: the out-parameter is valid.
-    succeeds(unsafe { real!(cuEventCreate)(&mut event, CU_EVENT_DEFAULT) }).then_some(event)
-}
-
-/// Records an event of ours on a stream; false if the driver refuses.
-pub fn record_event(event: CUevent, stream: CUstream) -> bool {
-    // SAFETY: an event of ours in a living context; the program is about to use, or has just used,
-    // the stream.
-    succeeds(unsafe { real!(cuEventRecord)(event, stream) })
-}
-
-/// Whether the GPU has not come to an event of ours yet, which was recorded.
-pub fn is_pending(event: CUevent) -> bool {
-    // SAFETY: an event of ours in a living context.
-    let result = unsafe { real!(cuEventQuery)(event) };
-    result == CUDA_ERROR_NOT_READY
-}
-
-/// Launches a kernel of ours as a single thread; false if the driver refuses.
-///
-/// # Safety
-/// The kernel is in a living context, and takes nothing, or the one number that is given.
-pub unsafe fn launch_thread(kernel: CUfunction, number: Option<u32>, stream: CUstream) -> bool {
-    let mut number = number;
-    let mut parameters = number.as_mut().map(|number| (&raw mut *number).cast::<c_void>());
-    let parameters = parameters.as_mut().map_or(null_mut(), |parameters| &raw mut *parameters);
-    // SAFETY: by contract; the program is about to use the stream, or it is ours. The driver copies
-    // the parameter before it returns.
-    succeeds(unsafe { real!(cuLaunchKernel)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, null_mut()) })
-}
-
-/// Whether all work on a stream is done.
-pub fn is_idle(stream: CUstream) -> bool {
-    // SAFETY: the program is about to use the stream.
-    succeeds(unsafe { real!(cuStreamQuery)(stream) })
-}
-
-/// Nanoseconds between two events of ours that were recorded; `Err(true)` if they are not both done
-/// yet, `Err(false)` if there will never be an answer.
-pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
-    let mut milliseconds = 0.0_f32;
-    // SAFETY: the out-parameter is valid; events of ours in a living context.
-    match unsafe { real!(cuEventElapsedTime)(&mut milliseconds, before, after) } {
-        CUDA_SUCCESS => Ok((f64::from(milliseconds) * 1e6).max(0.0) as u64),
-        CUDA_ERROR_NOT_READY => Err(true),
-        _ => Err(false),
-    }
-}
-
-/// A stream, a module and event pairs of our own in the current context, for calibration. All of it
-/// is released when dropped, but for a module that is [kept](Scratch::keep_module).
-pub struct Scratch {
-    stream: CUstream,
-    module: CUmodule,
-    pairs: Vec<[CUevent; 2]>,
-}
-
-impl Scratch {
-    /// Loads `ptx`.
-    pub fn new(ptx: &CStr, pairs: usize) -> Option<Scratch> {
-        let mut scratch =
-            Scratch { stream: null_mut(), module: null_mut(), pairs: Vec::with_capacity(pairs) };
-        // SAFETY: the out-parameters are valid, and the text is a C string.
-        let made = unsafe {
-            succeeds(real!(cuStreamCreate)(&mut scratch.stream, CU_STREAM_NON_BLOCKING))
-                && succeeds(real!(cuModuleLoadData)(&mut scratch.module, ptx.as_ptr().cast()))
-        };
-        for _ in 0..pairs {
-            scratch.pairs.push([create_event()?, create_event()?]);
-        }
-        made.then_some(scratch)
-    }
-
-    /// A kernel of the module.
-    pub fn kernel(&self, name: &CStr) -> Option<CUfunction> {
-        let mut kernel = null_mut();
-        // SAFETY: the out-parameter is valid; a module of ours, and a C string.
-        let result = unsafe { real!(cuModuleGetFunction)(&mut kernel, self.module, name.as_ptr()) };
-        succeeds(result).then_some(kernel)
-    }
-
-    /// Launches a kernel as a single thread.
-    ///
-    /// # Safety
-    /// A kernel of the module that takes nothing, or the one number that is given.
-    pub unsafe fn launch(&self, kernel: CUfunction, number: Option<u32>) -> Option<()> {
-        // SAFETY: by contract; the stream and the module are ours.
-        unsafe { launch_thread(kernel, number, self.stream) }.then_some(())
-    }
-
-    /// The same between the two events of a pair.
-    ///
-    /// # Safety
-    /// As for [`Scratch::launch`].
-    pub unsafe fn launch_between_events(
-        &self,
-        pair: usize,
-        kernel: CUfunction,
-        number: Option<u32>,
-    ) -> Option<()> {
-        let [before, after] = self.pairs[pair];
-        record_event(before, self.stream).then_some(())?;
-        // SAFETY: by contract.
-        unsafe { self.launch(kernel, number) }?;
-        record_event(after, self.stream).then_some(())
-    }
-
-    /// Whether the GPU has not come to the first event of a pair yet.
-    pub fn is_pending(&self, pair: usize) -> bool {
-        is_pending(self.pairs[pair][0])
-    }
-
-    /// Leaves the module to the context, with which it ends.
-    pub fn keep_module(&mut self) {
-        self.module = null_mut();
-    }
-
-    /// Waits for the stream.
-    pub fn wait(&self) -> Option<()> {
-        // SAFETY: a stream of ours.
-        succeeds(unsafe { real!(cuStreamSynchronize)(self.stream) }).then_some(())
-    }
-
-    /// What a pair read, nanoseconds.
-    pub fn elapsed_ns(&self, pair: usize) -> Option<u64> {
-        let [before, after] = self.pairs[pair];
-        elapsed_ns(before, after).ok()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: objects of ours, each released once; null where it was never made.
-        unsafe {
-            for event in self.pairs.drain(..).flatten() {
-                real!(cuEventDestroy_v2)(event);
-            }
-            if !self.module.is_null() {
-                real!(cuModuleUnload)(self.module);
-            }
-            if !self.stream.is_null() {
-                real!(cuStreamDestroy_v2)(self.stream);
-            }
-        }
-    }
 }

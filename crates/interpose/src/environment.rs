@@ -1,5 +1,5 @@
-//! The variables through which `apex run` speaks to this library. They are read at the first driver
-//! call.
+//! The environment variables by which `apex run` configures this library. They are read at the
+//! first driver call.
 
 use std::path::PathBuf;
 

@@ -1,19 +1,18 @@
-//! A slot's third state: first let the queued work out, then jump.
+//! The third state of a slot: first flush the queued work, then jump.
 //!
-//! A call that goes to the driver past work that was held back may overtake what it depends on.
-//! Whoever holds work back therefore registers a *flush*, and the slots of such calls hold
+//! A call that reaches the driver before queued work may overtake work that it depends on. A module
+//! that queues work therefore registers a *flush*, and the slots of such calls hold
 //! [`flush_then_jump`]: it saves the registers that carry arguments, runs the flush, restores them,
-//! and jumps to what the slot would hold otherwise, the hook or the real function, with the stack
-//! and the return address as they were (`cuda_abi::trampoline` has the contract). No signature is
-//! needed. The launch queue is who holds work back ([`crate::queue`]); without it no slot is in
-//! this state.
+//! and jumps to the hook or the real function, with the original stack and return address
+//! (`cuda_abi::trampoline` has the contract). It needs no signature. Only the launch queue
+//! registers a flush ([`crate::queue`]); without it, no slot is in this state.
 //!
 //! # Contract of a flush
+//!
 //! 1. It runs in the thread that makes the call, before the call reaches the driver, on a
-//!    [`stack`](crate::stack) of ours. Several threads may run it at once.
-//! 2. It may call the driver. Calls that come through a slot of this state from within it, because
-//!    the driver or the flush itself makes one, go straight to the driver: a thread runs no flush
-//!    within a flush.
+//!    [`stack`](crate::stack) of the library. Several threads may run it at once.
+//! 2. It may call the driver. Calls that the driver or the flush makes through a slot of this state
+//!    during a flush go directly to the driver: a thread runs no flush within a flush.
 //! 3. If it panics, recording ends for this process, and the call is made.
 
 use crate::switch::guarded;

@@ -1,10 +1,10 @@
-//! What every recorded launch looks at that belongs to no thread: one page.
+//! The data that every recorded launch reads and that belongs to no thread, in one page.
 //!
-//! Between two launches the program and the driver use the processor's caches and TLB for
-//! themselves; in a real program each page that a launch touches, and each that it can only find by
-//! way of another, costs some tens of nanoseconds. So the switch, the epochs, the ways to the
-//! threads' states and the real driver's addresses lie together, and what belongs to no thread is
-//! one line. Each is described where it belongs: [`crate::switch`], [`crate::objects`],
+//! Between two launches, the program and the driver use the processor's caches and TLB. In a real
+//! program each page that a launch touches, and each page that it reaches through another one,
+//! costs some tens of nanoseconds. The switch, the epochs, the pointers to the threads' states and
+//! the real driver's addresses are therefore in one page, and the data that belongs to no thread is
+//! in one cache line. These modules describe the parts: [`crate::switch`], [`crate::objects`],
 //! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`], [`crate::record::thread`],
 //! [`crate::driver`].
 

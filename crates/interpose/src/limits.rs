@@ -1,11 +1,11 @@
-//! How much memory recording can take, fixed beforehand.
+//! The fixed limits of the memory that recording uses.
 //!
-//! [`crate::FIXED_BYTES`] for a process, less than 60 MiB, nearly all of it address space that is
-//! touched only as far as it is used (6 MiB in a process that fills the table of configurations);
-//! and for each thread that makes recorded calls [`crate::THREAD_BYTES`], 70 KiB, beside the one
-//! mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Beyond a table's
-//! capacity nothing grows: the record is made all the same, with the identifier that says "unknown"
-//! (0), and configurations beyond the table are counted.
+//! A process uses at most [`crate::FIXED_BYTES`], less than 60 MiB, nearly all of it address space
+//! that is touched only as far as it is used (6 MiB in a process that fills the table of
+//! configurations). Each thread that makes recorded calls uses [`crate::THREAD_BYTES`], 70 KiB, and
+//! one mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Tables do not grow
+//! beyond their capacity: further records are still written, with the identifier for "unknown" (0),
+//! and configurations beyond the table are counted.
 
 use crate::tables::ConfigTable;
 use std::io;

@@ -1,14 +1,14 @@
-//! The first driver call: find the real driver and fill the slots.
+//! The first driver call: finds the real driver and fills the slots.
 //!
 //! Until then this library does nothing; it is loaded into every process of the program's tree,
 //! shells included. Every exported symbol jumps through its slot, and every slot first holds a stub
-//! that comes here.
+//! that leads here.
 //!
-//! Cold start takes no lock. Threads that arrive at the same time all do the same work and store
-//! the same addresses; nobody waits for anybody, so it can't deadlock with the dynamic linker's own
-//! lock, which one of them may hold because it makes its first driver call from a library's
-//! constructor. A call that comes while the calling thread itself is opening the driver (from a
-//! constructor of the driver's) is answered with "not initialized".
+//! Initialisation takes no lock. Threads that arrive at the same time do the same work and store
+//! the same addresses. No thread waits for another, so there is no deadlock with the dynamic
+//! linker's lock, which a thread holds if it makes its first driver call from a library's
+//! constructor. If the calling thread itself is opening the driver (the call comes from a
+//! constructor of the driver), the call returns "not initialized".
 
 use crate::driver;
 use crate::locate::{self, FileId};

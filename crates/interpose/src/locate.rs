@@ -1,10 +1,10 @@
-//! Where the real driver may lie.
+//! Where the real driver may be.
 //!
-//! The program would have found `libcuda.so.1` through the dynamic linker; because this library
-//! answers to that name, the linker can no longer be asked. So its search is repeated:
-//! `LD_LIBRARY_PATH`, the cache that ldconfig keeps, and then the places where distributions,
-//! containers, WSL and Nix put the driver without telling ldconfig. Candidates are absolute paths
-//! in order of preference; whoever opens them leaves out this library's own file ([`FileId`]).
+//! The program would have found `libcuda.so.1` through the dynamic linker. Because this library has
+//! that name, the linker cannot be asked. Its search is therefore repeated: `LD_LIBRARY_PATH`, the
+//! cache of ldconfig, and then the places where distributions, containers, WSL and Nix install the
+//! driver without ldconfig. Candidates are absolute paths in order of preference; the caller skips
+//! this library's own file ([`FileId`]).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

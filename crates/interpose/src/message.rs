@@ -1,4 +1,4 @@
-//! What the library says on the program's standard error.
+//! Messages of the library on the program's standard error.
 
 use crate::environment;
 use apex_trace::MappedControl;

@@ -1,8 +1,8 @@
-//! Values of which a process has one.
+//! Values that exist once per process.
 //!
-//! Such a value is made once and never freed. A forked child finds that the one it inherited is not
-//! its own and makes another; the inherited one is left alone, since threads that do not exist in
-//! the child may hold locks in it.
+//! Such a value is made once and never freed. A forked child detects that the inherited value is
+//! not its own and makes a new one. It leaves the inherited one alone, because threads that do not
+//! exist in the child may hold locks in it.
 
 use crate::switch::guarded;
 use std::ptr::null_mut;

@@ -1,9 +1,9 @@
-//! Stacks of our own, for work that is not on the launch path.
+//! Stacks of the library, for work that is not on the launch path.
 //!
-//! Programs launch from threads with 16 KiB of stack, and the driver needs some of it. What this
-//! library does when something is seen for the first time takes several KiB; it runs on a stack
-//! from a small pool, so that the program's stack bears no more than [`ON_PROGRAMS_STACK`] bytes of
-//! ours, whatever happens. Where no stack can be had, the work runs where it is.
+//! Programs launch from threads with 16 KiB of stack, and the driver needs some of it. Work that
+//! this library does when it sees something for the first time takes several KiB. It runs on a
+//! stack from a small pool, so that the library uses at most [`ON_PROGRAMS_STACK`] bytes of the
+//! program's stack. If no stack can be allocated, the work runs on the program's.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -4,12 +4,12 @@
 mod support;
 
 use apex_symbolization::{Build, Symbols};
+use apex_trace::Process;
 use apex_trace::layout::{CallClass, StackSample, flags};
-use apex_trace::{Event, Process};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Recording, finished, records};
+use support::{Recording, finished, samples};
 
 /// Functions of the program that are not active where it launches, or that it does not tell of.
 const NOT_TOLD: [&str; 3] = ["print", "note", "_start"];
@@ -34,13 +34,6 @@ fn compiled(folder: &Path, name: &str, arguments: &[&str]) -> Option<PathBuf> {
             None
         }
     }
-}
-
-fn samples(process: &Process) -> Vec<StackSample> {
-    records(process, |event| match event {
-        Event::StackSample(sample) => Some(*sample),
-        _ => None,
-    })
 }
 
 /// The functions of files in `folder` that are active in a sample, `FUNCTION:LINE`, innermost

@@ -6,13 +6,13 @@
 
 mod support;
 
+use apex_trace::Process;
 use apex_trace::control::{Settings, TimingMode};
 use apex_trace::layout::{StackSample, flags};
-use apex_trace::{Event, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Recording, compiled, finished, records};
+use support::{Recording, compiled, finished, samples};
 
 /// Frames that are kept of a stack.
 const KEPT: usize = 64;
@@ -53,13 +53,6 @@ fn python(recording: &Recording, interpreter: &Path, program: &str) -> Command {
     let mut command = recording.program(interpreter);
     command.arg(script(program));
     command
-}
-
-fn samples(process: &Process) -> Vec<StackSample> {
-    records(process, |event| match event {
-        Event::StackSample(sample) => Some(*sample),
-        _ => None,
-    })
 }
 
 fn frames(process: &Process, sample: &StackSample) -> Vec<Frame> {

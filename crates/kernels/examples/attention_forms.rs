@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use apex_gpu::{Device, Kind};
 use apex_kernels::{Attention, Element, Form, Gradients, Mask, Options, Result, Saved, Shape, reference};
+use apex_random::Random;
 use half::{bf16, f16};
 
 trait Number: Element {
@@ -34,13 +35,8 @@ macro_rules! numbers {
 numbers! { bf16, "bf16", 5e-3; f16, "f16", 8e-4; }
 
 fn random<T: Number>(seed: u64, len: usize) -> Vec<T> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        T::of((state >> 40) as f32 / (1 << 22) as f32 - 2.0)
-    };
+    let mut random = Random::new(seed);
+    let next = || T::of(2.0 * random.signed());
     std::iter::repeat_with(next).take(len).collect()
 }
 

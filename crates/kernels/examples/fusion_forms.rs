@@ -8,7 +8,6 @@
 //! an error is larger than bf16 allows. With `--emit`, nothing is launched: PTX of all forms for an H200, of many sizes and
 //! in several schedules, goes into the folder, with `kernels.json`, which says how to launch it.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,19 +16,16 @@ use apex_kernels::Result;
 use apex_kernels::fusion::{
     ElementType, Fused, Graph, Kernel, Memory, Options, Plan, Target, Tensor, Tuning, View, forms, reference,
 };
+use apex_random::Random;
 use half::bf16;
+use serde_json::{Value, json};
 
 /// The largest relative error of results in bf16.
 const TOLERANCE: f64 = 5e-3;
 
 fn random(seed: u64, len: usize) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        f64::from((state >> 40) as u32) / f64::from(1 << 22) - 2.0
-    };
+    let mut random = Random::new(seed);
+    let next = || f64::from(2.0 * random.signed());
     std::iter::repeat_with(next).take(len).collect()
 }
 
@@ -133,40 +129,37 @@ fn emit(folder: &Path) -> std::io::Result<()> {
                     let file = format!("{}.ptx", list.len() * 8 + kernels.len());
                     std::fs::write(folder.join(&file), kernel.ptx())?;
                     let parameters = kernel.parameters().map(|memory| match memory {
-                        Memory::Input(place) => format!("\"i{place}\""),
-                        Memory::Output(place) => format!("\"o{place}\""),
+                        Memory::Input(place) => format!("i{place}"),
+                        Memory::Output(place) => format!("o{place}"),
                         _ => {
                             let place = between.iter().position(|(left, _)| *left == memory);
-                            format!("\"b{}\"", place.expect("a kernel has left it"))
+                            format!("b{}", place.expect("a kernel has left it"))
                         }
                     });
-                    kernels.push(format!(
-                        "{{\"file\": \"{file}\", \"name\": \"{}\", \"grid\": {}, \"block\": {}, \"shared\": {}, \
-                         \"parameters\": [{}]}}",
-                        kernel.name,
-                        kernel.grid(),
-                        kernel.block(),
-                        kernel.shared(),
-                        parameters.collect::<Vec<_>>().join(", ")
-                    ));
+                    kernels.push(json!({
+                        "file": file,
+                        "name": kernel.name,
+                        "grid": kernel.grid(),
+                        "block": kernel.block(),
+                        "shared": kernel.shared(),
+                        "parameters": parameters.collect::<Vec<_>>(),
+                    }));
                 }
                 known.push(texts);
-                let mut entry = String::new();
-                write!(
-                    entry,
-                    "{{\"form\": \"{form}\", \"rows\": {rows}, \"length\": {length}, \"schedule\": \"{schedule}\", \
-                     \"before\": {}, \"after\": {}, \"between\": {:?}, \"kernels\": [{}]}}",
-                    plan.bytes_before(),
-                    plan.bytes_after(),
-                    between.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
-                    kernels.join(", ")
-                )
-                .expect("a string takes everything");
-                list.push(entry);
+                list.push(json!({
+                    "form": form,
+                    "rows": rows,
+                    "length": length,
+                    "schedule": schedule,
+                    "before": plan.bytes_before(),
+                    "after": plan.bytes_after(),
+                    "between": between.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
+                    "kernels": kernels,
+                }));
             }
         }
     }
-    std::fs::write(folder.join("kernels.json"), format!("[\n{}\n]\n", list.join(",\n")))
+    std::fs::write(folder.join("kernels.json"), format!("{}\n", Value::from(list)))
 }
 
 fn check() -> Result<ExitCode> {

@@ -1,5 +1,5 @@
-//! What the Hopper forms of all techniques need from the host: where they run, and the maps that
-//! tell the copy engine where tensors lie.
+//! The host code that all Hopper forms share: the check of the device, and tensor maps, which
+//! describe the layout of tensors to the copy engine (TMA).
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! One session, looked at again and again.
+//! Follows one session while it is recorded.
 
 use crate::processes::running;
 use apex_machine::Machine;

@@ -1,4 +1,4 @@
-//! What records of a session amount to.
+//! Summarises the records of a session or of a window of it.
 
 use crate::file::Machine;
 use crate::quantity::Quantity;

@@ -1,10 +1,9 @@
-//! Forecasts that were made before, found again by their features.
+//! A cache of forecasts by their features.
 //!
 //! A program launches few configurations many times. A [`Cache`] belongs to one thread and to one
-//! forecaster at a time: when it is asked with another one (the model was replaced) it forgets
-//! everything. It compares all features, so what it gives is always what the forecaster would give.
-//! A case may be in any of the [`WAYS`] entries of one set; a new one takes the place of that which
-//! came first.
+//! forecaster at a time; if another forecaster is used (the model was replaced), the cache is
+//! cleared. It compares all features, so it returns exactly what the forecaster would return. A
+//! case may be in any of the [`WAYS`] entries of one set; a new case replaces the oldest one.
 
 use crate::Error;
 use crate::forecast::{Forecast, ForecastScratch, Forecaster};

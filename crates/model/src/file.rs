@@ -296,9 +296,7 @@ fn network(
 
 /// 64-bit FNV-1a (Fowler, Noll, Vo).
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    apex_random::hash(0, bytes)
 }
 
 /// A head being written.

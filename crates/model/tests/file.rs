@@ -61,11 +61,7 @@ fn refused(bytes: &[u8]) -> String {
 
 /// Bytes 48 to 55 over those before them, as a writer would put them.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = |bytes: &[u8]| {
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, &byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-    };
+    let sum = |bytes: &[u8]| apex_random::hash(0, bytes);
     let head = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) as usize;
     if let Some((head, numbers)) = bytes[PREAMBLE..].split_at_checked(head) {
         let sums = [sum(head), sum(numbers)];

@@ -24,9 +24,9 @@ mod figure;
 mod observer;
 mod prediction;
 mod profile;
+mod saturating;
 mod selection;
 mod sketch;
-mod sums;
 pub mod units;
 
 pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Pauses, Phase, PhaseCall, PhaseKind};
@@ -35,6 +35,6 @@ pub use figure::{Figure, Provenance, total};
 pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
 pub use prediction::{Bound, BoundBy, Prediction, Work};
 pub use profile::*;
+pub use saturating::SaturatingSum;
 pub use selection::{KernelPattern, Selection, origin_ns, ranks};
 pub use sketch::Distribution;
-pub use sums::SaturatingSum;

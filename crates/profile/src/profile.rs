@@ -10,6 +10,7 @@
 
 mod activity;
 mod build;
+pub(crate) mod by_id;
 mod calls;
 mod code;
 mod costs;
@@ -22,7 +23,6 @@ mod memory;
 mod memory_over_time;
 mod native;
 mod phase;
-pub(crate) mod places;
 mod pool;
 mod queue;
 mod ranges;

@@ -1,7 +1,9 @@
-//! What a measurement was taken on, and when.
+//! The machine and the time of a measurement.
 
-/// As JSON: the CPU, the cores that this process may use, the day, and the command.
-pub fn json() -> String {
+use serde_json::{Value, json};
+
+/// The CPU, the cores that this process may use, the day, and the command.
+pub fn machine() -> Value {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let name = name.map_or("unknown CPU", |(_, name)| name.trim());
@@ -12,5 +14,5 @@ pub fn json() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let command =
         format!("cargo bench -p ptx-exec --bench {} -- {}", env!("CARGO_CRATE_NAME"), arguments.join(" "));
-    format!("{{\"cpu\": \"{name}\", \"cores\": {cores}, \"date\": \"{date}\", \"command\": \"{command}\"}}")
+    json!({ "cpu": name, "cores": cores, "date": date, "command": command })
 }

@@ -66,7 +66,7 @@ fn walk(
     assert!(figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{work:?}");
     assert!(work.thread_instructions <= 32.0 * work.total() * (1.0 + 1e-9), "{work:?}");
     assert!(work.shared_wavefronts <= 64.0 * work.shared_requests * (1.0 + 1e-9), "{work:?}");
-    assert!(work.longest_warp >= work.mean_warp() * (1.0 - 1e-9), "{work:?}");
+    assert!(work.longest_warp * work.warps >= work.total() * (1.0 - 1e-9), "{work:?}");
     work
 }
 

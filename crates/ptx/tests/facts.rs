@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use ptx::Function;
-use ptx::body::{Body, Names, Operand, RegisterId, Symbol};
+use ptx::body::{Body, Names, Operand, Symbol};
 use ptx::flow::{BlockId, Flow};
 use ptx::instruction::{Operations, accesses};
 
@@ -40,11 +40,7 @@ fn facts_are_those_of_the_files() {
                 }
             }
         }
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&path, &actual).unwrap();
-            continue;
-        }
-        assert_eq!(actual, expected, "{}: run with BLESS=1 and look at the difference", path.display());
+        test_golden::assert_file(path, &actual);
     }
 }
 
@@ -139,39 +135,30 @@ fn instructions(body: &Body<'_>) -> Vec<String> {
         if operation.control() != ptx::instruction::Control::Next {
             write!(said, ", {:?}", operation.control()).unwrap();
         }
-        if operation.crosses_lanes() {
-            said.push_str(", crosses lanes");
-        }
         lines.push(said);
     }
     lines
 }
 
-/// Blocks with their edges, trees, live registers; then loops.
+/// Blocks with their edges and dominators; then loops.
 fn flow(body: &Body<'_>) -> Vec<String> {
     let operations = Operations::of(body);
     let flow = Flow::of(body, &operations);
-    let (dominators, post_dominators) = (flow.dominators(), flow.post_dominators());
-    let liveness = flow.liveness(body, &operations);
+    let dominators = flow.dominators();
     let many =
         |blocks: &[BlockId]| blocks.iter().map(|id| format!("b{}", id.0)).collect::<Vec<_>>().join(" ");
     let parent = |id: Option<BlockId>| id.map_or("-".to_owned(), |id| format!("b{}", id.0));
     let mut lines = Vec::new();
     for id in flow.ids() {
         let block = flow.block(id);
-        let live = (0..body.registers.len() as u32).map(RegisterId);
-        let live = live.filter(|register| liveness.at_entry(id, *register));
-        let live: Vec<_> = live.map(|register| body.name(Symbol::Register(register))).collect();
         lines.push(format!(
-            "b{}: {}..{} to [{}]{}, dominator {}, post-dominator {}, live [{}]",
+            "b{}: {}..{} to [{}]{}, dominator {}",
             id.0,
             block.first.0,
             block.end.0,
             many(&block.successors),
             if block.leaves { " and out" } else { "" },
             parent(dominators.parent(id)),
-            parent(post_dominators.parent(id)),
-            live.join(" ")
         ));
     }
     for (index, found) in flow.loops(&dominators).iter().enumerate() {

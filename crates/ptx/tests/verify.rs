@@ -68,11 +68,7 @@ fn what_is_wrong_is_told() {
             })
             .collect();
         let actual = lines.join("\n") + "\n";
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&path, &actual).unwrap();
-            continue;
-        }
-        assert_eq!(actual, expected, "{}: run with BLESS=1 and look at the difference", path.display());
+        test_golden::assert_file(&path, &actual);
         if let Some(ptxas) = &ptxas {
             for index in (0..plain.len()).filter(|index| !said(*index).is_empty()) {
                 let others = |other: &usize| *other == index || said(*other).is_empty();

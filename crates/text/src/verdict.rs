@@ -1,5 +1,5 @@
-//! The verdict: what the time of a session, or of a part of it, went into, what to change, and what
-//! that saves.
+//! The verdict: where the time of a session or of a part of it went, what to change, and what that
+//! saves.
 
 use std::collections::BTreeSet;
 

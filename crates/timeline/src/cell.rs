@@ -1,11 +1,11 @@
-//! What happens in a stretch of a lane's time: how much of it each use took, and the durations of
-//! what begins in it.
+//! The content of a section of a lane's time: the time of each use, and the durations of the events
+//! that begin in it.
 //!
-//! Invariant: the cell of a stretch is the merge of the cells of its parts, in any grouping, except
-//! that a cell that was stored holds only the names that take most of it.
+//! Invariant: the cell of a section is the merge of the cells of its parts, in any grouping, except
+//! that a stored cell holds only the names with the most time.
 
-use crate::bytes::{Taker, put};
 use crate::event::{Event, What};
+use crate::leb128::{Taker, put};
 
 /// Names that a stored cell keeps at most …
 const KEPT: usize = 16;

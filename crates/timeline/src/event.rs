@@ -5,7 +5,7 @@
 
 use apex_profile::{IdleCause, Use};
 
-use crate::bytes::{Taker, put, put_signed};
+use crate::leb128::{Taker, put, put_signed};
 
 /// Events of a block.
 pub const IN_BLOCK: usize = 256;

@@ -203,10 +203,10 @@ impl Level {
         let mut out = Vec::new();
         let first = self.chunk[0].0;
         let mut before = first;
-        crate::bytes::put(&mut out, first);
-        crate::bytes::put(&mut out, self.chunk.len() as u64);
+        crate::leb128::put(&mut out, first);
+        crate::leb128::put(&mut out, self.chunk.len() as u64);
         for (place, bytes) in self.chunk.drain(..) {
-            crate::bytes::put(&mut out, place - before);
+            crate::leb128::put(&mut out, place - before);
             out.extend(bytes);
             before = place;
         }

@@ -22,11 +22,11 @@
 
 mod answer;
 mod build;
-mod bytes;
 mod cell;
 mod event;
 mod file;
 mod lane;
+mod leb128;
 mod query;
 mod store;
 mod tables;

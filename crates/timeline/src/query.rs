@@ -1,16 +1,16 @@
-//! Reading a lane: its time in columns, its events, one event.
+//! Reads a lane: its time in columns, its events, one event.
 //!
-//! A column reads one or two stored cells, or the few events of the cells that were not stored, so
-//! that a picture costs by its columns, whatever the length of the lane.
+//! A column reads one or two stored cells, or the few events of cells that were not stored. The
+//! cost of a picture therefore depends on its columns and not on the length of the lane.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::bytes::Taker;
 use crate::cell::{Cell, Detail};
 use crate::event::{Event, decode};
 use crate::file::{Damaged, Source};
 use crate::lane::{CELLS, FINEST, LEVELS, LaneIndex, STEP, shift};
+use crate::leb128::Taker;
 use crate::tree::{Cursor, Root};
 
 /// Blocks that an answer reads of a lane at most. A sound index needs a tenth of it for the most

@@ -126,7 +126,7 @@ proptest! {
         let bytes = encode(&events, 7);
         prop_assert_eq!(decode(&bytes), Some((events, 7)));
         let _ = decode(&noise);
-        let _ = Cell::decode(&mut crate::bytes::Taker(&noise));
+        let _ = Cell::decode(&mut crate::leb128::Taker(&noise));
         let mut damaged = bytes;
         for (at, byte) in noise.iter().enumerate() {
             if let Some(hit) = damaged.get_mut(at * 7) {

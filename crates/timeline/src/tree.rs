@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::{Taker, put};
 use crate::file::{Damaged, Place, Sink, Source};
+use crate::leb128::{Taker, put};
 
 /// Entries of a directory.
 const FANOUT: usize = 256;
@@ -75,7 +75,7 @@ fn encode(entries: &[Entry]) -> Vec<u8> {
     let (mut key, mut end) = (0, 0u64);
     for entry in entries {
         put(&mut out, entry.key - key);
-        crate::bytes::put_signed(&mut out, entry.place.offset.wrapping_sub(end).cast_signed());
+        crate::leb128::put_signed(&mut out, entry.place.offset.wrapping_sub(end).cast_signed());
         put(&mut out, entry.place.bytes.into());
         key = entry.key;
         end = entry.place.offset + u64::from(entry.place.bytes);

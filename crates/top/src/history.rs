@@ -1,4 +1,4 @@
-//! What a session did in the last minutes: one sample for each look.
+//! The last minutes of a session: one sample for each look.
 
 use crate::Look;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! A session at one moment.
+//! The state of a session at one moment.
 
 use apex_advice::{Advice, Options, advise};
 use apex_live::{SinceStart, Snapshot};

@@ -89,11 +89,7 @@ fn frame(top: &Top, width: u16, height: u16) -> String {
 /// Compares with the frame in a file.
 fn assert_frame(name: &str, frame: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frames").join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, frame).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(frame == expected, "{name} differs; BLESS=1 renews it. Now it is\n{frame}");
+    test_golden::assert_file(path, frame);
 }
 
 /// A session that was looked at for half a minute.

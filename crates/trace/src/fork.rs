@@ -1,13 +1,14 @@
-//! Tells whether this process is still the one that made a [`ForkGuard`], at the price of one load.
+//! Detects, at the cost of one load, whether this process made a [`ForkGuard`] or is a forked
+//! child.
 //!
 //! A forked child inherits the mappings of its parent's process file and must never write through
 //! them. Comparing `getpid()` would cost a system call, and `MADV_DONTFORK` would turn a forgotten
-//! check into a segmentation fault of the program. So a guard is a word that is 1 in the process
-//! that made it and 0 in every child: the kernel wipes its page (`MADV_WIPEONFORK`, Linux 4.14),
-//! or, where it can't, a `pthread_atfork` handler clears it.
+//! check into a segmentation fault of the program. A guard is therefore a word that is 1 in the
+//! process that made it and 0 in every child. The kernel wipes its page (`MADV_WIPEONFORK`, Linux
+//! 4.14); on older kernels, a `pthread_atfork` handler clears it.
 //!
-//! A `vfork` child shares its parent's memory and may only exec; for it the guard stays 1, which is
-//! right.
+//! A `vfork` child shares its parent's memory and may only exec. The guard correctly stays 1 for
+//! it.
 
 use crate::mapping::Mapping;
 use std::io;

@@ -64,6 +64,7 @@
 //! This crate knows neither writer nor reader. It is part of the injected library, so it depends
 //! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature
 //! `meta`).
+mod chunks;
 mod clock;
 mod codec;
 pub mod control;
@@ -80,7 +81,6 @@ pub mod meta;
 pub mod python;
 mod reader;
 pub mod source;
-mod space;
 mod ticks;
 mod writer;
 

@@ -7,7 +7,7 @@
 //!
 //! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each lane that
 //! has one: `4 KiB + 256 KiB x (1 + threads that record)`, or less under a session's size limit
-//! ([`crate::space`]). Beside that, at most 16 bytes for each chunk of the file and a buffer as
+//! ([`crate::chunks`]). Beside that, at most 16 bytes for each chunk of the file and a buffer as
 //! large as the longest definition (at most a chunk). A thread that ends gives its chunk to the
 //! next one.
 //!
@@ -15,6 +15,7 @@
 //! [`ProcessFile::is_ours`] is false and every method refuses; the child makes a `ProcessFile` of
 //! its own and leaks the inherited one.
 
+use crate::chunks::{Chunks, Failure, Place, Tail};
 use crate::codec;
 use crate::control::Control;
 use crate::definition::Definition;
@@ -25,7 +26,6 @@ use crate::layout::{
     QueueState, RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
-use crate::space::{Failure, Place, Space, Tail};
 use crate::ticks::{self, now};
 use std::io;
 use std::path::Path;
@@ -58,7 +58,7 @@ struct Definitions {
 struct Shared {
     header: Mapping,
     guard: ForkGuard,
-    space: Mutex<Space>,
+    space: Mutex<Chunks>,
     /// Order in which chunks were opened.
     sequence: AtomicU64,
     /// Attempts to skip before the next one that asks the system for space.
@@ -76,7 +76,7 @@ impl ProcessFile {
         fault::forget_losses();
         let clock = ticks::clock_kind();
         let start = ticks::anchor();
-        let (space, header) = Space::create(dir, start.real_ns, control)?;
+        let (space, header) = Chunks::create(dir, start.real_ns, control)?;
         let fields = FileHeader {
             magic: AtomicU64::new(0),
             version: VERSION,
@@ -305,7 +305,7 @@ impl Shared {
         self.pause.store(0, Ordering::Relaxed);
     }
 
-    fn space(&self) -> MutexGuard<'_, Space> {
+    fn space(&self) -> MutexGuard<'_, Chunks> {
         lock(&self.space)
     }
 }

@@ -1,10 +1,10 @@
-//! A folder that is held open, and files that are made in it.
+//! A folder that is held open, and files that are created in it.
 //!
-//! Whoever can write to a folder can put a symbolic link where a program is about to make a file,
-//! and whoever can write to a folder above can exchange the folder. So a [`Folder`] is a
-//! descriptor: every name is looked up relative to it, a file is made only where there is none
-//! (`O_EXCL`), no link is followed (`O_NOFOLLOW`), and [`Folder::refusal`] tells who else could
-//! change what is in it.
+//! A user who can write to a folder can put a symbolic link where a program is about to create a
+//! file, and a user who can write to a parent folder can exchange the folder. A [`Folder`] is
+//! therefore a descriptor: every name is looked up relative to it, a file is created only if there
+//! is none (`O_EXCL`), no link is followed (`O_NOFOLLOW`), and [`Folder::refusal`] says who else
+//! could change the contents.
 
 use crate::text;
 use std::ffi::{CStr, CString, OsStr};

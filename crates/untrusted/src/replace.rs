@@ -1,9 +1,9 @@
-//! Writing files that are there whole or not at all.
+//! Writes files that are either complete or absent.
 //!
 //! The bytes go into a new file beside the old one, which then takes its name. In a path that a
-//! user typed ([`file()`]) a symbolic link is followed first, so that it stays one; a file of
-//! APEX's own choice ([`bytes`]) takes the place of a link. A file that is not regular (a terminal,
-//! a FIFO, `/dev/null`) is written to and never replaced.
+//! user typed ([`file()`]), a symbolic link is followed first, so that it remains a link; a file
+//! that APEX names itself ([`bytes`]) replaces a link. A file that is not regular (a terminal, a
+//! FIFO, `/dev/null`) is written to and never replaced.
 
 use crate::Folder;
 use std::ffi::OsStr;

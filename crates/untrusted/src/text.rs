@@ -1,10 +1,9 @@
-//! Foreign text, made printable.
+//! Makes untrusted text printable.
 //!
-//! A terminal obeys control characters, and shows text in an order that directional characters
-//! choose. A name with such characters could erase what stands above it, forge a line of a report,
-//! or read differently from what it is. [`printable`] writes them as escapes, as Rust and C have
-//! them; all other text stays as it is. It changes nothing that it has written itself, so that
-//! applying it twice does no harm.
+//! A terminal interprets control characters, and orders text by directional characters. A name with
+//! such characters could erase the text above it, forge a line of a report, or read differently
+//! from what it is. [`printable`] replaces them by escapes, as in Rust and C, and does not change
+//! other text. It does not change its own output, so applying it twice is harmless.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Which part of a session is wanted.
+//! The filters that select a part of a session.
 
 use crate::Error;
 use apex_profile::{KernelPattern, PhaseKind, Profile, Selection, origin_ns, ranks};

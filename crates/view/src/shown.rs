@@ -1,4 +1,4 @@
-//! What the filters leave of a session.
+//! The part of a session that the filters leave.
 
 use crate::filters::shown_window;
 use crate::{Applied, Error, Filters, Loaded, Phase};

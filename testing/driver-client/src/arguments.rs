@@ -10,6 +10,7 @@
 
 use crate::driver::{address, fake};
 use crate::flushes;
+use apex_random::Random;
 use cuda_abi::types::*;
 use std::ffi::CString;
 
@@ -26,16 +27,6 @@ struct Echo {
 /// What the fake driver returns from entry points that echo.
 const ECHO: CUresult = 999;
 
-/// Random numbers, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 ^ self.0 >> 29
-    }
-}
-
 /// Zeroed memory for pointers to point to, large enough for every structure of the driver's.
 static ZEROS: [u64; 4096] = [0; 4096];
 
@@ -51,7 +42,7 @@ macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Argument for $integer {
             fn random(random: &mut Random) -> $integer {
-                random.next() as $integer
+                random.bits() as $integer
             }
         }
     )*};
@@ -62,13 +53,13 @@ impl Argument for f32 {
     const IS_FLOAT: bool = true;
 
     fn random(random: &mut Random) -> f32 {
-        random.next() as f32
+        random.bits() as f32
     }
 }
 
 impl<T> Argument for *mut T {
     fn random(random: &mut Random) -> *mut T {
-        (&raw const ZEROS[random.next() as usize % 512]).cast_mut().cast()
+        (&raw const ZEROS[random.bits() as usize % 512]).cast_mut().cast()
     }
 }
 
@@ -84,7 +75,7 @@ macro_rules! by_value {
         impl Argument for $type {
             fn random(random: &mut Random) -> $type {
                 let mut bytes = [0u64; size_of::<$type>().div_ceil(8)];
-                bytes.fill_with(|| random.next() | 1);
+                bytes.fill_with(|| random.bits() | 1);
                 // SAFETY: any bytes are a value of these types (an address that is not null, for
                 // functions), and there are enough.
                 unsafe { std::mem::transmute_copy(&bytes) }
@@ -194,7 +185,7 @@ cuda_abi::for_each_entry_point!(compare_all);
 pub fn every_entry_point_gets_its_arguments() {
     fake::<extern "C" fn()>(c"fake_only_echo")();
     let echo: unsafe extern "C" fn(usize, *mut Echo) = fake(c"fake_echo");
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let has_flush = flushes::watch();
     let (mut compared, mut flushed, mut wrong) = (0, 0, Vec::new());
     for (index, entry) in cuda_abi::ENTRY_POINTS.iter().enumerate() {

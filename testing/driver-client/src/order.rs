@@ -9,6 +9,7 @@
 
 use crate::affine::{LARGE, PTX, VALUES, launch, launch_threads, launch_with_attributes, launch_with_buffer};
 use crate::driver::{check, context, cuda, function, kernel, module, stream};
+use apex_random::Random;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -20,22 +21,6 @@ const STREAMS: usize = 4;
 const THREADS: usize = 3;
 /// Sequences of launches that are made in a row.
 const SEQUENCES: usize = 4;
-
-/// A generator of test cases (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
-    }
-}
 
 /// A thread that makes calls for the program, one after the other.
 struct Caller(Sender<Box<dyn FnOnce() + Send>>);
@@ -110,10 +95,10 @@ pub fn random_programs(seed: u64, count: usize, steps: usize, has_bursts: bool) 
     let callers = (0..THREADS).map(|_| Caller::new(context)).collect();
     let mut program = Program { has_bursts, ..Program::new(functions, callers) };
     for number in 0..count as u64 {
-        program.random = Random((seed + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        program.random = Random::new(seed + number);
         for step in 0..steps {
             program.step();
-            if program.random.below(40) == 0 {
+            if program.random.index(40) == 0 {
                 program.compare(&format!("program {} after step {step}", seed + number));
             }
         }
@@ -146,7 +131,7 @@ impl Program {
         check(cuda!(cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING)));
         let event = event as usize;
         Program {
-            random: Random(1),
+            random: Random::new(1),
             affine,
             mixed,
             kernel,
@@ -161,14 +146,14 @@ impl Program {
 
     /// Makes calls in one of the threads.
     fn does(&mut self, calls: impl FnOnce() + Send + 'static) {
-        let at = self.random.below(self.callers.len());
+        let at = self.random.index(self.callers.len());
         self.callers[at].does(calls);
     }
 
     /// A stream for the next call on a buffer, made to wait for the one that touched the buffer
     /// last.
     fn turn_to(&mut self, buffer: usize) -> usize {
-        let at = self.random.below(self.streams.len());
+        let at = self.random.index(self.streams.len());
         self.order_after_last(buffer, at);
         at
     }
@@ -193,8 +178,8 @@ impl Program {
     }
 
     fn step(&mut self) {
-        let buffer = self.random.below(BUFFERS);
-        match self.random.below(100) {
+        let buffer = self.random.index(BUFFERS);
+        match self.random.index(100) {
             0..44 => self.launch_affine(buffer),
             44..50 if self.has_bursts => self.burst(),
             44..50 => self.launch_affine(buffer),
@@ -221,23 +206,23 @@ impl Program {
     /// Launches of one thread in a row: one of a few sequences of kernels, again and again, with
     /// other parameters, into one stream or two. A memset stands between two of them.
     fn burst(&mut self) {
-        let buffers: [usize; 2] = std::array::from_fn(|_| self.random.below(BUFFERS));
-        let [first, other] = std::array::from_fn(|_| self.random.below(self.streams.len()));
-        let is_divided = buffers[0] != buffers[1] && self.random.below(3) == 0;
+        let buffers: [usize; 2] = std::array::from_fn(|_| self.random.index(BUFFERS));
+        let [first, other] = std::array::from_fn(|_| self.random.index(self.streams.len()));
+        let is_divided = buffers[0] != buffers[1] && self.random.index(3) == 0;
         let ats = [first, if is_divided { other } else { first }];
         buffers.into_iter().zip(ats).for_each(|(buffer, at)| self.order_after_last(buffer, at));
         let streams = ats.map(|at| self.streams[at].handle);
         let (affine, addresses) = (self.affine, buffers.map(|buffer| self.buffers[buffer].address));
-        let mut sequence = Random(1 + self.random.below(SEQUENCES) as u64);
-        let kernels: Vec<_> = (0..10 + sequence.below(60)).map(|_| sequence.below(6)).collect();
-        let rounds = 4 + self.random.below(4);
-        let set_at = self.random.below(2 * rounds * kernels.len());
+        let mut sequence = Random::new(1 + self.random.index(SEQUENCES) as u64);
+        let kernels: Vec<_> = (0..10 + sequence.index(60)).map(|_| sequence.index(6)).collect();
+        let rounds = 4 + self.random.index(4);
+        let set_at = self.random.index(2 * rounds * kernels.len());
         let mut calls = Vec::new();
         for (number, &kernel) in std::iter::repeat_n(&kernels, rounds).flatten().enumerate() {
             // Of two buffers, and with all threads or fewer.
             let (which, threads) = (kernel % 2, VALUES >> (kernel / 2));
             // Some launches have the parameters that they had a round before.
-            let is_same = self.random.below(2) == 0;
+            let is_same = self.random.index(2) == 0;
             let number_of = if is_same { number % kernels.len() } else { number };
             let (a, b) = (2 * number_of as u32 + 3, number_of as u32);
             let values = &mut self.buffers[buffers[which]].values;
@@ -265,10 +250,10 @@ impl Program {
 
     /// A launch that multiplies and adds, on a stream; the values that it leaves are noted.
     fn affine_on(&mut self, buffer: usize, stream: usize) -> impl FnOnce() + Send + use<> {
-        let a = self.random.next() as u32 | 1;
-        let b = self.random.next() as u32;
-        let delay = if self.random.below(4) == 0 { self.random.below(3000) as u32 } else { 0 };
-        let form = self.random.below(3);
+        let a = self.random.bits() as u32 | 1;
+        let b = self.random.bits() as u32;
+        let delay = if self.random.index(4) == 0 { self.random.index(3000) as u32 } else { 0 };
+        let form = self.random.index(3);
         let held = &mut self.buffers[buffer];
         held.values.iter_mut().for_each(|value| *value = value.wrapping_mul(a).wrapping_add(b));
         let (address, function) = (held.address, self.affine);
@@ -289,7 +274,7 @@ impl Program {
 
     fn launch_mixed(&mut self, buffer: usize) {
         let stream = self.turn_to(buffer);
-        let [x, y, c, b] = std::array::from_fn(|_| self.random.next() as u32);
+        let [x, y, c, b] = std::array::from_fn(|_| self.random.bits() as u32);
         let (x, y) = (x as u8 | 1, y as u16);
         let held = &mut self.buffers[buffer];
         for value in &mut held.values {
@@ -316,8 +301,8 @@ impl Program {
 
     fn set(&mut self, buffer: usize) {
         let stream = self.turn_to(buffer);
-        let value = self.random.next() as u32;
-        let width = self.random.below(3);
+        let value = self.random.bits() as u32;
+        let width = self.random.index(3);
         let held = &mut self.buffers[buffer];
         let (byte, half) = (value as u8, value as u16);
         held.values = [match width {
@@ -337,7 +322,7 @@ impl Program {
     }
 
     fn copy(&mut self, to: usize) {
-        let from = self.random.below(BUFFERS);
+        let from = self.random.index(BUFFERS);
         let stream = self.turn_to(to);
         self.order_after_last(from, stream);
         self.buffers[to].values = self.buffers[from].values;
@@ -354,7 +339,7 @@ impl Program {
         let stream = self.streams[at].handle;
         let address = self.buffers[buffer].address;
         let launch = self.affine_on(buffer, stream);
-        let is_ordered = self.random.below(2) == 0;
+        let is_ordered = self.random.index(2) == 0;
         self.does(move || {
             let (mut passing, stream) = (0, stream as CUstream);
             check(if is_ordered {
@@ -376,7 +361,7 @@ impl Program {
 
     /// Captures two launches, and launches the graph after a launch that may still wait.
     fn capture(&mut self, buffer: usize) {
-        let at = 1 + self.random.below(STREAMS - 1);
+        let at = 1 + self.random.index(STREAMS - 1);
         self.order_after_last(buffer, at);
         let stream = self.streams[at].handle;
         let before = self.affine_on(buffer, stream);
@@ -399,7 +384,7 @@ impl Program {
         self.launch_affine(buffer);
         let last = self.buffers[buffer].last.expect("it was launched into");
         let stream = self.streams[last].handle;
-        let amount = self.random.below(1000);
+        let amount = self.random.index(1000);
         self.counted += amount as u64;
         self.does(move || {
             check(cuda!(cuLaunchHostFunc(stream as CUstream, Some(counts), amount as *mut c_void)));
@@ -408,7 +393,7 @@ impl Program {
 
     /// Destroys a stream, whose work goes on, and makes another in its place.
     fn replace_stream(&mut self) {
-        let at = 1 + self.random.below(STREAMS - 1);
+        let at = 1 + self.random.index(STREAMS - 1);
         let old = self.streams[at];
         for buffer in 0..BUFFERS {
             if self.buffers[buffer].last == Some(at) {
@@ -424,7 +409,7 @@ impl Program {
 
     /// Asks what changes nothing.
     fn ask(&mut self) {
-        let (event, stream) = (self.event, self.streams[self.random.below(STREAMS)].handle);
+        let (event, stream) = (self.event, self.streams[self.random.index(STREAMS)].handle);
         self.does(move || {
             let mut context = null_mut();
             check(cuda!(cuCtxGetCurrent(&mut context)));
@@ -435,7 +420,7 @@ impl Program {
     }
 
     fn change_attribute(&mut self) {
-        let (function, value) = (self.affine, self.random.below(3) as i32 * 1024);
+        let (function, value) = (self.affine, self.random.index(3) as i32 * 1024);
         let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         self.does(move || check(cuda!(cuFuncSetAttribute(function as CUfunction, attribute, value))));
     }
@@ -444,11 +429,11 @@ impl Program {
     /// not have any more right after. Between them, what is known is asked for and set once more.
     fn launch_as_attributes_allow(&mut self, buffer: usize) {
         let stream = self.turn_to(buffer);
-        let shared = 1024 * (1 + self.random.below(3)) as i32;
-        let count = 3 + self.random.below(6);
+        let shared = 1024 * (1 + self.random.index(3)) as i32;
+        let count = 3 + self.random.index(6);
         let (address, kernel, stream) =
             (self.buffers[buffer].address, self.kernel, self.streams[stream].handle);
-        let factors: Vec<u32> = (0..count).map(|_| self.random.next() as u32 | 1).collect();
+        let factors: Vec<u32> = (0..count).map(|_| self.random.bits() as u32 | 1).collect();
         for factor in &factors {
             let values = &mut self.buffers[buffer].values;
             values.iter_mut().for_each(|value| *value = value.wrapping_mul(*factor).wrapping_add(7));
@@ -489,7 +474,7 @@ impl Program {
     fn wait(&mut self, buffer: usize) {
         let Some(last) = self.buffers[buffer].last else { return };
         let (event, stream) = (self.event, self.streams[last].handle);
-        let way = self.random.below(4);
+        let way = self.random.index(4);
         let address = self.buffers[buffer].address;
         let expected = self.buffers[buffer].values;
         self.does(move || {

@@ -1,7 +1,7 @@
 //! `apex alerts`: watches sessions during recording, and sends alerts.
 
 mod baseline;
-mod tell;
+mod receivers;
 
 use crate::interrupt::stop_on_signals;
 use crate::run::real_ns;
@@ -9,12 +9,12 @@ use crate::{output, session, units};
 use apex_alerts::{Alerts, Limits, Moment, Notice, Reference, View};
 use apex_live::{Follower, Snapshot, recorded_now};
 use apex_trace::meta::Meta;
+use receivers::{Destinations, Everybody};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tell::{Destinations, Everybody};
 
 /// Looks whose seconds are judged at a time.
 const WINDOW: u32 = 2;

@@ -1,8 +1,8 @@
 //! The libraries, the driver and its device nodes.
 
 use super::Check;
+use crate::run::driver;
 use crate::run::libraries::{ALIAS, CPU_DEVICE, Libraries, NVRTC, RECORDER};
-use crate::run::place;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -133,7 +133,7 @@ fn driver(probe: anyhow::Result<Probe>, has_nodes: bool) -> Check {
 
 /// May this user open the device nodes? No check where there are none.
 fn device_nodes() -> Option<Check> {
-    let nodes = place::device_nodes();
+    let nodes = driver::device_nodes();
     let list = |paths: Vec<&PathBuf>| paths.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(" ");
     let closed: Vec<_> = nodes.iter().filter(|path| !may_open(path)).collect();
     let check = if closed.is_empty() {

@@ -6,10 +6,10 @@
 
 mod code;
 mod device;
+mod formats;
 mod recorded;
 mod syntax;
 pub mod table;
-mod written;
 
 use crate::output::{self, Color};
 use crate::text::Style;
@@ -25,13 +25,13 @@ use apex_predict::{Case, Change, Device, Models};
 use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
+use formats::{Csv, Document};
 use recorded::{Recorded, Recording};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use written::{Csv, Document};
 
 /// Predicts duration, occupancy and throughput of launches on a GPU.
 #[derive(clap::Args, Debug)]
@@ -333,7 +333,7 @@ impl Args {
             let answer = answered(line, shown, &models.now(), device);
             unanswered += u64::from(answer.error.is_some());
             match (format, &csv) {
-                (Format::Json, _) => written::json_line(&mut out, &answer)?,
+                (Format::Json, _) => formats::json_line(&mut out, &answer)?,
                 (Format::Csv, Some(csv)) => csv.row(&mut out, &answer)?,
                 // Of JSON Lines, the first line names the columns.
                 (Format::Csv, None) => {

@@ -1,5 +1,5 @@
-//! Launches that were made: the configurations of a session, or the rows of a data set, with what
-//! they took.
+//! Measured launches: the configurations of a session, or the rows of a data set, with their
+//! durations.
 
 use super::device::MANIFEST;
 use crate::loaded;

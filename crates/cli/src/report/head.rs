@@ -1,5 +1,5 @@
-//! The head of a report: what the time went into, what to change, what that saves; then the
-//! accounts as bars.
+//! The beginning of a report: the verdict (where the time went, what to change, what that saves),
+//! and the accounts as bars.
 
 use crate::text::figures::share;
 use crate::text::{Ink, Style, bar, wrap};

@@ -1,4 +1,4 @@
-//! What the models say of the top kernels, beside what was measured.
+//! The models' predictions for the top kernels, beside the measurements.
 
 use super::places::write;
 use crate::predict::table::{basis_in_words, bound};

@@ -1,10 +1,10 @@
-//! The program as a child: started as if APEX were not there, signalled once, waited for, and
-//! imitated at the end.
+//! The program as a child process: it starts as it would without APEX, receives each signal once,
+//! and determines how `apex` exits.
 //!
-//! The signals that APEX relays are blocked in APEX and taken one by one with `sigtimedwait`, so
-//! there is no handler and no race. The child gets back the mask and the dispositions that APEX was
+//! APEX blocks the signals that it relays and takes them one by one with `sigtimedwait`, so there
+//! is no handler and no race. The child gets the signal mask and the dispositions that APEX was
 //! started with. It is in APEX's process group, so the terminal's signals (Ctrl-C, Ctrl-\, hang-up)
-//! reach it without us.
+//! reach it directly.
 
 use std::cell::Cell;
 use std::io;

@@ -1,5 +1,5 @@
-//! Finding the libraries that `apex run` loads into programs: they lie beside the executable,
-//! wherever that is, or inside of it.
+//! Finds the libraries that `apex run` loads into programs: beside the executable, in an
+//! installation, or embedded in the executable.
 
 use super::embedded;
 use anyhow::{Context, bail};

@@ -1,6 +1,6 @@
 //! What the machine does while the program runs: the thread that reads it.
 
-use super::place::Place;
+use super::driver::Driver;
 use crate::output;
 use apex_machine::nvml::Nvml;
 use apex_machine::{Options, Sampler};
@@ -13,11 +13,11 @@ const PART_OF_LIMIT: u64 = 16;
 
 /// Starts the thread. NVML is loaded once a process has made a CUDA call: a program without one
 /// does not pay for it, and kernels on the CPU device leave GPUs alone.
-pub fn start(session: &Folder, root: u32, place: &Place, max_size: Option<u64>) -> Option<Sampler> {
+pub fn start(session: &Folder, root: u32, driver: &Driver, max_size: Option<u64>) -> Option<Sampler> {
     let usual = Options::default();
     let most_bytes = max_size.map_or(usual.most_bytes, |size| usual.most_bytes.min(size / PART_OF_LIMIT));
     let dir = session.path().to_owned();
-    let mut is_due = *place == Place::Gpu;
+    let mut is_due = *driver == Driver::Gpu;
     let devices = move || {
         let loads = is_due && has_process_files(&dir);
         is_due &= !loads;

@@ -7,12 +7,12 @@
 
 mod child;
 mod dashboard;
+pub mod driver;
 mod embedded;
 pub mod inspect;
 pub mod libraries;
 mod machine;
 mod not_started;
-pub mod place;
 mod triton;
 mod uncaptured;
 mod watch;
@@ -35,8 +35,8 @@ pub use child::{end_like, ignore_file_size_signal};
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use dashboard::{Listening, Showing};
+use driver::Driver;
 use libraries::Libraries;
-use place::Place;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -108,7 +108,7 @@ pub struct Args {
 pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
     #[arg(long, value_enum, default_value_t)]
-    pub device: place::Device,
+    pub device: driver::Device,
     /// Detect defects in kernels: uninitialised reads, shared-memory races, divergent barriers (CPU
     /// device only)
     #[arg(long, value_parser = FalseyValueParser::new())]
@@ -272,15 +272,15 @@ pub fn record(
     quiet: bool,
 ) -> Result<Recorded, NotRecorded> {
     let libraries = Libraries::find()?;
-    let place = Place::decide(recording.device, &libraries, quiet)?;
-    refuse_contradictions(recording, &place)?;
+    let driver = Driver::decide(recording.device, &libraries, quiet)?;
+    refuse_contradictions(recording, &driver)?;
     let existing = std::env::var_os(PRELOAD);
-    let existing = if place == Place::Gpu { existing } else { libraries.with_nvrtc(existing) };
+    let existing = if driver == Driver::Gpu { existing } else { libraries.with_nvrtc(existing) };
     let preload = libraries.preload(existing.as_deref())?;
     let dashboard = recording.dashboard.map(Listening::new).transpose()?;
     let fresh = Fresh::make(output, name)?;
     let session = fresh.folder.path().to_owned();
-    let mut meta = describe(command, &place, recording);
+    let mut meta = describe(command, &driver, recording);
     let control = match MappedControl::create_in(&fresh.folder, recording.settings()) {
         Ok(control) => control,
         Err(error) => {
@@ -293,9 +293,9 @@ pub fn record(
         return Err(error.into());
     }
 
-    let mut program = program(command, &session, &place, recording);
+    let mut program = program(command, &session, &driver, recording);
     program.env(PRELOAD, preload);
-    place::set_nvtx(&mut program, libraries.folder());
+    driver::set_nvtx(&mut program, libraries.folder());
     let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
     let mut child = match signals.spawn(&mut program) {
@@ -309,7 +309,7 @@ pub fn record(
     let sampler = if recording.no_machine {
         None
     } else {
-        machine::start(&fresh.folder, child.id(), &place, recording.max_size)
+        machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
     };
     meta.pid = Some(child.id());
     meta.host = Host::here();
@@ -327,8 +327,8 @@ pub fn record(
 }
 
 /// Refuses options that exclude each other.
-fn refuse_contradictions(recording: &Recording, place: &Place) -> anyhow::Result<()> {
-    if recording.check && *place == Place::Gpu {
+fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Result<()> {
+    if recording.check && *driver == Driver::Gpu {
         bail!("--check needs the CPU device: add --device cpu");
     }
     if recording.check && recording.fast.contains(&Fast::Memory) {
@@ -341,12 +341,12 @@ fn refuse_contradictions(recording: &Recording, place: &Place) -> anyhow::Result
 }
 
 /// The program with the variables of its session.
-fn program(command: &[OsString], session: &Path, place: &Place, recording: &Recording) -> Command {
+fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Recording) -> Command {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(environment::SESSION, session);
     // They named this session and its interpreter, and must not name those of a nested run.
     program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(PYTHON);
-    place.set(&mut program);
+    driver.set(&mut program);
     if recording.check {
         program.env(CHECK, "1");
     }
@@ -415,7 +415,7 @@ fn remember(meta: &Meta, session: &Folder) {
 }
 
 /// What session.json says before the program has started.
-fn describe(command: &[OsString], place: &Place, recording: &Recording) -> Meta {
+fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Meta {
     Meta {
         schema: meta::SCHEMA,
         apex_version: env!("CARGO_PKG_VERSION").into(),
@@ -426,7 +426,7 @@ fn describe(command: &[OsString], place: &Place, recording: &Recording) -> Meta 
         started_real_ns: real_ns(),
         ended_real_ns: None,
         exit: None,
-        device: place.name().into(),
+        device: driver.name().into(),
         timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
         // Found out while the program starts.
         host: Host::default(),

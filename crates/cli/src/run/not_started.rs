@@ -1,4 +1,5 @@
-//! Why a command could not be started, and what to do: the system's error number tells neither.
+//! Messages about a command that could not be started: the cause and the remedy, which the system's
+//! error number does not tell.
 
 use super::inspect::Program;
 use apex_untrusted::shown;

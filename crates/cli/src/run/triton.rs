@@ -1,10 +1,10 @@
-//! PTX of Triton's kernels (`apex run --code`): Triton loads machine code, and leaves the PTX that
-//! it was made from beside it in its cache. After the program has ended, each cubin that the
-//! session keeps is looked for there by its bytes, and its PTX kept with it: caches are emptied.
+//! Stores the PTX of Triton's kernels (`apex run --code`). Triton loads machine code, and its cache
+//! contains the PTX beside it. After the program has ended, each cubin of the session is looked up
+//! in the cache by its bytes, and its PTX is copied into the session, because caches are emptied.
 //!
-//! A cache holds a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. What lies there is
-//! trusted as little as any file: regular files within stated sizes are read, so many folders are
-//! looked at, and a PTX file is untrusted text that a parser will read.
+//! A cache has a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. These files are
+//! untrusted like any other: only regular files within stated sizes are read, a limited number of
+//! folders is searched, and the PTX is text that a parser reads.
 
 use apex_trace::control::Control;
 use apex_trace::image;

@@ -1,7 +1,8 @@
-//! A few looks at the program's processes, so that a run that captured nothing can be explained.
+//! Samples the program's processes a few times, so that a run that captured nothing can be
+//! explained.
 //!
-//! The looks are rare (a dozen, over some ten seconds) and end as soon as a process has made a CUDA
-//! call; nothing in the program notices them.
+//! There are at most a dozen samples in some ten seconds. They end as soon as a process has made a
+//! CUDA call, and do not affect the program.
 
 use apex_machine::host::descendants;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
-//! The terminal: set up, drawn to, and given back as it was, however this ends.
+//! The terminal of `apex top`: it is set up, drawn to, and always restored at the end.
 //!
-//! Three threads send what happens to the one that draws: keys, signals, and a look a second. None
-//! of them polls. A look that takes long delays no key.
+//! Three threads send events to the thread that draws: keys, signals, and one snapshot of the
+//! sessions a second. None of them polls, and a slow snapshot does not delay keys.
 
 use super::watch::{Looked, Watcher};
 use anyhow::{Context, bail};

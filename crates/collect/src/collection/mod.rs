@@ -6,7 +6,7 @@
 //! a data set that can be read, and a complete one can be enlarged or given its throughput. A lock
 //! keeps two collections out of one folder.
 
-mod lane;
+mod device_share;
 mod partial;
 mod setup;
 mod stage;
@@ -25,7 +25,7 @@ use crate::ncu::Ncu;
 use crate::plan::{self, Bounds, Row};
 use crate::{Error, machine, suite};
 use apex_dataset::{CountersUsed, DataSet, DeviceKind, Manifest, Suite};
-use lane::Context;
+use device_share::Context;
 use partial::Partial;
 use setup::Setup;
 use stage::Stage;

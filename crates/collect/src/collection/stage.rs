@@ -1,6 +1,6 @@
-//! The stages of counting: the profiler runs a launch once for the usual counters, and many times
-//! for its throughput. So these are runs of their own, each with tables of its own: neither
-//! disturbs the other, and either can be taken later.
+//! The two stages of counting. The profiler runs a launch once for the usual counters, and many
+//! times for its throughput. Each stage has its own runs and its own tables, so that it can be
+//! measured without the other, and later.
 
 use crate::ncu;
 use apex_dataset::Counters;

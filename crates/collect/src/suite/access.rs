@@ -1,4 +1,5 @@
-//! Memory out of order.
+//! Kernels with irregular memory accesses: strides, gathers, scatters, pointer chasing, constant
+//! and local memory.
 
 use super::{Element, Granule, Kernel, PLAIN, Sizes, steps};
 

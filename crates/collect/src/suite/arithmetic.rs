@@ -1,4 +1,4 @@
-//! Arithmetic on registers.
+//! Kernels that are limited by arithmetic on registers.
 
 use super::{Element, Kernel, PLAIN, Sizes, steps};
 

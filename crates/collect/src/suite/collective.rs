@@ -1,4 +1,4 @@
-//! Threads together.
+//! Kernels whose threads cooperate: reductions, scans, histograms and atomics.
 
 use super::{Before, Block, Element, Kernel, PLAIN, Sizes, steps};
 

@@ -1,4 +1,4 @@
-//! Divergence and sorting.
+//! Kernels with divergent branches, and sorting.
 
 use super::{Block, Element, Granule, Kernel, PLAIN, Sizes, steps};
 

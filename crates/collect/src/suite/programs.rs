@@ -1,4 +1,4 @@
-//! Small programs.
+//! Small complete programs: n-body, option prices, encryption, edit distance.
 
 use super::{Element, Kernel, PLAIN, Sizes, steps};
 

@@ -1,4 +1,5 @@
-//! Rows of matrices, dense and sparse.
+//! Kernels that process the rows of a matrix, dense or sparse: softmax, normalisation, attention,
+//! embeddings.
 
 use super::{Block, Element, Kernel, PLAIN, Sizes, Worker, steps};
 

@@ -1,4 +1,4 @@
-//! Shared memory and barriers.
+//! Kernels that use shared memory, barriers, shuffles and asynchronous copies.
 
 use super::{Block, Kernel, PLAIN, steps};
 

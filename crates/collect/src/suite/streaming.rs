@@ -1,4 +1,5 @@
-//! Memory in order.
+//! Kernels with contiguous memory accesses: copies, sums of vectors, loads and stores of each
+//! width.
 
 use super::{Element, Kernel, PLAIN, Sizes, steps};
 

@@ -1,8 +1,8 @@
 //! Memory copies and fills, in all their forms.
 //!
-//! Synchronous forms go through the default stream and wait, except where both sides are the
-//! device's: those return at once, as the driver's do. Asynchronous forms that touch pageable
-//! memory are done with it when they return.
+//! Synchronous forms go through the default stream and wait. Copies within the device return at
+//! once, as the driver's do. Asynchronous forms that access pageable memory are complete when they
+//! return.
 
 use crate::device;
 use crate::entry::{array, entries, read, write_if_wanted};

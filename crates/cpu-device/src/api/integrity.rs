@@ -1,8 +1,8 @@
-//! The question that libcudart asks to find out whether it talks to a driver that knows it.
+//! The integrity check by which libcudart recognises a driver that it can use.
 //!
-//! The answer is a keyed hash of what both sides can see: HMAC (RFC 2104) over MD2 (RFC 1319), with
-//! a fixed key, of versions, process, thread, addresses of the export tables, time, and devices.
-//! Interoperability demands the very bytes; there is nothing secret in it.
+//! The answer is a keyed hash of data that both sides know: HMAC (RFC 2104) over MD2 (RFC 1319)
+//! with a fixed key, of versions, process, thread, addresses of the export tables, time, and
+//! devices. libcudart compares it byte by byte. It contains no secret.
 
 /// What MD2 works on at once.
 const BLOCK: usize = 16;

@@ -1,8 +1,8 @@
-//! Faults of what is no kernel: copies, fills and stream memory operations that find memory gone
-//! when they are executed.
+//! Faults outside of kernels: a copy, a fill or a stream memory operation finds at its execution
+//! that its memory no longer exists.
 //!
-//! The call that asked for the work has returned long ago, so the fault is the context's, as a
-//! kernel's is, and the message on standard error names that call.
+//! The call that submitted the operation has already returned. The fault therefore belongs to the
+//! context, as a kernel's does, and the message on standard error names the call.
 
 use crate::error::Error;
 use crate::launch::observation;

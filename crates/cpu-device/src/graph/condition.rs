@@ -1,9 +1,10 @@
-//! Conditions of graphs: values that device code sets and conditional nodes look at.
+//! Conditions of graphs: values that device code sets and that conditional nodes read.
 //!
-//! A program makes a condition for a graph, hands its handle to a kernel, which calls
-//! `cudaGraphSetConditional`, and adds a conditional node, whose bodies are graphs that CUDA makes
-//! and the program fills. A launch starts with the default values where these are wanted; a body
-//! that is executed again starts with those of its own conditions.
+//! A program creates a condition for a graph, passes its handle to a kernel, which calls
+//! `cudaGraphSetConditional`, and adds a conditional node. CUDA creates the bodies of the node,
+//! which are graphs, and the program fills them. A launch begins with the default values of
+//! conditions that have one. Each execution of a body begins with the default values of the body's
+//! own conditions.
 
 use crate::context::Context;
 use crate::device;

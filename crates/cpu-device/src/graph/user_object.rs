@@ -1,7 +1,7 @@
-//! User objects: something of the program's that graphs keep alive.
+//! User objects: objects of the program that graphs keep alive.
 //!
-//! An object is a number of references. The program and the graphs hold them; when the last is
-//! given back, the object's destructor, a function of the program's, is called.
+//! A user object is a reference count. The program and graphs hold references. When the last one is
+//! released, the object's destructor, a function of the program, is called.
 
 use crate::device;
 use crate::error::{Error, Result, ensure};

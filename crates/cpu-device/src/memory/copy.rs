@@ -1,11 +1,11 @@
 //! Copies and fills: every `cuMemcpy…` and `cuMemset…` in one normal form.
 //!
-//! A copy moves a box of rows; a flat copy is a box of one row. What a side is (host memory, the
-//! device's, or whichever its address says) is settled and checked when the copy is submitted, so
-//! that the call that asked for a bad one refuses it. Memory may be freed between then and its
-//! execution, above all in a graph, so each side is looked up once more when bytes are moved: what
-//! has gone by then is a fault of the context. Only addresses count: a range that has been
-//! allocated anew at the same place is as good as the one that was there.
+//! A copy moves a box of rows; a flat copy is a box of one row. The kind of each side (host memory,
+//! device memory, or whatever its address belongs to) is determined and checked when the copy is
+//! submitted, so that the call which requested an invalid copy refuses it. Memory may be freed
+//! before the copy executes, especially in a graph. Each side is therefore looked up again when
+//! bytes are moved; memory that no longer exists is a fault of the context. Only addresses count: a
+//! new allocation at the same address is as valid as the original one.
 
 use crate::context::fault::Access;
 use crate::context::thread;

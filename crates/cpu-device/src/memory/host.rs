@@ -1,14 +1,13 @@
 //! Memory that belongs to the program: pageable and registered host memory.
 //!
-//! The device's own memory stays mapped for as long as anything uses it (see [`crate::memory`]).
-//! The program's does not: it may be unmapped, protected or cut off behind the end of its file at
-//! any time after a call has named it. That must become an error code, so nothing here dereferences
-//! it unseen:
+//! The device's own memory stays mapped as long as anything uses it (see [`crate::memory`]). The
+//! program's memory does not: the program may unmap or protect it, or truncate the file behind it,
+//! at any time after a call has named it. This must become an error code, so this module never
+//! dereferences such memory directly:
 //!
-//! - Copies and fills have the kernel move the bytes (`process_vm_readv`, `process_vm_writev` on
-//!   this process), which reports what is missing where a load or store would raise a signal.
-//! - What kernels are allowed to access is looked up in the process's [`Map`] when a launch first
-//!   meets a range.
+//! - Copies and fills let the kernel move the bytes (`process_vm_readv`, `process_vm_writev` on
+//!   this process), which returns an error where a load or store would raise a signal.
+//! - A launch looks up a range in the process's [`Map`] when it first accesses the range.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,9 @@
-//! What to do about machine code, in the words of whoever made it.
+//! What to do about an image that contains only machine code, in terms of the tool that compiled
+//! it.
 //!
-//! An image that lies in a library of the process was compiled with that library; one in the
-//! program itself, by nvcc; one anywhere else was compiled while the program ran, by a client that
-//! shows in what the process has loaded.
+//! An image inside a library of the process was compiled with that library, and one inside the
+//! program by nvcc. Any other image was compiled while the program ran; the libraries that the
+//! process has loaded show by which client.
 
 use std::ffi::{CStr, c_int, c_void};
 

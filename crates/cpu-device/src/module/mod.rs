@@ -28,6 +28,9 @@ static FUNCTIONS: Table<Function> = Table::new(Kind::Function);
 static LIBRARIES: Table<Library> = Table::new(Kind::Library);
 static KERNELS: Table<Kernel> = Table::new(Kind::Kernel);
 
+/// Problems of a module that a message lists at most.
+const MAX_PROBLEMS: usize = 10;
+
 /// Why an image can't be loaded.
 pub struct LoadError {
     /// What the program is told.
@@ -80,7 +83,7 @@ fn compile(
     let module = ptx::link(modules).map_err(|error| invalid(format!("the PTX cannot be linked: {error}")))?;
     // Of linked modules, the text that a position refers to is not known.
     let source = if let [source] = sources[..] { source } else { "" };
-    let program = Program::compile(&module).map_err(|error| invalid(error.render("ptx", source)))?;
+    let program = Program::compile(&module).map_err(|error| invalid(problems(&module, error, source)))?;
     if let Some(missing) = program.globals().iter().find(|global| global.external) {
         let name = &missing.name;
         return Err(invalid(format!(
@@ -97,6 +100,21 @@ fn compile(
         }
     }
     Ok(Arc::new(program))
+}
+
+/// Everything that is wrong with a module that does not compile. The compiler stops at the first
+/// error; the verifier finds all of them, and says what an instruction would have taken.
+fn problems(module: &ptx::Module, first: ptx::Diagnostic, source: &str) -> String {
+    let mut found = ptx::verify(module);
+    if found.is_empty() {
+        found.push(first);
+    }
+    let shown = found.iter().take(MAX_PROBLEMS).map(|problem| problem.render("ptx", source));
+    let mut text = shown.collect::<Vec<_>>().join("\n");
+    if let Some(more) = found.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
+        text.push_str(&format!("\nand {more} more"));
+    }
+    text
 }
 
 /// Why the machine code at `address` can't be loaded, and what to do.

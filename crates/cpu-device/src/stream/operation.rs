@@ -1,7 +1,7 @@
-//! Operations: everything that a stream can be given to do, and a graph can hold as a node.
+//! Operations: everything that a stream can execute and that a graph can contain as a node.
 //!
-//! One type serves both, so a stream that is captured turns what it is given into nodes without
-//! translating it, and launching a graph does what a stream would have done.
+//! Both use the same type. A captured stream therefore turns its operations into nodes without
+//! translating them, and launching a graph does what a stream would have done.
 
 use crate::context::Context;
 use crate::context::thread;

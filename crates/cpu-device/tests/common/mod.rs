@@ -4,6 +4,8 @@
 #![allow(dead_code, unused_macros, unused_imports, reason = "no test uses all of it")]
 
 use cuda_abi::types::*;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Calls the function that an exported symbol jumps to and returns its result code.
 macro_rules! cu {
@@ -83,4 +85,49 @@ pub fn event() -> CUevent {
     let mut event = std::ptr::null_mut();
     ok!(cuEventCreate(&mut event, 0));
     event
+}
+
+/// The text of `data/kernels.ptx`.
+pub fn image() -> CString {
+    CString::new(include_str!("../data/kernels.ptx")).unwrap()
+}
+
+/// Loads [`image`].
+pub fn module() -> CUmodule {
+    let mut module = std::ptr::null_mut();
+    ok!(cuModuleLoadData(&mut module, image().as_ptr().cast()));
+    module
+}
+
+/// A kernel of a module.
+pub fn function(module: CUmodule, name: &CStr) -> CUfunction {
+    let mut function = std::ptr::null_mut();
+    ok!(cuModuleGetFunction(&mut function, module, name.as_ptr()));
+    function
+}
+
+/// Creates an empty graph.
+pub fn graph() -> CUgraph {
+    let mut graph = std::ptr::null_mut();
+    ok!(cuGraphCreate(&mut graph, 0));
+    graph
+}
+
+/// Instantiates a graph.
+pub fn instantiate(graph: CUgraph) -> CUgraphExec {
+    let mut exec = std::ptr::null_mut();
+    ok!(cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+    exec
+}
+
+/// Holds a stream's work back until something is sent.
+pub fn hold(stream: CUstream) -> Sender<()> {
+    unsafe extern "C" fn wait(gate: *mut c_void) {
+        // SAFETY: the receiver was leaked for this call.
+        let gate = unsafe { Box::from_raw(gate.cast::<Receiver<()>>()) };
+        let _ = gate.recv();
+    }
+    let (release, gate) = channel();
+    ok!(cuLaunchHostFunc(stream, Some(wait), Box::into_raw(Box::new(gate)).cast()));
+    release
 }

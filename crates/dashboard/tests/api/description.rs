@@ -1,7 +1,7 @@
 //! `openapi.json` and the samples of the page say what the server answers.
 
 use crate::serving::Serving;
-use apex_dashboard::{Sides, TIMELINE_PARAMETERS, WHAT_IF_PARAMETERS, Wanted};
+use apex_dashboard::{Sides, TIMELINE_PARAMETERS, ViewParameters, WHAT_IF_PARAMETERS};
 use serde_json::Value;
 use std::path::Path;
 
@@ -31,13 +31,15 @@ fn the_description_is_true() {
             None if path == "/api/v1/compare" => Sides::PARAMETERS.to_vec(),
             None => Vec::new(),
             Some("/kernels/{kernel_id}/what-if") => {
-                [&["id", "kernel_id"], &Wanted::PARAMETERS[..], &WHAT_IF_PARAMETERS[..]].concat()
+                [&["id", "kernel_id"], &ViewParameters::PARAMETERS[..], &WHAT_IF_PARAMETERS[..]].concat()
             }
-            Some("/kernels/{kernel_id}/lines") => [&["id", "kernel_id"], &Wanted::PARAMETERS[..]].concat(),
+            Some("/kernels/{kernel_id}/lines") => {
+                [&["id", "kernel_id"], &ViewParameters::PARAMETERS[..]].concat()
+            }
             Some("/timeline") => [&["id"], TIMELINE_PARAMETERS[0]].concat(),
             Some("/timeline/span") => [&["id"], TIMELINE_PARAMETERS[1]].concat(),
             Some("/timeline/launch") => [&["id"], TIMELINE_PARAMETERS[2]].concat(),
-            Some(_) => [&["id"], &Wanted::PARAMETERS[..]].concat(),
+            Some(_) => [&["id"], &ViewParameters::PARAMETERS[..]].concat(),
         };
         assert_eq!(names, takes, "{path}");
         for status in ["401", "403", "421", "503"] {
@@ -93,7 +95,7 @@ fn the_samples_of_the_page_are_what_the_description_says() {
     }
     let timelines = TIMELINE_PARAMETERS.into_iter().flatten();
     let others = Sides::PARAMETERS.iter().chain(&WHAT_IF_PARAMETERS);
-    for parameter in Wanted::PARAMETERS.iter().chain(others).chain(timelines) {
+    for parameter in ViewParameters::PARAMETERS.iter().chain(others).chain(timelines) {
         assert!(page.contains(&format!("| `{parameter}=")), "{parameter} is not in the page");
     }
 }

@@ -1,8 +1,9 @@
-//! Every form of what completes later and of the barriers that tell when: `mbarrier`, copies,
-//! stores and reductions by the asynchronous proxy.
+//! Every form of asynchronous operations, and of the barriers that signal their completion:
+//! `mbarrier`, copies, stores and reductions by the asynchronous proxy.
 //!
-//! Each thread of a warp has a barrier and 16 bytes of shared memory of its own. A program has the
-//! forms of one kind, and a result sums up what a thread sees of several of them.
+//! Each thread of a warp has a private barrier and 16 private bytes of shared memory. A program
+//! contains the forms of one kind, and a result is a digest of what a thread sees of several of
+//! them.
 
 use crate::case::{Case, Rule};
 use crate::coverage::is_there;

@@ -1,9 +1,9 @@
-//! Random structured programs: branches, loops, switches, calls, recursion, early exits, nested at
-//! random.
+//! Random structured programs: branches, loops, switches, calls, recursion and early exits, nested
+//! at random.
 //!
-//! A thread's results depend on its own inputs only, except at the exchanges through shared memory
-//! that all lanes of a warp reach, behind a barrier of the warp. So nothing depends on when lanes
-//! come together again.
+//! A thread's results depend only on its own inputs, except at exchanges through shared memory,
+//! which all lanes of a warp reach and which follow a barrier of the warp. Results therefore do not
+//! depend on when lanes reconverge.
 
 use crate::case::{Case, Rule};
 use crate::kernel::Kernel;

@@ -1,5 +1,5 @@
-//! Instructions whose effect is order, speed or a question about an address: programs that use
-//! them, whose results must be as if they were not there.
+//! Instructions that affect only ordering or speed, or query an address. The results of a program
+//! that uses them must be the same as without them.
 
 use super::expand;
 use crate::case::{Case, Rule};

@@ -1,8 +1,9 @@
-//! Every form of loads, stores, atomics and reductions: tens of thousands, most of which differ in
-//! qualifiers that change nothing for a thread alone with its memory. So a program has many of
-//! them, and a result sums up all values that a thread got from a group of instructions.
+//! Every form of loads, stores, atomics and reductions. There are tens of thousands, most of which
+//! differ only in qualifiers that have no effect for a thread with private memory. A program
+//! therefore contains many forms, and a result is a digest of all values that a thread gets from a
+//! group of instructions.
 //!
-//! A thread works on 16 bytes of its own, in the space of the form, where it has put random bits.
+//! A thread works on 16 private bytes with random contents, in the state space of the form.
 
 use crate::case::{Case, Rule};
 use crate::coverage::is_there;

@@ -1,4 +1,4 @@
-//! What a launch has to cover, and blocks and grids for it.
+//! The elements that a launch must cover, and the blocks and grids that cover them.
 
 use cuda_launch::Dim3;
 

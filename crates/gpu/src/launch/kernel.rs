@@ -1,4 +1,4 @@
-//! Kernels: what the driver says of them, and how launches of them begin.
+//! Kernels: their attributes as the driver reports them, and the start of a launch.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Contexts: made, destroyed, and made current.
+//! Contexts: created, destroyed, and made current.
 //!
-//! Which context is current is remembered by each thread ([`thread`]); whatever changes it ends
-//! that. Pushes and pops, which some programs put around every call, are followed but not recorded;
-//! setting the current context is recorded where it changes anything.
+//! Each thread remembers its current context ([`thread`]); a call that may change it ends that.
+//! Pushes and pops, which some programs make around every call, are followed but not recorded.
+//! Setting the current context is recorded if it changes anything.
 
 use super::macros::hooks;
 use crate::driver;

@@ -1,8 +1,8 @@
-//! What hooks do around the calls that they forward: decide, forward what was decided, record what
-//! was asked and what was done.
+//! The common part of hooks: decide about a call, forward it, and record the request and the
+//! result.
 //!
-//! What is decided here is only whether a call is recorded and timed. An action that changes or
-//! defers calls stands where the decision is made, see ARCHITECTURE.md.
+//! This module decides only whether a call is recorded and timed. An action that changes or defers
+//! calls belongs in the same place; see ARCHITECTURE.md.
 
 use super::call::{Call, Function};
 use crate::objects::streams::{is_per_thread, normalised};

@@ -1,8 +1,8 @@
-//! Hooks of a process whose memory is pooled.
+//! Hooks of a process with pooled memory.
 //!
-//! Each stands in for the ordinary hook or the driver's function of its entry point, which it
-//! enters in turn. Addresses of idle blocks mean nothing to the program, so before the driver is
-//! asked about one, the block is given back ([`crate::pool`]).
+//! Each replaces the ordinary hook or the driver's function of its entry point, and then calls it.
+//! The program does not know the addresses of idle blocks. Before the driver is asked about such an
+//! address, the block is therefore returned to it ([`crate::pool`]).
 
 use super::call::Call;
 use super::macros::index_table;

@@ -1,4 +1,4 @@
-//! The beginning and the end of the driver's life in a process.
+//! The start and the end of the driver in a process.
 
 use super::macros::hooks;
 use crate::record::thread::{self, Thread};

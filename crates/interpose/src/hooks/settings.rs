@@ -1,10 +1,10 @@
-//! Settings of contexts, functions and streams that a launch takes on when it is made. They are
-//! followed and not recorded.
+//! Settings of contexts, functions and streams that affect later launches. They are followed and
+//! not recorded.
 //!
-//! What of them belongs to functions and contexts is also in graphs that are made afterwards, so it
-//! ends the epoch of functions: a graph that was made before is for no launch that comes after.
-//! Nodes of graphs do not take on what belongs to a stream or to a green context: then nothing is
-//! launched in batches any more.
+//! Settings of functions and contexts also become part of graphs that are instantiated later. They
+//! therefore end the epoch of functions: a graph instantiated before must not be used for a launch
+//! after. Graph nodes do not take over settings of a stream or of a green context; once the program
+//! makes such a setting, nothing is launched in batches any more.
 
 use super::macros::hooks;
 use crate::objects::Objects;

@@ -13,20 +13,20 @@
 //! belongs to without one; before, `dl_iterate_phdr` holds the lock that is held while the list of
 //! libraries changes, and never while a library's constructors run ([`modules`]).
 
-mod known;
+mod bytes;
 mod modules;
-mod reading;
 mod row;
+mod row_cache;
 mod table;
 
-pub use known::BYTES;
 pub use modules::{Identity, Loaded};
+pub use row_cache::BYTES;
 
 use crate::memory::Memory;
-use known::KnownRows;
+use bytes::StackWindow;
 use modules::Modules;
-use reading::StackWindow;
 use row::{Cfa, Rule};
+use row_cache::RowCache;
 use std::arch::asm;
 use table::{Buffers, Row};
 
@@ -88,7 +88,7 @@ pub struct Frame {
 pub struct Unwinder {
     memory: Memory,
     modules: Modules,
-    rows: KnownRows,
+    rows: RowCache,
     /// An address in this library, whose frames are left out.
     own: u64,
 }
@@ -97,7 +97,7 @@ impl Unwinder {
     /// For the calling process; a forked child needs another one.
     pub fn of_this_process() -> Unwinder {
         let own = Unwinder::of_this_process as *const () as u64;
-        Unwinder { memory: Memory::of_this_process(), modules: Modules::new(), rows: KnownRows::new(), own }
+        Unwinder { memory: Memory::of_this_process(), modules: Modules::new(), rows: RowCache::new(), own }
     }
 
     /// The frames of the calling thread, innermost first, from the function on whose registers
@@ -212,6 +212,7 @@ impl Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
     use std::hint::black_box;
 
     #[inline(never)]
@@ -264,11 +265,8 @@ mod tests {
     fn garbage_for_registers_gives_no_fault() {
         let unwinder = unwinder();
         let here = Registers::here();
-        let mut random = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            random >> 7
-        };
+        let mut random = Random::new(1);
+        let mut next = || random.bits() >> 7;
         for round in 0..20_000 {
             let mut registers = here;
             match round % 3 {

@@ -1,7 +1,7 @@
-//! What one row of an unwinding table says: how a function's caller's registers follow from its
-//! own.
+//! One row of an unwinding table: how to compute the caller's registers from the registers of a
+//! function.
 
-use super::reading::Bytes;
+use super::bytes::Bytes;
 
 /// Most values on the stack of an expression.
 const DEPTH: usize = 16;

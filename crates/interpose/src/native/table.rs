@@ -6,8 +6,8 @@
 //! common.
 
 use super::REGISTERS;
+use super::bytes::Bytes;
 use super::modules::Loaded;
-use super::reading::Bytes;
 use super::row::{Cfa, Rule};
 use crate::memory::Memory;
 

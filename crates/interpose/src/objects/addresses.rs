@@ -1,7 +1,7 @@
-//! Allocations: what kind of memory an address is of.
+//! The kind of memory of an address.
 //!
-//! The driver knows, and asking about pageable memory takes it half a microsecond. So each thread
-//! remembers the addresses that it asked about lately, until host memory is allocated, registered
+//! The driver knows it, but a query about pageable memory takes half a microsecond. Each thread
+//! therefore remembers the addresses of recent queries until host memory is allocated, registered
 //! or freed.
 
 use super::{Objects, epochs};

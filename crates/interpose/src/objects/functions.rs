@@ -1,5 +1,5 @@
-//! Functions and kernels: the names under which the program asked for them, and what it set on
-//! them.
+//! Functions and kernels: the names by which the program requested them, and the attributes that it
+//! set.
 
 use super::{Objects, lock};
 use crate::tables::put;

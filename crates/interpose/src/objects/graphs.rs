@@ -1,15 +1,15 @@
-//! Executable graphs: what one launch of each does.
+//! Executable graphs: the work of one launch of each.
 //!
-//! The host sees one call for a graph of a thousand kernels. So the graph's nodes are read when it
-//! is instantiated or updated, and a single node when its parameters are set; each launch is then
-//! one record that names a definition with the kernels' configurations and their counts. A changed
-//! graph is defined anew when it is next launched: programs set the parameters of many nodes
-//! between two launches, and most of the time to the same configurations as before, which is the
+//! The host makes one call for a graph of a thousand kernels. The graph's nodes are therefore read
+//! when it is instantiated or updated, and a single node when its parameters are set. Each launch
+//! is then one record, which names a definition with the kernels' configurations and their counts.
+//! A changed graph gets a new definition when it is next launched: programs set the parameters of
+//! many nodes between two launches, usually to the same configurations as before, which have the
 //! same definition.
 //!
-//! Kernels are numbers here, which the caller gives: [`Identify`]. What the host cannot know is
-//! counted as opaque: the bodies of conditional nodes, and nodes changed in ways that cannot be
-//! followed.
+//! Kernels are numbers here, which the caller assigns: [`Identify`]. Nodes whose work the host
+//! cannot know are counted as opaque: the bodies of conditional nodes, and nodes changed in ways
+//! that cannot be followed.
 
 use super::lock;
 use crate::driver::{self, Kernel, Node};

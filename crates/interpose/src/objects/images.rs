@@ -1,4 +1,4 @@
-//! Which image modules, libraries and their functions are from, where a session keeps images.
+//! The image that each module, library and function comes from, if a session stores images.
 
 use super::{Objects, lock};
 use crate::tables::put;

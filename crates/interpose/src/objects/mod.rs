@@ -1,14 +1,14 @@
-//! What is known of the driver's objects: contexts, streams and their captures, functions, graphs,
-//! addresses.
+//! Known objects of the driver: contexts, streams and their captures, functions, graphs, addresses.
 //!
-//! This is what the program told the driver, and what the driver cannot be asked later. Hooks keep
-//! it up to date whether or not calls are recorded, so that recording can begin at any time, and so
-//! that whoever changes calls knows what they mean. It knows nothing of sessions: identifiers that
-//! a session gives to objects are in [`crate::record`].
+//! This is information that the program gave to the driver and that the driver does not return
+//! later. Hooks update it whether or not calls are recorded, so that recording can begin at any
+//! time, and so that actions know what calls mean. This module does not know sessions:
+//! [`crate::record`] has the identifiers that a session gives to objects.
 //!
 //! Invariants:
-//! 1. No lock in here is held across a call into the driver: the driver may call back, or hold
-//!    locks of its own.
+//!
+//! 1. No lock of this module is held during a call into the driver: the driver may call back, or
+//!    hold locks of its own.
 //! 2. An object is forgotten, or its epoch ended, *before* the call that destroys it: afterwards
 //!    the driver may give the same handle to another object.
 

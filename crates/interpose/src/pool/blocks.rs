@@ -1,14 +1,15 @@
-//! The blocks of a pool: what the program has, what is kept for it, and how much that may be.
+//! The blocks of a pool: the program's blocks, the kept blocks, and the limit for the latter.
 //!
-//! A block is a whole allocation of the driver's, of the size that the program asked for. It is
-//! *live* while the program has it, and *idle* while the pool keeps it; it becomes live again where
-//! the program asks for exactly its size in its context. So whatever the driver says of a live block
-//! is what it would say without a pool.
+//! A block is a whole allocation of the driver, with the size that the program requested. It is
+//! *live* while the program has it, and *idle* while the pool keeps it. It becomes live again when
+//! the program requests exactly its size in its context. Whatever the driver says about a live
+//! block is therefore what it would say without a pool.
 //!
 //! # Bound
-//! In each context, live and idle blocks together take at most [`limit`] of what the live blocks
-//! took at their peak: what the program would have taken itself, and a twelfth. Nothing in here calls
-//! the driver; the caller frees what [`Blocks::surplus`] gives.
+//!
+//! In each context, live and idle blocks together take at most [`limit`] of the peak of the live
+//! blocks: the program's own memory and a twelfth. Nothing in this module calls the driver; the
+//! caller frees the blocks that [`Blocks::surplus`] returns.
 
 use crate::tables::{put, spread};
 use cuda_abi::types::CUdeviceptr;

@@ -1,9 +1,9 @@
-//! What calls mean to the pool for which there is no hook.
+//! The effect of calls without a hook on the memory pool.
 //!
-//! A hook sees what a call does; of an entry point without one only its name is known. [`RULES`] is
-//! the one source: the longest beginning of a base name that fits decides, and what no rule names
-//! closes the pool, so an entry point that this library does not know cannot do harm. What passes
-//! the launch queue ([`crate::queue::order`]) asks for nothing that the pool changes.
+//! A hook knows what a call does; of an entry point without a hook only the name is known.
+//! [`RULES`] is the only source: the longest prefix of a base name decides. An entry point that no
+//! rule names closes the pool, so an unknown entry point cannot do harm. Calls that pass the launch
+//! queue ([`crate::queue::order`]) do not depend on anything that the pool changes.
 
 use crate::queue::order::{self, Order};
 use Meaning::{Closes, GivesBack, Nothing};

@@ -1,8 +1,8 @@
-//! What code objects say: once for each, it is copied.
+//! Code objects of the interpreter, each copied once.
 //!
-//! A code object is told from another that had the same address by its [`Identity`]: from 3.12 on
-//! by its version number, which no other object gets, before that by what its strings and its line
-//! table begin with.
+//! An [`Identity`] distinguishes a code object from an earlier one at the same address: from Python
+//! 3.12 on by its version number, which is unique, before that by the beginnings of its strings and
+//! of its line table.
 
 use super::Python;
 use super::layout::{BYTES, FORM, LENGTH, MOST_OFFSET, SIZE, TYPE};

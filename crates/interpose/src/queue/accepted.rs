@@ -1,14 +1,14 @@
-//! What the driver has accepted: launches of a function in a configuration on a stream, and the
-//! layout of the function's parameters.
+//! Launches that the driver has accepted: a function in a configuration on a stream, and the layout
+//! of the function's parameters.
 //!
-//! A launch that the driver refuses must be refused while the program waits for the answer, so a
-//! launch is queued only if the same one succeeded before. Everything on which a refusal can
-//! depend is part of its [`Print`]: function, dimensions, shared memory, attributes, stream and
+//! If the driver rejects a launch, the program must get the error from that call. A launch is
+//! therefore queued only if an equal one succeeded before. Everything that a rejection can depend
+//! on is part of its [`Print`]: function, dimensions, shared memory, attributes, stream and
 //! context, and the epochs of their handles.
 //!
-//! Reads take no lock: an entry's print is stored last, with release. Should two launches have one
-//! print, 64 bits of a hash, then one is queued that was not accepted; what is copied never
-//! depends on it, for the layout names its function.
+//! Reads take no lock: an entry's print is stored last, with release. If two launches have the same
+//! print, a 64-bit hash, a launch may be queued that was never accepted. The copied arguments never
+//! depend on it, because the layout names its function.
 
 use crate::driver::{self, Parameter};
 use crate::tables::{Zeroable, push, spread, zeroed};

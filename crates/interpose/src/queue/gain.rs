@@ -1,12 +1,12 @@
-//! What the queue gains, and when it is worth having it open.
+//! The time that the queue saves, and whether it should be open.
 //!
-//! The queue gains the time that the driver's calls take on its thread instead of the program's,
-//! less the time that handing over takes, and less the time that the program waits for calls to be
-//! made. A few calls after which the program waits for the GPU gain only what is more than that
-//! wait: the GPU began no earlier for them, so the program waits longer instead. (After many calls
-//! it may have begun earlier.) The sum is drawn up for windows of some milliseconds in which the
-//! program launches; its pauses do not count. After a window without gain the queue closes for a
-//! second, and twice as long after each further one.
+//! The queue saves the time of driver calls on its thread instead of the program's, less the time
+//! of queueing them, less the time that the program waits for them to be made. If the program waits
+//! for the GPU after a few calls, these save only the part that exceeds the wait: the GPU starts no
+//! earlier, so the program waits longer instead. (After many calls it may have started earlier.)
+//! The sum is computed for windows of some milliseconds in which the program launches; pauses do
+//! not count. After a window without a saving, the queue closes for a second, and twice as long
+//! after each further one.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -28,8 +28,8 @@
 //! `--fast=batch` the worker makes launches that wait in a row together, as one graph ([`batch`]).
 
 pub mod accepted;
-mod asked;
 pub mod batch;
+mod enqueue_cost;
 mod gain;
 mod opening;
 pub mod order;
@@ -48,9 +48,9 @@ use crate::{driver, environment};
 use accepted::Accepted;
 use apex_trace::layout::QueueState;
 use apex_trace::{Control, ForkGuard, ProcessFile};
-use asked::Asked;
 use batch::{Batches, OfLaunch};
 use cuda_abi::types::*;
+use enqueue_cost::EnqueueCost;
 use gain::Gain;
 use ring::Ring;
 use std::ffi::c_void;
@@ -132,7 +132,7 @@ pub struct Queue {
     ring: Ring,
     worker: Worker,
     gain: Gain,
-    asked: Asked,
+    enqueue_cost: EnqueueCost,
     /// What the driver has accepted.
     pub accepted: Accepted,
     /// Whether it stays open where it gains nothing.
@@ -255,7 +255,7 @@ impl Queue {
             worker: Worker::default(),
             accepted: Accepted::new()?,
             gain: Gain::default(),
-            asked: Asked::default(),
+            enqueue_cost: EnqueueCost::default(),
             stays_open: environment::is_always_fast(),
             is_batching: environment::is_fast_by("batch"),
             waited_at: AtomicU64::new(0),
@@ -318,7 +318,7 @@ impl Queue {
     /// A call was queued that began at `begun`.
     #[cold]
     pub fn add_asked_sample(&self, begun: u64) {
-        self.asked.add(begun, wait::now_ns());
+        self.enqueue_cost.add(begun, wait::now_ns());
     }
 
     /// The epoch of streams, contexts and code: what was accepted before another one does not
@@ -429,9 +429,9 @@ impl Queue {
             call_ns: self.gain.call_ns(),
             wait_ns: self.gain.wait_ns(),
             waits: self.gain.waits(),
-            asked_samples: self.asked.samples(),
-            asked_ns: self.asked.ns(),
-            asked_median_ns: self.asked.median_ns(),
+            asked_samples: self.enqueue_cost.samples(),
+            asked_ns: self.enqueue_cost.ns(),
+            asked_median_ns: self.enqueue_cost.median_ns(),
         });
         let [batches, launches, avoided_ns] = self.gain.batches();
         self.file.set_batch_figures(&apex_trace::layout::BatchFigures { batches, launches, avoided_ns });

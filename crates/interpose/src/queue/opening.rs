@@ -1,12 +1,12 @@
 //! Opening and closing the queue.
 //!
 //! A closed queue gives out no tickets. It is in one of two states: *resting*, in which launches go
-//! straight to the driver and cost what they cost without a queue, or *armed*, in which launches
-//! come to it and one of them opens it. The queue begins armed. Where it gains nothing it closes
+//! directly to the driver and cost the same as without a queue, or *armed*, in which launches come
+//! to the queue and one of them opens it. The queue begins armed. If it gains nothing, it closes
 //! and rests until it may open again; then the worker arms it.
 //!
-//! One thread at a time changes any of this ([`Queue::change`]); a thread that finds another one at
-//! it does without.
+//! Only one thread at a time changes the state ([`Queue::change`]). A thread that finds another one
+//! doing so continues without changing it.
 
 use super::{Queue, SLOTS, Slots, wait, worker};
 use crate::hot::hot;

@@ -236,11 +236,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fast-order.md");
         let page = std::fs::read_to_string(path).unwrap();
         let (head, _) = page.split_once("| entry point |").expect("a table");
-        let expected = format!("{head}{}", table());
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(path, &expected).unwrap();
-        }
-        assert!(page == expected, "docs/fast-order.md is not what the rules say: run with BLESS=1");
+        test_golden::assert_file(path, &format!("{head}{}", table()));
     }
 
     #[test]

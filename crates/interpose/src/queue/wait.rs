@@ -1,4 +1,4 @@
-//! How threads wait for each other: first by looking again and again, then asleep in the kernel.
+//! How threads wait for each other: first by polling, then asleep in the kernel.
 
 use std::ptr::{from_ref, null};
 use std::sync::atomic::AtomicU32;

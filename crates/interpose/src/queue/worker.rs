@@ -1,8 +1,8 @@
-//! The thread that makes the calls that were queued.
+//! The thread that makes queued calls.
 //!
-//! It makes them in order, one at a time, each in the context in which the program made it. With
-//! nothing to do it looks for work for some 200 µs and then sleeps. While the queue is closed it
-//! wakes when the queue may open.
+//! It makes them in order, one at a time, each in the context in which the program made it. Without
+//! work it polls for some 200 µs and then sleeps. While the queue is closed, it wakes up when the
+//! queue may open.
 
 use super::batch::{Batches, Next};
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};

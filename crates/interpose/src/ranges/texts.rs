@@ -1,7 +1,7 @@
 //! Texts for which the program holds a handle: names of domains, registered strings.
 //!
-//! Texts are only ever added, and found without a lock. So they outlive a fork: whatever other
-//! threads of the parent were doing, a text is there or not.
+//! Texts are only added, and found without a lock. They therefore survive a fork: whatever other
+//! threads of the parent were doing, a text is either complete or absent.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};

@@ -1,10 +1,10 @@
-//! What kernels are given, where that is asked for (`apex run --code`): of the launch with which a
-//! configuration is first seen, and of launches that are timed.
+//! The arguments of kernels (`apex run --code`): of the first launch of each configuration, and of
+//! timed launches.
 //!
-//! The bytes of the parameters are kept, but for pointers into device memory: of these, the size of
-//! the allocation and the place in it. What memory holds is never read. Of each configuration
-//! [`limits::ARGUMENTS_OF_CONFIG`] different ones are kept; a launch that was given others is
-//! counted as such.
+//! The bytes of the parameters are stored, except for pointers into device memory: for these, the
+//! size of the allocation and the offset in it. Memory contents are never read. At most
+//! [`limits::ARGUMENTS_OF_CONFIG`] different sets of arguments are stored for a configuration;
+//! launches with further ones are counted.
 
 use super::Recorder;
 use super::thread::Thread;

@@ -1,4 +1,4 @@
-//! Calls that are not launches: what is said of each, and the record made of it.
+//! Calls other than launches: their description, and the record made from it.
 
 use super::stacks::is_walked;
 use super::thread::Thread;

@@ -1,5 +1,4 @@
-//! Images: what the program loads as code, kept in the session where that is asked for
-//! (`apex run --code`).
+//! Images: the code that the program loads, stored in the session with `apex run --code`.
 
 use super::Recorder;
 use crate::switch::guarded;

@@ -1,11 +1,10 @@
-//! The launch path: what is found out before each kernel launch of the program, and recorded after
-//! it.
+//! The launch path: what happens before and after each kernel launch of the program.
 //!
-//! Before the real call: find the launch's configuration among those that this thread launched
-//! lately ([`LaunchCache`]), and whether it is to be timed. After it: write one record of 32 bytes.
-//! A configuration that the thread has not seen lately is looked up in the shared table, without a
-//! lock; one that nobody has seen is described by the driver and defined, *after* the real launch,
-//! so that no code is loaded earlier than the program would have it.
+//! Before the real call, it finds the configuration among the thread's recent ones
+//! ([`LaunchCache`]), and decides whether to time the launch. After the call, it writes one record
+//! of 32 bytes. A configuration that is not in the cache is looked up in the shared table, without
+//! a lock. A new configuration is described by the driver and defined *after* the real launch, so
+//! that no code is loaded earlier than without APEX.
 
 use super::arguments::Passed;
 use super::thread::Thread;

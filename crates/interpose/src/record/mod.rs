@@ -1,14 +1,13 @@
-//! The session of a recorded process: its file, the identifiers that it gives to objects, and its
-//! records.
+//! The session of a recorded process: its file, the identifiers of its objects, and its records.
 //!
-//! There is one [`Recorder`] in a process, made at the first driver call. What it records of are
-//! the calls that [`crate::hooks`] describe: each thread writes through its own [`thread`],
-//! launches as [`launch`] says, other calls as [`call`] says, GPU durations as [`timed`] says,
-//! stacks as [`stacks`] says, ranges as [`ranges`] says, code as [`images`] and arguments as
-//! [`arguments`] say.
+//! A process has one [`Recorder`], made at the first driver call. [`crate::hooks`] describe the
+//! calls to record. Each thread writes through its own [`thread`]. The other modules define what is
+//! recorded: [`launch`] launches, [`call`] other calls, [`timed`] GPU durations, [`stacks`] call
+//! stacks, [`ranges`] NVTX ranges, [`images`] code, [`arguments`] arguments.
 //!
 //! Invariants:
-//! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may
+//!
+//! 1. The locks of [`identifiers`] are never held during a call into the driver: the driver may
 //!    call back, or hold locks of its own.
 //! 2. An identifier gets into a table only after its definition is in the file.
 //! 3. A handle is forgotten, or its epoch ended, *before* the real call that destroys its object:
@@ -19,7 +18,7 @@ pub mod call;
 mod identifiers;
 mod images;
 pub mod launch;
-mod links;
+mod linker;
 pub mod ranges;
 pub mod stacks;
 pub mod thread;
@@ -40,7 +39,7 @@ use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use identifiers::Identifiers;
 use images::SeenImages;
-use links::HeldLinks;
+use linker::HeldLinks;
 use ranges::DefinedRanges;
 use stacks::Stacks;
 use std::io;

@@ -1,8 +1,8 @@
-//! In which range of the program a thread is: a record at each change, and where a thread begins to
-//! record inside of ranges.
+//! The NVTX range that a thread is in: one record for each change, and one when a thread begins to
+//! record inside ranges.
 //!
-//! Records of launches do not name their range, and the launch path does not know of ranges: a
-//! record belongs to the range that its thread stated last ([`apex_trace::layout::RangeChange`]).
+//! Records of launches do not name their range, and the launch path does not know about ranges: a
+//! record belongs to the last range that its thread recorded ([`apex_trace::layout::RangeChange`]).
 
 use super::Recorder;
 use super::thread::{self, Thread};

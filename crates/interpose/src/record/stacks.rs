@@ -1,13 +1,12 @@
-//! Where in the program launches and other calls are made: the stack of the calling thread, on some
-//! of them.
+//! The call stacks of some launches and other calls.
 //!
-//! A stack is read where a thread first launches a configuration, and on launches that the recorder
-//! looks at anyway (those that are timed, and those around which it takes its own time), within one
-//! part in [`SHARE`] of the thread's time: the next stack waits [`SHARE`] times as long as the last
-//! one took, and what a thread did not use it does not save up. The path of the other launches does
-//! not know of it. Of the calls that are no launches, those that copy, allocate or wait are treated
-//! alike: the first of a kind in a thread, and others within as large a share. What stacks name
-//! (code objects, modules, and stacks as a whole) is defined once, like every object of a session.
+//! A stack is read when a thread first launches a configuration, and for launches that the recorder
+//! inspects anyway (timed ones, and those for which it measures its own time), within one part in
+//! [`SHARE`] of the thread's time: the next stack waits [`SHARE`] times as long as the last one
+//! took, and unused time is not saved up. Other launches have no additional cost. Calls that copy,
+//! allocate or wait are treated alike: the first of a kind in a thread, and others within an equal
+//! share. The objects that stacks name (code objects, modules, and whole stacks) are defined once,
+//! like every object of a session.
 
 use super::Recorder;
 use super::thread::Thread;

@@ -1,13 +1,13 @@
-//! What each thread of a recorded process keeps to itself: its way into the session file, and
-//! caches that make the launch path a matter of a few cache lines.
+//! The state of each thread of a recorded process: its chunk of the session file, and caches that
+//! reduce the launch path to a few cache lines.
 //!
-//! The state is made when a thread's first call is recorded and freed when the thread ends.
-//! [`Here::borrow`] lends it out, never twice at a time: should a call be recorded from within
-//! recording (the driver calls back, or a signal handler makes a driver call), the inner one is
-//! counted as dropped and goes through untouched.
+//! The state is made when a thread's first call is recorded, and freed when the thread ends.
+//! [`Here::borrow`] lends it, never twice at a time: if a call is recorded from within recording
+//! (the driver calls back, or a signal handler makes a driver call), the inner call is counted as
+//! dropped and forwarded unchanged.
 //!
-//! Between two launches the program and the driver use the processor's caches for themselves, so
-//! what a launch needs of the state lies in few lines and few pages ([`block`]).
+//! Between two launches, the program and the driver use the processor's caches, so the data that a
+//! launch needs is in few lines and few pages ([`block`]).
 
 mod block;
 mod current;

@@ -1,4 +1,4 @@
-//! Launches between events, and the moments when their readings are taken.
+//! Timed launches: the events around them, and the points at which event pairs are read.
 
 use super::thread::{self, Thread};
 use super::{Done, Recorder};

@@ -1,13 +1,12 @@
-//! From the driver's handles to our identifiers.
+//! Maps the driver's handles to the session's identifiers.
 //!
-//! The driver reuses a handle as soon as its object is gone. An entry therefore carries the epoch
-//! in which it was made, and whoever destroys objects of the kind either removes the one handle
-//! ([`HandleMap::remove`]) or moves on to the next epoch, after which all older entries are
-//! strangers.
+//! The driver reuses a handle as soon as its object is destroyed. An entry therefore has the epoch
+//! in which it was made. A call that destroys objects either removes one handle
+//! ([`HandleMap::remove`]) or starts the next epoch, after which all older entries are invalid.
 //!
-//! The map is set-associative: a key has [`WAYS`] possible places. When all are taken by living
-//! keys one is given up; its handle is looked up anew with the driver when it is next seen. So the
-//! map never fills and never grows.
+//! The map is set-associative: a key has [`WAYS`] possible places. If valid keys occupy all of
+//! them, one is evicted, and its handle is looked up at the driver again when it next occurs. The
+//! map therefore never fills and never grows.
 
 use super::{Zeroable, spread, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -110,15 +109,14 @@ impl HandleMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
     use std::collections::HashMap;
     use std::sync::atomic::AtomicBool;
 
-    /// Numbers that look random, the same in every run.
-    fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
-        std::iter::repeat_with(move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            spread(state)
-        })
+    /// Random numbers, the same in every run.
+    fn numbers(seed: u64) -> impl Iterator<Item = u64> {
+        let mut random = Random::new(seed);
+        std::iter::repeat_with(move || random.bits())
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! How much timing may cost: how rarely a configuration is sampled, and the token bucket of all of
-//! them, which holds over minutes whatever samples cost.
+//! The cost limit of timing: how rarely a configuration is sampled, and the token bucket of all
+//! configurations, which holds the limit over minutes.
 
 use crate::tables::Zeroable;
 use apex_trace::now;

@@ -1,13 +1,13 @@
-//! What an event pair reads more than the kernel between its events takes, and whether streams can
-//! be delayed.
+//! Measures how much longer the time of an event pair is than the kernel between its events, and
+//! whether streams can be delayed.
 //!
-//! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel
-//! took. How much is measured once for a context, on a stream of our own, with an empty kernel,
-//! while nothing of the program runs in it: behind a delay, in a long queue, and on an idle stream,
-//! where the launch's way to the GPU lies between the events too.
+//! The GPU's front end records events, so a pair around a kernel measures more than the kernel. The
+//! difference is measured once for each context, on a stream of the library, with an empty kernel,
+//! while no work of the program runs in the context: after a delay, in a long queue, and on an idle
+//! stream, where the launch's way to the GPU lies between the events too.
 //!
-//! A stream is delayed by a kernel of one thread, which ends after a number of clock cycles, and
-//! after as many iterations at the latest. What is launched meanwhile runs back to back.
+//! A kernel of one thread delays a stream. It ends after a number of clock cycles, and after as
+//! many iterations at the latest. Work that is launched in the meantime runs back to back.
 
 use crate::driver::{self, Scratch};
 use cuda_abi::types::*;

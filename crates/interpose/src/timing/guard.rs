@@ -1,10 +1,10 @@
-//! When events may be used.
+//! Decides when events may be used.
 //!
-//! While any stream of the process is being captured, creating, recording or asking events could
-//! end up in the graph or invalidate the capture; when a context is destroyed, so are its events.
-//! So every use of events is a [`Section`], which is refused while there is a capture or a
-//! [`Pause`]; and whoever begins a capture or destroys a context announces it first and then waits
-//! for sections under way ([`Guard::wait_for_sections`]), which are a few calls long.
+//! While any stream of the process is being captured, creating, recording or querying events could
+//! become part of the graph or invalidate the capture. When a context is destroyed, its events are
+//! destroyed too. Every use of events is therefore a [`Section`], which is refused during a capture
+//! or a [`Pause`]. A thread that begins a capture or destroys a context first announces this and
+//! then waits for running sections ([`Guard::wait_for_sections`]), which take only a few calls.
 
 use crate::objects::Objects;
 use std::sync::atomic::AtomicU32;

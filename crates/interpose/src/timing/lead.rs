@@ -1,9 +1,10 @@
-//! How far the host has to be ahead of the GPU where a launch is timed, and how far it is.
+//! How far the host must be ahead of the GPU for a timed launch, and how far it is.
 //!
-//! A pair reads what its launch took only where the GPU comes to the first event after the host has
-//! recorded the second. On an idle stream it never does; on a busy one it may, if enough is queued.
-//! So idle streams are delayed before the first event, and busy ones where the last pair of the
-//! thread came too late. By how much follows from whether it was enough.
+//! The events of a pair measure only the launch if the GPU reaches the first event after the host
+//! has recorded the second one. On an idle stream it never does; on a busy stream it does if enough
+//! work is queued. Idle streams are therefore delayed before the first event, and busy ones if the
+//! thread's last pair came too late. The length of the delay is adjusted by whether the previous
+//! one was sufficient.
 
 /// Least delay, microseconds: an H200's host needs about six for a launch and two events.
 const LEAST_US: u16 = 16;

@@ -1,8 +1,9 @@
 //! A thread's event pairs: recorded around a launch, read when the GPU has passed them.
 //!
-//! The driver is rarely asked too early. What the program has waited for is done. Of the rest, only
-//! samples that are as old as others were when they were done are asked about ([`Patience`]). And a
-//! stream's samples are done in order, so after one that is not, the later ones are left alone.
+//! Queries to the driver are rarely too early. Work that the program has waited for is complete. Of
+//! the other samples, only those are queried that are as old as earlier samples were at their
+//! completion ([`Patience`]). A stream's samples complete in order, so after an incomplete one the
+//! later ones are not queried.
 
 use super::calibration::{Calibration, PairCost};
 use super::lead::Lead;

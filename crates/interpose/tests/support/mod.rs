@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use apex_trace::control::{MappedControl, Settings, TimingMode};
-use apex_trace::layout::Launch;
+use apex_trace::layout::{Launch, StackSample};
 use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -114,6 +114,14 @@ pub fn finished(command: &mut Command) -> String {
 /// The records of a process of one kind.
 pub fn records<R>(process: &Process, pick: impl Fn(&Event) -> Option<R>) -> Vec<R> {
     process.records().filter_map(|record| pick(&record.event)).collect()
+}
+
+/// The call stacks that were read in a process.
+pub fn samples(process: &Process) -> Vec<StackSample> {
+    records(process, |event| match event {
+        Event::StackSample(sample) => Some(*sample),
+        _ => None,
+    })
 }
 
 /// The launches of a process, in the order of its threads.

@@ -1,7 +1,7 @@
 //! The form for a few queries against many keys: `cuda/attention_decode.cu`.
 //!
-//! The host's part is into how many chunks the keys are cut, so that few heads still fill the GPU,
-//! and the memory that holds partial results between the two kernels.
+//! The host decides into how many chunks the keys are split, so that few heads still fill the GPU,
+//! and provides the memory for the partial results between the two kernels.
 
 use std::sync::PoisonError;
 

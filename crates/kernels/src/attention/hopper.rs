@@ -1,7 +1,7 @@
 //! The Hopper form: `cuda/attention_hopper.cu`.
 //!
-//! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of
-//! tiles.
+//! The host creates the tensor maps, which describe the layout of the tensors to the copy engine
+//! (TMA), and selects the order of tiles.
 
 use std::sync::PoisonError;
 

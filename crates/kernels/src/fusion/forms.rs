@@ -1,5 +1,5 @@
-//! Graphs that transformers have most use for, written in their operations. Each becomes one kernel
-//! by the rules for any graph; nothing here says how.
+//! Graphs that transformers use often, built from the operations of this module. The rules for any
+//! graph fuse each of them into one kernel; nothing here is specific to fusion.
 
 use super::graph::{ElementType, Graph, Value};
 use crate::Result;

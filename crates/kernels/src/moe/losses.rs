@@ -1,4 +1,5 @@
-//! What keeps a router in balance: losses, and the update of a bias. `cuda/moe_losses.cu`.
+//! Losses that balance the load of experts, and the update of the router's bias.
+//! `cuda/moe_losses.cu`.
 
 use std::sync::PoisonError;
 

@@ -1,6 +1,7 @@
 //! What the tests of all techniques share: numbers, random inputs, and the error's measure.
 
 use apex_kernels::Element;
+use apex_random::Random;
 use half::{bf16, f16};
 
 /// Elements that tests make from numbers.
@@ -36,13 +37,8 @@ impl Number for f16 {
 
 /// Numbers between -`size` and `size`, the same for the same seed.
 pub fn random<T: Number>(seed: u64, len: usize, size: f64) -> Vec<T> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        T::of(((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40) as f64 / f64::from(1 << 23) - 1.0) * size)
-    };
+    let mut random = Random::new(seed);
+    let next = || T::of(f64::from(random.signed()) * size);
     std::iter::repeat_with(next).take(len).collect()
 }
 

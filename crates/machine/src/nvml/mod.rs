@@ -1,8 +1,8 @@
-//! Devices, as NVIDIA's management library (NVML) tells of them.
+//! Devices as NVIDIA's management library (NVML) reports them.
 //!
-//! Each figure is asked for by itself, and what a device refuses for good (`NOT_SUPPORTED`,
-//! `NO_PERMISSION`) is not asked again. A device that the driver has lost is not asked anything any
-//! more.
+//! Each reading is requested separately. A reading that a device refuses permanently
+//! (`NOT_SUPPORTED`, `NO_PERMISSION`) is not requested again, and nothing is requested from a
+//! device that the driver has lost.
 
 mod library;
 

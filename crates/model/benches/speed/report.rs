@@ -1,8 +1,9 @@
-//! What was measured: every sample as JSON, of which `scripts/prediction_speed.py` makes the page's
-//! tables, and the medians as text.
+//! The measurements as JSON with every sample, from which `scripts/prediction_speed.py` makes the
+//! tables of the page, and the medians as text.
 
 use apex_model::Precision;
-use std::fmt::{self, Write as _};
+use serde_json::json;
+use std::fmt;
 
 /// One way to predict one network.
 pub struct Row {
@@ -67,43 +68,30 @@ impl Report {
 
     /// Every sample.
     pub fn json(&self) -> String {
-        let mut json = format!("{{\n  \"cpu\": \"{}\",\n", self.cpu);
-        let peer = self.peer.as_ref().map_or("null".to_owned(), |version| format!("\"{version}\""));
-        let _ = writeln!(json, "  \"onnxruntime\": {peer},\n  \"networks\": [");
-        for (index, part) in self.parts.iter().enumerate() {
-            let Part { name, shape, parameters, rows } = part;
-            let _ = writeln!(
-                json,
-                "    {{\"name\": \"{name}\", \"shape\": \"{shape}\", \"parameters\": {parameters}, \"series\": ["
-            );
-            for (index, row) in rows.iter().enumerate() {
-                let comma = if index + 1 < rows.len() { "," } else { "" };
-                let _ = write!(
-                    json,
-                    "      {{\"what\": \"{}\", \"precision\": \"{}\", \"goal_us\": {}, ",
-                    row.what,
-                    name_of(row.precision),
-                    number(row.goal)
-                );
-                let (mean, greatest) = row.differences.unzip();
-                let _ = write!(
-                    json,
-                    "\"error_mean\": {}, \"error_greatest\": {}, ",
-                    number(mean),
-                    number(greatest)
-                );
-                let (warm, cold) = (list(&row.warm), list(&row.cold));
-                let _ = writeln!(json, "\"warm_seconds\": {warm}, \"cold_seconds\": {cold}}}{comma}");
-            }
-            let _ = writeln!(json, "    ]}}{}", if index + 1 < self.parts.len() { "," } else { "" });
-        }
-        json + "  ]\n}\n"
+        let row = |row: &Row| {
+            let (mean, greatest) = row.differences.unzip();
+            json!({
+                "what": row.what,
+                "precision": name_of(row.precision),
+                "goal_us": row.goal,
+                "error_mean": mean,
+                "error_greatest": greatest,
+                "warm_seconds": row.warm,
+                "cold_seconds": row.cold,
+            })
+        };
+        let network = |part: &Part| {
+            json!({
+                "name": part.name,
+                "shape": part.shape,
+                "parameters": part.parameters,
+                "series": part.rows.iter().map(row).collect::<Vec<_>>(),
+            })
+        };
+        let networks: Vec<_> = self.parts.iter().map(network).collect();
+        let report = json!({ "cpu": self.cpu, "onnxruntime": self.peer, "networks": networks });
+        format!("{report}\n")
     }
-}
-
-fn list(seconds: &[f64]) -> String {
-    let numbers: Vec<String> = seconds.iter().map(|seconds| format!("{seconds:.10}")).collect();
-    format!("[{}]", numbers.join(", "))
 }
 
 fn name_of(precision: Precision) -> &'static str {
@@ -131,9 +119,4 @@ fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
-}
-
-/// A number of JSON.
-fn number(value: Option<f64>) -> String {
-    value.map_or("null".to_owned(), |value| format!("{value:e}"))
 }

@@ -1,4 +1,4 @@
-//! Where the time of the devices went: all in all, by phase, over time.
+//! The accounts of the devices' time: in total, by phase, over time.
 
 use super::Source;
 use super::figure::{Figure, NAME, Spread, text};

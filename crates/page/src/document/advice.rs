@@ -1,4 +1,4 @@
-//! What the rules say.
+//! Findings of the advice rules.
 
 use super::figure::{Figure, NAME, text};
 use super::{SENTENCE, Source};

@@ -1,4 +1,4 @@
-//! How a launch lies on its device.
+//! Occupancy and waves of a launch on its device.
 
 use apex_profile::Geometry;
 use occupancy::Limiter;

@@ -1,4 +1,4 @@
-//! What each line of a kernel did, as the CPU device counted it, with the code beside it.
+//! The CPU device's counts for each line of a kernel, with the code.
 
 use super::SENTENCE;
 use super::figure::{NAME, text};

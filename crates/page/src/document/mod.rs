@@ -1,7 +1,7 @@
-//! What the page shows.
+//! The document of the page.
 //!
-//! Times are nanoseconds, shares run from 0 to 1, what is not known is `null`. Lists that grow with
-//! the session have a limit; a member beside them counts what is left out.
+//! Times are nanoseconds, shares are between 0 and 1, unknown values are `null`. Lists that grow
+//! with the session have a limit; a member beside each list counts the omitted entries.
 
 mod accounts;
 mod advice;

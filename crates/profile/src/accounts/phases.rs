@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use super::{Boundaries, Iterations, PhaseKind};
 use crate::figure::Figure;
-use crate::profile::places::ById;
+use crate::profile::by_id::ById;
 use crate::sketch::Sketch;
 
 /// Launches of a process that are looked at.

@@ -15,7 +15,7 @@ use super::ledger::{Ledger, Use};
 use super::{Boundaries, IdleCause, PhaseKind};
 use crate::figure::{Figure, NINETY_PERCENT};
 use crate::observer::{Called, ObservedWork};
-use crate::profile::places::ById;
+use crate::profile::by_id::ById;
 use crate::profile::{Activity, Gap};
 
 /// Work and calls that are open before the oldest are settled.

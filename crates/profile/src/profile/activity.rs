@@ -9,9 +9,9 @@ use std::ops::Range;
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
 
+use super::by_id::IndexById;
 use super::costs::{Costs, Launched, PerLaunched};
 use super::launches::LaunchCounts;
-use super::places::Places;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
@@ -65,7 +65,7 @@ struct Second<'r, 'b, 'o> {
     /// When the work before an event is done, in each of the three models, and its stream.
     events: HashMap<u64, ([u64; 3], u32)>,
     /// Configurations that have been launched.
-    met: Places,
+    met: IndexById,
     /// Where among the samples the reading is.
     samples: sampled::Cursor,
     boundaries: Boundaries,
@@ -153,7 +153,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             devices: reading.extents.iter().map(device).collect(),
             event_calls: reading.event_synchronisations(),
             events: HashMap::new(),
-            met: Places::default(),
+            met: IndexById::default(),
             samples: sampled::Cursor::default(),
             reading,
             costs,

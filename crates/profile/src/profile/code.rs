@@ -1,4 +1,4 @@
-//! What a session that keeps code says of a kernel: its image, and what it was given.
+//! The image and the arguments of a kernel, in a session that stores code.
 
 use std::collections::BTreeMap;
 use std::path::Path;

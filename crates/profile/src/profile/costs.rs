@@ -1,4 +1,4 @@
-//! What launches take, as far as samples tell.
+//! The time of launches, estimated from samples.
 
 use std::collections::HashMap;
 

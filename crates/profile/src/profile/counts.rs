@@ -1,4 +1,4 @@
-//! What the CPU device counted and found wrong, set beside the kernels that were recorded.
+//! The CPU device's counts and defects, assigned to the recorded kernels.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::lines::{Line, Lines};
 use super::{Kernel, Profile};
 use crate::figure::{Figure, total};
-use crate::sums::SaturatingSum as _;
+use crate::saturating::SaturatingSum as _;
 
 /// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless
 /// a share says that only part of the launches was counted and the counts are scaled to the whole.

@@ -1,4 +1,4 @@
-//! Figures computed from a kernel's configuration, its attributes and its device.
+//! Occupancy and waves, computed from a kernel's configuration, its attributes and its device.
 
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{DeviceLimits, Occupancy, Waves, block_efficiency, theoretical};

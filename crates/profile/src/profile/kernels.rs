@@ -34,7 +34,7 @@ pub struct Kernel {
     pub traits: Traits,
     /// Name as the driver reports it.
     pub symbol: String,
-    /// Index into [`Profile::devices`]; `None` if unknown.
+    /// Index into [`Profile::devices`](super::Profile::devices); `None` if unknown.
     pub device: Option<usize>,
     /// Launch configuration.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What each line of a kernel did, as the CPU device counted it, and the source text beside it.
+//! The CPU device's counts for each line of a kernel, with the source text.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

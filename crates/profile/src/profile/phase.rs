@@ -7,7 +7,7 @@ use apex_trace::layout::MemoryKind;
 use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
-use crate::sums::SaturatingSum as _;
+use crate::saturating::SaturatingSum as _;
 
 /// How the name of the CPU device begins.
 const CPU_DEVICE: &str = "APEX CPU device";

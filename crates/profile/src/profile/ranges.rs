@@ -1,9 +1,9 @@
-//! The ranges that the program names (NVTX): what was launched inside of each, how long that ran,
-//! and how long the device was idle before it.
+//! The NVTX ranges of the program: the launches inside each, their GPU time, and the device's idle
+//! time before them.
 //!
-//! A launch belongs to the innermost range that its thread was in when it made it, and to all
-//! ranges around that one; and to all ranges of the process that were open. Idle time belongs to
-//! the range of the work that ended it: had that come earlier, the device would not have been idle.
+//! A launch belongs to the innermost range of its thread at the call and to all enclosing ranges,
+//! and to all open ranges of the process. Idle time belongs to the range of the work that ended it:
+//! if that work had come earlier, the device would not have been idle.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

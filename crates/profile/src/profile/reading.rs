@@ -17,9 +17,9 @@ use apex_trace::layout::{
 use apex_trace::{Event, Record};
 
 use super::build::Builder;
+use super::by_id::{ById, IndexById};
 use super::calls::CallCounts;
 use super::memory::{Caller, Heap};
-use super::places::{ById, Places};
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sampled::{Sample, Sampled};
 use super::sequences::Sequences;
@@ -28,7 +28,7 @@ use super::transfers::copy_waits;
 use super::{AfterLaunch, CopyDirection, Stream};
 use crate::accounts::Launched;
 use crate::observer::Observer;
-use crate::sums::SaturatingSum as _;
+use crate::saturating::SaturatingSum as _;
 
 pub(super) use objects::{ConfigState, GraphState};
 
@@ -47,16 +47,16 @@ pub(super) struct Reading<'b> {
     pub window: Range<u64>,
     /// Devices by context.
     pub devices: HashMap<u32, usize>,
-    pub config_places: Places,
+    pub config_places: IndexById,
     pub configs: Vec<ConfigState>,
-    pub graph_places: Places,
+    pub graph_places: IndexById,
     pub graphs: Vec<GraphState>,
     pub calls: HashMap<(u32, u8), CallCounts>,
     pub streams: ById<Stream>,
     pub range_places: RangePlaces,
     open_ranges: OpenRanges,
     heap: Heap,
-    /// Places of stacks, by their identifiers and those of the functions that are launched.
+    /// IndexById of stacks, by their identifiers and those of the functions that are launched.
     stack_places: HashMap<(u32, u32), Option<usize>>,
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.
@@ -116,9 +116,9 @@ impl<'b> Reading<'b> {
             process,
             window,
             devices,
-            config_places: Places::default(),
+            config_places: IndexById::default(),
             configs: Vec::new(),
-            graph_places: Places::default(),
+            graph_places: IndexById::default(),
             graphs: Vec::new(),
             calls: HashMap::new(),
             streams: ById::default(),

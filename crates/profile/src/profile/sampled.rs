@@ -1,4 +1,4 @@
-//! What was read of timed launches, for the second reading of their process, which asks for them in
+//! The samples of timed launches, for the second reading of their process, which requests them in
 //! the order of time.
 
 /// Readings that are kept.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::places::ById;
+use super::by_id::ById;
 
 /// Launches after which a segment is cut.
 const LONGEST: usize = 8192;

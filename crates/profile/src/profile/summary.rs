@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS, RecordingCost};
 use super::{Activity, Collective, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
-use crate::sums::SaturatingSum as _;
+use crate::saturating::SaturatingSum as _;
 use cuda_launch::{Dim3, LaunchConfig};
 
 /// Repeated sequences that a profile lists.

@@ -20,10 +20,11 @@ mod machine;
 mod memory;
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use kernel::Bench;
+use machine::machine;
 use ptx::forms::{self, Form, Instance};
+use serde_json::json;
 
 /// How many times as much as its plain form an instruction may cost.
 const BOUND: f64 = 8.0;
@@ -176,17 +177,18 @@ fn registers(bench: &Bench, filter: &str) -> Vec<Row> {
     rows
 }
 
-/// What was measured, with the machine.
+/// The measured rows, with the machine.
 fn as_json(rows: &[Row]) -> String {
-    let mut out = format!("{{\n  \"machine\": {},\n  \"bound\": {BOUND},\n  \"rows\": [", machine::json());
-    for (index, row) in rows.iter().enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        let _ = write!(
-            out,
-            "{comma}\n    {{\"form\": \"{}\", \"instances\": {}, \"dearest\": \"{}\", \"ns\": {:.2}, \"plain\": \"{}\", \"plain_ns\": {:.2}}}",
-            row.form, row.instances, row.worst, row.nanoseconds, row.plain, row.plain_nanoseconds
-        );
-    }
-    out.push_str("\n  ]\n}\n");
-    out
+    let row = |row: &Row| {
+        json!({
+            "form": row.form,
+            "instances": row.instances,
+            "dearest": row.worst,
+            "ns": row.nanoseconds,
+            "plain": row.plain,
+            "plain_ns": row.plain_nanoseconds,
+        })
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    format!("{}\n", json!({ "machine": machine(), "bound": BOUND, "rows": rows }))
 }

@@ -1,11 +1,11 @@
-//! Measuring, and writing down every sample.
+//! Measures workloads, and writes every sample as JSON.
 
-use std::fmt::Write as _;
 use std::time::Instant;
 
 use ptx_exec::WatchOptions;
+use serde_json::json;
 
-use crate::machine;
+use crate::machine::machine;
 use crate::native::Target;
 use crate::workloads::{EmptyLaunch, Workload};
 
@@ -141,51 +141,42 @@ impl Report {
 
     /// Every sample.
     pub fn json(&self) -> String {
-        let series = |out: &mut String, all: &[Series]| {
-            for (index, series) in all.iter().enumerate() {
-                let comma = if index == 0 { "" } else { "," };
-                let list = |samples: &[f64]| {
-                    let samples: Vec<String> = samples.iter().map(|sample| format!("{sample:.9}")).collect();
-                    samples.join(", ")
-                };
-                let _ = write!(
-                    out,
-                    "{comma}\n      {{\"what\": \"{}\", \"threads\": {}, \"seconds\": [{}], \"busy\": [{}]}}",
-                    series.what.name(),
-                    series.threads,
-                    list(&series.seconds),
-                    list(&series.busy)
-                );
-            }
+        let series = |series: &Series| {
+            json!({
+                "what": series.what.name(),
+                "threads": series.threads,
+                "seconds": nanoseconds(&series.seconds),
+                "busy": nanoseconds(&series.busy),
+            })
         };
-        let mut out = format!("{{\n  \"machine\": {},\n  \"workloads\": [", machine::json());
-        for (index, workload) in self.workloads.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let _ = write!(
-                out,
-                "{comma}\n    {{\"name\": \"{}\", \"about\": \"{}\", \"goal\": {}, \"warp_instructions\": {}, \"series\": [",
-                workload.name,
-                workload.about,
-                workload.goal.map_or("null".to_owned(), |goal| goal.to_string()),
-                workload.instructions
-            );
-            series(&mut out, &workload.series);
-            out.push_str("\n    ]}");
-        }
-        out.push_str("\n  ],\n  \"launches\": [");
-        for (index, launch) in self.launches.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let _ = write!(
-                out,
-                "{comma}\n    {{\"about\": \"{}\", \"blocks\": {}, \"series\": [",
-                launch.about, launch.blocks
-            );
-            series(&mut out, &launch.series);
-            out.push_str("\n    ]}");
-        }
-        out.push_str("\n  ]\n}\n");
-        out
+        let workload = |workload: &Measured| {
+            json!({
+                "name": workload.name,
+                "about": workload.about,
+                "goal": workload.goal,
+                "warp_instructions": workload.instructions,
+                "series": workload.series.iter().map(series).collect::<Vec<_>>(),
+            })
+        };
+        let launch = |launch: &MeasuredLaunch| {
+            json!({
+                "about": launch.about,
+                "blocks": launch.blocks,
+                "series": launch.series.iter().map(series).collect::<Vec<_>>(),
+            })
+        };
+        let report = json!({
+            "machine": machine(),
+            "workloads": self.workloads.iter().map(workload).collect::<Vec<_>>(),
+            "launches": self.launches.iter().map(launch).collect::<Vec<_>>(),
+        });
+        format!("{report}\n")
     }
+}
+
+/// Times in seconds, rounded to whole nanoseconds.
+fn nanoseconds(seconds: &[f64]) -> Vec<f64> {
+    seconds.iter().map(|seconds| (seconds * 1e9).round() / 1e9).collect()
 }
 
 /// Seconds that the processors have worked for this process.

@@ -100,13 +100,7 @@ pub(crate) fn odd_f32(value: f64) -> f32 {
 mod tests {
     use super::*;
     use crate::arithmetic::soft::{self, BF16, F16, F32, Rounding};
-
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
+    use apex_random::Random;
 
     #[test]
     fn conversions_are_those_of_the_definition() {
@@ -116,10 +110,10 @@ mod tests {
             assert!(half.to_bits() == exact(F16) || half.is_nan() && F16.is_nan(bits.into()), "{bits:x}");
             assert!(brain.to_bits() == exact(BF16) || brain.is_nan() && BF16.is_nan(bits.into()), "{bits:x}");
         }
-        let mut seed = 9;
+        let mut random = Random::new(9);
         for round in 0..400_000u32 {
             // Every exponent, and all around the limits of the halves.
-            let bits = (random(&mut seed) as u32 >> 9) | round << 23;
+            let bits = (random.bits() as u32 >> 9) | round << 23;
             let value = f32::from_bits(bits);
             let exact = |format| soft::convert(bits.into(), F32, format, Rounding::NearestEven) as u16;
             assert_eq!(f32_to_f16(value), exact(F16), "{bits:x}");
@@ -129,14 +123,14 @@ mod tests {
 
     #[test]
     fn halves_keep_their_order() {
-        let halves = |seed: &mut u64| -> u16 {
-            let bits = random(seed);
+        let halves = |random: &mut Random| -> u16 {
+            let bits = random.bits();
             [0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x7c00, 0xfc00, 0x7c01, bits as u16, bits as u16]
                 [(bits >> 32) as usize % 11]
         };
-        let mut seed = 13;
+        let mut random = Random::new(13);
         for _ in 0..200_000 {
-            let (a, b) = (halves(&mut seed), halves(&mut seed));
+            let (a, b) = (halves(&mut random), halves(&mut random));
             for ftz in [false, true] {
                 let flushed = |half: u16| if ftz && half & 0x7c00 == 0 { 0 } else { half };
                 let ordered = |half: u16| ordered_f16(u32::from(half) << 16 | 0x1234, ftz);
@@ -148,9 +142,9 @@ mod tests {
 
     #[test]
     fn sums_and_products_may_round_twice() {
-        let mut seed = 11;
+        let mut random = Random::new(11);
         for _ in 0..600_000 {
-            let bits = random(&mut seed);
+            let bits = random.bits();
             let (a, b) = (bits as u16, (bits >> 16) as u16);
             let (x, y) = (f16_to_f32(a), f16_to_f32(b));
             let nearest = Rounding::NearestEven;

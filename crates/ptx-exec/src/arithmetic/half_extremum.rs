@@ -156,6 +156,7 @@ mod tests {
     use super::*;
     use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
     use crate::arithmetic::numbers::{maximum, minimum};
+    use apex_random::Random;
 
     /// The operation on one half by way of `.f32`.
     fn defined(a: u16, b: u16, how: Extremum) -> u16 {
@@ -175,15 +176,13 @@ mod tests {
 
     #[test]
     fn every_extremum_is_the_definition() {
-        let mut seed = 31u64;
+        let mut random = Random::new(31);
         let mut word = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
+            let bits = random.bits();
             let special =
                 [0, 0x8000, 1, 0x8001, 0x3ff, 0x83ff, 0x7c00, 0xfc00, 0x7f80, 0xff80, 0x7c01, 0xffff];
             let half = |bits: u64| special.get(bits as usize % 24).copied().unwrap_or((bits >> 8) as u16);
-            u32::from(half(seed)) | u32::from(half(seed >> 32)) << 16
+            u32::from(half(bits)) | u32::from(half(bits >> 32)) << 16
         };
         for flags in 0..64 {
             let how = Extremum::unpack(flags);

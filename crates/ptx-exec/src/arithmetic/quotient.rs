@@ -36,6 +36,8 @@ pub(crate) fn i32(a: i32, b: i32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use apex_random::Random;
+
     #[test]
     fn quotients_are_those_of_integers() {
         for a in 0..=u16::MAX {
@@ -45,15 +47,9 @@ mod tests {
                 assert_eq!(super::i16(a, b), a.wrapping_div(b), "{a} / {b}");
             }
         }
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::new(1);
         for round in 0..400_000u32 {
-            let (bits, sizes) = (random(), random());
+            let (bits, sizes) = (random.bits(), random.bits());
             let b = (bits as u32 >> (sizes & 31)).max(1);
             // Any number, and those around multiples of the divisor.
             let a = match round % 3 {

@@ -1,8 +1,10 @@
-//! Registers get places: liveness over blocks, then a linear scan over the laid-out steps.
+//! Register allocation: liveness over blocks, then a linear scan over the steps in their final
+//! order.
 //!
-//! A register is given the hull of the steps at which it is live, and registers whose hulls do not
-//! meet may share a place. That is sound under divergence: liveness is a property of one thread's
-//! path, each lane of a place belongs to one thread, and steps write their own lanes only.
+//! The live range of a register is the interval from the first step to the last step at which it is
+//! live. Registers with disjoint intervals may share a place. This is sound under divergence:
+//! liveness is a property of one thread's path, each lane of a place belongs to one thread, and
+//! steps write only their own lanes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

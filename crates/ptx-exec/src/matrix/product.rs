@@ -419,13 +419,7 @@ pub(super) fn multiply_double(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
+    use apex_random::Random;
 
     /// The value of a finite number, and its exponent as the model counts it.
     fn decode(format: Format, bits: u32) -> (f64, i32) {
@@ -450,8 +444,8 @@ mod tests {
     }
 
     /// A number whose exponent lies in the middle of its format's, sometimes zero or subnormal.
-    fn element(format: Format, seed: &mut u64, spread: u64) -> u32 {
-        let any = random(seed);
+    fn element(format: Format, random: &mut Random, spread: u64) -> u32 {
+        let any = random.bits();
         let (fraction, width) = (format.fraction(), if format == Format::F16 { 5 } else { 8 });
         let middle = (1u64 << (width - 1)) - 1 - spread / 2;
         let field = match any % 11 {
@@ -465,15 +459,15 @@ mod tests {
 
     #[test]
     fn steps_are_those_of_the_model() {
-        let mut seed = 3;
+        let mut random = Random::new(3);
         for factor in [Format::F16, Format::Bf16, Format::Tf32] {
             for (terms, spread) in [(4, 1), (8, 6), (16, 14), (16, 2), (8, 28)] {
                 for _ in 0..3000 {
                     let float = Float { factor, c: Format::F32, d: Format::F32, terms };
                     let mut line =
-                        || -> Vec<u32> { (0..terms).map(|_| element(factor, &mut seed, spread)).collect() };
+                        || -> Vec<u32> { (0..terms).map(|_| element(factor, &mut random, spread)).collect() };
                     let (a, b) = (line(), line());
-                    let c = element(Format::F32, &mut seed, 2 * spread);
+                    let c = element(Format::F32, &mut random, 2 * spread);
                     let mut d = [0];
                     float.multiply(Shape { m: 1, n: 1, k: terms }, (&a, &b), &[c], &mut d);
                     let exact = reference(&float, &a, &b, c);
@@ -489,12 +483,13 @@ mod tests {
 
     #[test]
     fn half_accumulators_round_to_nearest() {
-        let mut seed = 8;
+        let mut random = Random::new(8);
         for _ in 0..20_000 {
             let float = Float { factor: Format::F16, c: Format::F16, d: Format::F16, terms: 16 };
-            let mut line = || -> Vec<u32> { (0..16).map(|_| element(Format::F16, &mut seed, 12)).collect() };
+            let mut line =
+                || -> Vec<u32> { (0..16).map(|_| element(Format::F16, &mut random, 12)).collect() };
             let (a, b) = (line(), line());
-            let c = element(Format::F16, &mut seed, 12);
+            let c = element(Format::F16, &mut random, 12);
             let mut d = [0];
             float.multiply(Shape { m: 1, n: 1, k: 16 }, (&a, &b), &[c], &mut d);
             let exact = reference(&float, &a, &b, c);

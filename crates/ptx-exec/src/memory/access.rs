@@ -7,7 +7,7 @@
 //! ones (`volatile`, `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of
 //! the host, for blocks run on several threads: loads acquire, stores release, and what PTX orders
 //! beyond that it orders by fences. Vectors that are strong, or cached at L2 alone (`.cg`), are
-//! moved at once (`pieces`). A block runs on one thread, so its shared memory needs none.
+//! moved at once (`single_copy`). A block runs on one thread, so its shared memory needs none.
 //!
 //! # Safety
 //!
@@ -19,7 +19,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::memory::pieces::{load_whole, store_whole};
+use crate::memory::single_copy::{load_whole, store_whole};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 use crate::registers::lanes::{Lane, Lanes, Stored, WARP, each_lane, wide_vectors};

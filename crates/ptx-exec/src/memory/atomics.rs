@@ -7,7 +7,7 @@
 //! arguments name, and addresses are used after [`Spaces::locate`] has approved them.
 
 use crate::memory::access::{AccessHandler, Cell};
-use crate::memory::pieces::{read128, update128};
+use crate::memory::single_copy::{read128, update128};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, Reg};
 use crate::registers::lanes::{Lanes, WARP, each_lane};

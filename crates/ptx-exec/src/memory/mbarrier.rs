@@ -1,15 +1,14 @@
-//! The mbarrier object: eight bytes of shared memory that count arrivals and bytes, phase after
-//! phase.
+//! The mbarrier object: eight bytes of shared memory that count arrivals and bytes, phase by phase.
 //!
-//! PTX leaves the bytes to the machine. Here they hold, from the lowest bit: 20 bits of arrivals
-//! still pending in this phase, 20 bits of arrivals expected in the next ones, 21 bits of
-//! transactions (bytes that are expected less those that have come), and the phase modulo 8. A
-//! phase is complete as soon as nothing is pending and no transaction is out; the next one begins
-//! at once. The state that `mbarrier.arrive` returns is the object as it was before.
+//! PTX does not define the layout. Here it is, from the lowest bit: 20 bits for pending arrivals of
+//! this phase, 20 bits for expected arrivals of the next phases, 21 bits for transactions (expected
+//! bytes minus received bytes), and the phase modulo 8. A phase is complete when no arrival and no
+//! transaction is pending; the next phase begins at once. `mbarrier.arrive` returns the object as
+//! it was before the arrival.
 //!
 //! A block runs on one thread and its lanes act one after the other, so the object needs no
-//! atomics. What would be undefined (arrivals at an object that was never initialised, or more of
-//! them than are pending) is a fault.
+//! atomics. Undefined operations (arrivals at an uninitialised object, more arrivals than are
+//! pending) are faults.
 
 use crate::fault::FaultKind;
 use crate::memory::access::AccessHandler;

@@ -16,7 +16,7 @@ use crate::launch::symbolization;
 use crate::memory::shadow::Shadow;
 use crate::observe::StepId;
 use crate::observe::defects::{Defects, Link};
-use crate::observe::order::Order;
+use crate::observe::happens_before::HappensBefore;
 use crate::observe::probe::Moment;
 use crate::observe::race::{Races, Stamp};
 use crate::observe::request::{Request, requests};
@@ -40,7 +40,7 @@ const REMEMBERED: usize = 4;
 pub(super) struct Checker<'l> {
     pub(super) launch: &'l Launch<'l>,
     block: [u32; 3],
-    order: Order,
+    order: HappensBefore,
     /// The last barrier of the whole block.
     barrier: Option<StepId>,
     races: Races,
@@ -61,7 +61,7 @@ impl<'l> Checker<'l> {
         Some(Checker {
             launch,
             block: [0; 3],
-            order: Order::new(launch.warps() as usize * WARP),
+            order: HappensBefore::new(launch.warps() as usize * WARP),
             barrier: None,
             races: Races::new(launch.shared_bytes),
             shared: Shadow::new(0, launch.shared_bytes)?,

@@ -1,4 +1,5 @@
-//! Counts by line, put together once a launch has ended: watching it costs nothing more.
+//! Counts by line. They are computed after a launch has ended, so that observing it costs nothing
+//! more.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! warp. So a race may go unseen behind others, but what is reported is one. Not reported are two
 //! atomic accesses, and two writes of the same value: which of them comes last makes no difference.
 
-use crate::observe::order::Order;
+use crate::observe::happens_before::HappensBefore;
 
 /// An access to a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Races {
 
     /// Notes an access to the byte at `offset`, which exists; returns an earlier one with which it
     /// races.
-    pub(super) fn access(&mut self, order: &Order, offset: u64, stamp: Stamp) -> Option<Stamp> {
+    pub(super) fn access(&mut self, order: &HappensBefore, offset: u64, stamp: Stamp) -> Option<Stamp> {
         let byte = self.bytes.get_mut(offset as usize)?;
         let thread = stamp.thread.into();
         let races = |earlier: &Stamp| {
@@ -66,14 +66,14 @@ impl Races {
 mod tests {
     use super::*;
 
-    fn stamp(order: &Order, thread: u16, write: bool) -> Stamp {
+    fn stamp(order: &HappensBefore, thread: u16, write: bool) -> Stamp {
         let clock = order.clock(thread.into());
         Stamp { clock, site: (0, 0), thread, value: thread as u8, atomic: false, write }
     }
 
     #[test]
     fn reads_do_not_race_with_each_other_and_writes_do_with_everything() {
-        let (order, mut races) = (Order::new(128), Races::new(8));
+        let (order, mut races) = (HappensBefore::new(128), Races::new(8));
         let mut access =
             |thread, write| races.access(&order, 3, stamp(&order, thread, write)).map(|s| s.thread);
         assert_eq!(access(1, false), None);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn barriers_atomics_and_equal_values_are_no_races() {
-        let (mut order, mut races) = (Order::new(64), Races::new(1));
+        let (mut order, mut races) = (HappensBefore::new(64), Races::new(1));
         assert_eq!(races.access(&order, 0, stamp(&order, 0, true)), None);
         order.meet_all();
         assert_eq!(races.access(&order, 0, stamp(&order, 1, true)), None);

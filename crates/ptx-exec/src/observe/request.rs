@@ -1,4 +1,4 @@
-//! What a step asks of memory where it is not one access of every lane: matrices, and bulk copies.
+//! The memory accesses of steps that are not one access for each lane: matrices and bulk copies.
 
 use apex_trace::counts::Direction;
 

@@ -1,8 +1,9 @@
-//! What a step means to an observer: read off the instruction that it came from.
+//! What an observer needs to know about a step, derived from the instruction that the step came
+//! from.
 //!
-//! An instruction may take several steps, or none where its result is a register that is filled
-//! beforehand (reading `%tid.x`, loading a kernel's parameter). It counts once, with the step that
-//! does its work.
+//! An instruction may compile to several steps, or to none if its result is an input register that
+//! is filled before the function runs (reading `%tid.x`, loading a kernel's parameter). It is
+//! counted once, with the step that does its work.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

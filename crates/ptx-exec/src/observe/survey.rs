@@ -1,4 +1,4 @@
-//! Where the lanes of a warp access memory, and how many transactions that takes.
+//! The addresses that the lanes of a warp access, and the number of transactions for them.
 
 use apex_trace::counts::Space;
 use ptx::analysis::Request;

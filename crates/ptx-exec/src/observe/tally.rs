@@ -1,4 +1,4 @@
-//! Counting: what each instruction of a launch did, and what that comes to.
+//! Counts the work of each instruction of a launch, and computes the sums.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Undefined values on their way: from the loads that make them to the uses that are defects.
+//! Follows undefined values from the loads that create them to the uses that are defects.
 //!
-//! A use is a branch, an address, a store to global or shared memory, and whatever else leaves the
-//! thread. Once reported, a value counts as defined, so that its consequences are not
-//! reported again.
+//! Such uses are branches, addresses, stores to global or shared memory, and any other operation by
+//! which a value leaves the thread. A reported value counts as defined afterwards, so that its
+//! consequences are not reported again.
 
 use crate::code::Op;
 use crate::observe::check::{Checker, UNINITIALIZED, describe};

@@ -1,10 +1,11 @@
-//! How the values of a register lie to each other from lane to lane, and from warp to warp.
+//! How the values of a register differ between the lanes of a warp, and between warps.
 //!
-//! Kernels address memory by thread: the lanes of a warp access one element after the other, or all
-//! the same one; and where a block is 8 or 16 threads wide, parts of the warp do. The warps of a
-//! batch do the same some way further on. A [`Pattern`] says so in a few numbers, from which the
-//! addresses of all lanes can be checked and accessed without being computed. It is found once for
-//! all accesses of a straight run that share a register (see [`crate::compile`]'s `fold`).
+//! Kernels compute addresses from the thread index: the lanes of a warp access consecutive
+//! elements, or all the same element, or, in blocks that are 8 or 16 threads wide, parts of the
+//! warp do so. The warps of a batch do the same at a constant distance. A [`Pattern`] describes
+//! this by a few numbers, from which the addresses of all lanes can be checked and accessed without
+//! being computed. It is determined once for all accesses of a straight run that share a register
+//! (see [`crate::compile`]'s `fold`).
 
 use crate::registers::lanes::WARP;
 use crate::registers::vectors::{apart_longs, apart_words, steady_longs, steady_words};

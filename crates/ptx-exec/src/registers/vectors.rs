@@ -1,9 +1,9 @@
-//! Operations on 32 lanes that have to be fast, and that compilers make a hash of: arithmetic on
-//! addresses, looking at all lanes of a register, writing some of them.
+//! Operations on 32 lanes that must be fast and that compilers do not vectorise well: address
+//! arithmetic, tests over all lanes of a register, masked writes.
 //!
-//! Unrolled and taken apart into scalars these loops cost ten times as much. So they are written
-//! with AVX2's own operations, and once more plainly for CPUs without; a test holds one against the
-//! other.
+//! The compiler unrolls these loops into scalar code, which is ten times as slow. They are
+//! therefore written with AVX2 intrinsics, and a second time in plain Rust for CPUs without AVX2. A
+//! test compares both.
 
 use crate::registers::lanes::{Stored, WARP, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};

@@ -1,7 +1,7 @@
-//! What a run of warps burns, so that it ends in time for others.
+//! The fuel of a run of warps, which ensures that the run ends in time for other warps.
 //!
-//! Whatever can be done for ever burns fuel: backward jumps, and accesses that other threads may be
-//! waited for with.
+//! Every operation that can repeat forever uses fuel: backward jumps, and accesses with which a
+//! program can wait for other threads.
 
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;

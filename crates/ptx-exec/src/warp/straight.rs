@@ -1,8 +1,8 @@
-//! Executing steps that only touch registers and memory, for some warps at once.
+//! Executes straight runs: steps that access only registers and memory, for several warps at once.
 //!
-//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other paths, so its
-//! steps follow each other without anything between them. What accesses find out about addresses is
-//! remembered for the run.
+//! In a straight run (see [`Step::is_straight`]), no guard and no other path has to be considered,
+//! so the steps follow each other directly. What an access learns about addresses is kept for the
+//! rest of the run.
 
 use crate::code::{Op, Step};
 use crate::memory::access::{RunAccess, RunRegular};

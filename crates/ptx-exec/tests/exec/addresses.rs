@@ -1,6 +1,7 @@
 //! Addresses of array elements: however the lanes of a warp lie to each other, and whatever else
 //! reads the parts of an address, an access gets the element that its thread asked for.
 
+use apex_random::Random;
 use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, FaultKind, LaunchParams};
 
@@ -12,16 +13,9 @@ const THREADS: usize = 256;
 const ELEMENTS: usize = 1024;
 const BEFORE: usize = 512;
 
-fn random(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
-}
-
 /// Indices of a block: one way in which threads choose elements.
-fn indices(pattern: usize, seed: &mut u64) -> Vec<i32> {
-    let base = (random(seed) % 64) as i32;
+fn indices(pattern: usize, random: &mut Random) -> Vec<i32> {
+    let base = (random.bits() % 64) as i32;
     (0..THREADS as i32)
         .map(|thread| match pattern {
             0 => thread,
@@ -32,7 +26,7 @@ fn indices(pattern: usize, seed: &mut u64) -> Vec<i32> {
             4 => thread % 8 - base,
             5 => -thread,
             6 => 2 * thread - 300,
-            7 => (random(seed) % 700) as i32 - 350,
+            7 => (random.bits() % 700) as i32 - 350,
             // A stray lane in an otherwise regular warp.
             _ => {
                 if thread % 32 == 19 {
@@ -116,7 +110,7 @@ fn run(source: &str, watched: bool, array: &[u8], indices: &[i32], count: u32) -
 
 #[test]
 fn every_way_to_index_reads_the_same_elements() {
-    let mut seed = 5;
+    let mut random = Random::new(5);
     for (bits, signed, escapes) in [
         (8, true, false),
         (16, true, true),
@@ -128,9 +122,9 @@ fn every_way_to_index_reads_the_same_elements() {
     ] {
         let source = kernel(bits, signed, escapes);
         let bytes = bits as usize / 8;
-        let array: Vec<u8> = (0..ELEMENTS * bytes).map(|_| random(&mut seed) as u8).collect();
+        let array: Vec<u8> = (0..ELEMENTS * bytes).map(|_| random.bits() as u8).collect();
         for pattern in 0..9 {
-            let mut indices = indices(pattern, &mut seed);
+            let mut indices = indices(pattern, &mut random);
             if !signed {
                 indices.iter_mut().for_each(|index| *index = index.abs());
             }
@@ -161,9 +155,9 @@ fn every_way_to_index_reads_the_same_elements() {
 
 #[test]
 fn the_lane_that_leaves_the_array_is_named() {
-    let mut seed = 6;
+    let mut random = Random::new(6);
     let source = kernel(32, true, false);
-    let array: Vec<u8> = (0..ELEMENTS * 4).map(|_| random(&mut seed) as u8).collect();
+    let array: Vec<u8> = (0..ELEMENTS * 4).map(|_| random.bits() as u8).collect();
     // The last element that `array[index + 3]` may name.
     let last = (ELEMENTS - BEFORE - 4) as i32;
     let consecutive = |end: i32| (0..THREADS as i32).map(|thread| end - 255 + thread).collect::<Vec<_>>();
@@ -204,8 +198,8 @@ fn an_address_keeps_the_index_that_it_was_made_from() {
             st.global.u32 [%rd6], %r5;
             ret;
         }";
-    let mut seed = 7;
-    let values: Vec<u32> = (0..ELEMENTS).map(|_| random(&mut seed) as u32).collect();
+    let mut random = Random::new(7);
+    let values: Vec<u32> = (0..ELEMENTS).map(|_| random.bits() as u32).collect();
     let device = Device::default();
     let linked = device.load(source);
     let kernel = linked.program().kernel("k").unwrap();

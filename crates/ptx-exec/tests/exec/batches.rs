@@ -4,26 +4,11 @@
 
 use std::fmt::Write;
 
+use apex_random::Random;
 use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, LaunchParams, LaunchStats};
 
 use crate::device::{Device, pack};
-
-/// Random choices, the same in every run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
-    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 /// A kernel that is being written. `%r0` is the thread, `%r1` to `%r6` hold what it computes.
 struct Kernel {
@@ -43,13 +28,8 @@ const SHARED: u32 = 1024 + 1;
 
 impl Kernel {
     fn write(seed: u64) -> String {
-        let mut kernel = Kernel {
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-            body: String::new(),
-            labels: 0,
-            parted: 0,
-            loops: 0,
-        };
+        let mut kernel =
+            Kernel { random: Random::new(seed), body: String::new(), labels: 0, parted: 0, loops: 0 };
         (0..10).for_each(|_| kernel.part());
         format!(
             ".version 7.0\n.target sm_80\n.address_size 64\n
@@ -97,7 +77,7 @@ impl Kernel {
             2 => ("mov.u32 %t7, %laneid;", false),
             _ => ("and.b32 %t7, %r1, 7;", false),
         };
-        let comparison = self.random.pick(&["lt", "ge", "eq", "ne"]);
+        let comparison = self.random.choose(&["lt", "ge", "eq", "ne"]);
         self.add(format_args!("{of} setp.{comparison}.u32 %p1, %t7, {limit};"));
         alike
     }
@@ -114,7 +94,7 @@ impl Kernel {
             }
             3 => {
                 self.condition();
-                let wanted = self.random.pick(&["", "!"]);
+                let wanted = self.random.choose(&["", "!"]);
                 self.add(format_args!("@{wanted}%p1 ld.global.u32 %r{a}, [%rd4];"));
             }
             4 => self.add(format_args!(
@@ -124,7 +104,7 @@ impl Kernel {
             5 | 6 => self.branch(),
             7 => self.repeat(),
             8 if together => {
-                let way = self.random.pick(&["bfly", "down"]);
+                let way = self.random.choose(&["bfly", "down"]);
                 self.add(format_args!("shfl.sync.{way}.b32 %r{a}, %r{b}, 5, 31, 0xffffffff;"));
             }
             9 if together => self.add(format_args!(
@@ -168,7 +148,7 @@ impl Kernel {
         let (label, counter) = (self.labels, self.loops);
         self.labels += 1;
         let (rounds, alike) =
-            self.random.pick(&[("3", true), ("%ctaid.x", true), ("%r6", false), ("%laneid", false)]);
+            self.random.choose(&[("3", true), ("%ctaid.x", true), ("%r6", false), ("%laneid", false)]);
         self.add(format_args!(
             "mov.u32 %n{counter}, {rounds}; and.b32 %n{counter}, %n{counter}, 3; L{label}:"
         ));
@@ -210,12 +190,12 @@ const SHAPES: [[u32; 3]; 7] =
 
 #[test]
 fn random_kernels_compute_the_same_together_and_alone() {
-    let mut random = Random(31);
+    let mut random = Random::new(31);
     let contents: Vec<u8> = (0..4 * BLOCKS * 1024).map(|_| random.below(256) as u8).collect();
     let (mut instructions, mut divergent) = (0, 0);
     for seed in 0..250 {
         let source = Kernel::write(seed);
-        let block = random.pick(&SHAPES);
+        let block = random.choose(&SHAPES);
         let together = run(&source, false, block, &contents);
         let alone = run(&source, true, block, &contents);
         let (together, alone) = match (together, alone) {
@@ -252,7 +232,7 @@ fn the_first_thread_to_fault_is_the_same_together_and_alone() {
         phase(1),
         phase(2),
     );
-    let mut random = Random(77);
+    let mut random = Random::new(77);
     let mut lines = Vec::new();
     for _ in 0..60 {
         // Beyond the block: nobody.

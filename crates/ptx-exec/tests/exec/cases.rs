@@ -19,6 +19,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use apex_random::Random;
 use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
@@ -86,18 +87,6 @@ fn elements(ty: &str, words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-fn random(count: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..count)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        })
-        .collect()
-}
-
 /// `u32 5`, `u32[] 1 2 3`, `u32[64] random 7`, `u32[64] zero`.
 fn param(words: &[&str]) -> Param {
     let Some((ty, count)) = words[0].strip_suffix(']').and_then(|text| text.split_once('[')) else {
@@ -105,7 +94,7 @@ fn param(words: &[&str]) -> Param {
     };
     let count = count.parse::<usize>().unwrap_or(0) * size(ty);
     Param::Buffer(match words.get(1) {
-        Some(&"random") => random(count, words[2].parse().unwrap()),
+        Some(&"random") => Random::new(words[2].parse().unwrap()).bytes(count),
         Some(&"zero") => vec![0; count],
         _ => elements(ty, &words[1..]),
     })

@@ -10,7 +10,7 @@ use apex_trace::counts::Defect;
 
 use crate::analysis::checked;
 use crate::device::{Device, pack};
-use crate::instruction::Random;
+use apex_random::Random;
 
 /// The PTX files made from `program`, for every target.
 fn files(program: &str) -> Vec<(PathBuf, String)> {
@@ -114,9 +114,9 @@ fn for_each(program: &str, kernel: &str, test: impl Fn(&Device, &Linked)) {
 #[test]
 fn integers() {
     let n = 300;
-    let mut random = Random(99);
-    let a: Vec<i32> = (0..n).map(|i| if i % 3 == 0 { i - 50 } else { random.next() as i32 }).collect();
-    let b: Vec<i32> = (0..n).map(|i| if i % 4 == 0 { i } else { random.next() as i32 }).collect();
+    let mut random = Random::new(99);
+    let a: Vec<i32> = (0..n).map(|i| if i % 3 == 0 { i - 50 } else { random.bits() as i32 }).collect();
+    let b: Vec<i32> = (0..n).map(|i| if i % 4 == 0 { i } else { random.bits() as i32 }).collect();
     let ffs = |x: u64| if x == 0 { 0 } else { x.trailing_zeros() as i32 + 1 };
     let expect = |i: usize| -> [i64; 8] {
         let (x, y) = (a[i], b[i] as u32);
@@ -200,8 +200,8 @@ fn integers() {
 #[test]
 fn library_of_singles() {
     let n = 500;
-    let mut random = Random(7);
-    let input: Vec<f32> = (0..n).map(|_| (random.next() as i32 as f64 / 2f64.powi(28)) as f32).collect();
+    let mut random = Random::new(7);
+    let input: Vec<f32> = (0..n).map(|_| (random.bits() as i32 as f64 / 2f64.powi(28)) as f32).collect();
     // One function after the other, to tell which one is wrong.
     for_each("library", "unary", |device, linked| {
         let buffer = device.upload(&bytes(&input, f32::to_le_bytes));
@@ -246,8 +246,8 @@ fn library_of_singles() {
 
 #[test]
 fn wide_integers_and_carries() {
-    let mut random = Random(3);
-    let a: Vec<u64> = (0..35).map(|_| random.next()).collect();
+    let mut random = Random::new(3);
+    let a: Vec<u64> = (0..35).map(|_| random.bits()).collect();
     for_each("arithmetic", "carries", |device, linked| {
         let (from, out) = (device.upload(&bytes(&a, u64::to_le_bytes)), device.allocate(32 * 48, true));
         Run { device, linked, name: "carries", grid: 1, block: [32, 1, 1], shared: 0 }
@@ -425,8 +425,8 @@ fn structures_and_vectors() {
 
 #[test]
 fn warp_functions() {
-    let mut random = Random(5);
-    let input: Vec<i32> = (0..64).map(|_| (random.next() % 1000) as i32 - 300).collect();
+    let mut random = Random::new(5);
+    let input: Vec<i32> = (0..64).map(|_| (random.bits() % 1000) as i32 - 300).collect();
     for_each("warps", "shuffles", |device, linked| {
         let (from, out) = (upload_ints(device, &input), device.allocate(256, true));
         Run { device, linked, name: "shuffles", grid: 1, block: [64, 1, 1], shared: 0 }
@@ -492,8 +492,8 @@ fn warp_functions() {
 #[test]
 fn tiled_product_and_pipelines() {
     let n = 64;
-    let mut random = Random(21);
-    let mut matrix = || -> Vec<f32> { (0..n * n).map(|_| (random.next() % 17) as f32 - 8.0).collect() };
+    let mut random = Random::new(21);
+    let mut matrix = || -> Vec<f32> { (0..n * n).map(|_| (random.bits() % 17) as f32 - 8.0).collect() };
     let (a, b) = (matrix(), matrix());
     for_each("linear", "tiled", |device, linked| {
         let upload = |values: &[f32]| device.upload(&bytes(values, f32::to_le_bytes));

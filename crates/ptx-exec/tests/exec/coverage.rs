@@ -265,11 +265,5 @@ fn page() -> String {
 #[test]
 fn the_coverage_page_is_fresh() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coverage-ptx.md");
-    let page = page();
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, page).unwrap();
-    } else {
-        let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == page, "docs/coverage-ptx.md is out of date: run with BLESS=1");
-    }
+    test_golden::assert_file(path, &page());
 }

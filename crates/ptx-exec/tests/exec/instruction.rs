@@ -1,5 +1,6 @@
 //! Runs one instruction on many inputs, and compares with a reference.
 
+use apex_random::Random;
 use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
@@ -97,29 +98,18 @@ const SPECIAL: [u64; 40] = [
     0x4340_0000_0000_0000,
 ];
 
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A number for a register: special, small, a float of moderate size, or any.
-    fn input(&mut self, width: Width) -> u64 {
-        let any = self.next();
-        width.mask(match self.next() % 8 {
-            0 | 1 => SPECIAL[(any % SPECIAL.len() as u64) as usize],
-            2 => any % 70,
-            3 => (any % 70).wrapping_neg(),
-            4 if width == W32 => (((any as i32 as f32) / 65536.0).to_bits()).into(),
-            4 if width == W64 => ((any as i64 as f64) / 1e15).to_bits(),
-            4 if width == W16 => any & 0x83ff | 0x3800 | (any >> 20 & 0x0c00),
-            _ => any,
-        })
-    }
+/// A number for a register: special, small, a float of moderate size, or any.
+fn input(random: &mut Random, width: Width) -> u64 {
+    let any = random.bits();
+    width.mask(match random.below(8) {
+        0 | 1 => random.choose(&SPECIAL),
+        2 => any % 70,
+        3 => (any % 70).wrapping_neg(),
+        4 if width == W32 => (((any as i32 as f32) / 65536.0).to_bits()).into(),
+        4 if width == W64 => ((any as i64 as f64) / 1e15).to_bits(),
+        4 if width == W16 => any & 0x83ff | 0x3800 | (any >> 20 & 0x0c00),
+        _ => any,
+    })
 }
 
 /// An instruction under test.
@@ -185,13 +175,12 @@ impl Check<'_> {
     /// Runs the instruction on random inputs and calls `compare` with the sources and the result of
     /// each thread.
     pub fn run(&self, compare: &mut dyn FnMut(&[u64], u64)) {
-        let seed = self.text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let mut random = Random(seed | 1);
+        let mut random = Random::named(0, self.text);
         let inputs: Vec<[u64; 4]> = (0..THREADS)
             .map(|_| {
-                std::array::from_fn(|index| self.sources.get(index).map_or(0, |width| random.input(*width)))
+                std::array::from_fn(|index| {
+                    self.sources.get(index).map_or(0, |width| input(&mut random, *width))
+                })
             })
             .collect();
         let device = Device::default();

@@ -8,7 +8,7 @@ use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
-use crate::instruction::Random;
+use apex_random::Random;
 
 const WARP: usize = 32;
 
@@ -92,7 +92,7 @@ fn half(bits: u32) -> f64 {
 
 impl Type {
     fn random(self, random: &mut Random) -> u32 {
-        let any = random.next() as u32;
+        let any = random.bits() as u32;
         match self.name {
             // Exponents from -4 to 3.
             "f16" => any & 0x83ff | (any >> 16 & 0x7) + 11 << 10 & 0x7c00,
@@ -101,7 +101,7 @@ impl Type {
             "e5m2" => any & 0x83 | (any >> 8 & 0x7) + 11 << 2,
             "bf16" => any & 0x807f | (any >> 16 & 0x7) + 123 << 7,
             "tf32" => any & 0x807f_e000 | (any >> 8 & 0x7) + 123 << 23,
-            "f32" => any & 0x807f_ffff | (random.next() as u32 & 0x7) + 123 << 23,
+            "f32" => any & 0x807f_ffff | (random.bits() as u32 & 0x7) + 123 << 23,
             _ => any & (u32::MAX >> (32 - self.bits)),
         }
     }
@@ -196,7 +196,7 @@ impl Product {
 
     fn check(&self) {
         let (m, n, k) = self.shape;
-        let mut random = Random(0x5eed + m as u64 * 1000 + k as u64);
+        let mut random = Random::new(0x5eed + m as u64 * 1000 + k as u64);
         for _ in 0..4 {
             let a = Matrix::random(m, k, self.a, &mut random);
             let b = Matrix::random(k, n, self.b, &mut random);
@@ -307,11 +307,11 @@ fn integer_products() {
 
 #[test]
 fn double_products() {
-    let mut random = Random(64);
+    let mut random = Random::new(64);
     for (m, k) in [(8, 4), (16, 4), (16, 8), (16, 16)] {
         for rounding in ["", ".rn", ".rz", ".rm", ".rp"] {
             let mut matrix = |rows: usize, columns: usize| -> Vec<f64> {
-                (0..rows * columns).map(|_| (random.next() as i64 as f64) * 2f64.powi(-60)).collect()
+                (0..rows * columns).map(|_| (random.bits() as i64 as f64) * 2f64.powi(-60)).collect()
             };
             let (a, b, c) = (matrix(m, k), matrix(k, 8), matrix(m, 8));
             let (rows, a_count, b_count) = (m / 8, m * k / WARP, k * 8 / WARP);
@@ -367,7 +367,7 @@ fn double_products() {
 /// The four products of `mma.m8n8k4`, each of eight lanes.
 #[test]
 fn quad_pair_products() {
-    let mut random = Random(884);
+    let mut random = Random::new(884);
     for (layouts, d, c) in
         [("row.col", F32, F32), ("col.row", F32, F16), ("row.row", F16, F16), ("col.col", F32, F32)]
     {
@@ -435,7 +435,7 @@ fn quad_pair_products() {
 fn fragments(shape: (usize, usize, usize), types: [Type; 4], layouts: [&str; 4], operation: &str) {
     let (m, n, k) = shape;
     let [d, a, b, c] = types;
-    let mut random = Random(7 + (m * 31 + n * 17 + k) as u64);
+    let mut random = Random::new(7 + (m * 31 + n * 17 + k) as u64);
     let matrices = [
         Matrix::random(m, k, a, &mut random),
         Matrix::random(k, n, b, &mut random),
@@ -551,7 +551,7 @@ fn fragments_of_integers() {
 /// Tiles go through `ldmatrix`, `movmatrix` and `stmatrix`, and come back as told.
 #[test]
 fn tiles() {
-    let mut random = Random(88);
+    let mut random = Random::new(88);
     for count in [1, 2, 4] {
         for (load, move_, store) in [
             ("", false, ""),
@@ -561,7 +561,7 @@ fn tiles() {
             (".trans", true, ".trans"),
         ] {
             // Rows lie 48 bytes apart, those of tile i from 400 i on; they come back without gaps.
-            let inputs: Words = (0..WARP).map(|_| (0..4).map(|_| random.next() as u32).collect()).collect();
+            let inputs: Words = (0..WARP).map(|_| (0..4).map(|_| random.bits() as u32).collect()).collect();
             let mut text = ".reg .b32 %s, %a, %t<4>; mov.u32 %s, buffer; shr.u32 %a, lane, 3; mad.lo.u32 %a, %a, 400, %s;\n\
                             and.b32 %s, lane, 7; mad.lo.u32 %a, %s, 48, %a; st.shared.v4.b32 [%a], {%i0, %i1, %i2, %i3};\n\
                             bar.sync 0;\n"

@@ -236,10 +236,5 @@ fn approximations_are_as_near_as_documented() {
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page has the table");
     let (_, after) = rest.split_once(END).expect("the table ends");
-    let fresh = format!("{before}{table}{after}");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, fresh).unwrap();
-    } else {
-        assert!(fresh == page, "docs/cpu-device.md is out of date: run with BLESS=1. Now:\n{table}");
-    }
+    test_golden::assert_file(path, &format!("{before}{table}{after}"));
 }

@@ -7,7 +7,7 @@ use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
 
 use crate::device::{Device, pack};
-use crate::instruction::Random;
+use apex_random::Random;
 
 const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90"];
 
@@ -72,7 +72,7 @@ impl Type {
     /// A random number that the type holds exactly; of the short floats so few bits that their sums
     /// are exact, too.
     fn random(self, random: &mut Random) -> f64 {
-        let any = random.next() as i64 >> 8;
+        let any = random.bits() as i64 >> 8;
         match self {
             Type::Half => (any % 512) as f64 / 64.0,
             Type::Bfloat => (any % 128) as f64 / 16.0,
@@ -135,7 +135,7 @@ impl Product {
     }
 
     fn check_sizes(&self, device: &Device, linked: &Linked, (m, n, k): (usize, usize, usize)) {
-        let mut random = Random(0xab5 + n as u64);
+        let mut random = Random::new(0xab5 + n as u64);
         let mut matrix =
             |cells: usize, ty: Type| -> Vec<f64> { (0..cells).map(|_| ty.random(&mut random)).collect() };
         let (a, b, c) = (matrix(m * k, self.factor), matrix(k * n, self.factor), matrix(m * n, self.result));
@@ -243,8 +243,8 @@ fn sums_tiles(name: &str, architecture: &str, (threads, width): (usize, usize), 
     let (blocks, tiles) = (3, 7);
     let device = Device::default();
     let linked = load(&device, "asynchronous", architecture);
-    let mut random = Random(77);
-    let values: Vec<i32> = (0..blocks * tiles * width).map(|_| random.next() as i32).collect();
+    let mut random = Random::new(77);
+    let values: Vec<i32> = (0..blocks * tiles * width).map(|_| random.bits() as i32).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let (from, to) = (device.upload(&bytes), device.allocate((4 * blocks * width) as u64, true));
     let grid = [blocks as u32, 1, 1];

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, LaunchParams, LaunchStats};
 
-use crate::batches::Random;
 use crate::device::{Device, pack};
+use apex_random::Random;
 
 const BLOCKS: u32 = 6;
 
@@ -19,41 +19,42 @@ const ELEMENTS: u32 = 2048;
 /// Words between the arrays: more than indices that stay in their allocation differ by.
 const GAP: usize = 16 << 10;
 
-/// The index `%r1` and a check of it; most kernels in the wild begin with the first choice of each.
-fn beginning(random: &mut Random) -> String {
+/// The index `%r1` and a check of it, and whether there is a check, which sets `%p1`. Most kernels in
+/// the wild begin with the first choice of each.
+fn beginning(random: &mut Random) -> (String, bool) {
     let mut text = String::new();
     let (a, b, thread) = match random.below(4) {
         0 | 1 => ("%ctaid.x", "%ntid.x", "%tid.x"),
         // Through zero in either direction, or to where signed numbers end.
-        2 => ("%ctaid.x", random.pick(&["-1", "-40", "%m", "0x40000000", "0x3ffffff8"]), "%tid.x"),
+        2 => ("%ctaid.x", random.choose(&["-1", "-40", "%m", "0x40000000", "0x3ffffff8"]), "%tid.x"),
         _ => (
-            random.pick(&["%ntid.x", "%ctaid.x", "%n", "7", "-1"]),
-            random.pick(&["%ctaid.x", "%nctaid.x", "3", "%m"]),
-            random.pick(&["%tid.x", "%tid.y", "%laneid", "%n"]),
+            random.choose(&["%ntid.x", "%ctaid.x", "%n", "7", "-1"]),
+            random.choose(&["%ctaid.x", "%nctaid.x", "3", "%m"]),
+            random.choose(&["%tid.x", "%tid.y", "%laneid", "%n"]),
         ),
     };
-    let ty = random.pick(&["s32", "u32"]);
+    let ty = random.choose(&["s32", "u32"]);
     writeln!(
         text,
         "mov.u32 %t1, {a}; mov.u32 %t2, {b}; mov.u32 %t3, {thread}; mad.lo.{ty} %r1, %t1, %t2, %t3;"
     )
     .unwrap();
     if random.below(6) == 0 {
-        return text;
+        return (text, false);
     }
-    let relation = random.pick(&["ge", "gt", "lt", "le", "ge", "gt", "eq", "ne"]);
-    let ty = random.pick(&["s32", "u32"]);
-    let bound = random.pick(&["%n", "%n", "%m", "%t1", "100", "-5"]);
-    let (a, b) = random.pick(&[("%r1", bound), (bound, "%r1"), ("%r1", bound)]);
+    let relation = random.choose(&["ge", "gt", "lt", "le", "ge", "gt", "eq", "ne"]);
+    let ty = random.choose(&["s32", "u32"]);
+    let bound = random.choose(&["%n", "%n", "%m", "%t1", "100", "-5"]);
+    let (a, b) = random.choose(&[("%r1", bound), (bound, "%r1"), ("%r1", bound)]);
     let (a, b) = if a.starts_with('%') { (a, b) } else { (b, a) };
-    let guard = random.pick(&["%p1", "!%p1", "%p1"]);
+    let guard = random.choose(&["%p1", "!%p1", "%p1"]);
     writeln!(text, "setp.{relation}.{ty} %p1, {a}, {b}; @{guard} bra END;").unwrap();
-    text
+    (text, true)
 }
 
 /// Something that is done with elements, or with others. What is written is not read: threads may
 /// have the same index.
-fn part(random: &mut Random, labels: &mut u32) -> String {
+fn part(random: &mut Random, labels: &mut u32, is_checked: bool) -> String {
     let element = "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;";
     match random.below(12) {
         0..=3 => format!("{element} ld.global.u32 %r2, [%rd4]; mad.lo.u32 %r3, %r3, 31, %r2;"),
@@ -71,22 +72,24 @@ fn part(random: &mut Random, labels: &mut u32) -> String {
         8 => format!("{element} setp.gt.s32 %p2, %r3, 0; @%p2 ld.global.u32 %r3, [%rd4];"),
         9 => "bar.warp.sync 0xffffffff; shl.b32 %r3, %r3, 1;".to_owned(),
         10 => "mov.u32 %r4, %tid.x; add.u32 %r3, %r3, %r4;".to_owned(),
-        // Whoever reads these needs what the beginning computes.
+        // Whoever reads these needs what the beginning computes. The last reads the check.
         _ => random
-            .pick(&[
-                "add.u32 %r3, %r3, %r1;",
-                "mov.u32 %r4, %ctaid.x; xor.b32 %r3, %r3, %r4;",
-                "selp.u32 %r4, 3, 5, %p1; add.u32 %r3, %r3, %r4;",
-            ])
+            .choose(
+                &[
+                    "add.u32 %r3, %r3, %r1;",
+                    "mov.u32 %r4, %ctaid.x; xor.b32 %r3, %r3, %r4;",
+                    "selp.u32 %r4, 3, 5, %p1; add.u32 %r3, %r3, %r4;",
+                ][..if is_checked { 3 } else { 2 }],
+            )
             .to_owned(),
     }
 }
 
 fn kernel(random: &mut Random) -> String {
-    let beginning = beginning(random);
+    let (beginning, is_checked) = beginning(random);
     let mut labels = 0;
-    let body: Vec<String> = (0..1 + random.below(4)).map(|_| part(random, &mut labels)).collect();
-    let ending = random.pick(&["", "", "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd5, %rd2, %rd3;"]);
+    let body: Vec<String> = (0..1 + random.below(4)).map(|_| part(random, &mut labels, is_checked)).collect();
+    let ending = random.choose(&["", "", "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd5, %rd2, %rd3;"]);
     format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n
          .visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n, .param .u32 m) {{
@@ -134,16 +137,17 @@ fn run(
 
 #[test]
 fn random_beginnings_do_the_same_together_and_alone() {
-    let mut random = Random(2024);
+    let mut random = Random::new(2024);
     let contents: Vec<u8> = (0..4 * ELEMENTS).map(|_| random.below(256) as u8).collect();
     let (mut done, mut faults) = (0, 0);
     for round in 0..1500 {
         let source = kernel(&mut random);
-        let block = random.pick(&[[256, 1, 1], [64, 1, 1], [96, 1, 1], [200, 1, 1], [320, 1, 1], [64, 4, 1]]);
+        let block =
+            random.choose(&[[256, 1, 1], [64, 1, 1], [96, 1, 1], [200, 1, 1], [320, 1, 1], [64, 4, 1]]);
         let all = BLOCKS * block[0];
         let bounds = [
-            random.pick(&[all, all - 1, all / 2, all - 70, 0, 1 << 31, u32::MAX]),
-            random.pick(&[all - 33, 1, 64, 0x7fff_ff80, 0x8000_0000, u32::MAX]),
+            random.choose(&[all, all - 1, all / 2, all - 70, 0, 1 << 31, u32::MAX]),
+            random.choose(&[all - 33, 1, 64, 0x7fff_ff80, 0x8000_0000, u32::MAX]),
         ];
         let together = run(&source, false, block, bounds, &contents);
         let alone = run(&source, true, block, bounds, &contents);

@@ -150,22 +150,6 @@ impl Sum {
     }
 }
 
-/// The largest value of an atom in any launch, where that is known and small.
-fn largest(atom: Atom) -> Option<i128> {
-    Some(match atom {
-        Atom::Thread(2) => 63,
-        Atom::Thread(_) => 1023,
-        Atom::BlockSize(2) => 64,
-        Atom::BlockSize(_) => 1024,
-        Atom::Block(0) => i128::from(i32::MAX) - 1,
-        Atom::Block(_) => 65_534,
-        Atom::GridSize(0) => i32::MAX.into(),
-        Atom::GridSize(_) => 65_535,
-        Atom::Special(_) => 32,
-        _ => return None,
-    })
-}
-
 /// The bits of a width.
 fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
@@ -224,49 +208,6 @@ impl Sums {
         }
         let value = self.put(sum);
         self.single(Atom::Extended { value, signed, source }, 64)
-    }
-
-    /// The same sum with every extended value in it resolved that never wraps, whatever the launch.
-    pub fn spread(&self, sum: &Sum) -> Sum {
-        let mut spread = Sum::number(sum.constant, sum.bits);
-        for term in &sum.terms {
-            let plain = Sum { terms: vec![term.clone()], ..Sum::number(0, sum.bits) };
-            let resolved = match term.factors.as_slice() {
-                [factor] => {
-                    self.resolved(*factor, sum.bits).map(|inner| inner.times_number(term.coefficient))
-                }
-                _ => None,
-            };
-            match resolved.and_then(|resolved| spread.plus(&resolved)).or_else(|| spread.plus(&plain)) {
-                Some(more) => spread = more,
-                None => return sum.clone(),
-            }
-        }
-        spread
-    }
-
-    /// The value of an extended atom as a sum of its own atoms, if it never wraps.
-    fn resolved(&self, atom: AtomId, bits: u32) -> Option<Sum> {
-        let Atom::Extended { value, signed, .. } = self.atom(atom) else { return None };
-        let value = self.get(value);
-        let widen = |number: u64| i128::from(number as u32 as i32);
-        let constant = widen(value.constant);
-        let (mut least, mut most) = (constant, constant);
-        let mut terms = Vec::new();
-        for term in &value.terms {
-            let coefficient = widen(term.coefficient);
-            let mut factors = term.factors.iter().map(|factor| largest(self.atom(*factor)));
-            let largest = factors.try_fold(1i128, |product, factor| Some(product * factor?))?;
-            let end = coefficient * largest;
-            (least, most) = (least + end.min(0), most + end.max(0));
-            terms.push(Term { coefficient: coefficient as u64, factors: term.factors.clone() });
-        }
-        let fits = if signed {
-            least >= i32::MIN.into() && most <= i32::MAX.into()
-        } else {
-            least >= 0 && most <= u32::MAX.into()
-        };
-        if fits { Sum::collect(bits, constant as u64, terms) } else { None }
     }
 
     /// The atoms of a sum and of the values that it extends.

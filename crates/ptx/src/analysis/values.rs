@@ -8,8 +8,7 @@
 //! 2. *Sums, differences, negations, products, shifts to the left by a number, and moves* of values
 //!    are sums. So is what `ld.param` loads, and what special registers hold that never change.
 //! 3. *Extending 32 to 64 bits is exact*, because the extended value stays whole in
-//!    [`Atom::Extended`], whether or not it wraps. [`Sums::spread`] resolves it where it never
-//!    wraps.
+//!    [`Atom::Extended`], whether or not it wraps.
 //! 4. *A register that each round of a natural loop changes by the same amount*, which the loop
 //!    does not change, is what it held before the loop and a multiple of [`Atom::Round`].
 //! 5. *An atom holds where the value is used*: it is what its origin last made for the thread.

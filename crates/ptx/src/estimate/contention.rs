@@ -1,11 +1,11 @@
-//! How many places the atomic operations of a launch fall on, from those that a few warps were seen
-//! to touch.
+//! Estimates how many different sectors the atomic operations of a launch access, from the sectors
+//! that a few sampled warps access.
 //!
-//! Sectors are drawn: by each warp some, of a number that is looked for. Three things bound it: all
-//! draws there are; where draws repeat each other, the number that makes as many repeats likely;
-//! and the stretch of memory between the lowest and the highest place. The least of these holds.
-//! But where most sectors lie side by side, repeats say nothing: warps that go through an array
-//! share the sectors at their edges. Then the draws and the stretch decide.
+//! Warps draw sectors from a population whose size is to be estimated. Three numbers bound the
+//! size: the number of all draws; where draws repeat, the size for which as many repeats are
+//! likely; and the range between the lowest and the highest sector. The smallest bound is used.
+//! However, if most sectors are adjacent, repeats mean nothing, because warps that process an array
+//! share the sectors at their boundaries; then only the draws and the range count.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -28,7 +28,7 @@
 //! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are
 //! of launches that a session recorded, guesses are better:
 //!
-//! 5. Loaded integers are not negative and lie [below] what they are compared with; [offsets of
+//! 5. Loaded integers are not negative and lie [below](bounds_checks) what they are compared with; [offsets of
 //!    rows](arrays) rise. Addresses that are computed of them lie in their allocation.
 //! 6. A loop that only a guess bounds ends where the first of the arrays ends that it goes through.
 //!    One that does nothing but load a number until another thread has changed it has one round.
@@ -43,7 +43,7 @@
 //! input gives the same answer.
 
 mod arrays;
-mod below;
+mod bounds_checks;
 mod code;
 mod compile;
 mod contention;
@@ -252,11 +252,6 @@ impl Work {
             &mut self.unknown_branches,
             &mut self.unknown_calls,
         ]
-    }
-
-    /// Instructions of a warp, on average.
-    pub fn mean_warp(&self) -> f64 {
-        if self.warps > 0.0 { self.total() / self.warps } else { 0.0 }
     }
 }
 

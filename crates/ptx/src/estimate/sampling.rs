@@ -1,10 +1,11 @@
-//! The sampling of one launch: which warps are executed, how many steps each may take, and what
-//! they add up to.
+//! The sampling of one launch: which warps are executed, with how many steps each, and the sum of
+//! their work.
 //!
-//! Blocks all over the grid are sampled. Where two neighbours among them differ, so that what lies
-//! between them is in doubt, a block between them is sampled too: that finds where a grid's idle
-//! rest begins. A block in the middle stands for half of those up to its neighbours; the first and
-//! the last, which are often special, stand for themselves.
+//! Sampled blocks are distributed over the grid. If two neighbouring samples differ, a block
+//! between them is sampled too, because the blocks between them are uncertain; this locates the
+//! boundary of an idle part of the grid. A block in the middle represents half of the blocks up to
+//! each neighbour. The first and the last block, which are often special, represent only
+//! themselves.
 
 use std::collections::BTreeMap;
 

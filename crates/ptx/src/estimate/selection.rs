@@ -1,9 +1,9 @@
-//! Which blocks and warps are looked at.
+//! The initial selection of blocks and warps.
 //!
-//! Of the grid, to begin with: the first block, the last, and some between them, each from a
-//! stretch of its own. Of a block: the first warp, the last, and one of each stretch between them,
-//! the stretches growing in length, since work that shrinks with the number of the thread (as in a
-//! tree of sums) mostly halves.
+//! Of the grid: the first block, the last one, and some between them, each from a section of its
+//! own. Of a block: the first warp, the last one, and one from each section between them. The
+//! sections grow in length, because work that depends on the thread index (as in a tree reduction)
+//! mostly halves.
 
 /// How many warps are looked at.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
-//! Leaves out what no branch and no address depends on.
+//! Program slicing: removes instructions that no branch and no address depends on.
 //!
-//! Most of what a kernel computes decides neither where it goes nor what it accesses. Such
-//! instructions are only counted, and those that stand together are one step.
+//! Most of a kernel's results decide neither its control flow nor its accesses. Their instructions
+//! are only counted, and consecutive ones become one step.
 
-use super::below;
+use super::bounds_checks;
 use super::code::{Action, Code, NONE, Register, Step};
 use crate::instruction::Direction;
 
@@ -14,7 +14,7 @@ pub(super) fn slice(mut code: Code) -> Code {
     }
     let mut code = join(code);
     number(&mut code, &needed);
-    below::mark(&mut code);
+    bounds_checks::mark(&mut code);
     code
 }
 

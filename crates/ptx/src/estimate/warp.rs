@@ -1,7 +1,7 @@
-//! One warp, executed without memory.
+//! Executes one warp without memory.
 //!
-//! Lanes that go different ways form groups. The group with the lowest step goes first, and groups
-//! that meet become one: as compilers lay out code that is where lanes come together again.
+//! Diverged lanes form groups. The group with the lowest step executes first, and groups that reach
+//! the same step merge. In compiled code this is where lanes reconverge.
 
 use super::arrays::Arrays;
 use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Op, Register, Space, Update};

@@ -1,7 +1,7 @@
-//! Control flow of a function: blocks, dominance, post-dominance, loops, liveness.
+//! Control flow of a function: blocks, dominators, loops.
 //!
 //! [`Flow::of`] splits a [listing](crate::body) into blocks; [`dominators`](Flow::dominators) and
-//! its like answer questions about them.
+//! [`loops`](Flow::loops) answer questions about them.
 //!
 //! # Rules
 //!
@@ -14,31 +14,22 @@
 //!    each label of its table; `ret`, `exit` and `trap` leave, and go on where they have a guard. A
 //!    branch to what is no label, or to the end of the listing, leaves the function: so does the
 //!    end itself.
-//! 4. *Block `b` dominates `c`* if every path from the entry to `c` passes `b`. *It post-dominates
-//!    `c`* if every path from `c` out of the function passes `b`: threads of a warp that part in
-//!    `c` meet at its immediate post-dominator at the latest. Blocks that the entry does not reach
-//!    have no dominator; blocks that reach no way out, as in an endless loop, have no
-//!    post-dominator.
+//! 4. *Block `b` dominates `c`* if every path from the entry to `c` passes `b`. Blocks that the
+//!    entry does not reach have no dominator.
 //! 5. *A loop is natural*: the blocks that reach a back edge (to a block that dominates its origin)
 //!    without passing the head. A cycle that is entered at two places has no head and is no loop.
-//! 6. *A register is live* at a place if a path from there reads it before it is written. A guarded
-//!    write does not end its life, because threads whose guard is false keep the old value.
-//! 7. *A range is a loop as it is laid out*: from the target of a branch to an earlier instruction
-//!    up to the branch. It needs no dominance, and is what counting by place and the estimator go
-//!    by.
+//! 6. *A range is a loop as it is laid out*: it begins at the target of a backward branch and ends
+//!    at the branch. The instruction mix and the estimator use ranges, which need no dominators.
 //!
-//! Everything here is total and bounded: dominators take time in blocks times the depth of
-//! retreating edges, liveness in blocks times registers; where that product exceeds [`MOST_BITS`],
-//! every register counts as live everywhere.
+//! Every function here returns for every listing. Dominators take time in blocks times the depth of
+//! retreating edges.
 
 mod dominance;
-mod liveness;
 mod loops;
 
 use crate::body::{Body, InstructionId, Operand, Symbol};
 use crate::instruction::{Control, Operation};
 pub use dominance::Tree;
-pub use liveness::{Liveness, MOST_BITS};
 pub use loops::{Loop, Range, ranges};
 
 /// A block: its place in [`Flow::blocks`].

@@ -87,16 +87,6 @@ impl Operation {
         })
     }
 
-    /// Whether its results depend on registers of other lanes, or on which lanes are active.
-    pub fn crosses_lanes(&self) -> bool {
-        use Opcode::{
-            Activemask, Elect, Ldmatrix, Match, Mma, Movmatrix, Redux, Shfl, Stmatrix, Vote, Wgmma, Wmma,
-        };
-        self.is(&[
-            Shfl, Vote, Match, Activemask, Redux, Elect, Mma, Wmma, Wgmma, Movmatrix, Ldmatrix, Stmatrix,
-        ])
-    }
-
     /// Whether its accesses are ordered among those of other threads, or volatile.
     pub fn is_strong(&self) -> bool {
         self.has(Flag::MemoryMapped) || !matches!(self.order, None | Some(Order::Weak | Order::Sequential))

@@ -470,16 +470,6 @@ impl Mnemonic {
         parts.next();
         parts
     }
-
-    /// Whether `modifier` (no dot) is among the modifiers.
-    pub fn has(&self, modifier: &str) -> bool {
-        self.modifiers().any(|m| m == modifier)
-    }
-
-    /// The modifiers that are types, in order.
-    pub fn types(&self) -> impl DoubleEndedIterator<Item = ScalarType> {
-        self.modifiers().filter_map(ScalarType::from_name)
-    }
 }
 
 impl fmt::Display for Mnemonic {

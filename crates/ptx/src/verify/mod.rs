@@ -6,6 +6,9 @@
 //! `tests/verify.rs` holds it to both: of 5,171 random changes to single instructions of real
 //! modules, ptxas 13.5 and the verifier refuse 4,365, neither 801, ptxas alone 5.
 //!
+//! The CPU device runs it on modules that do not compile, to list all of their errors. It does not
+//! run it on others, so it executes some PTX that ptxas refuses. Tests run it on generated PTX.
+//!
 //! # What is checked
 //!
 //! 1. The target exists, and the module's version knows it.

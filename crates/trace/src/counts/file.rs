@@ -1,11 +1,10 @@
-//! The file in which a device leaves what it counted and what it found wrong:
-//! `<pid>-<start>.counts`.
+//! The file with the counts and defects of a device: `<pid>-<start>.counts`.
 //!
-//! A header of [`HEADER_BYTES`], then records, each framed as a definition is: tag, length,
-//! payload, padding to eight bytes. A record is appended by one write, so a process that is killed
-//! leaves whole records and perhaps the beginning of one. Records are few (a launch of each
-//! configuration, and rarer later ones), so the file is not mapped and no descriptor is kept. Its
-//! bytes are taken out of the session's limit, as those of process files are.
+//! It has a header of [`HEADER_BYTES`], then records, each framed like a definition: tag, length,
+//! payload, padding to eight bytes. Each record is appended by one write, so a killed process
+//! leaves complete records and perhaps the beginning of one. There are few records (a launch of
+//! each configuration, and some later ones), so the file is not mapped and no descriptor is kept
+//! open. Its bytes count towards the session's limit, like those of process files.
 
 use apex_untrusted::folder::{Folder, identity};
 use apex_untrusted::read::{self, open_in_place};

@@ -8,7 +8,7 @@
 //!
 //! Memory: the definitions; some 40 bytes for each chunk that was opened; 64 bytes for each run of
 //! a thread in a chunk, where the file is watched only for runs of the recent past; and what
-//! [`Past`] bounds.
+//! [`History`] bounds.
 
 use crate::error::{Error, Problem};
 use crate::layout::{
@@ -17,7 +17,7 @@ use crate::layout::{
 };
 use crate::reader::definitions::Definitions;
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset, text};
-use crate::reader::past::Past;
+use crate::reader::history::History;
 use crate::reader::problems::Problems;
 use crate::reader::process::Process;
 use crate::reader::records::{Event, Record, Segment, Step, walk};
@@ -69,7 +69,7 @@ pub(crate) struct FileState {
     span: Option<(u64, u64)>,
     unknown_records: u64,
     totals: Totals,
-    past: Past,
+    history: History,
     /// Found in what is read once.
     lasting: Problems,
     /// Found in this look.
@@ -115,7 +115,7 @@ impl FileState {
             span: None,
             unknown_records: 0,
             totals: Totals::default(),
-            past: Past::default(),
+            history: History::default(),
             lasting: Problems::default(),
             passing: Problems::default(),
         }
@@ -206,8 +206,8 @@ impl FileState {
             let from = self.first_to_give(process, from_ns, &mut runs);
             runs.retain(|run| run.last >= from);
             self.closed.retain(|run| run.last >= from);
-            self.past.settle(from, self.totals.unread_bytes == 0);
-            (process.from, process.past) = (from, self.past.records());
+            self.history.settle(from, self.totals.unread_bytes == 0);
+            (process.from, process.past) = (from, self.history.records());
         }
         runs.sort_by_key(|run| (run.taken, run.sequence));
         process.segments = runs;
@@ -507,7 +507,7 @@ impl FileState {
         self.totals.add(&event);
         let record = Record { tid: run.tid, range: 0, event };
         if self.is_watched {
-            self.past.note(record);
+            self.history.note(record);
         }
         if !matches!(event, Event::Timing(_)) {
             let (start, end) = (record.start(), record.start().saturating_add(record.duration_ticks()));

@@ -9,7 +9,7 @@
 mod definitions;
 mod file;
 mod header;
-mod past;
+mod history;
 mod problems;
 mod process;
 mod records;

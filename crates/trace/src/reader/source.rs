@@ -1,7 +1,7 @@
-//! Where the bytes of a process file come from.
+//! The source of a process file's bytes.
 //!
-//! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it
-//! is a short count.
+//! Files are read, never mapped: if a file shrinks, a mapping raises SIGBUS, while a read returns
+//! fewer bytes.
 
 use apex_untrusted::{folder, read};
 use std::fs::File;

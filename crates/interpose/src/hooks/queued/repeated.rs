@@ -1,9 +1,10 @@
-//! Calls that programs make again and again with the same arguments, before each launch of a
-//! kernel: for its function, or to set what is set. The first one waits until the ring is empty.
-//! One that succeeded before asks for what is known and changes nothing, so it passes.
+//! Calls that programs repeat with the same arguments before each launch of a kernel, to look up
+//! its function or to set an attribute. The first such call waits until the ring is empty. After it
+//! has succeeded, an equal call changes nothing and returns what is already known, so it passes the
+//! queue.
 //!
-//! What ends the epoch of code or streams ends that too: code that is unloaded, a context that is
-//! destroyed, an attribute that changes. A call that has itself ended the epoch is not noted, so
+//! The end of the epoch of code or streams makes a call count as new again: unloaded code, a
+//! destroyed context, a changed attribute. A call that itself ended the epoch is not remembered, so
 //! the next one waits as well.
 
 use super::super::ordinary;

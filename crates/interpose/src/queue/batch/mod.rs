@@ -20,13 +20,13 @@
 //!    gives a stream attributes of its own or makes a green context: nodes would not have them.
 //! 4. *Errors.* Where the driver refuses to make, change or launch a graph, the launches are made
 //!    one by one, and return what they return.
-//! 5. *Use.* [`judge`] stops it where launches one by one take less.
+//! 5. *Use.* [`gain`] stops it where launches one by one take less.
 //!
 //! Batches begin and end at calls of other kinds, where the program waited, and where a longer run
 //! is cut: behind the pair of launches whose prints give the least number ([`cut`]). So a run that
 //! repeats is cut at the same places wherever the look at it begins.
 
-mod judge;
+mod gain;
 
 use super::Kind;
 use super::accepted::{Layout, Print};
@@ -36,7 +36,7 @@ use crate::tables::{push, put, spread};
 use crate::timing::wants_all;
 use apex_trace::Control;
 use cuda_abi::types::*;
-use judge::Judge;
+use gain::BatchGain;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::copy_nonoverlapping;
@@ -128,7 +128,7 @@ unsafe fn drop_all(_: *mut u8, scratch: &mut super::Scratch) -> CUresult {
 /// The batches of a queue's thread.
 pub struct Batches {
     control: &'static Control,
-    judge: Judge,
+    gain: BatchGain,
     /// How often sequences came, by [`key`].
     sightings: HashMap<u64, u32>,
     chains: HashMap<u64, Known>,
@@ -172,7 +172,7 @@ impl Batches {
     pub fn new(stays_on: bool, control: &'static Control) -> Batches {
         Batches {
             control,
-            judge: Judge::new(stays_on),
+            gain: BatchGain::new(stays_on),
             sightings: HashMap::new(),
             chains: HashMap::new(),
             nodes: 0,
@@ -207,7 +207,7 @@ impl Batches {
         pointers: &mut [*mut c_void],
         now: u64,
     ) -> Next {
-        if FORBIDDEN.load(Acquire) || wants_all(self.control) || !self.judge.is_on(now) {
+        if FORBIDDEN.load(Acquire) || wants_all(self.control) || !self.gain.is_on(now) {
             return self.one_by_one(CALLS_BETWEEN_LOOKS);
         }
         let made = ring.made();
@@ -299,7 +299,7 @@ impl Batches {
         if !is_made {
             // It is not tried again for long.
             put(&mut self.sightings, key, 0);
-            self.judge.refused(now);
+            self.gain.refused(now);
         }
         is_made
     }
@@ -308,7 +308,7 @@ impl Batches {
         if let Some(known) = self.chains.remove(&key) {
             self.nodes -= known.kernels.len();
         }
-        self.judge.refused(now);
+        self.gain.refused(now);
     }
 
     /// Launches the batch that [`Batches::next`] named. False if the driver refuses; then nothing
@@ -327,13 +327,13 @@ impl Batches {
     /// A call that was made alone took so long.
     #[inline(always)]
     pub fn was_single(&mut self, ns: u64) {
-        self.judge.single(ns);
+        self.gain.single(ns);
     }
 
     /// So many launches went out together, which took so long, all that was done for it included.
     /// How much longer they would have taken alone, computed, ns.
     pub fn was_batch(&mut self, launches: usize, ns: u64, now: u64) -> u64 {
-        self.judge.batch(launches as u64, ns, now)
+        self.gain.batch(launches as u64, ns, now)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a waiting call waited for (an event, a stream, a device), which is known to be done when
-//! the call returns.
+//! The work that a waiting call waited for (an event, a stream, a device). It is known to be
+//! complete when the call returns.
 
 use apex_trace::layout::{Call, CallClass};
 

@@ -1,4 +1,5 @@
-//! Instructions that deal in addresses: between spaces, between blocks of a cluster, of caches.
+//! Instructions on addresses: conversions between state spaces, mapping to other blocks of a
+//! cluster, prefetches.
 
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Flag, Opcode};

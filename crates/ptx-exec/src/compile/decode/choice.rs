@@ -1,4 +1,4 @@
-//! Instructions that choose between numbers, or look at their parts: `min`, `max`, `abs`, `neg`,
+//! Instructions that select one of two numbers or change their sign: `min`, `max`, `abs`, `neg`,
 //! `copysign`, `testp`.
 
 use ptx::ScalarType;

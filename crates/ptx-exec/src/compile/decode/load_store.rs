@@ -1,4 +1,4 @@
-//! Loads and stores, and the places that they are of.
+//! Loads and stores, and the addresses that they access.
 
 use ptx::body::{Address, Base, Line, Operand, Symbol};
 use ptx::instruction::{Cache, Flag, Opcode};

@@ -1,9 +1,8 @@
-//! `mov` in all its forms, and the instructions that need not be executed at all.
+//! `mov` in all its forms, and instructions that need no execution.
 //!
-//! A register that is written once, and then with a constant, a special register, an address or a
-//! kernel parameter, *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before
-//! anything is decoded. (Where the write does not come before a read, the ISA leaves the value
-//! open.)
+//! If a register is written once, with a constant, a special register, an address or a kernel
+//! parameter, it *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before
+//! anything is decoded. (If a read can come before the write, the ISA leaves the value undefined.)
 
 use ptx::body::{Line, Operand, Symbol};
 use ptx::instruction::{Opcode, Operation};

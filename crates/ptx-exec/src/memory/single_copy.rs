@@ -1,7 +1,8 @@
-//! Up to 16 aligned bytes of memory, moved at once.
+//! Single-copy atomic accesses: up to 16 aligned bytes of memory that are loaded or stored as a
+//! whole.
 //!
-//! What several threads of the host access at the same time is loaded, stored and exchanged by
-//! these functions or by the standard library's atomics: loads acquire, stores release.
+//! Memory that several host threads access at the same time is loaded, stored and exchanged only by
+//! these functions or by the standard library's atomics. Loads acquire, stores release.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Reading tables and stacks: bytes in order, and words of the stack that are copied many at a time.
+//! Readers of unwinding tables, byte by byte, and of the stack, of which many words are copied at
+//! once.
 
 use crate::memory::{Memory, word_at};
 

@@ -1,4 +1,4 @@
-//! Whole numbers as bytes, small ones as few (LEB128).
+//! Variable-length integers (LEB128): small numbers take few bytes.
 //!
 //! Invariant: reading any bytes gives numbers or `None`, and never panics.
 

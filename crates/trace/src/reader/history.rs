@@ -1,9 +1,9 @@
-//! What of the records before the ones that are given is still needed to understand those.
+//! Older records that recent records refer to.
 //!
-//! A session that is watched gives its recent records only. Some of these refer to older ones: a
-//! free to its allocation, the end of a process-wide range to its beginning; and what a kernel
-//! takes is known from timings, which are rare. These older records are kept, within stated bounds,
-//! and come before the recent ones.
+//! A watched session yields only its recent records. Some of these refer to older ones: a free to
+//! its allocation, the end of a process-wide range to its beginning. The duration of a kernel is
+//! known only from timings, which are rare. These older records are kept within stated bounds and
+//! precede the recent ones.
 
 use crate::layout::{Call, CallClass, flags};
 use crate::reader::records::{Event, Record};
@@ -15,7 +15,7 @@ const TIMINGS: usize = 16;
 const MOST_TIMED: usize = 1 << 13;
 /// Allocations and ranges that are kept, freed and ended ones included while records are missing.
 const MOST_OPEN: usize = 1 << 16;
-/// Recent records that are noted; beyond it, the oldest count as past.
+/// Recent records that are noted; beyond it, the oldest count as history.
 const MOST_NOTED: usize = 1 << 18;
 
 /// What opens and closes.
@@ -31,8 +31,8 @@ enum Key {
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    /// Recent records that will be needed once they are past.
+pub(crate) struct History {
+    /// Recent records that will be needed once they are history.
     noted: Vec<Record>,
     /// The last past change of each key: when, and the record if it opened.
     open: HashMap<Key, (u64, Option<Record>)>,
@@ -40,7 +40,7 @@ pub(crate) struct Past {
     timings: BTreeMap<(bool, u32), Vec<Record>>,
 }
 
-impl Past {
+impl History {
     /// Notes a record if it may be needed.
     pub fn note(&mut self, record: Record) {
         if change(&record).is_none() && !matches!(record.event, Event::Timing(_)) {
@@ -140,13 +140,13 @@ mod tests {
         Record { tid: 1, range: 0, event }
     }
 
-    fn starts(past: &Past) -> Vec<u64> {
-        past.records().iter().map(Record::start).collect()
+    fn starts(history: &History) -> Vec<u64> {
+        history.records().iter().map(Record::start).collect()
     }
 
     #[test]
     fn what_is_allocated_and_not_freed_is_kept_in_whatever_order_it_comes() {
-        let mut past = Past::default();
+        let mut history = History::default();
         for (class, start, address) in [
             (CallClass::Free, 40, 0x10),
             (CallClass::Allocate, 30, 0x10),
@@ -154,62 +154,64 @@ mod tests {
             (CallClass::Free, 5, 0x20),
             (CallClass::Allocate, 70, 0x30),
         ] {
-            past.note(call(class, start, address));
+            history.note(call(class, start, address));
         }
-        past.settle(60, true);
-        assert_eq!(starts(&past), [10], "what is recent is given as it was recorded");
-        assert_eq!(past.open.len(), 1);
-        past.settle(100, true);
-        assert_eq!(starts(&past), [10, 70]);
+        history.settle(60, true);
+        assert_eq!(starts(&history), [10], "what is recent is given as it was recorded");
+        assert_eq!(history.open.len(), 1);
+        history.settle(100, true);
+        assert_eq!(starts(&history), [10, 70]);
     }
 
     #[test]
     fn what_is_freed_before_its_allocation_is_read_is_not_live() {
-        let mut past = Past::default();
-        past.note(call(CallClass::Free, 40, 0x10));
-        past.settle(50, false);
-        past.note(call(CallClass::Allocate, 30, 0x10));
-        past.settle(50, true);
-        assert_eq!(starts(&past), [0; 0]);
+        let mut history = History::default();
+        history.note(call(CallClass::Free, 40, 0x10));
+        history.settle(50, false);
+        history.note(call(CallClass::Allocate, 30, 0x10));
+        history.settle(50, true);
+        assert_eq!(starts(&history), [0; 0]);
     }
 
     #[test]
     fn the_newest_timings_of_each_kernel_are_kept() {
-        let mut past = Past::default();
+        let mut history = History::default();
         for start in 0..100 {
             let timing = Timing {
                 head: Timing::head(0, start, start),
                 config: (start % 2) as u32,
                 ..Timing::default()
             };
-            past.note(Record { tid: 1, range: 0, event: Event::Timing(timing) });
+            history.note(Record { tid: 1, range: 0, event: Event::Timing(timing) });
         }
-        past.settle(90, true);
-        assert_eq!(starts(&past), (58..90).collect::<Vec<_>>());
+        history.settle(90, true);
+        assert_eq!(starts(&history), (58..90).collect::<Vec<_>>());
     }
 
     #[test]
     fn ranges_of_the_process_that_are_open_are_kept() {
-        let mut past = Past::default();
+        let mut history = History::default();
         let range = |start, instance, begun| {
             let flag = if begun { flags::RANGE_BEGUN } else { flags::RANGE_ENDED };
             let head = RangeChange::head(flags::PROCESS_WIDE | flag, start, start);
             let event = Event::RangeChange(RangeChange { head, instance, ..RangeChange::default() });
             Record { tid: 1, range: 0, event }
         };
-        [range(1, 7, true), range(2, 8, true), range(3, 7, false)].into_iter().for_each(|one| past.note(one));
-        past.settle(50, true);
-        assert_eq!(starts(&past), [2]);
+        [range(1, 7, true), range(2, 8, true), range(3, 7, false)]
+            .into_iter()
+            .for_each(|one| history.note(one));
+        history.settle(50, true);
+        assert_eq!(starts(&history), [2]);
     }
 
     #[test]
     fn what_is_noted_is_bounded() {
-        let mut past = Past::default();
+        let mut history = History::default();
         for start in 0..2 * MOST_NOTED as u64 {
-            past.note(call(CallClass::Allocate, start / 1000, start));
-            assert!(past.noted.len() <= MOST_NOTED);
+            history.note(call(CallClass::Allocate, start / 1000, start));
+            assert!(history.noted.len() <= MOST_NOTED);
         }
-        past.settle(u64::MAX, true);
-        assert_eq!(past.open.len(), MOST_OPEN);
+        history.settle(u64::MAX, true);
+        assert_eq!(history.open.len(), MOST_OPEN);
     }
 }

@@ -1,5 +1,6 @@
-//! The work: each device times its share of the rows batch by batch and has the profiler count
-//! them. Then it takes the throughput of as many rows as the time limit allows.
+//! The part of a collection that one device measures. It times its rows batch by batch and lets the
+//! profiler count them. Afterwards it measures the throughput of as many rows as the time limit
+//! allows.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -88,12 +89,13 @@ impl Context<'_> {
 
     /// Runs all devices at the same time, each on a share of the rows.
     pub(super) fn work(&self, first: &mut Bench, ordinals: &[usize]) -> Result<(), Error> {
-        let lane = |index: usize| Lane { context: self, index, of: ordinals.len(), ordinal: ordinals[index] };
+        let share =
+            |index: usize| DeviceShare { context: self, index, of: ordinals.len(), ordinal: ordinals[index] };
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..ordinals.len())
-                .map(|index| scope.spawn(move || lane(index).open_and_work(self.options.choice)))
+                .map(|index| scope.spawn(move || share(index).open_and_work(self.options.choice)))
                 .collect();
-            let mut outcome = lane(0).work(first);
+            let mut outcome = share(0).work(first);
             for other in others {
                 outcome = outcome.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
@@ -103,7 +105,7 @@ impl Context<'_> {
 }
 
 /// One device's part of a collection.
-struct Lane<'a> {
+struct DeviceShare<'a> {
     context: &'a Context<'a>,
     /// Its index among the devices that take part.
     index: usize,
@@ -112,7 +114,7 @@ struct Lane<'a> {
     ordinal: usize,
 }
 
-impl Lane<'_> {
+impl DeviceShare<'_> {
     fn open_and_work(&self, choice: Choice) -> Result<(), Error> {
         let device = Device::open_as(self.ordinal, choice)?;
         let (first, setup) = (&self.context.setup.device.name, self.context.setup);

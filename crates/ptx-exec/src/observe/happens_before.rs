@@ -1,15 +1,15 @@
-//! Which accesses of a block's threads come before which: what barriers, warp instructions and
-//! atomics promise.
+//! The happens-before order of a block's accesses: what barriers, warp instructions and atomics
+//! guarantee.
 //!
-//! Each thread has a clock, which moves on whenever it synchronises, and a *view*: for every other
-//! thread the last clock of which it has heard. An access comes before what a thread does now if
-//! the thread has heard of its clock. A barrier of the whole block tells everybody everything; that
-//! is a single number, the *floor*, and views begin anew above it.
+//! Each thread has a clock, which advances when the thread synchronises, and a *view*: the last
+//! known clock of every other thread. An access happens before the current one of a thread if the
+//! thread's view includes the clock of that access. A barrier of the whole block makes everything
+//! known to every thread. It is represented by one number, the *floor*; views restart above it.
 //!
-//! Taken as synchronising are barriers (for those that take part), warp instructions with a member
-//! mask (the ISA promises memory order for `bar.warp.sync` only), and atomic, volatile or otherwise
-//! strong accesses to the same address of shared memory. That is more than the memory model
-//! promises: no correct program is accused.
+//! These operations synchronise: barriers (for the participating threads), warp instructions with a
+//! member mask (the ISA guarantees memory order for `bar.warp.sync` only), and atomic, volatile or
+//! otherwise strong accesses to the same address of shared memory. The memory model guarantees
+//! less, so no correct program is reported.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ const BARRIERS: usize = 16;
 type View = Rc<[u32]>;
 
 /// The order within one block.
-pub(super) struct Order {
+pub(super) struct HappensBefore {
     now: u32,
     floor: u32,
     clocks: Vec<u32>,
@@ -32,9 +32,9 @@ pub(super) struct Order {
     arrived: [Option<View>; BARRIERS],
 }
 
-impl Order {
+impl HappensBefore {
     pub(super) fn new(threads: usize) -> Self {
-        Order {
+        HappensBefore {
             now: 1,
             floor: 1,
             clocks: vec![1; threads],
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_those_who_met_have_heard_of_each_other() {
-        let mut order = Order::new(4);
+        let mut order = HappensBefore::new(4);
         let stamp = order.clock(0);
         assert!(order.precedes(0, stamp, 0) && !order.precedes(0, stamp, 1));
         order.meet(&[0, 1], None);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn arriving_tells_those_who_wait_and_hears_nothing() {
-        let mut order = Order::new(3);
+        let mut order = HappensBefore::new(3);
         let (producer, consumer) = (order.clock(0), order.clock(1));
         order.arrive(&[0], 3);
         order.meet(&[1], Some(3));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn an_address_passes_on_what_threads_had_heard() {
-        let mut order = Order::new(3);
+        let mut order = HappensBefore::new(3);
         let stamp = order.clock(0);
         order.synchronize(0, 64);
         order.synchronize(1, 128);

@@ -1,20 +1,21 @@
-//! From identifiers to places in a list. Identifiers count from 1, so nearly all sit in a dense
-//! table, which matters where one is looked up for every record; a damaged file's absurd ones do
-//! not make it grow.
+//! Maps from identifiers in records to entries of a list. Identifiers count from 1, so a dense
+//! table holds nearly all of them. This matters because some are looked up for every record. Large
+//! identifiers, which only a damaged file contains, go into a hash map, so that they do not enlarge
+//! the table.
 
 use std::collections::HashMap;
 
 /// Identifiers below this are looked up by index.
 const DENSE: u32 = 1 << 16;
 
-/// Places by identifier.
+/// IndexById by identifier.
 #[derive(Clone, Default)]
-pub(crate) struct Places {
+pub(crate) struct IndexById {
     dense: Vec<Option<u32>>,
     rest: HashMap<u32, u32>,
 }
 
-impl Places {
+impl IndexById {
     pub fn get(&self, id: u32) -> Option<usize> {
         let place = if id < DENSE { *self.dense.get(id as usize)? } else { self.rest.get(&id).copied() };
         place.map(|place| place as usize)
@@ -35,13 +36,13 @@ impl Places {
 /// Something for each identifier, in the order in which they came.
 #[derive(Clone)]
 pub(crate) struct ById<T> {
-    places: Places,
+    places: IndexById,
     list: Vec<T>,
 }
 
 impl<T> Default for ById<T> {
     fn default() -> Self {
-        Self { places: Places::default(), list: Vec::new() }
+        Self { places: IndexById::default(), list: Vec::new() }
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn any_identifier_has_a_place() {
-        let mut places = Places::default();
+        let mut places = IndexById::default();
         for (place, id) in [1, 3, 0, DENSE - 1, DENSE, u32::MAX].into_iter().enumerate() {
             assert_eq!(places.get(id), None);
             places.insert(id, place);

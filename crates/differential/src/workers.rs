@@ -1,14 +1,15 @@
-//! Runs many cases in several processes.
+//! Runs cases in worker processes.
 //!
-//! A kernel that fails takes its context with it, and one that hangs or a driver that crashes takes
-//! the process. So cases run in worker processes: this program again, with the command `work`. A
-//! worker runs its share of the cases and writes each outcome to its standard output; when it ends
-//! early, the case it was at is marked and another worker goes on behind it.
+//! A kernel that fails makes its context unusable, and a kernel that hangs, or a driver that
+//! crashes, ends its process. Cases therefore run in worker processes: this program again, with the
+//! command `work`. A worker runs its share of the cases and writes each outcome to its standard
+//! output. If it ends early, its current case is marked as failed, and another worker continues
+//! with the next one.
 //!
-//! A frame on the pipe: index of the case, kind of the outcome (and [`LAST`] where the worker ends
-//! behind it), length of what follows, all little-endian 32-bit words; then the results or words of
-//! the outcome. The first one has the index [`READY`] and brings the device's name; a worker that
-//! ends without it could not open the driver.
+//! Outcomes are sent as frames: the index of the case, the kind of the outcome (plus [`LAST`] if
+//! the worker ends afterwards), the length of the contents, all as little-endian 32-bit words, and
+//! the contents, which are results or a message. The first frame has the index [`READY`] and
+//! contains the device's name. A worker that ends without it could not open the driver.
 
 use crate::case::Case;
 use crate::compare::Outcome;
@@ -112,7 +113,7 @@ struct Done {
 
 /// The outcomes that a fleet brings back.
 #[derive(Debug)]
-pub struct Haul {
+pub struct Outcomes {
     /// The device's name.
     pub device: String,
     /// For each case its outcome; `None` for those that were not reached before the deadline.
@@ -120,7 +121,7 @@ pub struct Haul {
 }
 
 /// A fleet of workers.
-pub struct Fleet {
+pub struct Workers {
     /// How a worker is started: program and arguments, to which `--start N --stride N` is added.
     pub command: Vec<OsString>,
     /// Number of processes.
@@ -129,9 +130,9 @@ pub struct Fleet {
     pub deadline: Option<Instant>,
 }
 
-impl Fleet {
+impl Workers {
     /// Runs cases 0 to `count`.
-    pub fn run(&self, count: usize) -> Result<Haul> {
+    pub fn run(&self, count: usize) -> Result<Outcomes> {
         let mut outcomes = vec![None; count];
         let mut device = String::new();
         let shares: Result<Vec<_>> = std::thread::scope(|scope| {
@@ -146,7 +147,7 @@ impl Fleet {
             }
             share.done.into_iter().for_each(|(index, outcome)| outcomes[index] = Some(outcome));
         }
-        Ok(Haul { device, outcomes })
+        Ok(Outcomes { device, outcomes })
     }
 
     /// Runs one share to its end, with as many processes as it takes.

@@ -57,7 +57,7 @@ impl From<io::Error> for Failure {
 
 /// A process file and the state of its chunks.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct Chunks {
     path: PathBuf,
     file: ManuallyDrop<File>,
     /// Device and inode, which identify the file.
@@ -90,33 +90,33 @@ pub(crate) struct Tail {
     pub records: u32,
 }
 
-impl Space {
+impl Chunks {
     /// Creates `<pid>-<start>.rec` in `dir` and maps its header page, zeroed.
     pub fn create(
         dir: &Path,
         start_ns: u64,
         control: Option<&'static Control>,
-    ) -> io::Result<(Space, Mapping)> {
+    ) -> io::Result<(Chunks, Mapping)> {
         if control.is_some_and(|control| !control.take(HEADER_BYTES as u64)) {
             return Err(io::Error::other("the session's size limit is reached"));
         }
         let dir = std::path::absolute(dir)?; // the program may change its directory
         let (path, file) = create_file(&dir, start_ns).inspect_err(|_| give_back(control, HEADER_BYTES))?;
-        Space::prepare(&path, file, control).map_err(|error| {
+        Chunks::prepare(&path, file, control).map_err(|error| {
             let _ = std::fs::remove_file(&path);
             give_back(control, HEADER_BYTES);
             in_file("cannot create", &path, error)
         })
     }
 
-    fn prepare(path: &Path, file: File, control: Option<&'static Control>) -> io::Result<(Space, Mapping)> {
+    fn prepare(path: &Path, file: File, control: Option<&'static Control>) -> io::Result<(Chunks, Mapping)> {
         reserve(file.as_fd(), 0, HEADER_BYTES)?;
         let header = Mapping::shared(file.as_fd(), 0, HEADER_BYTES)?;
         header.populate()?;
         let file = out_of_the_way(file);
         let identity = identity(&file)?;
         let path = path.to_owned();
-        let space = Space {
+        let space = Chunks {
             path,
             file: ManuallyDrop::new(file),
             identity,
@@ -298,7 +298,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for Chunks {
     fn drop(&mut self) {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
             // SAFETY: dropped here only, and not used afterwards. The descriptor is ours, as was

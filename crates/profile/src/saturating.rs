@@ -1,5 +1,4 @@
-//! Sums of numbers from session files, which saturate because a damaged file may contain any
-//! number.
+//! Saturating sums of numbers from session files. A damaged file can contain any number.
 
 /// Sums that saturate instead of overflowing.
 pub trait SaturatingSum: Iterator<Item = u64> + Sized {

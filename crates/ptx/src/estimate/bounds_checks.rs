@@ -1,8 +1,9 @@
-//! Which loaded integers a kernel compares with a number that a launch is given.
+//! Finds loaded integers that a kernel compares with a number from its parameters: bounds checks.
 //!
-//! An index that was loaded is compared with a length before it is used, and is mostly below it:
-//! what the kernel is for lies behind that comparison. So a loaded integer is guessed to be below
-//! the number that it is compared with, where that number follows from the kernel's parameters.
+//! A kernel that loads an index compares it with a length before it uses it. The index is mostly
+//! below the length, because the actual work comes after the comparison. The estimate therefore
+//! assumes that a loaded integer is below the number that it is compared with, if that number
+//! follows from the kernel's parameters.
 
 use super::code::{Action, Code, Form, Input, Kind, NONE, Op, Register, Special};
 use crate::instruction::{Comparison, Direction};

@@ -1,7 +1,7 @@
-//! What handing a call over takes the program: a sample of the calls, as mean and median.
+//! The time that the program spends on queueing a call: a sample of the calls, as mean and median.
 //!
-//! The median is that of a histogram whose buckets are a sixteenth of an octave wide, so it is right
-//! within some 6%. A sample holds the clock's own time once; that is taken out.
+//! The median comes from a histogram whose buckets are a sixteenth of an octave wide, so its error
+//! is at most 6%. The time of one clock reading is subtracted from each sample.
 
 use super::wait::now_ns;
 use std::sync::atomic::AtomicU32;
@@ -18,21 +18,21 @@ const READINGS: usize = 32;
 
 /// See the [module](self). Times are nanoseconds.
 #[repr(align(64))]
-pub struct Asked {
+pub struct EnqueueCost {
     clock_ns: u64,
     samples: AtomicU64,
     ns: AtomicU64,
     buckets: [AtomicU32; BUCKETS],
 }
 
-impl Default for Asked {
-    fn default() -> Asked {
+impl Default for EnqueueCost {
+    fn default() -> EnqueueCost {
         let mut own = u64::MAX;
         for _ in 0..READINGS {
             let begun = now_ns();
             own = own.min(now_ns().saturating_sub(begun));
         }
-        Asked {
+        EnqueueCost {
             clock_ns: own,
             samples: AtomicU64::new(0),
             ns: AtomicU64::new(0),
@@ -41,7 +41,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl EnqueueCost {
     /// Takes a call that was queued between two readings of the clock.
     pub fn add(&self, begun: u64, end: u64) {
         let ns = end.saturating_sub(begun).saturating_sub(self.clock_ns);
@@ -104,15 +104,15 @@ mod tests {
 
     #[test]
     fn the_median_leaves_out_what_is_rare() {
-        let asked = Asked::default();
-        assert_eq!(asked.median_ns(), 0);
+        let cost = EnqueueCost::default();
+        assert_eq!(cost.median_ns(), 0);
         for _ in 0..60 {
-            asked.add(1000, 1080 + asked.clock_ns);
+            cost.add(1000, 1080 + cost.clock_ns);
         }
         for _ in 0..40 {
-            asked.add(1000, 1_001_000 + asked.clock_ns);
+            cost.add(1000, 1_001_000 + cost.clock_ns);
         }
-        assert!((75..=85).contains(&asked.median_ns()), "{}", asked.median_ns());
-        assert_eq!((asked.samples(), asked.ns()), (100, 60 * 80 + 40 * 1_000_000));
+        assert!((75..=85).contains(&cost.median_ns()), "{}", cost.median_ns());
+        assert_eq!((cost.samples(), cost.ns()), (100, 60 * 80 + 40 * 1_000_000));
     }
 }

@@ -1,6 +1,6 @@
-//! What the program gives to the driver's linker (`apex run --code`). The linker makes machine code
-//! of it, which the program then loads: its PTX would be lost. So what has PTX of it is held until
-//! the linker is done, and kept with the machine code as one image.
+//! The inputs of the driver's linker (`apex run --code`). The linker makes machine code from them,
+//! which the program then loads, so their PTX would be lost. Inputs with PTX are therefore held
+//! until the linker completes, and stored together with the machine code as one image.
 
 use super::Recorder;
 use crate::switch::guarded;

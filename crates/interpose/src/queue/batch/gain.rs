@@ -1,4 +1,4 @@
-//! Whether batches are worth it: they stop where launches made one by one take less.
+//! Whether batches save time. They stop if launches made one by one take less time.
 
 /// Launches in batches after which the sum is drawn up.
 const WINDOW: u64 = 1024;
@@ -11,7 +11,7 @@ const LEAST_GAIN_PERCENT: u64 = 10;
 
 /// See the [module](self). Times are nanoseconds.
 #[derive(Default)]
-pub struct Judge {
+pub struct BatchGain {
     stays_on: bool,
     /// Mean of launches that were made alone, over about sixteen of them.
     single_ns: u64,
@@ -23,10 +23,10 @@ pub struct Judge {
     pause_ns: u64,
 }
 
-impl Judge {
+impl BatchGain {
     /// Of batches that have not begun. They never stop if `stays_on`.
-    pub fn new(stays_on: bool) -> Judge {
-        Judge { stays_on, ..Judge::default() }
+    pub fn new(stays_on: bool) -> BatchGain {
+        BatchGain { stays_on, ..BatchGain::default() }
     }
 
     /// Whether batches may be made at this time.
@@ -82,30 +82,30 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn after(single_ns: u64, batched_ns: u64) -> Judge {
-        let mut judge = Judge::default();
-        (0..200).for_each(|_| judge.single(single_ns));
-        (0..WINDOW / 32).for_each(|_| _ = judge.batch(32, 32 * batched_ns, 0));
-        judge
+    fn after(single_ns: u64, batched_ns: u64) -> BatchGain {
+        let mut gain = BatchGain::default();
+        (0..200).for_each(|_| gain.single(single_ns));
+        (0..WINDOW / 32).for_each(|_| _ = gain.batch(32, 32 * batched_ns, 0));
+        gain
     }
 
     #[test]
     fn batches_stop_where_they_gain_less_than_a_tenth() {
         assert!(after(3000, 500).is_on(0));
         assert!(after(3000, 2600).is_on(0));
-        let mut judge = after(3000, 2900);
-        assert!(!judge.is_on(0) && judge.is_on(SECOND));
-        (0..WINDOW).for_each(|_| _ = judge.batch(1, 5000, SECOND));
-        assert!(!judge.is_on(2 * SECOND) && judge.is_on(3 * SECOND), "twice as long");
+        let mut gain = after(3000, 2900);
+        assert!(!gain.is_on(0) && gain.is_on(SECOND));
+        (0..WINDOW).for_each(|_| _ = gain.batch(1, 5000, SECOND));
+        assert!(!gain.is_on(2 * SECOND) && gain.is_on(3 * SECOND), "twice as long");
     }
 
     #[test]
     fn a_driver_that_refuses_graphs_is_left_alone() {
-        let mut judge = Judge::default();
-        (0..REFUSALS).for_each(|_| judge.refused(0));
-        assert!(!judge.is_on(0));
-        let mut judge = Judge::new(true);
-        (0..REFUSALS).for_each(|_| judge.refused(0));
-        assert!(judge.is_on(0));
+        let mut gain = BatchGain::default();
+        (0..REFUSALS).for_each(|_| gain.refused(0));
+        assert!(!gain.is_on(0));
+        let mut gain = BatchGain::new(true);
+        (0..REFUSALS).for_each(|_| gain.refused(0));
+        assert!(gain.is_on(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Which part of a session a request is about.
+//! The query parameters of a request: which part of a session it asks for.
 
 use apex_http::Request;
 use apex_view::Filters;
@@ -9,14 +9,14 @@ pub const LONGEST_LAST: RangeInclusive<u64> = 1..=3600;
 
 /// The part of a session that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ViewParameters {
     /// Its last seconds.
     pub last: Option<u64>,
     /// The filters of `apex report`.
     pub filters: Filters,
 }
 
-impl Wanted {
+impl ViewParameters {
     /// Parameters of an address that say what is wanted.
     pub const PARAMETERS: [&str; 5] = ["last", "phase", "kernel", "window", "rank"];
 

@@ -1,4 +1,4 @@
-//! Answers as CSV and as JSON: a document, or a line for each.
+//! Writes answers as CSV and as JSON: one document, or one line for each answer.
 
 use apex_predict::Device;
 use apex_predict::answer::Answer;

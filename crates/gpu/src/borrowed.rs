@@ -1,9 +1,9 @@
-//! Streams and memory of others, such as those of a framework in the same process: what a module
-//! for Python needs to compute on tensors that it is given, without a copy and in their owner's
-//! order.
+//! Streams and memory that belong to other libraries, for example to a framework in the same
+//! process. A Python module uses them to compute on tensors that it is given, without a copy and in
+//! the order of their owner's stream.
 //!
-//! Nothing is destroyed or freed here. Work is ordered as if the owner were a user of this crate
-//! who works on one stream.
+//! Nothing is destroyed or freed here. Work is ordered as if the owner used this crate on one
+//! stream.
 
 use std::ffi::c_void;
 

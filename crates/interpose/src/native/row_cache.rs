@@ -1,12 +1,13 @@
-//! Rows that were found before, by address: of a stack that is read again, no table is.
+//! A cache of unwinding rows by address. If a stack is read again, no unwinding table has to be
+//! read.
 //!
-//! Any thread reads and writes at any time, in a signal handler too, and no lock is taken: an entry
-//! is a few words, of which the last is a digest of the others, so an entry that two threads write
-//! at a time, or that is read while it is written, is no entry. The table never grows; an address
-//! has one place, and the last one keeps it.
+//! Any thread reads and writes at any time, also in a signal handler, and nothing takes a lock. An
+//! entry is a few words, the last of which is a digest of the others: an entry that two threads
+//! write at the same time, or that is read during a write, has a wrong digest and counts as absent.
+//! The table never grows. An address has one place, and the last address written there keeps it.
 //!
-//! What is kept of a module that is gone does no harm: the module is part of the digest, and a row
-//! is never more than a guess that [`super::Unwinder`] checks.
+//! Entries of an unloaded module do no harm: the module is part of the digest, and
+//! [`super::Unwinder`] checks every row before it uses it.
 
 use super::modules::Loaded;
 use super::row::{Cfa, Rule};
@@ -39,12 +40,12 @@ struct Entry {
 unsafe impl Zeroable for Entry {}
 
 /// See the [module](self).
-pub struct KnownRows(Option<Box<[Entry]>>);
+pub struct RowCache(Option<Box<[Entry]>>);
 
-impl KnownRows {
+impl RowCache {
     /// An empty table. Without memory for it nothing is known.
-    pub fn new() -> KnownRows {
-        KnownRows(zeroed(ENTRIES))
+    pub fn new() -> RowCache {
+        RowCache(zeroed(ENTRIES))
     }
 
     /// The row of `address` in `module`, if it is known.
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_what_was_kept() {
-        let (known, module) = (KnownRows::new(), Loaded::default());
+        let (known, module) = (RowCache::new(), Loaded::default());
         let offsets = [-8, -16, -32_768, 0, 32_760, -24, -8];
         let saved: Vec<_> = SAVED.into_iter().zip(offsets.map(Rule::At)).collect();
         let rows = [
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn rows_that_do_not_fit_are_not_kept() {
-        let (known, module) = (KnownRows::new(), Loaded::default());
+        let (known, module) = (RowCache::new(), Loaded::default());
         let frame = Cfa::Register(7, 8);
         for row in [
             row(Cfa::Unknown, &[]),
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_was_written_in_part_is_none() {
-        let (known, module) = (KnownRows::new(), Loaded::default());
+        let (known, module) = (RowCache::new(), Loaded::default());
         known.keep(&module, 16, &row(Cfa::Register(7, 16), &[(RIP, Rule::At(-8))]));
         for word in 0..WORDS {
             let entry = &known.entry(16).expect("a table").row[word];

@@ -1,4 +1,4 @@
-//! Where the program's kernels run: on a GPU, or on APEX's CPU device.
+//! Selects the driver that the program gets: NVIDIA's, or APEX's CPU device.
 
 use super::libraries::{CPU_DEVICE, Libraries, RECORDER};
 use crate::output;
@@ -21,7 +21,7 @@ pub enum Device {
 
 /// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Driver {
     /// The driver that APEX_DRIVER names, else the one that the injected library finds.
     Gpu,
     /// The library at this path is the driver.
@@ -43,52 +43,52 @@ pub fn set_nvtx(command: &mut Command, libraries: &Path) {
     }
 }
 
-impl Place {
+impl Driver {
     /// Decides, and says so on stderr if `auto` means the CPU device and not `quiet`.
     ///
     /// # Errors
     /// If the CPU device is needed and its library is not there.
     pub fn decide(device: Device, libraries: &Libraries, quiet: bool) -> anyhow::Result<Self> {
         let missing = match device {
-            Device::Gpu => return Ok(Place::Gpu),
-            Device::Cpu => return libraries.cpu_device().map(Place::Cpu),
+            Device::Gpu => return Ok(Driver::Gpu),
+            Device::Cpu => return libraries.cpu_device().map(Driver::Cpu),
             Device::Auto => match (environment::driver(), missing_for_gpu()) {
-                (Some(driver), _) if is_cpu_device(&driver) => return Ok(Place::Cpu(driver)),
-                (Some(_), _) | (None, None) => return Ok(Place::Gpu),
+                (Some(driver), _) if is_cpu_device(&driver) => return Ok(Driver::Cpu(driver)),
+                (Some(_), _) | (None, None) => return Ok(Driver::Gpu),
                 (None, Some(missing)) => missing,
             },
         };
-        let place = libraries.cpu_device().map(Place::Cpu)?;
+        let driver = libraries.cpu_device().map(Driver::Cpu)?;
         if !quiet {
             output::remark(format!(
                 "{missing}: kernels run on APEX's CPU device (--device cpu makes this explicit)"
             ));
         }
-        Ok(place)
+        Ok(driver)
     }
 
     /// Tells the injected library.
     pub fn set(&self, command: &mut Command) {
         match self {
-            Place::Cpu(driver) => {
+            Driver::Cpu(driver) => {
                 command.env(environment::DRIVER, driver);
                 for (name, value) in ASK_FOR_PTX.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
                     command.env(name, value);
                 }
             }
             // Left over from an outer `apex run --device cpu`.
-            Place::Gpu if environment::driver().is_some_and(|driver| is_cpu_device(&driver)) => {
+            Driver::Gpu if environment::driver().is_some_and(|driver| is_cpu_device(&driver)) => {
                 command.env_remove(environment::DRIVER);
             }
-            Place::Gpu => {}
+            Driver::Gpu => {}
         }
     }
 
     /// As it stands in session.json.
     pub fn name(&self) -> &'static str {
         match self {
-            Place::Gpu => "gpu",
-            Place::Cpu(_) => "cpu",
+            Driver::Gpu => "gpu",
+            Driver::Cpu(_) => "cpu",
         }
     }
 }
