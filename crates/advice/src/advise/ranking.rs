@@ -4,20 +4,27 @@
 //! kernels concerned do, and the host's side comes last.
 
 use super::capping::time_of;
-use crate::finding::{Finding, Scope};
+use crate::finding::{Finding, KernelFinding, Scope};
 use crate::rules::{Needs, Rule};
 use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
 const MINOR: f64 = 0.02;
 
+/// A launch configuration that costs its kernels less of their time than this comes last where the
+/// CPU device counted: a block of 500 threads instead of 512, for instance.
+const SLIGHT: f64 = 0.05;
+
 /// The place of a finding if the CPU device counted: faults that it counted come first, then launch
 /// configurations, then counted faults of kernels that do less than [`MINOR`] of the work, then the
-/// host's side.
+/// host's side, then what costs less than [`SLIGHT`].
 fn place_by_counts(finding: &Finding, work: f64) -> u8 {
     let is_counted = Rule::named(&finding.rule).is_some_and(|rule| rule.needs == Needs::Counts);
+    let is_slight =
+        |kernel: &KernelFinding| kernel.saving.of_kernel.is_some_and(|share| share.value < SLIGHT);
     match finding.scope {
         Scope::Host => 3,
+        Scope::Kernel if finding.kernels.iter().all(is_slight) => 4,
         Scope::Kernel if is_counted && work < MINOR => 2,
         Scope::Kernel if is_counted => 0,
         Scope::Kernel => 1,

@@ -162,6 +162,19 @@ fn counts_come_first_on_the_cpu_device() {
 }
 
 #[test]
+fn on_the_cpu_device_a_slight_fault_comes_last() {
+    let first = |threads| {
+        let Kernel { launch, geometry, .. } = kernel_of(1000, threads);
+        let kernel = Kernel { launch, geometry, ..counted("global", "load", 100, 400, 0, "") };
+        let mut profile = on_cpu_device(profile_of([kernel]));
+        profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+        advise(&profile, &Options::default()).findings.swap_remove(0).rule
+    };
+    // The last warp of 16 has 20 of 32 threads; that of 4 has 4.
+    assert_eq!((first(500), first(100)), ("APEX-L18".to_owned(), "APEX-L01".to_owned()));
+}
+
+#[test]
 fn on_the_cpu_device_kernels_weigh_what_they_execute() {
     // The kernel with the fault is launched 50 times as often, and executes a thousandth.
     let executing = |mut kernel: Kernel, instructions: u64| {
