@@ -337,8 +337,8 @@ impl Computed {
     }
 }
 
-/// Where measured durations lie in nine of ten cases: logarithms to base 2 of the least and the
-/// greatest over the predicted one.
+/// 90% prediction interval of a measured duration: logarithms to base 2 of its lower and upper end
+/// over the predicted duration.
 pub type Margin = [f64; 2];
 
 /// Margins of all classes.

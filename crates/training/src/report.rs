@@ -115,7 +115,7 @@ was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX
 the PTX walked with the launch's arguments). In brackets: 95% confidence, by resampling families. *Intervals hold* is the part of the
 launches whose interval, stated for 90%, contains what was measured; margins are from other families. Intervals of fractions are shown to
 users half a point wider to either side than those judged here: nothing is known better than that. Where little is uncertain (warp efficiency with
-`work`) the bare ones are narrower than rounding, and are shown wider by the error of the walked warps in nine of ten launches.
+`work`) the bare ones are narrower than rounding, and are shown wider by the 90th percentile of the walked warps' error.
 
 What is held out was never trained on: of five parts of the families, each in turn is predicted by networks that saw the others. The
 models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.

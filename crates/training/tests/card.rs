@@ -58,7 +58,7 @@ fn by_basis(report: &Report) -> String {
         format!("| {known} | {} | {} | {duration} |\n", correlation(occupancy), errors(throughput))
     };
     let mut table = String::from(
-        "| known of a launch | achieved occupancy, correlation | SM utilisation, points | duration, % |\n| --- | ---: | ---: | ---: |\n",
+        "| known of a launch | achieved occupancy, correlation | SM throughput, points | duration, % |\n| --- | ---: | ---: | ---: |\n",
     );
     table += &row("grid, block, shared memory", ALONE, "launch", &alone);
     table += &row("and the kernel's registers and memory", FAMILIES, "kernel", &alone);
@@ -72,7 +72,7 @@ fn by_basis(report: &Report) -> String {
 /// The table of the page on predictions: each device, known and not.
 fn by_device(report: &Report) -> String {
     let mut table = String::from(
-        "| device | trained on it | achieved occupancy, correlation | SM utilisation, points | duration, % | its interval holds |\n\
+        "| device | trained on it | achieved occupancy, correlation | SM throughput, points | duration, % | its interval holds |\n\
          | --- | --- | ---: | ---: | ---: | ---: |\n",
     );
     for device in &report.devices {

@@ -47,7 +47,7 @@ struct Held {
     fold: usize,
 }
 
-/// Figures of one quantity: durations, durations after a measured launch, or SM utilisation.
+/// Figures of one quantity: durations, durations after a measured launch, or SM throughput.
 struct Figures {
     quantity: Quantity,
     held: Vec<Held>,
@@ -56,7 +56,7 @@ struct Figures {
 /// What the final models compute with, and how good it is.
 pub(super) struct Timed {
     pub(super) timing: Timing,
-    /// Scores: of durations, of durations after a measured launch, of SM utilisation.
+    /// Scores: of durations, of durations after a measured launch, of SM throughput.
     pub(super) scores: [Option<Score>; 3],
     /// Those of each of several devices: with what was fitted to launches on it, too, ...
     pub(super) home: Vec<[Option<Score>; 3]>,
