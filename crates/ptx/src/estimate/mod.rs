@@ -50,6 +50,7 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
+mod machine;
 mod reuse;
 mod sampling;
 mod schedule;
@@ -168,6 +169,8 @@ pub struct Work {
     /// Loads from global memory of a warp, on average, that wait for each other: those on its
     /// critical path.
     pub serial_loads: f64,
+    /// Instructions of the machine that those of warps become.
+    pub machine_instructions: f64,
     /// Cycles for which a warp's arithmetic keeps the units busy, on average.
     pub issue_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
@@ -217,7 +220,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 32] {
+    fn each_figure(&mut self) -> [&mut f64; 33] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -246,6 +249,7 @@ impl Work {
             &mut self.span_sectors,
             &mut self.serial_loads,
             &mut self.issue_cycles,
+            &mut self.machine_instructions,
             &mut self.barriers_per_warp,
             &mut self.warps,
             &mut self.longest_warp,
