@@ -92,17 +92,19 @@ impl Uses {
     fn of(body: &Body<'_>, operations: &[Operation]) -> Uses {
         let lines = || body.lines.iter().zip(operations).enumerate();
         let mut written = vec![0; body.registers.len()];
-        let mut writers = vec![None; body.registers.len()];
+        let mut writers: Vec<Option<usize>> = vec![None; body.registers.len()];
         for (at, (line, operation)) in lines() {
             operation.writes(line, body, &mut |id| {
                 written[id.index()] += 1;
                 writers[id.index()] = (written[id.index()] == 1).then_some(at);
             });
         }
-        let mut readers = vec![Vec::new(); operations.len()];
+        let mut readers: Vec<Vec<usize>> = vec![Vec::new(); operations.len()];
         for (at, (line, operation)) in lines() {
             operation.reads(line, body, &mut |id| {
-                writers[id.index()].map(|writer: usize| readers[writer].push(at));
+                if let Some(writer) = writers[id.index()] {
+                    readers[writer].push(at);
+                }
             });
         }
         Uses { readers, writers }
