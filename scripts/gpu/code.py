@@ -26,7 +26,7 @@ LEAST_TIMED = 3
 # Most kernels of a program, those that take most time: some launch a kernel in hundreds of
 # configurations.
 MOST_OF_PROGRAM = 12
-# Errors up to this are small: half of the kernels that nothing is special about have larger ones.
+# Errors up to this are small, in tables of causes.
 SMALL_ERROR = 0.2
 # Ends of an interval that are this far apart are those of kernels that do what values in memory
 # say.
