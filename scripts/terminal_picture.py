@@ -15,6 +15,11 @@ Those of docs/first-report.md, after `apex demo -o demo`:
     terminal_picture.py --columns 120 --lines 54 --title "apex report demo" docs/pictures/first-report.svg \\
         apex report --color always demo
     terminal_picture.py --lines 34 --title "apex advise demo" docs/pictures/first-advice.svg apex advise --color always demo
+
+That of docs/guides/cuda.md:
+
+    terminal_picture.py --title "apex predict --grid 4096 --block 256 --registers 64" docs/pictures/predict.svg \\
+        apex predict --color always --grid 4096 --block 256 --registers 64
 """
 import argparse
 import os

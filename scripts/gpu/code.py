@@ -3,10 +3,11 @@
 With `--programs` the sessions are folders of many programs, and the comparison is over all of their kernels whose work is
 known, each kernel a row of code.json: of each its share of the GPU time, what bounds it, predicted, measured and their ratio, worst first; and how large the
 errors are and how often intervals hold. Programs are divided in two halves by their names, one to look at (`a`) while
-predictions are worked on and one to judge them by (`b`).
+predictions are worked on and one to judge them by (`b`), whose kernels are listed with `--both-halves` only.
 
     code.py --apex APEX --out OUT [--device DEVICE] [--programs] SESSION...
     code.py --scores ROWS       # the errors of rows that `--programs` wrote
+    code.py --causes ROWS       # half `a` of them, by what decides the prediction and to which side it is off
 """
 
 import argparse
@@ -25,6 +26,8 @@ LEAST_TIMED = 3
 # Most kernels of a program, those that take most time: some launch a kernel in hundreds of
 # configurations.
 MOST_OF_PROGRAM = 12
+# Errors up to this are small, in tables of causes.
+SMALL_ERROR = 0.2
 # Ends of an interval that are this far apart are those of kernels that do what values in memory
 # say.
 GUESSED_SPAN = 1000
@@ -162,6 +165,33 @@ def scores(kernels):
     return lines + [""]
 
 
+def cause(row):
+    """What decides the prediction of a kernel, and to which side it is off."""
+    if kind(row) == "guessed":
+        decides = "values in memory (guessed)"
+    else:
+        decides = {"compute": "arithmetic", "launch": "launch and tail", "tail": "launch and tail"}.get(row["bound"], row["bound"])
+    if error(row) <= SMALL_ERROR:
+        return decides, f"within {SMALL_ERROR:.0%}"
+    return decides, "predicted too fast" if row["predicted_us"] < row["measured_us"] else "predicted too slow"
+
+
+def causes(kernels):
+    """Of half `a`, each cause: kernels, programs, median of predicted over measured, its share of the sum of all errors (logarithms)."""
+    off = lambda row: abs(math.log(row["predicted_us"] / row["measured_us"]))
+    groups = collections.defaultdict(list)
+    for row in kernels:
+        if half(row["program"]) == "a":
+            groups[cause(row)].append(row)
+    total = sum(off(row) for found in groups.values() for row in found)
+    lines = ["| decided by | prediction | kernels | programs | median of predicted over measured | share of the error |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for (decides, side), found in sorted(groups.items(), key=lambda group: -sum(map(off, group[1]))):
+        programs = len({row["program"] for row in found})
+        ratio = statistics.median(row["predicted_us"] / row["measured_us"] for row in found)
+        lines.append(f"| {decides} | {side} | {len(found)} | {programs} | {ratio:.2g} | {sum(map(off, found)) / total:.0%} |")
+    return lines + [""]
+
+
 def worst_first(kernels):
     lines = ["| program | half | kernel | kind | share | timed | bound by | predicted, us | measured, us | ratio |"]
     lines.append("| --- | --- | --- | --- | ---: | ---: | --- | ---: | ---: | ---: |")
@@ -178,14 +208,17 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--device", help="predict for this device, not for the session's")
     parser.add_argument("--programs", action="store_true", help="compare over the kernels of all sessions, not one session after the other")
+    parser.add_argument("--both-halves", action="store_true", help="list the kernels of half b too")
     parser.add_argument("--scores", type=pathlib.Path, metavar="ROWS")
+    parser.add_argument("--causes", type=pathlib.Path, metavar="ROWS")
     parser.add_argument("sessions", nargs="*")
     given = parser.parse_args()
-    if given.scores:
-        print("\n".join(scores(json.loads(given.scores.read_text()))), end="")
-        return
+    for file, table_of in ((given.scores, scores), (given.causes, causes)):
+        if file:
+            print("\n".join(table_of(json.loads(file.read_text()))), end="")
+            return
     if not (given.apex and given.out and given.sessions):
-        parser.error("give --apex, --out and sessions, or --scores")
+        parser.error("give --apex, --out and sessions, or --scores, or --causes")
     document, lines, kernels = {}, [], []
     for session in given.sessions:
         name = pathlib.Path(session).name
@@ -199,7 +232,8 @@ def main():
         for row in kernels:
             row["unfamiliar"] = bool(row["unfamiliar"])
         (given.out / "code.json").write_text("[\n" + ",\n".join(map(json.dumps, kernels)) + "\n]\n")
-        lines = scores(kernels) + worst_first(kernels)
+        listed = [row for row in kernels if given.both_halves or half(row["program"]) == "a"]
+        lines = scores(kernels) + worst_first(listed)
     else:
         (given.out / "code.json").write_text(json.dumps(document, indent=1) + "\n")
     (given.out / "code.md").write_text("\n".join(lines))

@@ -141,7 +141,7 @@ def compare(path):
                 "unfamiliar": bool(said["unfamiliar"]),
             }
         )
-    print("| kernel | launches | unfamiliar | duration, median error, % | nine of ten, % | its interval holds | occupancy, median error, points | nine of ten, points | its interval holds |")
+    print("| kernel | launches | unfamiliar | duration, median error, % | 90th percentile, % | its interval holds | occupancy, median error, points | 90th percentile, points | its interval holds |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in [*dict.fromkeys(row["kernel"] for row in rows), "all"]:
         own = [row for row in rows if name in (row["kernel"], "all")]

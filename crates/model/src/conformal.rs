@@ -150,7 +150,7 @@ mod tests {
             let refused = Margin::calibrate(&bands, &truths, None, coverage);
             assert!(matches!(refused, Err(Error::Range { .. })), "{coverage}: {refused:?}");
         }
-        // Nine cases are just enough for nine of ten.
+        // Nine cases are just enough for a 90% interval.
         assert_eq!(Margin::calibrate(&bands, &truths, None, 0.9).map(|margin| margin.margin), Ok(9.0));
         assert_eq!(Margin::calibrate(&bands, &truths, None, 0.5).map(|margin| margin.margin), Ok(5.0));
     }

@@ -5,7 +5,7 @@ use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An argument of the kernel, as typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,15 +92,16 @@ pub struct Given {
 }
 
 /// A kernel of a PTX file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Code {
     module: Arc<Module>,
     /// The kernel's name.
     pub name: String,
-    /// Several where launches differ.
+    /// Several where launches differ; none where it is not known what they execute.
     given: Vec<Given>,
     mix: ptx::Mix,
-    estimator: Option<Estimator>,
+    /// Made when it is needed first, for all launches of the kernel.
+    estimator: Arc<OnceLock<Estimator>>,
 }
 
 impl Code {
@@ -121,29 +122,36 @@ impl Code {
         let name = function.name.to_string();
         let arguments_of = given(function, arguments).map_err(|why| unfit(format!("{name}: {why}")))?;
         let mix = ptx::Mix::of(function);
-        let estimator = (!arguments.is_empty()).then(|| Estimator::new(&module, function));
-        let given = vec![Given { launches: 1.0, arguments: arguments_of, allocations: Vec::new() }];
-        Ok(Code { name, given, mix, estimator, module: Arc::new(module) })
+        let mut code =
+            Code { name, given: Vec::new(), mix, estimator: Arc::default(), module: Arc::new(module) };
+        if !arguments.is_empty() {
+            code.given.push(Given { launches: 1.0, arguments: arguments_of, allocations: Vec::new() });
+        }
+        Ok(code)
     }
 
-    /// The kernel of this name in a module. `given` tells what launches of it were given, for its
-    /// parameters; where it tells nothing, nothing is known of what they execute. `None` if
-    /// there is no such kernel.
-    pub fn of_module(
-        module: &Arc<Module>,
-        name: &str,
-        given: impl FnOnce(&[Variable]) -> Vec<Given>,
-    ) -> Option<Code> {
+    /// The kernel of this name in a module, without anything that launches of it were given. `None`
+    /// if there is no such kernel.
+    pub fn of_module(module: &Arc<Module>, name: &str) -> Option<Code> {
         let function = kernels(module).find(|kernel| &*kernel.name == name)?;
-        let given = given(&function.params);
-        let estimator = (!given.is_empty()).then(|| Estimator::new(module, function));
         let mix = ptx::Mix::of(function);
-        Some(Code { module: Arc::clone(module), name: name.to_owned(), given, mix, estimator })
+        let (module, name) = (Arc::clone(module), name.to_owned());
+        Some(Code { module, name, given: Vec::new(), mix, estimator: Arc::default() })
+    }
+
+    /// The same kernel. `given` tells what launches of it were given, for its parameters; where it
+    /// tells nothing, nothing is known of what they execute.
+    pub fn with(&self, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Code {
+        Code { given: given(&self.function().params), ..self.clone() }
+    }
+
+    fn function(&self) -> &Function {
+        find(&self.module, Some(&self.name)).expect("it was found")
     }
 
     /// What the PTX says of the kernel, with what only its machine code can tell.
     pub fn kernel(&self, known: FunctionAttributes) -> FunctionAttributes {
-        let function = find(&self.module, Some(&self.name)).expect("it was found");
+        let function = self.function();
         let threads = ["reqntid", "maxntid"].into_iter().find_map(|name| function.directive(name));
         let most = threads.map_or(0, |sides| sides.iter().product::<u64>());
         FunctionAttributes {
@@ -169,7 +177,8 @@ impl Code {
     /// All that is known of a launch of it.
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
         let budget = BUDGET / self.given.len().max(1) as u64;
-        let work = self.estimator.as_ref().map(|estimator| {
+        let work = (!self.given.is_empty()).then(|| {
+            let estimator = self.estimator.get_or_init(|| Estimator::new(&self.module, self.function()));
             let of =
                 |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())

@@ -3,7 +3,7 @@
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if*
 //! takes in addition what another launch of the same kernel took. Fractions are predicted as
 //! shares of what is possible, and durations as multiples of a bound, so that what can be computed
-//! is computed. Where it is known what a launch executes, durations and SM utilisation are computed
+//! is computed. Where it is known what a launch executes, durations and SM throughput are computed
 //! ([`crate::timing`], [`crate::throughput`]) and not left to the networks. Warp efficiency is
 //! predicted by a formula, which the model card shows to be better than the networks; these give
 //! its interval alone. A feature outside of what was trained on is taken as the nearest value that
@@ -56,7 +56,7 @@ pub mod target {
     }
 }
 
-/// A predicted quantity and where it lies in nine of ten cases.
+/// A predicted quantity and its 90% prediction interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
@@ -115,12 +115,12 @@ impl Estimate {
 /// side.
 const RESOLUTION: f64 = 0.005;
 
-/// By how much the warp efficiency of the walked warps is off in nine of ten launches of the suite.
+/// 90th percentile of the error of the walked warps' warp efficiency, over the launches of the suite.
 /// The networks' intervals are narrower: they were calibrated over all bases together.
 pub const WALKED_MARGIN: f64 = 0.03;
 
 /// Least margins of durations, logarithms to base 2, of kernels unlike those that were trained on:
-/// in half of HeCBench's programs nine of ten are off by less (`docs/results/predict-programs.md`).
+/// 90th percentile of the errors in half of HeCBench's programs (`docs/results/predict-programs.md`).
 const UNFAMILIAR_MARGIN: f64 = 1.5;
 /// Those of kernels that do what values in memory say, which are guessed.
 const GUESSED_MARGIN: f64 = 7.0;

@@ -36,6 +36,9 @@ pub struct Programs<'p> {
 struct Content<'p> {
     /// The modules of its PTX.
     modules: Vec<Arc<Module>>,
+    /// The kernels that were asked for, by symbol: all configurations of one share what is made of
+    /// its code.
+    kernels: RefCell<HashMap<String, Option<Code>>>,
     /// What the tables of its machine code say, by symbol.
     tables: HashMap<&'p str, cubin::Kernel>,
 }
@@ -132,9 +135,8 @@ impl<'p> Programs<'p> {
         let given = |parameters: &[Variable]| -> Vec<Given> {
             code.arguments.iter().take(MOST_ARGUMENTS).filter_map(|one| given(parameters, one)).collect()
         };
-        let ptx = content.modules.iter().find_map(|module| Code::of_module(module, &kernel.symbol, given));
         let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
-        ptx.map(Recorded::Code).or_else(tables)
+        content.code(&kernel.symbol, given).map(Recorded::Code).or_else(tables)
     }
 
     /// What an image has for an architecture.
@@ -161,7 +163,15 @@ impl<'p> Content<'p> {
             let found = cubins.iter().find_map(|bytes| cubin::kernel(bytes, symbol).ok().flatten());
             Some((symbol, found?))
         };
-        Self { modules, tables: symbols.filter_map(table).collect() }
+        Self { modules, kernels: RefCell::default(), tables: symbols.filter_map(table).collect() }
+    }
+
+    /// The PTX of a kernel, and what launches of it were given.
+    fn code(&self, symbol: &str, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Option<Code> {
+        let mut kernels = self.kernels.borrow_mut();
+        let find = || self.modules.iter().find_map(|module| Code::of_module(module, symbol));
+        let code = kernels.entry(symbol.to_owned()).or_insert_with(find);
+        code.as_ref().map(|code| code.with(given))
     }
 }
 

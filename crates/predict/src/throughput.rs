@@ -13,15 +13,9 @@ use ptx::Class;
 /// Cycles for which a part of a multiprocessor is kept busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Issue slots: by an instruction of arithmetic, ...
-    Arithmetic,
-    /// ... a move or a parameter, ...
-    Moves,
-    /// ... any other.
-    Other,
-    /// Units of arithmetic: single precision and half, ...
-    Single,
-    /// ... integers, ...
+    /// Issue slots: by an instruction of the machine.
+    Issue,
+    /// Units of arithmetic: integers, ...
     Integer,
     /// ... double precision, ...
     Double,
@@ -64,8 +58,7 @@ const FULL: f64 = 8.0;
 impl Loads {
     /// Round guesses near what manuals say of compute capability 9.0: where a fit begins, and near
     /// which it stays.
-    pub const PRIOR: Loads =
-        Loads([0.2, 0.08, 0.25, 0.25, 0.5, 1.0, 2.0, 4.0, 0.5, 0.1, 1.0, 1.0, 0.5, 2.0, 0.5, 3.0, 0.125]);
+    pub const PRIOR: Loads = Loads([0.25, 0.5, 1.0, 2.0, 4.0, 0.5, 0.1, 1.0, 1.0, 0.5, 2.0, 0.5, 3.0, 0.125]);
 
     /// The value of one.
     pub fn of(&self, load: Load) -> f64 {
@@ -87,17 +80,11 @@ impl Occupation {
     pub fn of(placed: &Placed<'_>) -> Option<Occupation> {
         let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?;
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
-        let single = count(&[Class::Single, Class::Half]);
-        let (integer, double) = (count(&[Class::Integer, Class::Compare]), work.count(Class::Double));
-        let (arithmetic, moves) = (single + integer + double, count(&[Class::ReadOnly, Class::Other]));
         Some(Occupation {
             counts: [
-                arithmetic,
-                moves,
-                work.total() - arithmetic - moves,
-                single,
-                integer,
-                double,
+                work.machine_instructions,
+                count(&[Class::Integer, Class::Compare]),
+                work.count(Class::Double),
                 count(&[Class::Special, Class::Convert]),
                 work.count(Class::Tensor),
                 work.global_load_requests + work.global_store_requests,
@@ -118,15 +105,13 @@ impl Occupation {
     /// SM throughput, 0 to 1, of a launch that takes so long.
     pub fn utilisation(&self, loads: &Loads, us: f64) -> f64 {
         let cycles: [f64; Load::COUNT] = std::array::from_fn(|load| loads.0[load] * self.counts[load]);
-        let sum = |from: Load, to: Load| cycles[from as usize..=to as usize].iter().sum::<f64>();
         let parts = [
-            sum(Load::Arithmetic, Load::Other),
-            cycles[Load::Single as usize],
+            cycles[Load::Issue as usize],
             cycles[Load::Integer as usize],
             cycles[Load::Double as usize],
             cycles[Load::Special as usize],
             cycles[Load::Tensor as usize],
-            sum(Load::Request, Load::Atomic),
+            cycles[Load::Request as usize..=Load::Atomic as usize].iter().sum(),
         ];
         let busiest = join(loads.of(Load::Join), &parts).max(cycles[Load::Busy as usize]);
         let share = busiest / (self.cycles_per_us * us);
@@ -158,7 +143,7 @@ mod tests {
     #[test]
     fn the_busiest_part_counts_for_as_long_as_the_launch_takes() {
         let loads = Loads::PRIOR;
-        let double = occupation(&[(Load::Arithmetic, 1000.0), (Load::Double, 1000.0)]);
+        let double = occupation(&[(Load::Issue, 1000.0), (Load::Double, 1000.0)]);
         let share = double.utilisation(&loads, 10.0);
         assert!((0.1..0.102).contains(&share), "{share}");
         assert!((double.utilisation(&loads, 20.0) - share / 2.0).abs() < 1e-6);

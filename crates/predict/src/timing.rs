@@ -76,13 +76,7 @@ pub enum Rate {
     SliceSectors,
     /// Slices of L2.
     Slices,
-    /// Instructions of the machine for one of PTX: of arithmetic, ...
-    Arithmetic,
-    /// ... of moves and parameters.
-    Moves,
-    /// Cycles of an instruction's units: single precision and half, ...
-    Single,
-    /// ... integers, ...
+    /// Cycles of an instruction's units: integers, ...
     Integer,
     /// ... double precision, ...
     Double,
@@ -108,7 +102,7 @@ impl Rates {
     /// guesses: where a fit begins, and near which it stays.
     pub const PRIOR: Rates = Rates([
         2.0, 2.5, 6.0, 130.0, 2.0, 40.0, 270.0, 700.0, 1.0, 1.0, 15.0, 30.0, 2.0, 1.1, 0.8, 4.0, 2.0, 1.0,
-        1.0, 0.5, 1.0, 2.0, 1.6, 1.0, 2.0, 1400.0, 32.0, 60.0, 0.7, 0.3, 0.25, 0.5, 0.5, 2.0, 4.0, 0.2,
+        1.0, 0.5, 1.0, 2.0, 1.6, 1.0, 2.0, 1400.0, 32.0, 60.0, 0.5, 0.5, 2.0, 4.0, 0.2,
     ]);
 
     /// The value of one.
@@ -142,11 +136,22 @@ impl DeviceRates {
 }
 
 /// Microseconds that each part takes.
-pub type Parts = [f64; 18];
+pub type Parts = [f64; 17];
 
 /// Kinds of parts, which hide each other almost wholly: arithmetic; L1 and shared memory; L2 and
 /// memory; latency; local and constant memory; atomic operations; starting blocks.
-const KINDS: [Range<usize>; 7] = [0..7, 7..11, 11..13, 13..15, 15..16, 16..17, 17..18];
+const KINDS: [Range<usize>; 7] = [0..6, 6..10, 10..12, 12..14, 14..15, 15..16, 16..17];
+
+/// Names of the kinds.
+pub const KIND_NAMES: [&str; KINDS.len()] = [
+    "arithmetic and issue",
+    "L1 and shared memory",
+    "L2 and memory",
+    "latency",
+    "local and constant memory",
+    "atomic operations",
+    "starting blocks",
+];
 
 /// What a launch asks of the parts of a device: numbers of the whole launch.
 #[derive(Clone, Debug)]
@@ -235,11 +240,6 @@ impl Demand {
         let per_sm = |cycles: f64| cycles * self.rounding / self.sms / self.cycles_per_us;
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
         let units = |rate: Rate, classes: &[Class]| per_sm(rates.of(rate) * count(classes));
-        let arithmetic = count(&[Class::Single, Class::Half, Class::Double, Class::Integer, Class::Compare]);
-        let moves = count(&[Class::ReadOnly, Class::Other]);
-        let instructions = work.total() - arithmetic - moves
-            + rates.of(Rate::Arithmetic) * arithmetic
-            + rates.of(Rate::Moves) * moves;
         let (stored, sectors) =
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
@@ -252,9 +252,8 @@ impl Demand {
             (work.atomic_sectors / rates.of(Rate::SliceSectors)).min(rates.of(Rate::Slices)).max(1.0);
         let requests = work.global_load_requests + work.global_store_requests;
         [
-            per_sm(instructions / ISSUE),
+            per_sm(work.machine_instructions / ISSUE),
             per_sm(rates.of(Rate::Busy) * work.issue_cycles * work.warps),
-            units(Rate::Single, &[Class::Single, Class::Half]),
             units(Rate::Integer, &[Class::Integer, Class::Compare]),
             units(Rate::Double, &[Class::Double]),
             units(Rate::Special, &[Class::Special, Class::Convert]),
@@ -337,8 +336,8 @@ impl Computed {
     }
 }
 
-/// Where measured durations lie in nine of ten cases: logarithms to base 2 of the least and the
-/// greatest over the predicted one.
+/// 90% prediction interval of a measured duration: logarithms to base 2 of its lower and upper end
+/// over the predicted duration.
 pub type Margin = [f64; 2];
 
 /// Margins of all classes.

@@ -26,6 +26,8 @@ pub struct Truth {
     pub warp_efficiency: f32,
     /// The kernel's own duration, microseconds.
     pub duration_us: f32,
+    /// The time above an empty kernel's, between two events in another run, microseconds.
+    pub event_us: f32,
 }
 
 /// A launch of a data set.
@@ -288,6 +290,7 @@ fn truth(placed: &Placed<'_>, launch: &LaunchRow) -> Truth {
         issue: fraction(counters.sm_issue_percent, 100.0),
         warp_efficiency: fraction(counters.threads_per_instruction, warp),
         duration_us: counters.profiled_time_us.map_or(f32::NAN, |us| us as f32),
+        event_us: launch.timing.time_us.map_or(f32::NAN, |us| us as f32),
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub enum Quantity {
     /// Achieved occupancy.
     AchievedOccupancy,
-    /// SM utilisation.
+    /// SM throughput.
     SmUtilisation,
     /// Warp efficiency.
     WarpEfficiency,
@@ -32,7 +32,7 @@ impl Quantity {
     pub fn name(self) -> &'static str {
         match self {
             Quantity::AchievedOccupancy => "achieved occupancy",
-            Quantity::SmUtilisation => "SM utilisation",
+            Quantity::SmUtilisation => "SM throughput",
             Quantity::WarpEfficiency => "warp efficiency",
             Quantity::Duration => "duration",
             Quantity::DurationWhatIf => "duration, what-if",
@@ -43,12 +43,12 @@ impl Quantity {
         self >= Quantity::Duration
     }
 
-    /// Error of a prediction.
+    /// Error of a prediction: positive if it is more than what was measured.
     fn error(self, predicted: f32, measured: f32) -> f64 {
         let (predicted, measured) = (f64::from(predicted), f64::from(measured));
         match self.is_duration() {
-            true => 100.0 * (predicted / measured - 1.0).abs(),
-            false => 100.0 * (predicted - measured).abs(),
+            true => 100.0 * (predicted / measured - 1.0),
+            false => 100.0 * (predicted - measured),
         }
     }
 }
@@ -64,6 +64,9 @@ pub struct Cases {
     pub measured: Vec<f32>,
     /// Families.
     pub groups: Vec<usize>,
+    /// Whether the score tells to which side errors are. It does for what users are shown of
+    /// durations and SM throughput, not for the networks that are trained to be compared with it.
+    pub signed: bool,
 }
 
 impl Cases {
@@ -86,8 +89,8 @@ impl Cases {
         basis: Basis,
         families: &[String],
     ) -> Option<Score> {
-        let errors: Vec<f64> =
-            self.predicted.iter().zip(&self.measured).map(|(&p, &m)| quantity.error(p, m)).collect();
+        let signed = self.errors(quantity);
+        let errors: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
         // Durations span decades: their logarithms correlate.
         let scale = |values: &[f32]| -> Vec<f32> {
             values.iter().map(|value| if quantity.is_duration() { value.log2() } else { *value }).collect()
@@ -115,24 +118,35 @@ impl Cases {
             correlation: over(&correlation),
             median_error: over(&median)?,
             large_error: quantile(&errors, 0.9)?,
+            bias: if self.signed { quantile(&signed, 0.5) } else { None },
             coverage: if has_intervals { over(&inside) } else { None },
-            families: self.families(&errors, families),
+            families: self.by_group(quantity, &self.groups, families),
+            parts: Vec::new(),
         };
         Some(score)
     }
 
-    /// Median errors of the families, worst first.
-    fn families(&self, errors: &[f64], names: &[String]) -> Vec<FamilyScore> {
-        let mut of_family: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for (&family, &error) in self.groups.iter().zip(errors) {
-            of_family.entry(family).or_default().push(error);
+    fn errors(&self, quantity: Quantity) -> Vec<f64> {
+        self.predicted.iter().zip(&self.measured).map(|(&p, &m)| quantity.error(p, m)).collect()
+    }
+
+    /// Median errors of groups of the cases, worst first. `groups` has the group of each case, which
+    /// is a place among `names`.
+    pub fn by_group(&self, quantity: Quantity, groups: &[usize], names: &[String]) -> Vec<FamilyScore> {
+        let mut of_group: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for (&group, error) in groups.iter().zip(self.errors(quantity)) {
+            of_group.entry(group).or_default().push(error);
         }
-        let score = |(family, errors): (&usize, &Vec<f64>)| FamilyScore {
-            family: names[*family].clone(),
-            cases: errors.len(),
-            median_error: quantile(errors, 0.5).unwrap_or(f64::NAN),
+        let score = |(group, errors): (&usize, &Vec<f64>)| {
+            let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+            FamilyScore {
+                family: names[*group].clone(),
+                cases: errors.len(),
+                median_error: quantile(&sizes, 0.5).unwrap_or(f64::NAN),
+                bias: if self.signed { quantile(errors, 0.5) } else { None },
+            }
         };
-        let mut scores: Vec<FamilyScore> = of_family.iter().map(score).collect();
+        let mut scores: Vec<FamilyScore> = of_group.iter().map(score).collect();
         scores.sort_by(|a, b| b.median_error.total_cmp(&a.median_error));
         scores
     }

@@ -54,11 +54,11 @@ fn by_basis(report: &Report) -> String {
     let row = |known: &str, held_out, basis, duration: &str| {
         let occupancy = of(held_out, "achieved occupancy", basis);
         let method = if basis == "work" { "computed" } else { "network" };
-        let throughput = score(report, held_out, method, "SM utilisation", basis);
+        let throughput = score(report, held_out, method, "SM throughput", basis);
         format!("| {known} | {} | {} | {duration} |\n", correlation(occupancy), errors(throughput))
     };
     let mut table = String::from(
-        "| known of a launch | achieved occupancy, correlation | SM utilisation, points | duration, % |\n| --- | ---: | ---: | ---: |\n",
+        "| known of a launch | achieved occupancy, correlation | SM throughput, points | duration, % |\n| --- | ---: | ---: | ---: |\n",
     );
     table += &row("grid, block, shared memory", ALONE, "launch", &alone);
     table += &row("and the kernel's registers and memory", FAMILIES, "kernel", &alone);
@@ -72,7 +72,7 @@ fn by_basis(report: &Report) -> String {
 /// The table of the page on predictions: each device, known and not.
 fn by_device(report: &Report) -> String {
     let mut table = String::from(
-        "| device | trained on it | achieved occupancy, correlation | SM utilisation, points | duration, % | its interval holds |\n\
+        "| device | trained on it | achieved occupancy, correlation | SM throughput, points | duration, % | its interval holds |\n\
          | --- | --- | ---: | ---: | ---: | ---: |\n",
     );
     for device in &report.devices {
@@ -80,7 +80,7 @@ fn by_device(report: &Report) -> String {
             let held_out = format!("families, launches on the {}{end}", device.name);
             let of = |method, quantity| score(report, &held_out, method, quantity, "work");
             let occupancy = of("network", "achieved occupancy").correlation.unwrap().value;
-            let (throughput, duration) = (of("computed", "SM utilisation"), of("computed", "duration"));
+            let (throughput, duration) = (of("computed", "SM throughput"), of("computed", "duration"));
             table += &format!(
                 "| {} | {known} | {occupancy:.2} | {} | {} | {:.2} |\n",
                 device.name,
@@ -101,8 +101,8 @@ fn by_method(report: &Report) -> String {
     for (held_out, quantity, basis, formula) in [
         (FAMILIES, "achieved occupancy", "kernel", Some("the same, limited by the grid")),
         (FAMILIES, "achieved occupancy", "work", None),
-        (FAMILIES, "SM utilisation", "kernel", None),
-        (FAMILIES, "SM utilisation", "work", Some("computed")),
+        (FAMILIES, "SM throughput", "kernel", None),
+        (FAMILIES, "SM throughput", "work", Some("computed")),
         (FAMILIES, "warp efficiency", "kernel", Some("block efficiency")),
         (FAMILIES, "warp efficiency", "work", Some("walked warps")),
         (FAMILIES, "duration", "work", Some("computed")),

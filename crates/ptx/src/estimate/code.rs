@@ -78,6 +78,8 @@ pub(super) struct Step {
     pub(super) serial_loads: f64,
     /// Cycles for which its arithmetic keeps the units busy.
     pub(super) busy: f64,
+    /// Instructions of the machine that it stands for.
+    pub(super) machine: f64,
 }
 
 /// `@p` or `@!p`.

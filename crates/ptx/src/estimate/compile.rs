@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special, Step};
 use super::latency::Latency;
+use super::machine;
 use super::schedule::{self, Issue, Order};
 use super::slice;
 use crate::body::{
@@ -43,6 +44,8 @@ pub(super) fn compile(module: &Module, function: &Function) -> Code {
 struct Unit<'m> {
     body: Body<'m>,
     operations: Operations,
+    /// Instructions of the machine that each becomes.
+    machine: Vec<f64>,
 }
 
 /// An instruction that is being translated.
@@ -51,6 +54,8 @@ pub(super) struct Site<'u, 'm> {
     pub(super) line: &'u Line<'m>,
     pub(super) operation: &'u Operation,
     body: &'u Body<'m>,
+    /// Instructions of the machine that it becomes.
+    machine: f64,
 }
 
 impl<'u, 'm> Site<'u, 'm> {
@@ -170,7 +175,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
         let unit = self.units.entry(&function.name).or_insert_with(|| {
             let body = names.body(function);
             let operations = Operations::of(&body);
-            Rc::new(Unit { body, operations })
+            let machine = machine::instructions(&body, &operations);
+            Rc::new(Unit { body, operations, machine })
         });
         let unit = Rc::clone(unit);
         let id = self.entered;
@@ -207,12 +213,13 @@ impl<'n, 'm> Compiler<'n, 'm> {
             return;
         }
         let mut starts = Vec::with_capacity(body.lines.len() + 1);
-        for (line, operation) in body.lines.iter().zip(unit.operations.iter()) {
+        for ((line, operation), &machine) in body.lines.iter().zip(unit.operations.iter()).zip(&unit.machine)
+        {
             starts.push(self.steps.len());
-            self.instruction(Site { line, operation, body });
+            self.instruction(Site { line, operation, body, machine });
         }
         starts.push(self.steps.len());
-        self.push(None, Action::Nothing, Vec::new(), Issue::default());
+        self.push(None, Action::Nothing, (Vec::new(), 0.0), Issue::default());
         self.placed.insert(id, Placed { unit: Rc::clone(&unit), starts, end: self.steps.len() });
     }
 
@@ -235,11 +242,18 @@ impl<'n, 'm> Compiler<'n, 'm> {
             result.into_iter().for_each(|operand| self.mentioned(site, operand, &mut issue.writes));
             operands.iter().for_each(|operand| self.mentioned(site, operand, &mut issue.reads));
         }
-        self.push(guard, action, vec![(class, 1)], issue);
+        self.push(guard, action, (vec![(class, 1)], site.machine), issue);
     }
 
-    fn push(&mut self, guard: Option<Guard>, action: Action, tally: Vec<(Class, u32)>, issue: Issue) {
-        self.steps.push(Step { guard, action, tally, cycles: 0.0, serial_loads: 0.0, busy: 0.0 });
+    /// Adds a step that stands for instructions of some kinds, and for so many of the machine.
+    fn push(
+        &mut self,
+        guard: Option<Guard>,
+        action: Action,
+        (tally, machine): (Vec<(Class, u32)>, f64),
+        issue: Issue,
+    ) {
+        self.steps.push(Step { guard, action, tally, cycles: 0.0, serial_loads: 0.0, busy: 0.0, machine });
         self.issues.push(issue);
     }
 
@@ -262,7 +276,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
     /// Adds a step that is a further part of an instruction.
     pub(super) fn emit_part(&mut self, site: Site<'_, 'm>, action: Action) {
         let guard = self.guard(site.line);
-        self.push(guard, action, Vec::new(), Issue::default());
+        self.push(guard, action, (Vec::new(), 0.0), Issue::default());
     }
 
     fn guard(&mut self, line: &Line<'m>) -> Option<Guard> {
@@ -462,7 +476,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
         let skip = guard.map(|guard| Guard { negated: !guard.negated, ..guard });
         let around = self.steps.len();
         let action = if skip.is_some() { Action::Branch { target: 0 } } else { Action::Nothing };
-        self.push(skip, action, vec![(Class::Control, 1)], Issue { guard: skip, ..Issue::default() });
+        let tally = (vec![(Class::Control, 1)], site.machine);
+        self.push(skip, action, tally, Issue { guard: skip, ..Issue::default() });
 
         let mut frame = self.frame(callee);
         let unit = Rc::clone(&frame.unit);
@@ -492,7 +507,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
         self.frames.pop();
         inner.into_iter().for_each(|(to, from, ty)| self.copy(to, from, ty));
         let end = self.steps.len();
-        self.push(None, Action::Nothing, Vec::new(), Issue::default());
+        self.push(None, Action::Nothing, (Vec::new(), 0.0), Issue::default());
         if let Action::Branch { target } = &mut self.steps[around].action {
             *target = end;
         }
@@ -524,7 +539,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
 
     fn copy(&mut self, to: Register, from: Register, ty: ScalarType) {
         let action = super::decode::movement(to, from, ty);
-        self.push(None, action, Vec::new(), Issue::default());
+        self.push(None, action, (Vec::new(), 0.0), Issue::default());
     }
 
     fn finish(mut self) -> Code {

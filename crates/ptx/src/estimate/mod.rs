@@ -9,7 +9,8 @@
 //! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
 //! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
 //! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, `contention` on how many places the atomic operations of all warps fall.
+//! a warp, `machine` how many instructions of the machine each becomes, `contention` on how many
+//! places the atomic operations of all warps fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
@@ -50,6 +51,7 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
+mod machine;
 mod reuse;
 mod sampling;
 mod schedule;
@@ -168,6 +170,8 @@ pub struct Work {
     /// Loads from global memory of a warp, on average, that wait for each other: those on its
     /// critical path.
     pub serial_loads: f64,
+    /// Instructions of the machine that those of warps become.
+    pub machine_instructions: f64,
     /// Cycles for which a warp's arithmetic keeps the units busy, on average.
     pub issue_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
@@ -217,7 +221,7 @@ impl Work {
     }
 
     /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 32] {
+    fn each_figure(&mut self) -> [&mut f64; 33] {
         [
             &mut self.thread_instructions,
             &mut self.global_load_requests,
@@ -246,6 +250,7 @@ impl Work {
             &mut self.span_sectors,
             &mut self.serial_loads,
             &mut self.issue_cycles,
+            &mut self.machine_instructions,
             &mut self.barriers_per_warp,
             &mut self.warps,
             &mut self.longest_warp,

@@ -111,6 +111,7 @@ fn join(code: Code) -> Code {
                 last.cycles += step.cycles;
                 last.serial_loads += step.serial_loads;
                 last.busy += step.busy;
+                last.machine += step.machine;
             }
             None => {
                 places.push(steps.len());

@@ -40,6 +40,7 @@ impl Sum {
             work.latency_cycles += visits * step.cycles;
             work.serial_loads += visits * step.serial_loads;
             work.issue_cycles += visits * step.busy;
+            work.machine_instructions += visits * step.machine;
         }
         for (place, figure) in [
             (&mut work.global_load_requests, Figure::LoadRequests),

@@ -566,3 +566,42 @@ fn constants_are_read_one_address_at_a_time() {
         assert_eq!(walk(&body, &launch(1, 32), 0, 0).constant_wavefronts, passes);
     }
 }
+
+/// Instructions of the machine for a warp, without those that begin and end a kernel.
+fn machine_of(body: &str) -> f64 {
+    let machine = |body: &str| walk(body, &launch(1, 32), 16, 1).machine_instructions;
+    machine(body) - machine("")
+}
+
+#[test]
+fn the_assembler_fuses_what_uses_one_result() {
+    // A product and a sum make an address, a comparison and a branch stay two.
+    assert_eq!(machine_of(&format!("{SAXPY} END:")), 6.0);
+    assert_eq!(machine_of("mul.f32 %r0, %f, %f; add.f32 %g, %r0, %f;"), 1.0);
+    assert_eq!(machine_of("mul.rn.f32 %r0, %f, %f; add.rn.f32 %g, %r0, %f;"), 2.0);
+    // Three operands at once, not four; and nothing is left out whose result two others use.
+    assert_eq!(machine_of("xor.b32 %j, %i, %n; xor.b32 %s, %j, %m; xor.b32 %x, %s, %c;"), 2.0);
+    assert_eq!(machine_of("xor.b32 %j, %i, %n; xor.b32 %s, %j, %m; xor.b32 %x, %j, %c;"), 3.0);
+}
+
+#[test]
+fn one_reciprocal_serves_all_divisions_by_a_number() {
+    let one = machine_of("rem.u32 %x, %i, %n;");
+    let more = machine_of("rem.u32 %x, %i, %n; rem.u32 %y, %c, %n;") - one;
+    let other = machine_of("rem.u32 %x, %i, %n; rem.u32 %y, %c, %m;") - one;
+    assert_eq!(other, one);
+    assert!(more < other, "{more}");
+}
+
+#[test]
+fn counting_costs_less_in_a_short_loop_that_nothing_interrupts() {
+    let rounds = |body: &str| {
+        machine_of(&format!(
+            "mov.u32 %k, 0; LOOP: {body} add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %n; @%q0 bra LOOP;"
+        )) / 16.0
+    };
+    assert_eq!(rounds("fma.rn.f32 %f, %f, %f, %f;"), 1.0 + 3.0 / 4.0);
+    assert_eq!(rounds("fma.rn.f32 %f, %f, %f, %f; bar.sync 0;"), 2.0 + 3.0);
+    assert_eq!(rounds("@%q1 bra ON; fma.rn.f32 %f, %f, %f, %f; ON:"), 2.0 + 3.0);
+    assert_eq!(rounds(&"fma.rn.f32 %f, %f, %f, %f; ".repeat(80)), 80.0 + 3.0);
+}

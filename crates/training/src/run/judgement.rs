@@ -186,6 +186,14 @@ pub(super) fn order(quantity: &str) -> usize {
     Quantity::PREDICTED.iter().position(|other| other.name() == quantity).unwrap_or(usize::MAX)
 }
 
+impl Test {
+    /// Adds a score behind those of its quantity and basis.
+    pub(super) fn insert(&mut self, score: Score) {
+        let before = self.scores.iter().rposition(|other| place(other) <= place(&score));
+        self.scores.insert(before.map_or(0, |last| last + 1), score);
+    }
+}
+
 /// The place of a score in tables.
 pub(super) fn place(score: &Score) -> (usize, String) {
     (order(&score.quantity), score.basis.clone())

@@ -1,7 +1,7 @@
 //! Computed durations: rates fitted, and judged as networks are. Rates and margins with which a
 //! family is judged come from other families, and where a device is left out, from other devices.
 
-use super::judgement::{held_out_on, place};
+use super::judgement::held_out_on;
 use super::{FAMILIES, FOLDS, Run, WHAT_IF_FAMILIES};
 use crate::Error;
 use crate::examples::Data;
@@ -13,7 +13,7 @@ use apex_model::evaluate::{Fold, quantile};
 use apex_predict::Basis;
 use apex_predict::throughput::{LEVELS, Loads, Occupation, level};
 use apex_predict::timing::{
-    CHANGES, Computed, Demand, DeviceRates, Margin, Margins, Rate, Rates, SIZES, Timing,
+    CHANGES, Computed, Demand, DeviceRates, KIND_NAMES, Margin, Margins, Rate, Rates, SIZES, Timing,
 };
 use std::collections::BTreeSet;
 
@@ -43,11 +43,13 @@ struct Said {
 struct Held {
     value: f64,
     class: usize,
+    /// The kind of parts that takes longest.
+    kind: usize,
     row: usize,
     fold: usize,
 }
 
-/// Figures of one quantity: durations, durations after a measured launch, or SM utilisation.
+/// Figures of one quantity: durations, durations after a measured launch, or SM throughput.
 struct Figures {
     quantity: Quantity,
     held: Vec<Held>,
@@ -56,7 +58,7 @@ struct Figures {
 /// What the final models compute with, and how good it is.
 pub(super) struct Timed {
     pub(super) timing: Timing,
-    /// Scores: of durations, of durations after a measured launch, of SM utilisation.
+    /// Scores: of durations, of durations after a measured launch, of SM throughput.
     pub(super) scores: [Option<Score>; 3],
     /// Those of each of several devices: with what was fitted to launches on it, too, ...
     pub(super) home: Vec<[Option<Score>; 3]>,
@@ -68,10 +70,7 @@ impl Timed {
     /// Puts the scores of what is computed into a test, in place of those that it has.
     pub(super) fn judge(&self, test: &mut Test, data: &Data) {
         test.scores.retain(|score| score.method != COMPUTED);
-        for score in self.scores_of(&test.held_out, data).into_iter().flatten() {
-            let before = test.scores.iter().rposition(|other| place(other) <= place(&score));
-            test.scores.insert(before.map_or(0, |last| last + 1), score);
-        }
+        self.scores_of(&test.held_out, data).into_iter().flatten().for_each(|score| test.insert(score));
     }
 
     fn scores_of(&self, held_out: &str, data: &Data) -> [Option<Score>; 3] {
@@ -146,14 +145,14 @@ impl Run<'_> {
             let held = |(row, said): (usize, &Option<Said>)| {
                 let said = said.as_ref()?;
                 let (value, class) = of(said);
-                Some(Held { value, class, row, fold: said.fold })
+                Some(Held { value, class, kind: said.computed.kind, row, fold: said.fold })
             };
             said.iter().enumerate().filter_map(held).collect()
         };
         let change = |(from, row): (usize, usize)| {
             let (before, Said { computed: after, fold, .. }) = (said[from]?.computed, said[row]?);
             let value = after.after(&before, self.duration(from));
-            Some(Held { value, class: after.change(&before), row, fold })
+            Some(Held { value, class: after.change(&before), kind: after.kind, row, fold })
         };
         [
             Figures {
@@ -261,7 +260,8 @@ impl Run<'_> {
                 classes.map(|class| self.margin(figures, class, known, |held| counts(fold, held))).collect()
             };
             let margins: Vec<Vec<Margin>> = (0..FOLDS).map(of_fold).collect();
-            let mut cases = Cases::default();
+            let mut cases = Cases { signed: true, ..Cases::default() };
+            let mut kinds = Vec::new();
             for held in figures.held.iter().filter(|held| device.is_none_or(|of| of == source(held))) {
                 let value = held.value;
                 let [low, high] = margins[held.fold][held.class].map(|end| match figures.quantity {
@@ -270,9 +270,15 @@ impl Run<'_> {
                 });
                 let interval = (low.min(value) as f32, high.max(value) as f32);
                 let family = self.data.rows[held.row].family;
-                cases.push(value as f32, Some(interval), self.truth(figures, held) as f32, family);
+                let truth = self.truth(figures, held) as f32;
+                cases.push(value as f32, Some(interval), truth, family);
+                kinds.extend((!truth.is_nan()).then_some(held.kind));
             }
-            cases.score(COMPUTED, figures.quantity, Basis::Work, &self.data.families)
+            let mut score = cases.score(COMPUTED, figures.quantity, Basis::Work, &self.data.families)?;
+            if figures.quantity == Quantity::Duration {
+                score.parts = cases.by_group(figures.quantity, &kinds, &KIND_NAMES.map(str::to_owned));
+            }
+            Some(score)
         };
         all.each_ref().map(judged)
     }
