@@ -72,17 +72,18 @@ fn next_look(part: &Part<'_>) -> Option<String> {
     }
     let (kernel, share) = longest(part.job)?;
     let is_own = kernel.traits.owner.kind() == OwnerKind::Own;
-    let code = match part.job.code {
-        Some(_) => "",
-        None => "`apex run --code` tells what bounds it, and ",
-    };
-    (is_own && share >= 0.5).then(|| {
-        format!(
-            "No rule names a change. To look into `{}`: {code}`apex run --device cpu` counts its \
-                instructions and accesses by line, on a small input.",
-            kernel.short_name
-        )
-    })
+    if !is_own || share < 0.5 {
+        return None;
+    }
+    // Triton's kernels come as machine code, which the CPU device does not execute.
+    let is_in_python =
+        part.job.kernels.iter().any(|kernel| kernel.traits.owner.kind() == OwnerKind::Framework);
+    let code = part.job.code.is_none().then_some("`apex run --code` tells what bounds it");
+    let counts = (!is_in_python)
+        .then_some("`apex run --device cpu` counts its instructions and accesses by line, on a small input");
+    let how: Vec<&str> = [code, counts].into_iter().flatten().collect();
+    (!how.is_empty())
+        .then(|| format!("No rule names a change. To look into `{}`: {}.", kernel.short_name, how.join("; ")))
 }
 
 /// The kernel that takes most GPU time, and its share of it.
@@ -397,8 +398,66 @@ fn share_of(time: Figure, span: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{how_much, in_short};
-    use apex_profile::{Kernel, KernelCounts, Launches, Profile};
+    use super::{Part, how_much, in_short, next_look};
+    use apex_profile::names::Owner;
+    use apex_profile::{
+        Accounts, Activity, Basis, Distribution, Figure, GpuTime, Kernel, KernelCounts, Launches, Profile,
+        SessionCode,
+    };
+
+    /// A kernel that takes so much GPU time.
+    fn taking(owner: Owner, total_ns: f64) -> Kernel {
+        let gpu = GpuTime {
+            each: Distribution::default(),
+            deviation_ns: None,
+            basis: Basis::Busy,
+            queued_samples: 0,
+            busy_samples: 1,
+            idle_samples: 0,
+            correction_ns: 0.0,
+            total_ns: Figure::measured(total_ns),
+        };
+        let mut kernel = Kernel { short_name: "product".into(), gpu: Some(gpu), ..Kernel::default() };
+        kernel.traits.owner = owner;
+        kernel
+    }
+
+    #[test]
+    fn a_busy_kernel_without_a_finding_can_be_looked_into() {
+        let look = |kernels: Vec<Kernel>, busy_ns: f64, code: Option<SessionCode>| {
+            let accounts =
+                Accounts { span_ns: 1e9, kernels: Figure::measured(busy_ns), ..Accounts::default() };
+            let mut job = Profile {
+                activities: vec![Activity { accounts, ..Activity::default() }],
+                kernels,
+                code,
+                ..Profile::default()
+            };
+            job.totals.gpu_time_ns = Some(Figure::measured(busy_ns));
+            next_look(&Part {
+                job: &job,
+                name: "the time".into(),
+                iterations: None,
+                steps: None,
+                is_window: false,
+                is_without_steps: false,
+                kernels: None,
+            })
+        };
+        let own = || vec![taking(Owner::Own, 0.8e9)];
+        let both = look(own(), 0.9e9, None).expect("a sentence");
+        assert!(both.contains("`product`: `apex run --code`") && both.contains("--device cpu"), "{both}");
+        let counts = look(own(), 0.9e9, Some(SessionCode::default())).expect("a sentence");
+        assert!(!counts.contains("--code") && counts.contains("--device cpu"), "{counts}");
+        // The CPU device does not execute Triton's machine code.
+        let in_python = vec![taking(Owner::Own, 0.8e9), taking(Owner::PyTorch, 1e3)];
+        let code = look(in_python, 0.9e9, None).expect("a sentence");
+        assert!(code.contains("--code") && !code.contains("--device cpu"), "{code}");
+        // An idle device, a library's kernel, and one that takes a small part.
+        assert_eq!(look(own(), 0.7e9, None), None);
+        assert_eq!(look(vec![taking(Owner::CuBlas, 0.8e9)], 0.9e9, None), None);
+        assert_eq!(look(vec![taking(Owner::Own, 0.4e9)], 0.9e9, None), None);
+    }
 
     #[test]
     fn a_small_part_of_the_work_is_said_to_be_one() {

@@ -347,8 +347,16 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile_with([one.clone()]));
         assert!(finding.change.starts_with("Prepare the next input"), "{}", finding.change);
         assert_eq!(evidence(&finding, "copies to the device per iteration").value, 2.0);
-        let mut compiling = one.clone();
         let copy = one.phases[0].calls[0].clone();
+        let mut round_trip = one.clone();
+        round_trip.phases[0].calls.push(PhaseCall {
+            name: "cuMemcpyDtoHAsync_v2".into(),
+            direction: Some(CopyDirection::DeviceToHost),
+            ..copy.clone()
+        });
+        let finding = assert_finds_in(&RULE, profile_with([round_trip]));
+        assert!(finding.change.starts_with("Keep the data on the device"), "{}", finding.change);
+        let mut compiling = one.clone();
         compiling.phases[0].calls.push(PhaseCall {
             name: "cuModuleLoadData".into(),
             class: Some(CallClass::Module),

@@ -183,6 +183,7 @@ mod tests {
         kernel_of, profile_with, timed,
     };
     use super::RULE;
+    use apex_profile::names::Owner;
     use apex_profile::{Activity, Figure, IdleCause, Pauses, Profile};
 
     fn profile(idle: f64, kernel_ns: f64) -> Profile {
@@ -220,6 +221,22 @@ mod tests {
         // first.
         one.kernels[0].launches.calls = 600;
         assert_eq!(evidence(&assert_finds_in(&RULE, one), "median kernel").value, 2e3);
+    }
+
+    #[test]
+    fn the_remedy_is_one_of_the_framework() {
+        let change = |owner, launches| {
+            let mut one = profile(0.6, 3e3);
+            one.kernels[0].traits.owner = owner;
+            one.activities[0].launches = launches;
+            assert_finds_in(&RULE, one).change
+        };
+        assert!(change(Owner::Xla, 100_000).contains("jax.vmap"));
+        assert!(change(Owner::CuPy, 100_000).contains("cupy.fuse()"));
+        assert!(change(Owner::Own, 100_000).contains("cudaStreamBeginCapture"));
+        assert_eq!(change(Owner::PyTorch, 100_000), RULE.change);
+        // 60 µs of host code before each launch.
+        assert!(change(Owner::PyTorch, 10_000).contains("60.0 µs before each launch"));
     }
 
     #[test]

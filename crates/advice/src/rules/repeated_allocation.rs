@@ -120,7 +120,7 @@ fn cost(memory: &Memory) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use apex_trace::layout::MemoryKind::{Device, Pool};
+    use apex_trace::layout::MemoryKind::{Device, Pinned, Pool};
 
     use super::super::fixture::{
         assert_clear_in, assert_finds_in, evidence, idle_during, memory, profile_with,
@@ -144,6 +144,13 @@ mod tests {
         assert!(low == saving.value && (high - saving.value - 0.1 * 0.5 * 0.5e9).abs() < 1.0, "{saving:?}");
         assert_eq!(evidence(&finding, "repeated allocations").value, 100.0);
         assert_eq!(evidence(&finding, "CPU time of these and of their frees").value, 5e6);
+    }
+
+    #[test]
+    fn page_locked_memory_has_a_remedy_of_its_own() {
+        assert_eq!(assert_finds_in(&RULE, profile(memory(Device, 100, 100, 5e6))).change, RULE.change);
+        let pinned = assert_finds_in(&RULE, profile(memory(Pinned, 100, 100, 5e6))).change;
+        assert!(pinned.contains("cudaMallocHost") && !pinned.contains("--fast"), "{pinned}");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn short(graph: &Graph) -> Option<Short> {
     let kernels = graph.kernels.iter().map(|&(_, nodes)| u64::from(nodes)).saturating_sum();
     let time = graph.gpu.as_ref()?;
     let is_short = kernels >= KERNELS && time.each.mean_ns < SHORT_NS * kernels as f64;
-    is_short.then(|| Short { kernels, launches: graph.launches, time_ns: time.total_ns.value })
+    is_short.then_some(Short { kernels, launches: graph.launches, time_ns: time.total_ns.value })
 }
 
 #[cfg(test)]

@@ -217,6 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn a_shifted_tensor_is_part_of_a_chain() {
+        let roll = "void at::native::(anonymous namespace)::roll_cuda_kernel<float>(float const*, float*)";
+        let kernels = || {
+            profile_of([elementwise("mul_kernel"), timed(named(roll), 2e3), timed(named("sum_by_hand"), 2e3)])
+        };
+        assert_finds_in(&RULE, repeated(kernels(), vec![0, 1, 0, 1, 2]));
+        assert_clear_in(&RULE, repeated(kernels(), vec![0, 1, 0, 2]));
+    }
+
+    #[test]
     fn an_expression_of_cupy_is_a_chain() {
         let multiply = || timed(named("cupy_multiply__float32_float32_float32"), 2e3);
         let chain = repeated(profile_of([multiply(), timed(named("sum_by_hand"), 2e3)]), vec![0, 0, 0, 0, 1]);

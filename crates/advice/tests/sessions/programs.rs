@@ -182,9 +182,10 @@ fn without_times_the_other_rules_still_judge() {
     assert_eq!(
         unjudged,
         BTreeSet::from([
-            "APEX-C31", "APEX-C32", "APEX-C33", "APEX-C68", "APEX-C79", "APEX-T04", "APEX-T16", "APEX-T17",
-            "APEX-T20", "APEX-T21", "APEX-T24", "APEX-T41", "APEX-T60", "APEX-T61", "APEX-T62", "APEX-T63",
-            "APEX-T64", "APEX-T65", "APEX-T66", "APEX-T67", "APEX-T69", "APEX-T74", "APEX-T77", "APEX-T78"
+            "APEX-C31", "APEX-C32", "APEX-C33", "APEX-C68", "APEX-C79", "APEX-C84", "APEX-C86", "APEX-T04",
+            "APEX-T16", "APEX-T17", "APEX-T20", "APEX-T21", "APEX-T24", "APEX-T41", "APEX-T60", "APEX-T61",
+            "APEX-T62", "APEX-T63", "APEX-T64", "APEX-T65", "APEX-T66", "APEX-T67", "APEX-T69", "APEX-T74",
+            "APEX-T77", "APEX-T78", "APEX-T82", "APEX-T83"
         ])
     );
 }
