@@ -21,6 +21,11 @@ def random(*shape, dtype=np.float16):
     return generator.standard_normal(shape).astype(dtype)
 
 
+def wait_for_copies():
+    """Arrays are copied on the default stream, which a non-blocking stream does not wait for."""
+    cp.cuda.get_current_stream().synchronize()
+
+
 def wide(array):
     return cp.asnumpy(array).astype(np.float64)
 
@@ -91,6 +96,7 @@ def forward_and_backward():
     out, sums = cp.empty_like(q), cp.empty(q.shape[:3], np.float32)
     given = cp.asarray(random(*q.shape))
     gradients = [cp.empty_like(x) for x in (q, k, v)]
+    wait_for_copies()
     with cp.cuda.Stream(non_blocking=True) as stream:
         for causal in (False, True):
             assert kernels.attention_into(q, k, v, out, sums, causal=causal) == fastest
@@ -149,6 +155,7 @@ def captured():
     k, v = (cp.asarray(random(1, 1, 1500, 64)) for _ in range(2))
     out, sums = cp.empty_like(q), cp.empty(q.shape[:3], np.float32)
     needed = kernels.attention_workspace(q.shape, k.shape)
+    wait_for_copies()
     for workspace in (cp.empty(needed, np.float32), None):
         with cp.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
@@ -171,6 +178,7 @@ def threads():
     def work():
         try:
             x = cp.asarray(random(40, 130))
+            wait_for_copies()
             with cp.cuda.Stream(non_blocking=True) as stream:
                 out = cp.empty_like(x)
                 for _ in range(3):
