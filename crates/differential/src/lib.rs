@@ -2,8 +2,8 @@
 //!
 //! [`generate`] makes programs; [`workers`] runs them on a driver, any `libcuda.so.1`; a [`corpus`]
 //! holds programs and what a GPU computed; [`compare`] holds another driver's results against it.
-//! Where the CPU device differs from the GPU, [`known_differences`] has the reason; any other difference is an
-//! error.
+//! Where the CPU device differs from the GPU, [`known_differences`] has the reason; any other
+//! difference is an error.
 //!
 //! A *program* is a kernel for one instruction form, or for one seed of a generator of longer
 //! programs. A *result* is one value that one thread computed: for single instructions one

@@ -115,12 +115,13 @@ impl Estimate {
 /// side.
 const RESOLUTION: f64 = 0.005;
 
-/// 90th percentile of the error of the walked warps' warp efficiency, over the launches of the suite.
-/// The networks' intervals are narrower: they were calibrated over all bases together.
+/// 90th percentile of the error of the walked warps' warp efficiency, over the launches of the
+/// suite. The networks' intervals are narrower: they were calibrated over all bases together.
 pub const WALKED_MARGIN: f64 = 0.03;
 
 /// Least margins of durations, logarithms to base 2, of kernels unlike those that were trained on:
-/// 90th percentile of the errors in half of HeCBench's programs (`docs/results/predict-programs.md`).
+/// 90th percentile of the errors in half of HeCBench's programs
+/// (`docs/results/predict-programs.md`).
 const UNFAMILIAR_MARGIN: f64 = 1.5;
 /// Those of kernels that do what values in memory say, which are guessed.
 const GUESSED_MARGIN: f64 = 7.0;

@@ -1,8 +1,8 @@
 //! Models that are replaced while they are in use.
 //!
 //! A [`Folder`] holds the models in use and looks, whenever it is told to, whether the files still
-//! are those that they came from. New ones are loaded beside them and swapped in whole; whoever
-//! still holds the old ones keeps them as long as he likes. Files that cannot be used change
+//! are those that they came from. New ones are loaded beside them and swapped in whole; old ones
+//! live until their last user drops them. Files that cannot be used change
 //! nothing. A [`Watch`] is a folder with a thread that looks five times a second.
 //!
 //! *When files count as new.* Length, times and inode of each file make its stamp. When a stamp

@@ -20,7 +20,8 @@ pub struct Range {
     pub high: f64,
 }
 
-/// Score of a method on one family, or on the launches for which one part of the device takes longest.
+/// Score of a method on one family, or on the launches for which one part of the device takes
+/// longest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FamilyScore {
     /// The family, or the part.
@@ -58,7 +59,7 @@ pub struct Score {
     pub coverage: Option<Range>,
     /// Each family, worst first.
     pub families: Vec<FamilyScore>,
-    /// Of computed durations, the launches by the part of the device that takes longest, worst first.
+    /// Scores of computed durations by the part of the device that takes longest, worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<FamilyScore>,
 }

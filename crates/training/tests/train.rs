@@ -50,8 +50,8 @@ enum Errors {
 /// By how much the network's errors may exceed those of the strongest plain method, where there is
 /// one: what was held out, quantity, basis, errors, factor. Quickly trained on a part of the data,
 /// it stays below each by about a tenth. Where the median error of a formula is nearly 0 (most
-/// launches have full warps), 90th percentiles are compared; there a formula may be better than so small
-/// a training.
+/// launches have full warps), 90th percentiles are compared; there a formula may be better than so
+/// small a training.
 const BARS: [(&str, &str, &str, Errors, f64); 7] = [
     ("families", "achieved occupancy", "kernel", Errors::Median, 0.7),
     ("families", "warp efficiency", "kernel", Errors::Large, 1.0),

@@ -1,4 +1,5 @@
-// Prefix sums in passes: each pass adds the value at twice the distance of the one before, and its result is copied back.
+// Prefix sums in passes: each pass adds the value at twice the distance of the one before, and its result is
+// copied back.
 //
 // Cause: copies within the device. Remedy: the next pass reads what the last one wrote.
 #include "corpus.h"

@@ -1,6 +1,8 @@
-// Each thread keeps a histogram of its own in an array that it indexes by data: the array cannot be in registers.
+// Each thread keeps a histogram of its own in an array that it indexes by data: the array cannot
+// be in registers.
 //
-// Cause: an array in local memory. Remedy: the counters are in shared memory, side by side for the threads of a block.
+// Cause: an array in local memory. Remedy: the counters are in shared memory, side by side for the
+// threads of a block.
 #include "corpus.h"
 
 constexpr int BINS = 32, EACH = 64;

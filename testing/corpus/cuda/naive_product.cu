@@ -1,6 +1,8 @@
-// A product of matrices as it is written first: each thread adds up one element, and reads all from global memory.
+// A product of matrices as it is written first: each thread adds up one element, and reads all
+// from global memory.
 //
-// Cause: no reuse in shared memory. Remedy: tiles in shared memory, of which each thread computes eight by eight elements.
+// Cause: no reuse in shared memory. Remedy: tiles in shared memory, of which each thread computes
+// eight by eight elements.
 #include "corpus.h"
 
 __global__ void simple(const float *a, const float *b, float *c, int n) {

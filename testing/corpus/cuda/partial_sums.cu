@@ -1,6 +1,7 @@
 // A dot product in every iteration: blocks leave partial sums, which the host fetches and adds up.
 //
-// Cause: a synchronisation and a copy in every iteration. Remedy: a second kernel adds them, and the result stays on the device.
+// Cause: a synchronisation and a copy in every iteration. Remedy: a second kernel adds them, and
+// the result stays on the device.
 #include "corpus.h"
 
 __global__ void partial(const float *a, const float *b, float *sums, int n) {

@@ -30,7 +30,7 @@ pub struct KernelChange {
     pub symbol: String,
     /// The configuration; `None` for a function over all its configurations.
     pub configuration: Option<String>,
-    /// The same.
+    /// The same as numbers.
     #[serde(skip)]
     pub launch: Option<LaunchConfig>,
     /// Where it occurs.

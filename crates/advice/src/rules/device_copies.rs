@@ -2,7 +2,7 @@
 
 use super::{
     CPU_TIMES, Draft, NOT_MODELLED, Needs, Outcome, Rule, SECTOR, account, bytes, confidence, copying,
-    counted, from_place, is_mostly_xla, job_saving, percent,
+    counted, framework, from_place, job_saving, percent,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
@@ -62,8 +62,8 @@ fn judge(profile: &Profile) -> Outcome {
     if copying.value < COPYING * span {
         return Outcome::Clear;
     }
-    let by = Copier::of(profile);
-    let saved = by.avoidable() * copying.value;
+    let by = framework(profile);
+    let saved = avoidable(by) * copying.value;
     Outcome::found(Draft {
         summary: format!(
             "{} of {} on average{}: for {} of the time the device copies within its memory and no kernel runs",
@@ -82,7 +82,7 @@ fn judge(profile: &Profile) -> Outcome {
             copied(moved),
         ],
         kernels: Vec::new(),
-        change: Some(by.change().to_owned()),
+        change: Some(change(by).to_owned()),
         saving: Saving {
             beyond: Some(Figure::predicted(saved, (0.0, copying.bounds().1))),
             ..job_saving(profile, Figure::predicted(0.0, (0.0, 0.0)))
@@ -133,7 +133,7 @@ fn judge_bytes(profile: &Profile, count: u64, moved: u64) -> Outcome {
             copied(moved),
         ],
         kernels: Vec::new(),
-        change: Some(Copier::of(profile).change().to_owned()),
+        change: Some(change(framework(profile)).to_owned()),
         saving: Saving::default(),
         confidence: confidence(
             Level::Medium,
@@ -159,55 +159,28 @@ fn use_several_devices(profile: &Profile) -> bool {
     used.any(|(process, device)| *of.entry(process).or_insert(device) != device)
 }
 
-/// Who decides that data is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copier {
-    Xla,
-    PyTorch,
-    CuPy,
-    Own,
+/// Share of the copies' time that a change usually saves, where `framework` copies.
+fn avoidable(framework: Option<Owner>) -> f64 {
+    if change(framework) == RULE.change { 0.9 } else { 0.5 }
 }
 
-impl Copier {
-    fn of(profile: &Profile) -> Self {
-        let runs = |owners: &[Owner]| {
-            let mut ran = profile.kernels.iter().filter(|kernel| kernel.launches.ran() > 0);
-            ran.any(|kernel| owners.contains(&kernel.traits.owner))
-        };
-        if is_mostly_xla(profile) {
-            Self::Xla
-        } else if runs(&[Owner::PyTorch, Owner::Inductor]) {
-            Self::PyTorch
-        } else if runs(&[Owner::CuPy]) {
-            Self::CuPy
-        } else {
-            Self::Own
-        }
-    }
-
-    /// Share of the copies' time that a change usually saves.
-    fn avoidable(self) -> f64 {
-        if self == Self::Own { 0.9 } else { 0.5 }
-    }
-
-    fn change(self) -> &'static str {
-        match self {
-            Self::Xla => {
-                "Let XLA write in place: unroll=2 in lax.scan, if its carry moves values from one place to \
+fn change(framework: Option<Owner>) -> &'static str {
+    match framework {
+        Some(Owner::Xla) => {
+            "Let XLA write in place: unroll=2 in lax.scan, if its carry moves values from one place to \
                     another; donate_argnums in jax.jit for arguments that the result replaces; jnp.where instead \
                     of a lax.cond that returns a carried array unchanged"
-            }
-            Self::PyTorch => {
-                "Avoid .clone(), copy_() and assignments of whole tensors (x[…] = y) in the loop: exchange \
+        }
+        Some(Owner::PyTorch | Owner::Inductor) => {
+            "Avoid .clone(), copy_() and assignments of whole tensors (x[…] = y) in the loop: exchange \
                     two tensors instead of copying one into the other, replace the oldest entry of a window \
                     instead of moving all of them, and let operators write to preallocated tensors (out=)"
-            }
-            Self::CuPy => {
-                "Avoid .copy() and assignments of whole arrays (x[…] = y) in the loop: exchange two arrays \
-                    instead of copying one into the other, and let operations write to preallocated arrays (out=)"
-            }
-            Self::Own => RULE.change,
         }
+        Some(Owner::CuPy) => {
+            "Avoid .copy() and assignments of whole arrays (x[…] = y) in the loop: exchange two arrays \
+                    instead of copying one into the other, and let operations write to preallocated arrays (out=)"
+        }
+        _ => RULE.change,
     }
 }
 

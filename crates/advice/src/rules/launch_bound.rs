@@ -103,7 +103,7 @@ fn judge(profile: &Profile) -> Outcome {
 fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<String> {
     let owner = framework(profile)?;
     let activities = || profile.activities.iter().filter(bound);
-    let code = total(activities().filter_map(|a| a.idle_by.get(&IdleCause::HostCode).copied()));
+    let code = total(activities().map(|a| idle_during(a, &[IdleCause::HostCode])));
     let launches = activities().map(|a| a.launches).saturating_sum();
     let each = code / launches.max(1) as f64;
     if owner == Owner::PyTorch && each > OWN_CODE_NS {
@@ -136,10 +136,14 @@ fn instead(owner: Owner) -> Option<&'static str> {
     })
 }
 
-/// Idle time that launching explains, without long gaps and pauses; 0 if it was not modelled.
+/// Idle time that launching explains; 0 if it was not modelled.
 fn idle(activity: &Activity) -> f64 {
-    let of =
-        |by: &BTreeMap<IdleCause, f64>| total(RULE.idle.iter().filter_map(|cause| by.get(cause).copied()));
+    idle_during(activity, RULE.idle)
+}
+
+/// Idle time for these causes, host code among them, without long gaps and pauses.
+fn idle_during(activity: &Activity, causes: &[IdleCause]) -> f64 {
+    let of = |by: &BTreeMap<IdleCause, f64>| total(causes.iter().filter_map(|cause| by.get(cause).copied()));
     let gaps = total(activity.gaps.iter().map(|gap| of(&gap.by)));
     (of(&activity.idle_by) - gaps - in_pauses(activity)).max(0.0)
 }
@@ -237,6 +241,12 @@ mod tests {
         assert_eq!(change(Owner::PyTorch, 100_000), RULE.change);
         // 60 µs of host code before each launch.
         assert!(change(Owner::PyTorch, 10_000).contains("60.0 µs before each launch"));
+        // A pause is not code before a launch.
+        let mut pausing = profile(0.6, 3e3);
+        pausing.kernels[0].traits.owner = Owner::PyTorch;
+        pausing.activities[0].launches = 10_000;
+        pausing.activities[0].accounts.pauses = Pauses { count: 30, time: Figure::measured(0.25e9) };
+        assert_eq!(assert_finds_in(&RULE, pausing).change, RULE.change);
     }
 
     #[test]

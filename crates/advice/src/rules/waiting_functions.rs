@@ -3,7 +3,7 @@
 use apex_profile::{Profile, StackCount};
 
 /// A part of the path of a library's source file, and what to change about it.
-const KNOWN: [(&str, &str); 7] = [
+const KNOWN: [(&str, &str); 6] = [
     (
         "/torch/distributions/",
         "torch.distributions checks its arguments on the device and waits for the result: pass validate_args=False, or \
@@ -24,11 +24,7 @@ const KNOWN: [(&str, &str); 7] = [
          many steps",
     ),
     (
-        "/pytorch_lightning/trainer/connectors/logger_connector/",
-        "Lightning reads what is logged for the progress bar in each step: log without prog_bar=True, and every N steps",
-    ),
-    (
-        "/lightning/pytorch/trainer/connectors/logger_connector/",
+        "/trainer/connectors/logger_connector/",
         "Lightning reads what is logged for the progress bar in each step: log without prog_bar=True, and every N steps",
     ),
     (

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// Identifiers below this are looked up by index.
 const DENSE: u32 = 1 << 16;
 
-/// IndexById by identifier.
+/// The index of each identifier's entry.
 #[derive(Clone, Default)]
 pub(crate) struct IndexById {
     dense: Vec<Option<u32>>,

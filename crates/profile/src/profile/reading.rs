@@ -56,7 +56,7 @@ pub(super) struct Reading<'b> {
     pub range_places: RangePlaces,
     open_ranges: OpenRanges,
     heap: Heap,
-    /// IndexById of stacks, by their identifiers and those of the functions that are launched.
+    /// Indices of stacks, by their identifiers and those of the functions that are launched.
     stack_places: HashMap<(u32, u32), Option<usize>>,
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.

@@ -64,7 +64,7 @@ pub(super) fn copy_waits(source: MemoryKind, destination: MemoryKind, asynchrono
     }
 }
 
-/// What a copy or set takes, in nanoseconds: as usual, at least, at most. `bandwidth` is that of the
+/// The time of a copy or set, in nanoseconds: usual, least, most. `bandwidth` is that of the
 /// device's memory, in bytes in a nanosecond; 0 if it is unknown.
 pub(super) fn transfer_ns(call: &Call, bandwidth: f64) -> [u64; 3] {
     let transfer = match call.class() {

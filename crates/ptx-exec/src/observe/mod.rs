@@ -3,7 +3,8 @@
 //! A [`Watch`] belongs to a launch; each resident block has its own observer, and their results are
 //! merged when the blocks end. Reading order: `site` (the kind of a step), `survey` (the addresses
 //! of its lanes), `request` (sectors and wavefronts), `tally` (counts), `lines` (counts by line);
-//! `happens_before`, `race`, `undefined`, `check`, `uses` (detection of defects), `defects` (their report).
+//! `happens_before`, `race`, `undefined`, `check`, `uses` (detection of defects), `defects` (their
+//! report).
 
 mod check;
 mod defects;

@@ -19,8 +19,8 @@ const ELEMENTS: u32 = 2048;
 /// Words between the arrays: more than indices that stay in their allocation differ by.
 const GAP: usize = 16 << 10;
 
-/// The index `%r1` and a check of it, and whether there is a check, which sets `%p1`. Most kernels in
-/// the wild begin with the first choice of each.
+/// The index `%r1` and a check of it, and whether there is a check, which sets `%p1`. Most kernels
+/// in the wild begin with the first choice of each.
 fn beginning(random: &mut Random) -> (String, bool) {
     let mut text = String::new();
     let (a, b, thread) = match random.below(4) {

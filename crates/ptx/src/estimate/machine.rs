@@ -15,13 +15,13 @@ use crate::flow::{Flow, Loop};
 use crate::instruction::{Class, Control, Flag, Opcode, Operation, Part};
 use crate::syntax::ScalarType;
 
-/// Of an integer division of 32 bits, ...
+/// Instructions of an integer division of 32 bits.
 const DIVISION: f64 = 17.0;
-/// ... and what is left of it if the reciprocal of its divisor is there.
+/// Instructions of such a division if the reciprocal of its divisor has been computed before.
 const DIVISION_BY_KNOWN: f64 = 9.0;
-/// Most instructions of a loop that is unrolled, ...
+/// Maximum number of instructions of a loop that the assembler unrolls.
 const SHORT_LOOP: f64 = 64.0;
-/// ... and how many rounds become one.
+/// Number of rounds of a loop that unrolling joins.
 const UNROLLED: f64 = 4.0;
 
 /// Instructions of the machine for each instruction of a listing.
@@ -142,7 +142,7 @@ struct Listing<'a, 'm> {
 }
 
 impl Listing<'_, '_> {
-    /// Takes away what is fused with what uses it.
+    /// Sets instructions that are fused with their readers to 0.
     fn fuse(&self, counts: &mut [f64]) {
         let is_sum = |at: usize| is_integer(&self.operations[at], &[Opcode::Add, Opcode::Sub], 8);
         let mut fused = vec![false; counts.len()];
@@ -166,7 +166,7 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// Takes away reciprocals of divisors that were divided by before, or that a loop does not
+    /// Subtracts the reciprocals of divisors that an earlier division had, or that a loop does not
     /// change.
     fn share_reciprocals(&self, flow: &Flow, loops: &[Loop], counts: &mut [f64]) {
         let has = |found: &Loop, at: usize| {
@@ -187,7 +187,7 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// Takes away what counting costs in a short loop without branches.
+    /// Divides the cost of counting in a short loop without branches by [`UNROLLED`].
     fn unroll(&self, flow: &Flow, found: &Loop, counts: &mut [f64]) {
         let &[block] = &found.blocks[..] else { return };
         let lines = flow.block(block).first.index()..flow.block(block).end.index();

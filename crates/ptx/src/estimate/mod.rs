@@ -29,8 +29,8 @@
 //! Where the sizes of the launch's allocations are known ([`Estimator::estimate_in`]), as they are
 //! of launches that a session recorded, guesses are better:
 //!
-//! 5. Loaded integers are not negative and lie [below](bounds_checks) what they are compared with; [offsets of
-//!    rows](arrays) rise. Addresses that are computed of them lie in their allocation.
+//! 5. Loaded integers are not negative and lie [below](bounds_checks) what they are compared with;
+//!    [offsets of rows](arrays) rise. Addresses that are computed of them lie in their allocation.
 //! 6. A loop that only a guess bounds ends where the first of the arrays ends that it goes through.
 //!    One that does nothing but load a number until another thread has changed it has one round.
 //! 7. A compare-and-swap finds what it expects, but for what other lanes of its warp have just
