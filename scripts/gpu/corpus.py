@@ -5,11 +5,12 @@
     corpus.py pack FOLDER SESSION…      # one compressed file of each session folder
     corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
     corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
+    corpus.py first-sight [DATA]        # what advise printed first about programs before a rule was changed for them
 
 Every program is recorded once, with its options, and then run bare: in one process that takes turns without and
 with the remedy, so that both see the same clocks. Results are written as they come:
 
-    OUT/corpus.json    iteration times of every pair, hardware, driver, date, command; what failed, and how
+    OUT/corpus.json    iteration times of every pair, what advise printed, hardware, driver, date, command; what failed, and how
     OUT/sessions.tar   NAME.tar.xz for each session
     OUT/kernels.tsv    every kernel of every session: GPU time, launches, symbol
 
@@ -24,6 +25,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -41,6 +43,8 @@ PAIR_SECONDS = {"torch": "0.25", "python": "0.25", "cuda": "0.15", "ddp": "0.3"}
 # Times of pairs that need longer: what lies in queues when a run begins is a small part of it.
 SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8"}
 PATIENCE = 80
+# How programs are judged for which no rule was changed yet: by what advise printed when they were recorded.
+FIRST_SIGHT = "first sight"
 
 
 def pack(session, file):
@@ -153,6 +157,7 @@ class Runner:
         """What remains of a recording: its session in a small file, and its kernels."""
         pack(job.session, self.work / f"{job.id}.tar.xz")
         done = subprocess.run([self.a.apex / "apex", "report", "--json", job.session], capture_output=True, check=True)
+        advice = subprocess.run([self.a.apex / "apex", "advise", job.session], capture_output=True, text=True, check=True)
         sums = {}
         for kernel in json.loads(done.stdout)["profile"]["kernels"]:
             launches = kernel["launches"]["calls"] + kernel["launches"]["by_graphs"]
@@ -161,6 +166,7 @@ class Runner:
             sums[kernel["symbol"]] = (before[0] + time_ns, before[1] + launches)
         with self.lock:
             self.kernels += [f"{t:.0f}\t{n}\t{job.id}\t{symbol}\n" for symbol, (t, n) in sorted(sums.items(), key=lambda kv: -kv[1][0])]
+            self.results["programs"][job.id]["advice"] = advice.stdout.splitlines()
             self.results["programs"][job.id]["session_bytes"] = (self.work / f"{job.id}.tar.xz").stat().st_size
         self.save()
 
@@ -219,7 +225,7 @@ def programs():
 def keep(data, outs):
     """Sessions that are judged, and the times of all pairs; what was kept before and is not renewed stays."""
     data.mkdir(parents=True, exist_ok=True)
-    judged = {f"{p['kind']}-{p['name']}.tar.xz" for p in programs() if p["judged"] == "gpu"}
+    judged = {f"{p['kind']}-{p['name']}.tar.xz" for p in programs() if p["judged"] in ("gpu", FIRST_SIGHT)}
     file = data / "times.json"
     kept = json.loads(file.read_text()) if file.exists() else {"commands": [], "programs": {}}
     times = kept.pop("programs")
@@ -259,6 +265,8 @@ def print_table(data):
     counts = {"right": [0, 0], "within": [0, 0]}
     for program in programs():
         name = f"{program['kind']}-{program['name']}"
+        if program["judged"] == FIRST_SIGHT:
+            continue
         finding = findings[name]
         achieved = saved(times[name]) if name in times else None
         claimed = finding["saves"] if achieved else None
@@ -281,6 +289,36 @@ def print_table(data):
           f"known saving, {counts['within'][0]} contain what was achieved.")
 
 
+def first_finding(advice):
+    """Rule and title of the first finding in the lines that advise printed; (None, None) if it has none. What saves nothing
+    comes last, so that no finding follows it."""
+    for at, line in enumerate(advice):
+        if title := re.match(r" +1 {2,}(.*)", line):
+            said = " ".join(advice[at + 1 : at + 4])
+            if re.search(r"saves (nothing|<0\.01%)", said):
+                break
+            return re.search(r"APEX-[A-Z]\d+", said).group(), title.group(1).strip()
+    return None, None
+
+
+def print_first_sight(data):
+    times = json.loads((data / "times.json").read_text())["programs"]
+    seen = json.loads((data / "first-sight-3.json").read_text())["programs"]
+    print("| program | cause | first finding | right | achieved |")
+    print("| --- | --- | --- | --- | --- |")
+    right = 0
+    for program in programs():
+        name = f"{program['kind']}-{program['name']}"
+        if name in seen:
+            rule, title = first_finding(seen[name])
+            right += (is_right := rule in program["rules"])
+            achieved = "{} ({} to {})".format(*map(percent, saved(times[name])))
+            cells = [f"`{program['kind']}/{program['name']}`", program["cause"], f"{rule}: {title}" if rule else "none",
+                     "yes" if is_right else "**no**", achieved]
+            print("| " + " | ".join(cells) + " |")
+    print(f"\nThe first finding named the planted cause in {right} of {len(seen)}.")
+
+
 def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="what", required=True)
@@ -300,7 +338,11 @@ def main():
     keeping.add_argument("outs", type=Path, nargs="+")
     table = commands.add_parser("table")
     table.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
+    first = commands.add_parser("first-sight")
+    first.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
     a = parser.parse_args()
+    if a.what == "first-sight":
+        return print_first_sight(a.data)
     if a.what == "keep":
         return keep(a.data, a.outs)
     if a.what == "table":
