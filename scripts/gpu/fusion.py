@@ -3,7 +3,7 @@
 
     scripts/gpu/fusion.py run PTX OUT        # writes OUT/fusion.json; needs a Hopper GPU, ptxas and PyTorch
     scripts/gpu/fusion.py clusters PTX OUT   # writes OUT/clusters.json: only schedules with clusters, beside the rule
-    scripts/gpu/fusion.py gradients PTX OUT  # writes OUT/gradients.json: the gradients of norms instead of the other forms
+    scripts/gpu/fusion.py gradients PTX OUT  # writes OUT/gradients.json: the gradients of norms, in all schedules
     scripts/gpu/fusion.py peers PTX OUT      # writes OUT/peers.json: only the rule, beside all peers
     scripts/gpu/fusion.py peers-gradients PTX OUT   # the same of the gradients of norms
     scripts/gpu/fusion.py table FILE         # prints the table of a file of `peers`
