@@ -65,6 +65,10 @@ proptest! {
 #[test]
 fn intervals_of_the_scripts_are_right() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/gpu");
-    let output = Command::new("python3").args(["-B", "-m", "unittest", "test_bench"]).current_dir(scripts).output().unwrap();
+    let output = Command::new("python3")
+        .args(["-B", "-m", "unittest", "test_bench"])
+        .current_dir(scripts)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
