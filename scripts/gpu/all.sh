@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, one after the other; a part that fails does not stop the next.
+# What the recorder rests on and costs, one part after the other; a part that fails does not stop the next. The other
+# scripts of this folder are run one by one (README.md).
 #
 #   scripts/gpu/all.sh [OUT] [PART]...    # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
 # Parts, with their minutes on an H200: facts (1), verify (2), timing (5), pair_costs (1), launch (2), startup (1), loop (7).
-# Default: all.
+# Default: all seven.
 # Results are written as they come. Exit status 1 when a part failed.
 source "$(dirname "$0")/common.sh"
 shift || true

@@ -4,7 +4,8 @@
 
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/attention/hopper.rs does it. Every output is poisoned with NaN before. Errors are relative, in the Frobenius
-norm, against float64 on the same random inputs. Times are the median of 7 rounds that go through all kernels in turn.
+norm, against float64 on the same random inputs. Times are those of bench.py (docs/results/method.md); the outputs of the sizes that
+are timed are compared with cuDNN's.
 
     VARIANT=FOLDER scripts/gpu/attention.py OUT     # the kernels of FOLDER too, which must compute the same bits
 
@@ -22,6 +23,9 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import bench
+import hopper_tables
 
 BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/binaries"
 TILES = {64: (192, 128), 128: (128, 128), 256: (128, 80)}  # queries, keys
@@ -193,28 +197,6 @@ def errors():
     return rows
 
 
-def elapsed(launch, times):
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(times):
-        launch()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / times
-
-
-def in_turn(launches, repeats, rounds=7):
-    """Milliseconds of each function in each of the rounds, which go through all functions in turn. `repeats(name)` is how
-    often a function is called in a round."""
-    for launch in launches.values():
-        launch(), launch()
-    measured = {name: [] for name in launches}
-    for _ in range(rounds):
-        for name, launch in launches.items():
-            measured[name].append(elapsed(launch, repeats(name)))
-    return measured
-
-
 def times():
     rows = []
     for dim in (64, 128, 256):
@@ -227,13 +209,11 @@ def times():
                     launches["variant"] = ours(q, k, v, "causal" if causal else "full", folder=VARIANT)[0]
                 if length == 2048:
                     launches["math"] = theirs(q, k, v, SDPBackend.MATH, causal)
-                measured = in_turn(launches, lambda name: 2 if name == "math" else 5 if length > 4096 else 10)
+                measured = bench.in_turns(launches, lambda name: 2 if name == "math" else 5 if length > 4096 else 10)
                 operations = 4 * 16384 * length * 2048 * (0.5 if causal else 1)
-                row = {"dim": dim, "length": length, "causal": causal}
-                for name, milliseconds in measured.items():
-                    row[name] = {"us": [1e3 * x for x in milliseconds],
-                                 "tflops": operations / sorted(milliseconds)[3] / 1e9}
-                rows.append(row)
+                row = {"dim": dim, "length": length, "causal": causal, "operations": operations,
+                       "from cuDNN": distance(output, launches["cuDNN"]().double())}
+                rows.append(row | {name: bench.as_us(its) for name, its in measured.items()})
     return rows
 
 
@@ -250,32 +230,12 @@ def main():
     device = facts("scripts/gpu/attention.py")
     checked, timed = errors(), times()
     (out / "attention.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
-    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "",
-             "| head dimension | length | mask | FA-2 | cuDNN | ours | ours / cuDNN | spread of ours |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for row in timed:
-        flops = {name: row[name]["tflops"] for name in ("FA-2", "cuDNN", "ours")}
-        us = row["ours"]["us"]
-        lines.append(f"| {row['dim']} | {row['length']} | {'causal' if row['causal'] else 'full'} | "
-                     + " | ".join(f"{x:.0f}" for x in flops.values())
-                     + f" | {flops['ours'] / flops['cuDNN']:.2f} | {(max(us) - min(us)) / sorted(us)[3]:.0%} |")
-    lines += ["", "| head dimension, length 2048 | mask | PyTorch's unfused form, TFLOP/s | ours is so many times as fast |",
-              "| --- | --- | --- | --- |"]
-    for row in timed:
-        if "math" in row:
-            lines.append(f"| {row['dim']} | {'causal' if row['causal'] else 'full'} | {row['math']['tflops']:.1f} | "
-                         f"{row['ours']['tflops'] / row['math']['tflops']:.1f} |")
-    if VARIANT:
-        lines += ["", "| head dimension | length | mask | ours | variant | variant / ours |", "| --- | --- | --- | --- | --- | --- |"]
-    for row in timed:
-        if "variant" in row:
-            pair = [row[name]["tflops"] for name in ("ours", "variant")]
-            lines.append(f"| {row['dim']} | {row['length']} | {'causal' if row['causal'] else 'full'} | {pair[0]:.0f} | "
-                         f"{pair[1]:.0f} | {pair[1] / pair[0]:.2f} |")
     worst = max(row["ours"] / min(row[name] for name in BACKENDS if name in row)
                 for row in checked if any(name in row for name in BACKENDS))
-    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
-              f"{worst:.2f} times the smaller one of PyTorch's kernels."]
+    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "", hopper_tables.attention(timed),
+             hopper_tables.unfused(timed), hopper_tables.variants(timed),
+             f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+             f"{worst:.2f} times the smaller one of PyTorch's kernels."]
     (out / "attention.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:

@@ -6,8 +6,7 @@
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/attention/backward.rs does it; the forward pass before is ours too. Every output and every buffer between the
 kernels is poisoned with NaN before. Errors are relative, in the Frobenius norm, against float64 on the same random inputs.
-A time is that of all kernels of a backward pass (PyTorch's through autograd), the median of 7 rounds that go through all in
-turn.
+A time is that of all kernels of a backward pass (PyTorch's through autograd), by bench.py (docs/results/method.md).
 """
 
 import ctypes as ct
@@ -19,8 +18,10 @@ import sys
 import torch
 
 import attention
-from attention import (BACKENDS, BINARIES, MOST_SHARED, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random,
-                       tensor_map, theirs)
+import bench
+import hopper_tables
+from attention import (BACKENDS, BINARIES, MOST_SHARED, UNLIMITED, Problem, check, distance, driver, facts, random, tensor_map,
+                       theirs)
 
 TILES = {64: 128, 128: 64, 256: 64}  # queries of a block
 KEYS = 128  # of a block of threads, or of a cluster of two
@@ -173,14 +174,12 @@ def times(dims):
             for causal in (False, True):
                 mask = "causal" if causal else "full"
                 launches = {name: backward(q, k, v, gradient, backend, causal) for name, backend in BACKENDS.items()}
-                launches["ours"], _ = ours(q, k, v, *forward(q, k, v, mask), gradient, mask)
-                measured = in_turn(launches, lambda _: 3 if length > 4096 else 5)
+                launches["ours"], results = ours(q, k, v, *forward(q, k, v, mask), gradient, mask)
+                measured = bench.in_turns(launches, lambda _: 3 if length > 4096 else 5)
                 operations = 10 * 16384 * length * 2048 * (0.5 if causal else 1)
-                row = {"dim": dim, "length": length, "causal": causal}
-                for name, milliseconds in measured.items():
-                    row[name] = {"us": [1e3 * x for x in milliseconds],
-                                 "tflops": operations / sorted(milliseconds)[3] / 1e9}
-                rows.append(row)
+                row = {"dim": dim, "length": length, "causal": causal, "operations": operations,
+                       "from cuDNN": max(distance(mine, its.double()) for mine, its in zip(results, launches["cuDNN"]()))}
+                rows.append(row | {name: bench.as_us(its) for name, its in measured.items()})
     return rows
 
 
@@ -192,17 +191,9 @@ def main():
     device = facts("scripts/gpu/attention_backward.py")
     checked, timed = errors(dims), times(dims)
     (out / f"{name}.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
-    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "",
-             "| head dimension | length | mask | FA-2 | cuDNN | ours | ours / cuDNN | spread of ours |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for row in timed:
-        flops = {name: row[name]["tflops"] for name in ("FA-2", "cuDNN", "ours")}
-        us = row["ours"]["us"]
-        lines.append(f"| {row['dim']} | {row['length']} | {'causal' if row['causal'] else 'full'} | "
-                     + " | ".join(f"{x:.0f}" for x in flops.values())
-                     + f" | {flops['ours'] / flops['cuDNN']:.2f} | {(max(us) - min(us)) / sorted(us)[3]:.0%} |")
-    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
-              f"{max(map(worst, checked)):.2f} times that of PyTorch's better kernel for the same gradient."]
+    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "", hopper_tables.attention(timed),
+             f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+             f"{max(map(worst, checked)):.2f} times that of PyTorch's better kernel for the same gradient."]
     (out / f"{name}.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:

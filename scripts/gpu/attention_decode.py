@@ -4,9 +4,8 @@
 
 It needs a GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the driver
 as src/attention/decode.rs does it. Every output is poisoned with NaN before. Errors are relative, in the Frobenius norm,
-against float64 on the same random inputs. A time is that of both kernels, the median of 7 rounds that go through all kernels
-in turn; each launch of a round reads a cache of its own where the cache is small, so that none comes from the L2. The copy's
-bandwidth counts the bytes read and those written.
+against float64 on the same random inputs. A time is that of both kernels, by bench.py (docs/results/method.md); launches take
+two caches of keys and values in turn, each larger than the L2. The copy's bandwidth counts the bytes read and those written.
 """
 
 import ctypes as ct
@@ -17,8 +16,9 @@ import sys
 
 import torch
 
-from attention import (BACKENDS, UNLIMITED, Problem, check, distance, driver, facts, in_turn, load_ptx, random, reference,
-                       theirs)
+import bench
+import hopper_tables
+from attention import BACKENDS, UNLIMITED, Problem, check, distance, driver, facts, load_ptx, random, reference, theirs
 
 ROWS, WARPS, FEWEST_KEYS = 8, 4, 256
 STAGES = {64: 4, 128: 2, 256: 1}
@@ -117,25 +117,21 @@ def times():
                 q = random(batch, group * key_heads, 1, dim)
                 size = 4 * batch * key_heads * keys * dim
                 caches = [[random(batch, key_heads, keys, dim) for _ in range(2)] for _ in range(2)]
-                each = lambda launches: lambda: [launch() for launch in launches]
-                turns = {"ours": each([ours(q, k, v)[0] for k, v in caches])}
+                mine = [ours(q, k, v) for k, v in caches]
+                turns = {"ours": bench.rotating([launch for launch, *_ in mine])}
                 for name, backend in BACKENDS.items():
-                    turn = each([theirs(q, k, v, backend, False, group > 1) for k, v in caches])
+                    their = [theirs(q, k, v, backend, False, group > 1) for k, v in caches]
                     try:
-                        turn()
-                        turns[name] = turn
+                        expected = their[0]()
+                        turns[name] = bench.rotating(their)
                     except RuntimeError:
                         pass  # it has no kernel for the shape
                 turns["copy"], moved = copy_of()
-                measured = in_turn(turns, lambda name: 3 if name == "copy" else 5)
-                row = {"dim": dim, "group": group, "batch": batch, "key_heads": key_heads, "keys": keys, "bytes": size}
-                for name, milliseconds in measured.items():
-                    if name != "copy":
-                        milliseconds = [x / len(caches) for x in milliseconds]
-                    row[name] = {"us": [1e3 * x for x in milliseconds],
-                                 "gb_per_s": (moved if name == "copy" else size) / sorted(milliseconds)[3] / 1e6}
-                rows.append(row)
-                del turns, caches
+                measured = bench.in_turns(turns, lambda name: 4 if name == "copy" else 10)
+                row = {"dim": dim, "group": group, "batch": batch, "key_heads": key_heads, "keys": keys, "bytes": size,
+                       "copied": moved, "from a peer": distance(mine[0][1], expected.double())}
+                rows.append(row | {name: bench.as_us(its) for name, its in measured.items()})
+                del turns, caches, mine, their
     return rows
 
 
@@ -145,21 +141,12 @@ def main():
     device = facts("scripts/gpu/attention_decode.py")
     checked, timed = errors(), times()
     (out / "decode.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
-    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "",
-             "| head dimension | queries per key head | batch | cache, MB | FA-2, µs | cuDNN, µs | ours, µs | ours, GB/s | "
-             "copy, GB/s | ours / copy | spread of ours |", "| --- " * 11 + "|"]
-    for row in timed:
-        us = row["ours"]["us"]
-        peers = [f"{sorted(row[name]['us'])[3]:.0f}" if name in row else "–" for name in ("FA-2", "cuDNN")]
-        ours_speed, copy_speed = row["ours"]["gb_per_s"], row["copy"]["gb_per_s"]
-        lines.append(f"| {row['dim']} | {row['group']} | {row['batch']} | {row['bytes'] / 1e6:.0f} | {' | '.join(peers)} | "
-                     f"{sorted(us)[3]:.1f} | {ours_speed:.0f} | {copy_speed:.0f} | {ours_speed / copy_speed:.2f} | "
-                     f"{(max(us) - min(us)) / sorted(us)[3]:.0%} |")
     # With a single key nobody errs.
     worst = max(row["ours"] / min(row[name] for name in BACKENDS if name in row)
                 for row in checked if any(name in row for name in BACKENDS) and row["shape"][4] > 1)
-    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
-              f"{worst:.2f} times the smaller one of PyTorch's kernels."]
+    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "", hopper_tables.decode(timed),
+             f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+             f"{worst:.2f} times the smaller one of PyTorch's kernels."]
     (out / "decode.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:

@@ -150,18 +150,23 @@ def comparable(found):
 
 
 def scores(kernels):
-    """Of each half, of all its kernels and of each kind: how many, median error, 90th percentile of errors, how often intervals hold."""
+    """Of each half, of all its kernels and of each kind: how many, median error, the median of the programs'
+    median errors, 90th percentile of errors, how often intervals hold."""
     groups = collections.defaultdict(list)
     for row in kernels:
         for group in ("all", kind(row)):
             groups[half(row["program"]), group].append(row)
-    lines = ["| half | kernels | programs | of these | median error | 90th percentile | intervals hold |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| half | kernels | programs | of these | median error | by program | 90th percentile | intervals hold |",
+             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for (of, group), found in sorted(groups.items()):
         errors = sorted(map(error, found))
-        programs = len({row["program"] for row in found})
+        programs = collections.defaultdict(list)
+        for row in found:
+            programs[row["program"]].append(error(row))
+        by_program = statistics.median(map(statistics.median, programs.values()))
         large = errors[min(int(0.9 * len(errors)), len(errors) - 1)]
         held = statistics.mean(map(holds, found))
-        lines.append(f"| {of} | {group} | {programs} | {len(found)} | {statistics.median(errors):.0%} | {large:.0%} | {held:.0%} |")
+        lines.append(f"| {of} | {group} | {len(programs)} | {len(found)} | {statistics.median(errors):.0%} | {by_program:.0%} | {large:.0%} | {held:.0%} |")
     return lines + [""]
 
 

@@ -38,6 +38,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench import FEWEST_FOR_BOOTSTRAP, mean_interval, median_interval
 from figures import table
 
 # What each program is, and how many steps its window has: about half a second without the queue.
@@ -351,7 +352,7 @@ def recording_table(file):
         percent = [(with_it / without - 1) * 100 for without, with_it in zip(off, on, strict=True)]
         cells = [f"{statistics.median(off):.3f}", f"{statistics.median(on):.3f}", f"{launches:.0f}"]
         rows.append([PROGRAMS[row["program"]][0], *cells, spread(percent, 1), spread(added, 0), len(off)])
-    print(table(["program", "off, ms", "on, ms", "launches a step", "added, %", "added, ns a launch", "windows"], rows))
+    print(table(["program", "off, ms", "on, ms", "launches a step", "added, %", "added, ns a launch", "pairs of windows"], rows))
 
 
 def costs_table(file):
@@ -406,17 +407,10 @@ def million_table(file):
     print(table(["", "median, ns", "p90", "p99", "mean", "until the last kernel ends, ns a launch", "runs"], rows))
 
 
-def spread(values, digits, statistic=statistics.median):
-    """The median, or another statistic, and its 95% interval."""
-    low, high = interval(values, statistic)
-    return f"{statistic(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-
-
-def interval(values, statistic):
-    """The 95% bootstrap interval of a statistic."""
-    generator = random.Random(0)
-    resampled = sorted(statistic(generator.choices(values, k=len(values))) for _ in range(2000))
-    return resampled[50], resampled[-51]
+def spread(values, digits):
+    """The median and its 95% interval; of few values, the mean and its own."""
+    found = (mean_interval if len(values) < FEWEST_FOR_BOOTSTRAP else median_interval)(values)
+    return "{:.{digits}f} ({:.{digits}f} to {:.{digits}f})".format(*found, digits=digits)
 
 
 def tables(file):
@@ -431,17 +425,28 @@ def tables(file):
             continue
         medians = [f"{statistics.median(times[mode]):.2f}" if times[mode] else "-" for mode in modes]
         gains = [faster(runs, mode) if times[mode] else "-" for mode in ("fast", "recorded", "batch") if mode in modes]
+        gains.insert(1, ", ".join(f"{gain:.2f}" for gain in in_each(runs, "fast")))
         rows.append([title, *medians, *gains, f"{len(times['bare'])} ({len(runs)})", same_bits(runs, modes)])
     of_batches = [["`--fast=batch`, ms"], ["`--fast=batch`: times faster"]] if "batch" in modes else [[], []]
     times = ["bare, ms", "recorded, ms", "`--fast`, ms", *of_batches[0]]
-    gains = ["`--fast`: times faster", "recorded: times faster", *of_batches[1]]
+    gains = ["`--fast`: times faster", "in each process", "recorded: times faster", *of_batches[1]]
     print(table(["program", *times, *gains, "windows (processes)", "same bits"], rows))
+
+
+def gains_of(runs, mode, base):
+    """The ratios of windows that took turns, of each process."""
+    pairs = [zip(row[base]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
+    return [[before / after for before, after in of_copy] for of_copy in pairs]
 
 
 def faster(runs, mode, base="bare"):
     """The median of the ratios of windows that took turns, and its 95% interval."""
-    pairs = [zip(row[base]["windows_ms"], row[mode]["windows_ms"], strict=True) for row in runs if mode in row]
-    return of_copies([[before / after for before, after in of_copy] for of_copy in pairs], 2)
+    return of_copies(gains_of(runs, mode, base), 2)
+
+
+def in_each(runs, mode, base="bare"):
+    """The median of those ratios in each process."""
+    return [statistics.median(gains) for gains in gains_of(runs, mode, base)]
 
 
 def of_copies(copies, digits, statistic=statistics.median):

@@ -1,17 +1,12 @@
-"""Estimates with their uncertainty, by bootstrap: resampled 4,000 times, seeded."""
+"""Estimates with their uncertainty, and tables."""
 
-import numpy
-
-RESAMPLES = 4000
+from bench import mean_interval
 
 
-def estimate(values, statistic=numpy.mean):
-    """The statistic of `values` and its 95% confidence interval. Values are whole runs or segments, never single calls."""
-    values = numpy.asarray(values, dtype=float)
-    generator = numpy.random.default_rng(1)
-    resampled = statistic(values[generator.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
-    low, high = numpy.percentile(resampled, [2.5, 97.5])
-    return {"value": float(statistic(values)), "low": float(low), "high": float(high), "samples": len(values)}
+def estimate(values):
+    """The mean of `values` and its 95% confidence interval. Values are whole runs or segments, never single calls."""
+    value, low, high = mean_interval(values)
+    return {"value": value, "low": low, "high": high, "samples": len(values)}
 
 
 def shown(e, digits=1, unit="", scale=1):

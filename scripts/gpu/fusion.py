@@ -3,41 +3,42 @@
 
     scripts/gpu/fusion.py run PTX OUT        # writes OUT/fusion.json; needs a Hopper GPU, ptxas and PyTorch
     scripts/gpu/fusion.py clusters PTX OUT   # writes OUT/clusters.json: only schedules with clusters, beside the rule
-    scripts/gpu/fusion.py gradients PTX OUT  # writes OUT/gradients.json: the gradients of norms instead of the other forms
-    scripts/gpu/fusion.py table FILE         # prints the table of such a file
+    scripts/gpu/fusion.py gradients PTX OUT  # writes OUT/gradients.json: the gradients of norms, in all schedules
+    scripts/gpu/fusion.py peers PTX OUT      # writes OUT/peers.json: only the rule, beside all peers
+    scripts/gpu/fusion.py peers-gradients PTX OUT   # the same of the gradients of norms
+    scripts/gpu/fusion.py table FILE         # prints the table of a file of `peers`
     scripts/gpu/fusion.py tried FILE         # prints what each schedule takes
     scripts/gpu/fusion.py change OLD NEW     # prints what the rule took in each of two such files
 
 PTX is a folder that the example fusion_forms has filled (--emit). Outputs are poisoned before; errors are relative, in the
-Frobenius norm, against float64 on the same random inputs, with PyTorch's own beside. Times are medians of rounds that go
-through all candidates in an order drawn anew; each launch takes the next of several sets of tensors, which together are
-larger than the L2 cache. A copy moves as many bytes, by cudaMemcpyAsync within the device, in the same rounds. Where little
-is moved, launches are replayed from a CUDA graph, so that the host does not decide. Cases that begin more than FUSION_SECONDS
-(the environment's, else 600) after the start are left out.
+Frobenius norm, against float64 on the same random inputs, with PyTorch's own beside. Times are those of bench.py
+(docs/results/method.md); each launch takes the next of several sets of tensors, which together are larger than the L2 cache. A
+copy moves as many bytes, by cudaMemcpyAsync within the device, in the same rounds. Where little is moved, launches are replayed
+from a CUDA graph. Cases that begin more than FUSION_SECONDS (the environment's, else 600) after the start are left out.
+
+"eager" is PyTorch's function for the work where it has one (F.rms_norm, F.layer_norm and their autograd, softmax, F.gelu), and
+otherwise its operations one by one. "torch.compile" compiles the formula in operations; "torch.compile, function" compiles
+PyTorch's function, whose gradients are then autograd's. Both in the default mode, for fixed sizes.
 """
 
 import json
 import os
 import pathlib
-import random as orders
 import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import bench
+import figures
+from bench import median, shown_ratio, spread
+
 ROUNDS, REPEATS = 15, 10
 L2 = 128 << 20  # more than the cache of an H200
 SMALL = 32 << 20
-PEERS = ("copy", "eager", "torch.compile")
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
-def spread(values):
-    return (max(values) - min(values)) / median(values)
+PEERS = ("eager", "torch.compile", "torch.compile, function")
+COMMANDS = ("run", "clusters", "gradients", "peers", "peers-gradients")
 
 
 def assemble(folder, kernels):
@@ -62,9 +63,9 @@ def assemble(folder, kernels):
 
 def run(folder, out, command="run"):
     began = time.monotonic()
-    clusters, gradients = command == "clusters", command == "gradients"
-    is_wanted = lambda entry: (entry["schedule"] == "rule" or entry["schedule"].startswith("cluster") == clusters) \
-        and entry["form"].endswith("gradients") == gradients
+    clusters, gradients, rule_only = command == "clusters", command.endswith("gradients"), command.startswith("peers")
+    is_wanted = lambda entry: entry["form"].endswith("gradients") == gradients and (
+        entry["schedule"] == "rule" or not rule_only and entry["schedule"].startswith("cluster") == clusters)
     entries = [entry for entry in json.loads((folder / "kernels.json").read_text()) if is_wanted(entry)]
     assemble(folder, [kernel for entry in entries for kernel in entry["kernels"]])
     for entry in entries:
@@ -77,7 +78,10 @@ def run(folder, out, command="run"):
     import ctypes as ct
 
     import torch
+    import torch._functorch.config
     import torch.nn.functional as F
+
+    torch._functorch.config.donated_buffer = False  # or the graph of a compiled function cannot be kept
 
     from attention import check, distance, driver, facts
 
@@ -158,6 +162,32 @@ def run(folder, out, command="run"):
         found = through_norm(of_normal - of_normal.mean(-1, keepdim=True), normal, scale) * (total > 0)
         return found.to(x.dtype), (given * normal).sum(0).to(x.dtype), given.sum(0).to(x.dtype)
 
+    def functions(form):
+        """PyTorch's own function for a form, or None; for gradients, the function whose gradients they are."""
+        norm = lambda x, weight: F.rms_norm(x, weight.shape, weight, 1e-6)
+        return {
+            "RMSNorm": norm,
+            "RMSNorm, gradients": norm,
+            # The second output is where the gradient of the residual arrives.
+            "residual + RMSNorm, gradients": lambda x, weight: (norm(x, weight), x.view_as(x)),
+            "residual + ReLU + LayerNorm, gradients": lambda x, residual, weight, bias: layer_norm(x, residual, weight, bias),
+        }.get(form)
+
+    def differentiated(form, function, given):
+        """A function that computes the gradients of a form by autograd, of a forward pass that has run."""
+        x, *others = given
+        if form.startswith("residual + ReLU"):
+            residual, weight, gradient = others
+            arriving, leaves = [gradient], [x, weight, torch.zeros_like(weight)]
+            wanted = [leaf.detach().requires_grad_() for leaf in leaves]
+            arguments = [wanted[0], residual, *wanted[1:]]
+        else:
+            weight, *arriving = others
+            arguments = wanted = [leaf.detach().requires_grad_() for leaf in (x, weight)]
+        with torch.enable_grad():
+            found = function(*arguments)
+        return lambda: torch.autograd.grad(found, wanted, arriving, retain_graph=True)
+
     def tensor(*shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device="cuda").to(dtype)
 
@@ -183,16 +213,6 @@ def run(folder, out, command="run"):
         made = function(*inputs)
         return list(made) if isinstance(made, tuple) else [made]
 
-    def elapsed(launch, repeats):
-        """Microseconds of a launch."""
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for turn in range(repeats):
-            launch(turn)
-        end.record()
-        end.synchronize()
-        return 1e3 * start.elapsed_time(end) / repeats
-
     def replay(launches):
         """A function that launches on each set of tensors, from a CUDA graph."""
         for launch in launches[:3]:
@@ -203,17 +223,31 @@ def run(folder, out, command="run"):
                 launch()
         return graph
 
-    def timer(launches, is_small):
-        """A function that measures microseconds of a launch, which takes the next set of tensors."""
+    def times(candidates, sets, is_small):
+        """`us`, `mhz` and `hidden` of each candidate, whose launches take a set of tensors each."""
         if is_small:
-            graph = replay(launches)
-            return lambda: elapsed(lambda _: graph.replay(), 3) / len(launches)
-        return lambda: elapsed(lambda turn: launches[turn % len(launches)](), REPEATS)
+            turns, calls, each = {name: replay(launches).replay for name, launches in candidates.items()}, 3, sets
+        else:
+            turns, calls, each = {name: bench.rotating(launches) for name, launches in candidates.items()}, REPEATS, 1
+        found = {name: bench.as_us(its) for name, its in bench.in_turns(turns, lambda _: calls, ROUNDS).items()}
+        return {"us": {name: [round(us / each, 3) for us in its["us"]] for name, its in found.items()},
+                **{key: {name: its[key] for name, its in found.items()} for key in ("mhz", "hidden")}}
+
+    def peers(form, function, inputs):
+        """Launches on each set of inputs, by the name of the peer."""
+        compiled, own = torch.compile(function, dynamic=False), functions(form)
+        found = {"torch.compile": [lambda given=given: compiled(*given) for given in inputs]}
+        if own is None:
+            return found | {"eager": [lambda given=given: function(*given) for given in inputs]}
+        both = {"eager": own, "torch.compile, function": torch.compile(own, dynamic=False)}
+        for name, called in both.items():
+            found[name] = [differentiated(form, called, given) if gradients else lambda given=given, called=called: called(*given)
+                           for given in inputs]
+        return found
 
     def measure(form, rows, length, schedules):
         function, make = forms(form, rows, length)
         torch._dynamo.reset()
-        compiled = torch.compile(function, dynamic=False)
         bytes_moved = min(entry["after"] for entry in schedules)
         is_small = bytes_moved < SMALL
         sets = max(2, -(-L2 // bytes_moved) + 1)
@@ -234,8 +268,7 @@ def run(folder, out, command="run"):
         copies = [(empty(), empty().random_()) for _ in range(sets)]
         candidates = {"copy": [lambda to=to, source=source: to.copy_(source) for to, source in copies]}
         if not clusters:
-            candidates |= {"eager": [lambda given=given: function(*given) for given in inputs],
-                           "torch.compile": [lambda given=given: compiled(*given) for given in inputs]}
+            candidates |= peers(form, function, inputs)
         for entry in schedules:
             candidates[entry["schedule"]] = [launcher(entry["kernels"], given, [] if gradients else results[2:])
                                              for given, results in zip(tensors, made)]
@@ -247,9 +280,8 @@ def run(folder, out, command="run"):
         off = lambda y: distance(y.flatten()[: expected.numel()].view(expected.shape), expected)
         case = {"form": form, "rows": rows, "length": length, "before": schedules[0]["before"], "after": bytes_moved,
                 "errors": {}, "schedules": {}}
-        if not clusters:
-            case["errors"] = {"eager": off(outputs(function, inputs[0])[0]),
-                              "torch.compile": off(outputs(compiled, inputs[0])[0])}
+        first = lambda name: outputs(candidates[name][0], [])
+        case["errors"] = {name: off(first(name)[0]) for name in PEERS if name in candidates}
         for entry in schedules:
             name, y = entry["schedule"], made[0][0]
             y.fill_(float("nan"))
@@ -262,31 +294,25 @@ def run(folder, out, command="run"):
         if gradients:
             # The sums over rows, which are outputs too.
             worst = lambda found: max(distance(y, right) for y, right in zip(found[1:], every[1:]))
-            case["sums"] = {"eager": worst(outputs(function, inputs[0]))}
+            case["sums"] = {"eager": worst(first("eager"))}
             for entry in schedules:
                 [y.fill_(float("nan")) for y in made[0]]
                 candidates[entry["schedule"]][0]()
                 case["sums"][entry["schedule"]] = worst(made[0])
             del every
         elif len(made[0]) > 2:
-            wanted = outputs(function, inputs[0])
+            wanted = first("eager")
             case["choices agree"] = float((wanted[1] == made[0][1]).float().mean())
             case["loads differ"] = int((wanted[2] != made[0][2]).sum())
-        timers = {name: timer(launches, is_small) for name, launches in candidates.items()}
-        for measured in timers.values():
-            measured()
-        case["us"] = {name: [] for name in timers}
-        for _ in range(ROUNDS):
-            for name in orders.sample(list(timers), len(timers)):
-                case["us"][name].append(round(timers[name](), 3))
-        return case
+        return case | times(candidates, sets, is_small)
 
     cases = {}
     for entry in entries:
         cases.setdefault((entry["form"], entry["rows"], entry["length"]), []).append(entry)
     results = {"facts": facts(f"scripts/gpu/fusion.py {command}"), "cases": []}
-    for (form, rows, length), schedules in cases.items():
-        if len(schedules) < 2 or time.monotonic() - began > float(os.environ.get("FUSION_SECONDS", 600)):
+    # The sizes of the goals first: time may end.
+    for (form, rows, length), schedules in sorted(cases.items(), key=lambda case: case[0][2] != 4096):
+        if len(schedules) < 2 and not rule_only or time.monotonic() - began > float(os.environ.get("FUSION_SECONDS", 600)):
             continue
         try:
             with torch.no_grad():
@@ -297,7 +323,8 @@ def run(folder, out, command="run"):
         results["cases"].append(case)
         us = medians(case)
         best = min(case["schedules"], key=us.get)
-        print(f"{form} {rows}x{length}: " + ", ".join(f"{name} {us[name]:.1f}" for name in (*PEERS, "rule", best) if name in us)
+        names = [name for name in ("copy", *PEERS, "rule", best) if name in us]
+        print(f"{form} {rows}x{length}: " + ", ".join(f"{name} {us[name]:.1f}" for name in names)
               + f" us ({best}); worst error {max(case['errors'][name] for name in case['schedules']):.2e}, eager "
               f"{case['errors'].get('eager', 0):.2e}; {time.monotonic() - began:.0f} s", flush=True)
         (out / ("fusion.json" if command == "run" else f"{command}.json")).write_text(json.dumps(results))
@@ -310,16 +337,23 @@ def medians(case):
 
 def table(path):
     results = json.loads(path.read_text())
-    print("| form | rows × length | µs | GB/s | share of copy | torch.compile, µs (time / ours) | eager, µs | spread | error / eager's "
-          "| bytes saved |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    rows, pairs, is_waiting = [], [], False
     for case in results["cases"]:
-        us, errors = medians(case), case["errors"]
-        ours = us["rule"]
-        print(f"| {case['form']} | {case['rows']} × {case['length']} | {ours:.1f} | {case['after'] / ours / 1e3:.0f} | "
-              f"{us['copy'] / ours:.2f} | {us['torch.compile']:.1f} ({us['torch.compile'] / ours:.2f}) | {us['eager']:.1f} | "
-              f"{spread(case['us']['rule']):.0%} | {errors['rule'] / errors['eager']:.2f} | "
-              f"{1 - case['after'] / case['before']:.0%} |")
+        us, errors, times = medians(case), case["errors"], case["us"]
+        ours, best = us["rule"], bench.fastest(times, PEERS)
+        waits = {name: not bench.is_hidden(case["hidden"][name], times[name]) for name in ("rule", *PEERS) if name in times}
+        is_waiting |= any(waits.values())
+        pairs.append((times[best], times["rule"]))
+        cells = [f"{us[name]:.1f}{'*' if waits[name] else ''}" if name in us else "–" for name in ("rule", *PEERS)]
+        rows.append([case["form"], f"{case['rows']} × {case['length']}", *cells, best, shown_ratio(times[best], times["rule"]),
+                     f"{case['after'] / ours / 1e3:.0f}", f"{us['copy'] / ours:.2f}", f"{spread(times['rule']):.0%}",
+                     f"{errors['rule'] / errors['eager']:.2f}", f"{1 - case['after'] / case['before']:.0%}"])
+    header = ["form", "rows × length", "ours, µs", *(f"{name}, µs" for name in PEERS), "fastest peer", "its time / ours [95%]",
+              "GB/s of ours", "share of copy", "spread", "error / eager's", "bytes saved"]
+    print(figures.table(header, rows), end="")
+    if is_waiting:
+        print(f"\n{bench.HOST_SHOWS}")
+    print(f"\n{bench.tally(pairs)}")
 
 
 def tried(path):
@@ -349,7 +383,7 @@ def change(old, new):
 
 if __name__ == "__main__":
     arguments = [pathlib.Path(argument) for argument in sys.argv[2:]]
-    if sys.argv[1] in ("run", "clusters", "gradients"):
+    if sys.argv[1] in COMMANDS:
         arguments[1].mkdir(parents=True, exist_ok=True)
         run(*arguments, sys.argv[1])
     else:

@@ -26,7 +26,8 @@ status=0
 if [ -z "$only" ]; then
   timeout "$limit" python3 scripts/gpu/fusion.py run "$ptx" "$out" || status=1
   timeout "$limit" python3 scripts/gpu/fusion.py clusters "$ptx" "$out" || status=1
-  timeout "$limit" python3 scripts/gpu/fusion.py gradients "$ptx" "$out" || status=1
+  timeout "$limit" python3 scripts/gpu/fusion.py peers "$ptx" "$out" || status=1
+  timeout "$limit" python3 scripts/gpu/fusion.py peers-gradients "$ptx" "$out" || status=1
 fi
 timeout "$limit" "$tests" >"$out/fusion-tests.txt" 2>&1 || status=1
 tail -n 5 "$out/fusion-tests.txt"

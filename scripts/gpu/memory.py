@@ -17,7 +17,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy
 from figures import estimate, table
 
 PARTS = ["pairs", "worked", "waits", "loop 1", "loop 4", "random 1", "random 2", "random 3"]
@@ -117,7 +116,7 @@ def l2_tables(arguments):
 
 
 def estimated(ratios):
-    found = estimate(ratios, numpy.median)
+    found = estimate(ratios)
     return f"{found['value']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
 
 

@@ -4,8 +4,8 @@
 
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/moe does it. Every output and every buffer between the kernels is poisoned before. Errors are relative, in the
-Frobenius norm, against float64 on the same random inputs. Times are medians of 9 rounds that go through all layers in an order
-drawn anew: a GPU that has reached its power limit is slower, and what ran before decides when it does.
+Frobenius norm, against float64 on the same random inputs. Times are those of bench.py (docs/results/method.md), whose rounds take
+the layers in random order: a GPU that has reached its power limit is slower, and what ran before decides when it does.
 
 A layer's time counts all steps: the router's product (cuBLAS, the same for all), routing, both products, combination.
 """
@@ -13,15 +13,15 @@ A layer's time counts all steps: the router's product (cuBLAS, the same for all)
 import ctypes as ct
 import json
 import pathlib
-import random as orders
 import sys
 
 import torch
 import torch.nn.functional as F
 
-from attention import BINARIES, check, distance, driver, elapsed, facts, load_ptx, random
+import bench
+import hopper_tables
+from attention import BINARIES, check, distance, driver, facts, load_ptx, random
 
-ROUNDS = 9
 TILE_ROWS, WEIGHTS, STEP, PANEL, CHUNK, STAGES = 128, 256, 64, 64, 64, 4
 SHARED = 1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256
 hopper, portable, backward = ct.c_void_p(), load_ptx("moe_portable"), load_ptx("moe_backward_portable")
@@ -171,12 +171,13 @@ def choose(logits, top_k, gate="softmax", renormalise=True, bias=None, capacity=
 
 
 def by_expert(experts, count):
-    """The choices in the order of experts, that order's inverse, and where each expert's end."""
+    """The choices in the order of experts, that order's inverse, and where each expert's end. Nothing waits for the GPU."""
     flat = experts.flatten()
     order = torch.argsort(flat, stable=True)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(order.numel(), device="cuda")
-    return order, inverse, torch.bincount(flat, minlength=count).cumsum(0).to(torch.int32)
+    ends = torch.searchsorted(flat[order], torch.arange(count, device="cuda"), right=True)
+    return order, inverse, ends.to(torch.int32)
 
 
 def combine(y, inverse, weights):
@@ -193,17 +194,16 @@ def grouped(layer, logits, **gate):
 
 
 def loop(layer, logits, **gate):
-    """A loop over experts, with cuBLAS."""
+    """A loop over experts, with cuBLAS. Weights are unbound and rows split: an index for each expert would make a gradient of
+    the size of all experts' for each of them."""
     weights, experts = choose(logits, layer.sizes[2], **gate)
     order, inverse, ends = by_expert(experts, layer.sizes[1])
-    x, start = layer.x[order // layer.sizes[2]], 0
-    y = torch.empty_like(x)
-    for expert, end in enumerate(ends.tolist()):
-        if end > start:
-            gates, ups = F.linear(x[start:end], layer.up[expert]).chunk(2, -1)
-            y[start:end] = F.linear(F.silu(gates) * ups, layer.down[expert])
-        start = end
-    return combine(y, inverse, weights)
+    counts = ends.diff(prepend=ends.new_zeros(1)).tolist()
+    rows = []
+    for x, up, down in zip(layer.x[order // layer.sizes[2]].split(counts), layer.up.unbind(), layer.down.unbind()):
+        gates, ups = F.linear(x, up).chunk(2, -1)
+        rows.append(F.linear(F.silu(gates) * ups, down))
+    return combine(torch.cat(rows), inverse, weights)
 
 
 def reference(layer, logits, **gate):
@@ -248,17 +248,13 @@ def errors():
 
 
 def in_any_order(launches, repeats):
-    for launch in launches.values():
-        launch()
-    measured = {name: [] for name in launches}
-    for _ in range(ROUNDS):
-        for name in orders.sample(list(launches), len(launches)):
-            measured[name].append(1e3 * elapsed(launches[name], repeats))
-    return measured
+    """`us`, `mhz` and `hidden` of bench.in_turns, by the name of a function."""
+    measured = {name: bench.as_us(its) for name, its in bench.in_turns(launches, lambda _: repeats).items()}
+    return {key: {name: its[key] for name, its in measured.items()} for key in ("us", "mhz", "hidden")}
 
 
 def timed(sizes, peers, parts=False, repeats=5):
-    """Microseconds of each round, ours and the peers'."""
+    """What was measured, ours and the peers'."""
     layer = Layer(*sizes)
     ours = Ours(layer, layer.logits())
 
@@ -270,52 +266,18 @@ def timed(sizes, peers, parts=False, repeats=5):
     if parts:
         whole()
         launches |= {"router": layer.logits, "routing": ours.route, "up": ours.up, "down": ours.down, "combine": ours.combine}
-    return {"sizes": sizes, "operations": layer.operations, "us": in_any_order(launches, repeats)}
+    return {"sizes": sizes, "operations": layer.operations} | in_any_order(launches, repeats)
 
 
 def median(row, name):
-    return sorted(row["us"][name])[ROUNDS // 2]
-
-
-def tflops(row, name):
-    share = {"up": 2 / 3, "down": 1 / 3}.get(name, 1)
-    return row["operations"] * share / median(row, name) / 1e6
+    return bench.median(row["us"][name])
 
 
 def spread(row, name):
-    return (max(row["us"][name]) - min(row["us"][name])) / median(row, name)
+    return bench.spread(row["us"][name])
 
 
 NAMES = "tokens, experts, top-k, dim, hidden"
-
-
-def report(device, checked, layers, experts, small):
-    lines = [f"{device['device']}; PyTorch {device['torch']}.", "",
-             f"| {NAMES} | kernels | ms | TFLOP/s | time / ours | spread |", "| --- | --- | --- | --- | --- | --- |"]
-    for row in layers:
-        for name in ("ours", "grouped", "compiled", "loop"):
-            if name in row["us"]:
-                us = median(row, name)
-                lines.append(f"| {', '.join(map(str, row['sizes']))} | {name} | {us / 1e3:.2f} | {tflops(row, name):.0f} | "
-                             f"{us / median(row, 'ours'):.2f} | {spread(row, name):.0%} |")
-    lines += ["", f"| {NAMES} | router, µs | routing, µs | up, µs (TFLOP/s) | down, µs (TFLOP/s) | combine, µs |",
-              "| --- | --- | --- | --- | --- | --- |"]
-    for row in layers:
-        product = lambda name: f"{median(row, name):.0f} ({tflops(row, name):.0f})"
-        lines.append(f"| {', '.join(map(str, row['sizes']))} | {median(row, 'router'):.0f} | {median(row, 'routing'):.0f} | "
-                     f"{product('up')} | {product('down')} | {median(row, 'combine'):.0f} |")
-    lines += ["", "| experts | ours, ms | ours / with 8 experts | grouped, ms | grouped / ours | spread of ours |",
-              "| --- | --- | --- | --- | --- | --- |"]
-    for row in experts:
-        us, theirs = median(row, "ours"), median(row, "grouped")
-        lines.append(f"| {row['sizes'][1]} | {us / 1e3:.2f} | {us / median(experts[0], 'ours'):.3f} | {theirs / 1e3:.2f} | "
-                     f"{theirs / us:.2f} | {spread(row, 'ours'):.0%} |")
-    lines += ["", "| tokens | ours, µs | grouped, µs |", "| --- | --- | --- |"]
-    lines += [f"| {row['sizes'][0]} | {median(row, 'ours'):.0f} | {median(row, 'grouped'):.0f} |" for row in small]
-    peers = [row["ours"] / min(row[name] for name in ("cuBLAS", "grouped") if name in row) for row in checked if "cuBLAS" in row]
-    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
-              f"{max(peers):.2f} times the smaller one of PyTorch's."]
-    return lines
 
 
 def main():
@@ -329,7 +291,10 @@ def main():
     small = [timed((tokens, 128, 8, 2816, 704), {"grouped": grouped}, repeats=20) for tokens in (1, 16, 128, 1024, 4096)]
     results = {"facts": device, "errors": checked, "layers": layers, "experts": experts, "small": small}
     (out / "moe.json").write_text(json.dumps(results, indent=1) + "\n")
-    lines = report(device, checked, layers, experts, small)
+    peers = [row["ours"] / min(row[name] for name in ("cuBLAS", "grouped") if name in row) for row in checked if "cuBLAS" in row]
+    lines = [f"{device['device']}; PyTorch {device['torch']}.", "", hopper_tables.moe(results),
+             f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+             f"{max(peers):.2f} times the smaller one of PyTorch's."]
     (out / "moe.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:

@@ -5,7 +5,7 @@
 It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
 driver as src/moe/backward does it; the forward pass before is ours too. Every output and every buffer between the kernels is
 poisoned before. Errors are relative, in the Frobenius norm, against float64 on the same random inputs; those of few tokens are
-taken over several draws of inputs. Times are medians of 9 rounds that go through all in an order drawn anew, as those of moe.py.
+taken over several draws of inputs. Times are those of bench.py (docs/results/method.md).
 
 Gradients are those of tokens, logits and both weights. The router's product, which is the same for all, is left out.
 """
@@ -19,9 +19,10 @@ import sys
 import torch
 import torch._functorch.config
 
+import hopper_tables
 import moe
 from attention import BINARIES, check, driver, facts, random
-from moe import PANEL, PROPERTIES, SHARED, STEP, TILE_ROWS, WEIGHTS, Layer, Ours, launcher, median, spread, tensor_map
+from moe import PANEL, PROPERTIES, SHARED, STEP, TILE_ROWS, WEIGHTS, Layer, Ours, launcher, tensor_map
 
 torch._functorch.config.donated_buffer = False  # or a compiled layer's graph cannot be kept
 weights = ct.c_void_p()
@@ -172,30 +173,7 @@ def timed(sizes):
         theirs = Theirs(layer, logits, gradient, compute)
         theirs.forward()
         launches |= {f"{name} forward": theirs.forward, f"{name} backward": theirs, f"{name} both": theirs.whole}
-    return {"sizes": sizes, "operations": 2 * layer.operations, "us": moe.in_any_order(launches, 3)}
-
-
-def report(device, checked, layers):
-    lines = [f"{device['device']}; PyTorch {device['torch']}.", "",
-             f"| {moe.NAMES} | kernels | forward, ms | backward, ms (TFLOP/s) | both, ms | both / ours | spread of both |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
-    for row in layers:
-        for name in ("", "grouped ", "compiled ", "loop "):
-            forward, backward, both = (median(row, name + part) for part in ("forward", "backward", "both"))
-            lines.append(f"| {', '.join(map(str, row['sizes']))} | {name.strip() or 'ours'} | {forward / 1e3:.2f} | "
-                         f"{backward / 1e3:.2f} ({row['operations'] / backward / 1e6:.0f}) | {both / 1e3:.2f} | "
-                         f"{both / median(row, 'both'):.2f} | {spread(row, name + 'both'):.0%} |")
-    shares = {"hidden": 1, "up": 2, "down": 1, "rows": 2}  # of six
-    lines += ["", f"| {moe.NAMES} | " + " | ".join(f"{name}, µs (TFLOP/s)" for name in shares)
-              + " | gate, µs | combine, µs | forward without saving, ms |", "|" + " --- |" * 8]
-    for row in layers:
-        products = [f"{median(row, 'step ' + name):.0f} ({row['operations'] * share / 6 / median(row, 'step ' + name) / 1e6:.0f})"
-                    for name, share in shares.items()]
-        lines.append(f"| {', '.join(map(str, row['sizes']))} | {' | '.join(products)} | {median(row, 'step gate'):.0f} | "
-                     f"{median(row, 'step combine'):.0f} | {median(row, 'forward without saving') / 1e3:.2f} |")
-    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
-              f"{max(map(worst, checked)):.2f} times the smaller one of PyTorch's for the same gradient."]
-    return lines
+    return {"sizes": sizes, "operations": 2 * layer.operations} | moe.in_any_order(launches, 3)
 
 
 def main():
@@ -206,7 +184,9 @@ def main():
     layers = [timed(sizes) for sizes in ((32768, 64, 4, 4096, 1024), (8192, 8, 2, 4096, 14336))]
     results = {"facts": device, "errors": checked, "layers": layers}
     (out / "moe-backward.json").write_text(json.dumps(results, indent=1) + "\n")
-    lines = report(device, checked, layers)
+    lines = [f"{device['device']}; PyTorch {device['torch']}.", "", hopper_tables.moe_backward(results),
+             f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+             f"{max(map(worst, checked)):.2f} times the smaller one of PyTorch's for the same gradient."]
     (out / "moe-backward.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     for row in checked:

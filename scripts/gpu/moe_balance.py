@@ -123,7 +123,7 @@ def layer_errors():
 
 
 def timed(sizes):
-    """Microseconds of each round. A skewed router is what a capacity and a bias are for."""
+    """What was measured. A skewed router is what a capacity and a bias are for."""
     tokens, experts, top_k, _, _ = sizes
     layer = Layer(*sizes)
     even = layer.logits()
@@ -144,7 +144,7 @@ def timed(sizes):
     launches["losses, compiled"] = lambda: auxiliary_gradient(even, loads, compiled)
     launches["bias update"] = launcher(losses, "moe_balance_bias", 1, 256, 0, bias, loads, ct.c_float(0), ct.c_int(experts))
     drops = variants["skewed, capacity"].drops.tolist()
-    return {"sizes": sizes, "capacity": capacity, "drops": drops, "us": moe.in_any_order(launches, 5)}
+    return {"sizes": sizes, "capacity": capacity, "drops": drops} | moe.in_any_order(launches, 5)
 
 
 def main():

@@ -147,7 +147,7 @@ def timed(sizes):
     theirs.forward()
     launches |= {"grouped": theirs.forward, "grouped: backward": theirs}
     times = moe.in_any_order(launches, 5)
-    return {"sizes": sizes, "us": times, "right": torch.equal(ours(), first)}
+    return {"sizes": sizes, "right": torch.equal(ours(), first)} | times
 
 
 def beginnings(routing):

@@ -62,6 +62,10 @@ class Bench:
         random.shuffle(order)
         return order
 
+    def shuffled_some(self, round_):
+        """All modes in every third round, else those that are compared first of all."""
+        return self.shuffled(None if round_ % 3 == 0 else [m for m in self.modes if m in ("bare", "apex", "apex, before")])
+
     def save(self, part, raw):
         (self.a.out / f"overhead-{part}.json").write_text(json.dumps(raw))
 
@@ -78,7 +82,7 @@ def launch(bench):
     raw = []
     for round_ in range(a.rounds):
         for program, command in programs.items():
-            for mode in bench.shuffled():
+            for mode in bench.shuffled_some(round_):
                 output, _ = bench.run(command, mode)
                 rows = csv.DictReader(io.StringIO(output))
                 raw += [row | {"program": program, "mode": mode, "round": round_} for row in rows]
@@ -93,32 +97,37 @@ def launch_tables(raw):
             raise ValueError(f"a row whose quantiles fall: {row}")
     programs = list(dict.fromkeys(row["program"] for row in raw))
     modes = [mode for mode in MODES if any(row["mode"] == mode for row in raw)]
-    rounds = 1 + max(row["round"] for row in raw)
 
     def values(program, mode, path, quantile):
-        found = [float(r[quantile]) for r in raw if (r["program"], r["mode"], r["path"]) == (program, mode, path)]
-        return numpy.array(found)
+        """The mean over the segments of each round's process."""
+        found = {}
+        for r in raw:
+            if (r["program"], r["mode"], r["path"]) == (program, mode, path):
+                found.setdefault(r["round"], []).append(float(r[quantile]))
+        return {round_: numpy.mean(segments) for round_, segments in found.items()}
+
+    def differences(some, others):
+        return [some[round_] - others[round_] for round_ in some]
 
     rows = []
     for program in programs:
         path = "runtime" if program == "<<<>>>" else "linked"
         for mode in modes:
-            cells = [f"{values(program, mode, path, q).mean():.0f}" for q in QUANTILES]
-            medians = [values(program, m, path, "p50_ns").reshape(rounds, -1).mean(axis=1) for m in (mode, "bare")]
-            added = "" if mode == "bare" else shown(estimate(medians[0] - medians[1]), 0)
-            rows.append([program, mode, *cells, added])
-    text = "A launch call as the program sees it, ns; and what the mode adds to the median, between processes\n"
-    text += f"(95% interval over {rounds} interleaved rounds).\n\n"
-    text += table(["call", "mode", "median", "p90", "p99", "mean", "added to the median"], rows)
+            cells = [f"{numpy.mean(list(values(program, mode, path, q).values())):.0f}" for q in QUANTILES]
+            pairs = differences(*(values(program, m, path, "p50_ns") for m in (mode, "bare")))
+            rows.append([program, mode, len(pairs), *cells, "" if mode == "bare" else shown(estimate(pairs), 0)])
+    text = "A launch call as the program sees it, ns; and what the mode adds to the median, between the processes of a round\n"
+    text += "(mean over interleaved rounds, with its 95% interval).\n\n"
+    text += table(["call", "mode", "rounds", "median", "p90", "p99", "mean", "added to the median"], rows)
 
     rows = []
     for program in programs:
         for mode in modes:
             if mode != "CUPTI" and program != "<<<>>>":
-                pairs = [values(program, mode, "linked", q) - values(program, mode, "direct", q) for q in QUANTILES]
+                pairs = [differences(*(values(program, mode, path, q) for path in ("linked", "direct"))) for q in QUANTILES]
                 rows.append([program, mode, *(shown(estimate(pair)) for pair in pairs)])
-    text += "\nThe same inside one process, ns: the linked symbol less the driver's own address, in turns (95% interval over\n"
-    text += "segments of 10,000 calls). In a bare process both are the same function: its row is the method's own error.\n\n"
+    text += "\nThe same inside one process, ns: the linked symbol less the driver's own address, in turns (mean over processes, with\n"
+    text += "its 95% interval). In a bare process both are the same function: its row is the method's own error.\n\n"
     return text + table(["call", "mode", "median", "p90", "p99", "mean"], rows)
 
 
@@ -131,8 +140,7 @@ def loop(bench):
     switched = []
     bench.run([*fixed, *command], "bare")  # fills the file cache
     for i in range(a.pairs):
-        # The others ride along with every third pair.
-        for mode in bench.shuffled(None if i % 3 == 0 else [m for m in bench.modes if m in ("bare", "apex", "apex, before")]):
+        for mode in bench.shuffled_some(i):
             output, _ = bench.run([*fixed, *command], mode)
             raw[mode][str(i)] = float(numpy.median(json.loads(output)))
         bench.save("loop", {"pairs": raw, "switched": switched})
@@ -212,9 +220,9 @@ def startup_tables(raw):
     for program in dict.fromkeys(row["program"] for row in raw):
         times = {m: [r["ms"] for r in raw if (r["program"], r["mode"]) == (program, m)] for m in MODES}
         for mode in filter(times.get, MODES):
-            added = "" if mode == "bare" else shown(estimate(numpy.subtract(times[mode], times["bare"]), numpy.median))
+            added = "" if mode == "bare" else shown(estimate(numpy.subtract(times[mode], times["bare"])))
             rows.append([program, mode, f"{numpy.median(times[mode]):.1f}", added])
-    text = "Wall time of a whole program, ms: median, and the median of what is added to bare in the same round (95% interval).\n\n"
+    text = "Wall time of a whole program, ms: median, and the mean of what is added to bare in the same round (95% interval).\n\n"
     return text + table(["program", "mode", "ms", "added"], rows)
 
 

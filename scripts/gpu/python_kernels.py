@@ -4,9 +4,8 @@
 
 FOLDER holds libapex_kernels_c.so. Writes OUT/python-kernels.json and OUT/python-kernels.md, and exits with status 1 when a
 check fails. Errors are relative, in the Frobenius norm, against float64 on the same random inputs, beside those of PyTorch's
-own function. A time is the median of 7 rounds that go through all functions in turn, by events around as many calls as take
-20 ms: the first calls after a wait take the host twice as long as the hundredth, and a training loop does not wait. `host_us`
-is what the host took to issue them. Those of `host` are of calls on tensors so small that the GPU waits; "an empty node" is
+own function. Times are those of bench.py (docs/results/method.md), of as many calls as take 20 ms: `us` is the GPU's time,
+whose host is hidden, and `host_us` what the host takes to issue a call. Those of `host` are of calls on tensors so small that the GPU waits; "an empty node" is
 what PyTorch itself needs for a backward pass whose only function returns the gradient that it is given. What runs on the GPU
 in a call is by PyTorch's profiler. DEVICE=cpu tries the script without a GPU: operators are then those of the tests, in
 float64, and nothing is timed.
@@ -24,6 +23,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import bench
 import python_kernels_tables as tables
 from apex_cuda import kernels
 from apex_cuda.kernels import _torch
@@ -262,28 +262,15 @@ def context():
     torch.ones(1, device="cuda")
 
 
-def elapsed(function, calls):
-    """Microseconds of a call, by events and of the host."""
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
-    begun = time.perf_counter()
-    start.record()
-    for _ in range(calls):
-        function()
-    end.record()
-    host = time.perf_counter() - begun
-    end.synchronize()
-    return 1e3 * start.elapsed_time(end) / calls, 1e6 * host / calls
+CALLS_MS = 20.0
+MOST_CALLS = 300  # the driver's queue has about 1,000 places, and a call launches up to three kernels
 
 
-def in_turn(functions):
-    """Median microseconds of each: by events, and of the host."""
-    calls = {}
-    for name, function in functions.items():
-        function(), function()
-        calls[name] = max(3, math.ceil(2e4 / elapsed(function, 3)[0]))
-    rounds = [{name: elapsed(function, calls[name]) for name, function in functions.items()} for _ in range(7)]
-    return [{name: statistics.median(one[name][place] for one in rounds) for name in functions} for place in (0, 1)]
+def calls_of(function):
+    """How many calls take CALLS_MS on the GPU."""
+    function(), function()
+    ms, *_ = bench.elapsed(function, 3, bench.SHORTEST_DELAY_MS)
+    return min(max(3, math.ceil(CALLS_MS / ms)), MOST_CALLS)
 
 
 def launched(function, calls=5):
@@ -359,8 +346,11 @@ def pair(name, functions, leaves):
         (name, {who: forward(function) for who, function in functions.items()}),
         (f"{name}, backward", {who: backward_of(function, leaves) for who, function in functions.items()}),
     ):
-        by_events, of_host = in_turn(calls)
-        rows.append({"what": what, "us": by_events, "host_us": of_host})
+        counts = {who: calls_of(call) for who, call in calls.items()}
+        measured = {who: bench.as_us(its) for who, its in bench.in_turns(calls, counts.get).items()}
+        row = {"what": what, "us": {who: bench.median(its["us"]) for who, its in measured.items()},
+               "host_us": {who: bench.median(its["host_us"]) for who, its in measured.items()}}
+        rows.append(row | {"rounds": measured})
         timed[what] = calls["ours"]
     return rows
 

@@ -10,21 +10,23 @@ import sys
 
 from figures import table
 
+WAITED = 1.1  # a time of less than so many times the host's is the host's
 TINY = 1e-3  # errors below are those of rounding, whoever computes
 
 
 def times(document):
-    """Microseconds of a call by events, and of the host, where that was measured."""
+    """Microseconds of a call by events, and of the host, where that was measured. An exclamation mark says that a time by
+    events is hardly more than the host's: the GPU waited."""
     rows = []
     for row in document["times"]:
-        ours, *others = row["us"].items()
+        (_, ours), *others = row["us"].items()
+        host, hidden = row.get("host_us", {}), "rounds" in row
+        shown = {who: f"{us:.1f}{'!' if not hidden and us < WAITED * host.get(who, 0) else ''}" for who, us in row["us"].items()}
+        mine, *theirs = shown.items()
         best = min(us for _, us in others)
-        host = row.get("host_us", {}).get(ours[0])
-        rows.append([
-            row["what"], f"{ours[1]:.1f}", "; ".join(f"{who} {us:.1f}" for who, us in others), f"{best / ours[1]:.2f}",
-            "" if host is None else f"{host:.1f}",
-        ])
-    return table(["work", "ours, µs", "others, µs", "fastest other / ours", "host of ours, µs"], rows)
+        rows.append([row["what"], mine[1], "; ".join(f"{who} {text}" for who, text in theirs), f"{best / ours:.2f}",
+                     "; ".join(f"{us:.1f}" for us in host.values())])
+    return table(["work", "ours, µs", "others, µs", "fastest other / ours", "host of each, µs"], rows)
 
 
 def host(*documents):

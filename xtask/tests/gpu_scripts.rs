@@ -1,4 +1,5 @@
-//! The C that the scripts of `scripts/gpu` share and that needs no GPU: its order statistics.
+//! What the scripts of `scripts/gpu` share and that needs no GPU: order statistics in C, and
+//! confidence intervals in Python.
 
 use proptest::prelude::*;
 use std::path::Path;
@@ -59,4 +60,15 @@ proptest! {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         prop_assert!((printed[4] - mean).abs() <= 1e-9 * mean.abs());
     }
+}
+
+#[test]
+fn intervals_of_the_scripts_are_right() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/gpu");
+    let output = Command::new("python3")
+        .args(["-B", "-m", "unittest", "test_bench"])
+        .current_dir(scripts)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
