@@ -43,6 +43,18 @@ def _installed() -> Iterator[Path]:
     yield Path(sysconfig.get_path("scripts")) / "apex"
 
 
+def version() -> str:
+    """The version of the installed package; without one, that of the command.
+
+    Raises:
+        Error: there is neither.
+    """
+    try:
+        return metadata.version("apex-cuda")
+    except metadata.PackageNotFoundError:
+        return output(["--version"]).decode().split()[-1]
+
+
 def output(arguments: list[str]) -> bytes:
     """What ``apex`` prints.
 

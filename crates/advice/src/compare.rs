@@ -46,6 +46,9 @@ pub enum Per {
 pub struct Comparison {
     /// What sums are of.
     pub per: Per,
+    /// Whether a side ran on the CPU device, whose times are a busy host's: they are significant
+    /// between repeated runs alone.
+    pub on_cpu_device: bool,
     /// Mean time of a step, nanoseconds; where both sides have steps.
     pub step_ns: Option<Change>,
     /// Steps that it was measured over, of all runs of a side.
@@ -136,6 +139,10 @@ impl Side<'_> {
         self.runs.iter().filter_map(|run| run.job.step_ns()).map(|step| step.samples).sum()
     }
 
+    fn is_on_cpu_device(&self) -> bool {
+        self.runs.iter().any(|run| run.job.on_cpu_device())
+    }
+
     fn counts(&self, of: impl Fn(&Profile) -> u64) -> Vec<f64> {
         self.runs.iter().zip(&self.by).map(|(run, by)| of(run.job) as f64 / by).collect()
     }
@@ -150,15 +157,18 @@ pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
         }
         _ => (Per::Run, [before, after].map(|runs| Side { runs, by: vec![1.0; runs.len()] })),
     };
-    let sums = |of: fn(&Profile) -> Option<Figure>| Change::of(&before.sums(of), &after.sums(of));
+    let on_cpu_device = [&before, &after].iter().any(|side| side.is_on_cpu_device());
+    let timed = |change: Change| if on_cpu_device { change.of_a_busy_host() } else { change };
+    let sums = |of: fn(&Profile) -> Option<Figure>| timed(Change::of(&before.sums(of), &after.sums(of)));
     let whole = |of: fn(&Profile) -> Option<Figure>| {
         let figures = |side: &Side<'_>| side.runs.iter().map(|run| of(run.job)).collect::<Vec<_>>();
-        Change::of(&figures(&before), &figures(&after))
+        timed(Change::of(&figures(&before), &figures(&after)))
     };
     let counts = |of: fn(&Profile) -> u64| Change::counted(&before.counts(of), &after.counts(of));
     let copies = |profile: &Profile, of: fn(&Copies) -> u64| profile.copies.iter().map(of).saturating_sum();
     let mut compared = Comparison {
         per,
+        on_cpu_device,
         step_ns: (per == Per::Step).then(|| whole(Profile::step_ns)),
         steps: match per {
             Per::Step => (before.steps(), after.steps()),
@@ -185,9 +195,36 @@ pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
         functions: kernels::changes(&before, &after, |_| None),
         kernels: kernels::changes(&before, &after, |kernel| Some(kernels::configuration(kernel))),
     };
+    if on_cpu_device {
+        compared.doubt_times();
+    }
     kernels::name_apart(&mut compared);
     (compared.followed, compared.together) = followed::followed(&before, &after, &compared);
     compared
+}
+
+impl Comparison {
+    /// Whether each side has several runs.
+    pub fn is_of_repeated_runs(&self) -> bool {
+        let runs = &self.span_ns.runs;
+        runs.0.len().min(runs.1.len()) > 1
+    }
+
+    /// Times of accounts and kernels are the busy host's.
+    fn doubt_times(&mut self) {
+        let accounts = self.accounts.iter_mut().map(|account| &mut account.time_ns);
+        let kernels = self.functions.iter_mut().chain(&mut self.kernels);
+        let times = kernels.flat_map(|kernel| [&mut kernel.duration_ns, &mut kernel.total_ns]);
+        accounts.chain(times).for_each(|change| *change = change.clone().of_a_busy_host());
+    }
+}
+
+/// The time of an account; `None` where kernels ran whose time is unknown, and it holds none.
+fn known_time(accounts: &Accounts, account: Account) -> Option<Figure> {
+    let time = accounts.time(account);
+    let is_of_kernels = matches!(account, Account::Kernels | Account::Collectives | Account::Waiting);
+    let is_unknown = is_of_kernels && time.value == 0.0 && accounts.unknown.value > 0.0;
+    (!is_unknown).then_some(time)
 }
 
 /// The accounts that hold time on any side, in the order in which reports have them.
@@ -199,7 +236,7 @@ fn accounts(before: &Side<'_>, after: &Side<'_>) -> Vec<AccountChange> {
     });
     let times = |accounts: &[Accounts], by: &[f64], account| -> Vec<Option<Figure>> {
         let of = accounts.iter().zip(by);
-        of.map(|(accounts, by)| Some(accounts.time(account).scaled(1.0 / by))).collect()
+        of.map(|(accounts, by)| Some(known_time(accounts, account)?.scaled(1.0 / by))).collect()
     };
     used.map(|account| AccountChange {
         account: account.name().to_owned(),
@@ -219,13 +256,16 @@ fn count_changes(before: &Side<'_>, after: &Side<'_>) -> Option<CountChanges> {
         return None;
     }
     let change = |of: &dyn Fn(&KernelCounts) -> u64| {
-        let sums = |side: &Side<'_>| -> Vec<f64> {
+        let sums = |side: &Side<'_>| -> Vec<Option<f64>> {
             let of_run = |run: &Run<'_>| {
-                total(run.profile.kernels.iter().filter_map(|kernel| kernels::of_all_launches(kernel, of)))
+                let kernels = &run.profile.kernels;
+                let counted = kernels.iter().filter_map(|kernel| kernels::of_all_launches(kernel, of));
+                let counted: Vec<f64> = counted.collect();
+                (!counted.is_empty()).then(|| total(counted))
             };
             side.runs.iter().map(of_run).collect()
         };
-        Change::counted(&sums(before), &sums(after))
+        Change::counted_if_known(&sums(before), &sums(after))
     };
     Some(CountChanges {
         warp_instructions: change(&KernelCounts::total_warp_instructions),

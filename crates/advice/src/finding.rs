@@ -87,17 +87,27 @@ pub struct Evidence {
     pub unit: Unit,
     /// Which way it should move, where that is known.
     pub direction: Option<Direction>,
+    /// What it is compared with, where that is no goal: "shorter than its launch call of 3.94 µs".
+    pub compared: Option<String>,
 }
 
 impl Evidence {
     /// A value whose direction is not told.
     pub fn new(name: impl Into<String>, figure: Figure, unit: Unit) -> Self {
-        Self { name: name.into(), figure, unit, direction: None }
+        Self { name: name.into(), figure, unit, direction: None, compared: None }
     }
 
-    /// The value should rise towards `goal`.
+    /// The value should rise towards `goal`. No time should: a kernel that takes too little is
+    /// [compared](Self::compared_as) with what it is too short for.
     pub fn increase_towards(mut self, goal: f64) -> Self {
+        debug_assert_ne!(self.unit, Unit::Nanoseconds, "{} should not rise", self.name);
         self.direction = Some(Direction::IncreaseTowards(goal));
+        self
+    }
+
+    /// The value is no fault in itself, but in comparison.
+    pub fn compared_as(mut self, comparison: impl Into<String>) -> Self {
+        self.compared = Some(comparison.into());
         self
     }
 
@@ -202,12 +212,27 @@ pub struct Finding {
     pub kernels: Vec<KernelFinding>,
     /// The one change to make.
     pub change: String,
+    /// The change without its details, as a sentence without a full stop.
+    pub remedy: String,
     /// What it would save, after capping (see [`crate::advise`]).
     pub saving: Saving,
     /// How sure that is.
     pub confidence: Confidence,
     /// A command that shows whether the change helped.
     pub verify: String,
+}
+
+/// A change without its details: what comes before the first `; ` or `. ` that stands outside of
+/// parentheses, with a capital letter.
+pub(crate) fn in_short(change: &str) -> String {
+    let mut depth = 0;
+    let end = change.char_indices().find(|&(at, letter)| {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        depth <= 0 && matches!(letter, ';' | '.') && change[at + 1..].starts_with(' ')
+    });
+    let short = end.map_or(change, |(at, _)| &change[..at]).trim_end_matches('.');
+    let mut letters = short.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Evidence of how many blocks a grid has, which should be at least one for each SM.
@@ -231,5 +256,27 @@ impl Finding {
             })
         };
         total(self.kernels.iter().map(|kernel| shares[kernel.kernel] * slower(kernel)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_short;
+
+    #[test]
+    fn a_change_in_short_ends_before_its_details() {
+        let cases = [
+            ("Launch less often: capture a graph.", "Launch less often: capture a graph"),
+            ("Allocate once, or use a pool. Without a change, …", "Allocate once, or use a pool"),
+            ("Use a larger block (a loop; in Triton BLOCK).", "Use a larger block (a loop; in Triton BLOCK)"),
+            (
+                "Avoid .contiguous() and std::vector in the loop.",
+                "Avoid .contiguous() and std::vector in the loop",
+            ),
+            ("Convert once; weights too", "Convert once"),
+        ];
+        for (change, short) in cases {
+            assert_eq!(in_short(change), short);
+        }
     }
 }

@@ -22,6 +22,7 @@ mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
 mod host_bound;
+mod language;
 mod launch_bound;
 mod layout_conversions;
 mod legacy_stream;
@@ -61,14 +62,14 @@ use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 
 use crate::finding::{
-    Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
+    Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity, in_short,
 };
 use apex_profile::names::{Owner, OwnerKind};
 // Sentences have whole percents; in rules, `share` is the number.
 pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
     Accounts, Activity, Copies, Figure, Gap, Geometry, IdleCause, Kernel, KernelCounts, Profile,
-    SaturatingSum as _, StackCount, total,
+    SaturatingSum as _, Sizes, StackCount, total,
 };
 
 /// What a rule must be given to judge.
@@ -150,6 +151,9 @@ pub(crate) const SYMPTOM: &str = low_utilisation::RULE.id;
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
+/// The rule that says that ranks wait for another one.
+pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
+
 /// How to see whether a change helped.
 pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";
 
@@ -222,7 +226,7 @@ impl Rule {
             return (self.judge)(profile);
         }
         let host = self.scope == Scope::Host;
-        if host && self.needs == Needs::Times {
+        if host && self.needs == Needs::Times && self.id != small_copies::RULE.id {
             return Outcome::Unjudged(CPU_TIMES.into());
         }
         if OF_MULTIPROCESSORS.contains(&self.id) {
@@ -247,6 +251,7 @@ impl Rule {
     }
 
     pub(crate) fn finding(&self, draft: Box<Draft>) -> Finding {
+        let change = draft.change.unwrap_or_else(|| self.change.to_owned());
         Finding {
             rule: self.id.to_owned(),
             slug: self.slug.to_owned(),
@@ -257,7 +262,8 @@ impl Rule {
             summary: draft.summary,
             evidence: draft.evidence,
             kernels: draft.kernels,
-            change: draft.change.unwrap_or_else(|| self.change.to_owned()),
+            remedy: in_short(&change),
+            change,
             saving: draft.saving,
             confidence: draft.confidence,
             verify: format!("{VERIFY}: {}", self.verify),
@@ -287,6 +293,13 @@ pub(crate) fn from_place<'p>(
 ) -> String {
     let counts: Vec<StackCount> = stacks.into_iter().flatten().copied().collect();
     profile.main_place(&counts).map_or_else(String::new, |place| format!(", from {place}"))
+}
+
+/// ` of 4 B` or ` (60 of 4 B, 1 of 64.0 KiB)`: the sizes of copies, after their number.
+pub(crate) fn sizes<'p>(copies: impl IntoIterator<Item = &'p Copies>) -> String {
+    let mut sizes = Sizes::default();
+    copies.into_iter().for_each(|copy| sizes.merge(&copy.sizes));
+    sizes.in_words()
 }
 
 /// What a rule about one kernel says of it.
@@ -403,9 +416,9 @@ pub(crate) fn about_kernels(
     });
     let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
     let launched = counted(launches, "launch", "launches");
-    let share = match total(kernels.iter().map(|finding| work[finding.kernel])) {
-        0.0 => percent(launches as f64 / profile.totals.kernels_run().max(1) as f64),
-        share => format!("{} of the counted work", percent(share.min(1.0))),
+    let share = match profile.counted_part(kernels.iter().map(|finding| finding.kernel)) {
+        None => format!("{} of all", percent(launches as f64 / profile.totals.kernels_run().max(1) as f64)),
+        Some((share, what)) => format!("{} of the {what}", percent(share)),
     };
     let who = match &kernels[..] {
         [one] => format!("`{}` ({launched}, {share})", one.name),
@@ -451,7 +464,7 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
         configuration: kernel.launch.to_string(),
         launches: kernel.launches.ran(),
         evidence: fault.evidence,
-        change: fault.change,
+        change: language::in_words_of(kernel, fault.change),
         saving,
         to: fault
             .threads

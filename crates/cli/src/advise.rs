@@ -17,9 +17,9 @@ use std::process::ExitCode;
   apex advise                                      the newest session in this folder
   apex advise --suppress APEX-L01,small-grid before
   apex advise --kernel 'regex:gemm|conv'           only kernels with matching names
-  apex advise --json | jq '.advice.findings[] | {rule, saving}'
+  apex advise --json | jq '.advice.findings[] | {rule, remedy, saving}'
 
-docs/advice.md explains each rule, its threshold and the threshold's source.")]
+`apex explain RULE` explains a rule, its threshold and the threshold's source.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,

@@ -40,7 +40,8 @@ Every other command
     0  success
     1  negative result: a check of `doctor` failed; `ctl` found no running
        program; a difference exceeded `diff --fail-above`; `collect` was
-       stopped early; `predict` could not predict some launches
+       stopped early; `predict` could not predict some launches; `explain`
+       knows no such rule
     2  wrong command line
   125  APEX failed: no session, or a file cannot be read or written";
 

@@ -14,6 +14,7 @@ mod diff;
 mod doctor;
 mod environment;
 mod exit;
+mod explain;
 mod export;
 mod filters;
 mod interrupt;
@@ -71,6 +72,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Advise(advise::Args),
+    Explain(explain::Args),
     Predict(predict::Args),
     Export(export::Args),
     Diff(diff::Args),
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
+        Command::Explain(args) => explain::execute(&args, color),
         Command::Predict(args) => predict::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),

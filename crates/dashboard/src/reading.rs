@@ -98,6 +98,6 @@ pub fn compare(before: &[PathBuf], after: &[PathBuf], filters: &Filters) -> Resu
     let loaded = before.iter().chain(after).map(read).collect::<Result<Vec<Loaded>, Error>>()?;
     let shown = filters.shown_alike(&loaded)?;
     let comparison = apex_view::compared(&shown, before.len());
-    let document = DiffDocument::of(&shown, before, after, &comparison);
+    let document = DiffDocument::of(&loaded, &shown, before, after, &comparison);
     Ok(serde_json::to_string(&document).expect("plain data"))
 }

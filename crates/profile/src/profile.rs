@@ -15,6 +15,7 @@ mod calls;
 mod code;
 mod costs;
 mod counts;
+mod devices;
 mod geometry;
 mod kernels;
 mod launches;
@@ -30,6 +31,7 @@ mod reading;
 mod sampled;
 mod sequences;
 pub(crate) mod serde_layout;
+pub(crate) mod sizes;
 mod stacks;
 mod summary;
 mod times;
@@ -52,6 +54,7 @@ pub use code::{
     Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
 };
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use kernels::{Kernel, Launches};
 pub use launches::LaunchesOverTime;
@@ -63,6 +66,7 @@ pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
 pub use sequences::Sequence;
 pub use serde_layout::{memory_kind_name, stream_kind_name};
+pub use sizes::{SizeGroup, Sizes};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 pub use times::{Basis, GpuTime};
 pub use usage::{Activity, Collective, Gap};
@@ -161,6 +165,9 @@ impl Totals {
 pub struct Device {
     /// Name, such as `NVIDIA H200`; empty if the device of a launch is not known.
     pub name: String,
+    /// CUDA ordinals under which processes used it, in ascending order: one, unless processes see
+    /// different devices (`CUDA_VISIBLE_DEVICES`).
+    pub ordinals: Vec<u32>,
     /// UUID, as `GPU-…`.
     pub uuid: String,
     /// Compute capability; `None` if the driver did not report it.

@@ -545,3 +545,48 @@ fn ranks_wait_in_collectives_for_the_slowest() {
     profile.activities.iter().for_each(|activity| assert_exact(&activity.accounts));
     profile.activities.iter().for_each(assert_parts_are_exact);
 }
+
+#[test]
+fn a_program_that_only_copies_and_sets_memory_has_accounts() {
+    let profile = profile(|program| {
+        for _ in 0..512 {
+            program.copy(MemoryKind::Device, MemoryKind::Device, 4_000, true, 3_000);
+            program.now += 1_000;
+        }
+        program.copy(MemoryKind::Pageable, MemoryKind::Device, 65_536, false, 40_000);
+        let set =
+            Call { stream: LEGACY, memory: MemoryKind::Device as u8, bytes: 1 << 20, ..Call::default() };
+        program.call("cuMemsetD8Async", CallClass::Set, 5_000, set);
+        program.synchronise(LEGACY, 20_000);
+    });
+    let [activity] = &profile.activities[..] else { panic!("{:?}", profile.activities) };
+    assert_exact(&activity.accounts);
+    assert_parts_are_exact(activity);
+    assert_eq!((activity.device, activity.ordinal, activity.launches), (Some(0), Some(0), 0));
+    assert!(activity.span_ns >= 512.0 * 4_000.0 + 65_000.0, "{}", activity.span_ns);
+    assert!(activity.accounts.copies.value > 0.0, "{:?}", activity.accounts);
+    let waiting = idle(&activity.accounts, IdleCause::Transferring);
+    assert!(waiting > 0.5 * activity.span_ns, "the host is in copy calls: {:?}", activity.accounts);
+    let within = profile.copies.iter().find(|copies| copies.asynchronous).expect("copies");
+    assert_eq!((within.after_launch.count, within.after_launch.cpu_ns), (512, 512.0 * 3_000.0));
+    assert_eq!(within.sizes.in_words(), " of 3.91 KiB");
+}
+
+#[test]
+fn copies_before_the_first_launch_do_not_count_where_there_is_one() {
+    let program = |launches: bool| {
+        profile(move |program| {
+            let function = program.function("kernel");
+            let config = program.config(function, 1056, 256);
+            program.copy(MemoryKind::Device, MemoryKind::Pageable, 4, false, 3_000);
+            program.now += 1_000_000;
+            if launches {
+                program.timed(config, LEGACY, 100_000);
+            }
+            program.synchronise(LEGACY, 100_000);
+        })
+    };
+    let (with, without) = (program(true), program(false));
+    assert_eq!((with.copies[0].after_launch.count, without.copies[0].after_launch.count), (0, 1));
+    assert!(with.totals.span_ns < 250_000.0 && without.totals.span_ns > 1e6);
+}

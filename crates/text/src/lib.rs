@@ -108,6 +108,17 @@ impl Table {
     /// The header line and the rows, at most `width` characters wide if the columns can give so
     /// much.
     pub fn lines(&self, width: usize) -> Vec<String> {
+        let (shown, widths) = self.layout(width);
+        self.rows_as_lines(&shown, &widths)
+    }
+
+    /// The headings that [`Self::lines`] shows in this width.
+    pub fn headings(&self, width: usize) -> Vec<&'static str> {
+        self.layout(width).0.into_iter().map(|column| self.columns[column].0).collect()
+    }
+
+    /// The columns that are shown, and how wide each is.
+    fn layout(&self, width: usize) -> (Vec<usize>, Vec<usize>) {
         let mut shown: Vec<_> = (0..self.columns.len()).collect();
         loop {
             let mut widths: Vec<_> = shown.iter().map(|&column| self.widest(column)).collect();
@@ -123,7 +134,7 @@ impl Table {
             }
             match optional {
                 Some(optional) if surplus > 0 => shown.remove(optional),
-                _ => return self.rows_as_lines(&shown, &widths),
+                _ => return (shown, widths),
             };
         }
     }
@@ -229,6 +240,8 @@ mod tests {
         assert_eq!(values(35), "2222");
         assert_eq!((values(18), table.lines(18)[1].chars().count()), ("2222".into(), 18), "then all the way");
         assert_eq!(values(3), "2222");
+        assert_eq!(table.headings(58), ["name", "a", "b", "c"]);
+        assert_eq!(table.headings(35), ["name", "b"]);
     }
 
     #[test]

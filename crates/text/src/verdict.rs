@@ -7,7 +7,7 @@ use apex_advice::rules::Rule;
 use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Figure, IdleCause, Iterations, Kernel, Process, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
 };
 
 use crate::{figures, units};
@@ -166,22 +166,21 @@ fn on_cpu(part: &Part<'_>, first: Option<&Finding>) -> String {
     }
 }
 
-/// Says which part of the counted work a kernel does that does less than half of it.
+/// Says how much a kernel executes or accesses that does less than half of what was counted.
 fn how_much(job: &Profile, kernel: usize) -> String {
-    match job.counted_shares().get(kernel) {
-        Some(&share) if share > 0.0 && share < 0.5 => {
-            format!(", which does {} of the counted work", units::share(share))
-        }
+    match job.counted_part([kernel]) {
+        Some((share, what)) if share < 0.5 => format!(", which has {} of the {what}", units::share(share)),
         _ => String::new(),
     }
 }
 
 /// Says that the rules found nothing that matters, and names the kernel that does most of the work.
 fn without_fault(job: &Profile) -> String {
-    let most = job.kernels.iter().zip(job.counted_shares()).max_by(|(_, a), (_, b)| a.total_cmp(b));
-    match most.filter(|(_, share)| *share > 0.0) {
-        Some((kernel, share)) => format!(
-            "The rules found nothing in `{}`, which does {} of the counted work.",
+    let shares = job.counted_shares();
+    let most = (0..shares.len()).max_by(|&a, &b| shares[a].total_cmp(&shares[b]));
+    match most.and_then(|most| Some((&job.kernels[most], job.counted_part([most])?))) {
+        Some((kernel, (share, what))) => format!(
+            "The rules found nothing in `{}`, which has {} of the {what}.",
             kernel.short_name,
             units::share(share)
         ),
@@ -211,12 +210,15 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
             units::share(accounts.unknown_share())
         );
     }
-    if let Some((process, waits)) = waiting(part.job).filter(|(_, waits)| *waits > IDLE / 2.0) {
-        let pid = process.pid;
-        let who =
-            process.rank.map_or(format!("Process {pid}"), |rank| format!("Rank {rank} (process {pid})"));
+    if let Some((waiting, waits)) = waiting(part.job).filter(|(_, waits)| *waits > IDLE / 2.0) {
+        let (who, whom) = (part.job.user_in_words(waiting), straggler(part.job, waiting));
+        // The bars and the savings are of all devices together.
+        let average = together(part.job).map_or_else(String::new, |all| {
+            format!(", on average over {all} {} of {of_what}", units::share(of_span(accounts.waiting)))
+        });
         return format!(
-            "{who} waits for a slower rank in collectives for {} of {of_what}.",
+            "{} waits for {whom} in collectives for {} of its time{average}.",
+            capitalised(&who),
             units::share(waits)
         );
     }
@@ -246,13 +248,45 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
     )
 }
 
+/// What the accounts of a job are of, where they are of several: `2 ranks`, `3 processes`, `4 GPUs`.
+pub fn together(job: &Profile) -> Option<String> {
+    let used = || job.activities.iter().filter(|activity| activity.accounts.span_ns > 0.0);
+    let count = used().count();
+    let processes: BTreeSet<usize> = used().map(|activity| activity.process).collect();
+    let is_ranked =
+        |&process: &usize| job.processes.get(process).is_some_and(|process| process.rank.is_some());
+    let what = match (processes.len() == count, processes.iter().all(is_ranked)) {
+        (false, _) => "GPUs",
+        (true, true) => "ranks",
+        (true, false) => "processes",
+    };
+    (count > 1).then(|| format!("{count} {what}"))
+}
+
 /// The process that waits for others for the largest share of its time.
-fn waiting(profile: &Profile) -> Option<(&Process, f64)> {
-    let waits = profile.activities.iter().filter(|activity| activity.span_ns > 0.0).filter_map(|activity| {
-        let process = profile.processes.get(activity.process)?;
-        Some((process, activity.accounts.waiting.value / activity.span_ns))
-    });
+fn waiting(profile: &Profile) -> Option<(&Activity, f64)> {
+    let waits = profile.activities.iter().map(|activity| (activity, waiting_share(activity)));
     waits.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn waiting_share(activity: &Activity) -> f64 {
+    activity.accounts.waiting.value / activity.accounts.span_ns.max(1.0)
+}
+
+/// The rank that `waiting` waits for, where it is the only one that hardly waits itself.
+fn straggler(profile: &Profile, waiting: &Activity) -> String {
+    let is_slow = |other: &&Activity| !std::ptr::eq(*other, waiting) && waiting_share(other) < LEAST;
+    let mut slow = profile.activities.iter().filter(is_slow);
+    match (slow.next(), slow.next()) {
+        (Some(one), None) => profile.user_in_words(one),
+        _ => "a slower rank".to_owned(),
+    }
+}
+
+/// With a capital letter, as at the beginning of a sentence.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Why the device is idle: a pause where one takes most of it, else what the host does for most of
@@ -349,14 +383,19 @@ fn worth(advice: &Advice) -> Option<&Finding> {
 
 /// What to change, and what that saves.
 fn remedy(part: &Part<'_>, finding: &Finding) -> String {
-    let change = in_short(&finding.change);
+    let change = &finding.remedy;
     let Some(saving) = finding.saving.time_ns else { return format!("→ {change}.") };
     let (saving, each) = match part.steps {
         Some(steps) => (saving.scaled(1.0 / steps), " a step"),
         _ => (saving, ""),
     };
     let (low, high) = saving.bounds();
-    let saves_idle_time = Rule::named(&finding.rule).is_some_and(|rule| !rule.idle.is_empty());
+    // A change draws from an account that the bars show. Some on the host's side save busy time, too.
+    let (account, is_idle) = drawn_from(part.job, finding);
+    let account = account / part.steps.unwrap_or(1.0);
+    let saves_idle_time = is_idle && saving.value <= account * (1.0 + 1e-9);
+    let high = if saves_idle_time || !is_idle { high.min(account.max(saving.value)) } else { high };
+    let low = low.min(high);
     let kind = if saves_idle_time { " of idle time" } else { "" };
     let amount = if low > LEAST * high {
         format!("{} to {}", units::time(low), units::time(high))
@@ -366,15 +405,17 @@ fn remedy(part: &Part<'_>, finding: &Finding) -> String {
     format!("→ {change}: saves {amount}{each}{kind}.")
 }
 
-/// A change without its details: what comes before the first `; ` or `. ` that stands outside of
-/// parentheses.
-fn in_short(change: &str) -> &str {
-    let mut depth = 0;
-    let end = change.char_indices().find(|&(at, letter)| {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        depth <= 0 && matches!(letter, ';' | '.') && change[at + 1..].starts_with(' ')
-    });
-    end.map_or(change, |(at, _)| &change[..at]).trim_end_matches('.')
+/// The time of the account that a finding draws from, nanoseconds of all devices, and whether it is
+/// idle time; without limit where it is the kernels'.
+fn drawn_from(job: &Profile, finding: &Finding) -> (f64, bool) {
+    let accounts = job.accounts();
+    match Rule::named(&finding.rule) {
+        Some(rule) if !rule.idle.is_empty() => (accounts.idle_ns().value, true),
+        Some(rule) if rule.slug == "slow-rank" && accounts.waiting.value > 0.0 => {
+            (accounts.waiting.value, false)
+        }
+        _ => (f64::INFINITY, false),
+    }
 }
 
 /// What there is none of in a session without launches, and why: `No …`.
@@ -398,11 +439,12 @@ fn share_of(time: Figure, span: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, how_much, in_short, next_look};
+    use super::{Part, how_much, next_look, remedy, sentence};
+    use apex_advice::{Advice, Options, advise};
     use apex_profile::names::Owner;
     use apex_profile::{
-        Accounts, Activity, Basis, Distribution, Figure, GpuTime, Kernel, KernelCounts, Launches, Profile,
-        SessionCode,
+        Accounts, Activity, Basis, Device, Distribution, Figure, GpuTime, IdleCause, Kernel, KernelCounts,
+        Launches, Process, Profile, SessionCode,
     };
 
     /// A kernel that takes so much GPU time.
@@ -468,26 +510,95 @@ mod tests {
             Kernel { counts: Some(counts), launches, ..Kernel::default() }
         };
         let job = Profile { kernels: vec![of(10), of(90)], ..Profile::default() };
-        assert_eq!(how_much(&job, 0), ", which does 10% of the counted work");
+        assert_eq!(how_much(&job, 0), ", which has 10% of the executed instructions");
         assert_eq!(how_much(&job, 1), "");
         let uncounted = Profile { kernels: vec![Kernel::default()], ..Profile::default() };
         assert_eq!(how_much(&uncounted, 0), "");
     }
 
-    #[test]
-    fn a_change_in_short_ends_before_its_details() {
-        let cases = [
-            ("Launch less often: capture a graph.", "Launch less often: capture a graph"),
-            ("Allocate once, or use a pool. Without a change, …", "Allocate once, or use a pool"),
-            ("Use a larger block (a loop; in Triton BLOCK).", "Use a larger block (a loop; in Triton BLOCK)"),
-            (
-                "Avoid .contiguous() and std::vector in the loop.",
-                "Avoid .contiguous() and std::vector in the loop",
-            ),
-            ("Convert once; weights too", "Convert once"),
-        ];
-        for (change, short) in cases {
-            assert_eq!(in_short(change), short);
+    fn whole(job: &Profile) -> Part<'_> {
+        Part {
+            job,
+            name: "each step".into(),
+            iterations: None,
+            steps: None,
+            is_window: false,
+            is_without_steps: false,
+            kernels: None,
         }
+    }
+
+    #[test]
+    fn a_wait_names_both_ranks_and_says_what_its_shares_are_of() {
+        let activity = |process: usize, ordinal: u32, waiting: f64| Activity {
+            process,
+            device: Some(process),
+            ordinal: Some(ordinal),
+            span_ns: 1e9,
+            accounts: Accounts {
+                span_ns: 1e9,
+                kernels: Figure::measured(1e9 - waiting),
+                waiting: Figure::measured(waiting),
+                ..Accounts::default()
+            },
+            ..Activity::default()
+        };
+        let ranked = |pid, rank| Process { pid, rank: Some(rank), ..Process::default() };
+        // The rank that started first, and came first into the list, is rank 1 on GPU 1.
+        let mut job = Profile {
+            devices: vec![Device::default(), Device::default()],
+            processes: vec![ranked(651, 1), ranked(650, 0)],
+            activities: vec![activity(0, 1, 0.0), activity(1, 0, 0.36e9)],
+            ..Profile::default()
+        };
+        let said = |job: &Profile| sentence(&whole(job), &Advice::default());
+        assert_eq!(
+            said(&job),
+            "Rank 0 (process 650, GPU 0) waits for rank 1 (process 651, GPU 1) in collectives for 36% of its time, on \
+                average over 2 ranks 18% of each step."
+        );
+        // Two ranks that do not wait: it is unknown which of them is late.
+        job.processes.push(ranked(652, 2));
+        job.activities.push(activity(2, 2, 0.0));
+        assert!(
+            said(&job).contains("waits for a slower rank in collectives for 36% of its time"),
+            "{}",
+            said(&job)
+        );
+        // A rank alone, of a job whose other ranks were not selected.
+        job.activities.remove(0);
+        job.activities.truncate(1);
+        assert!(said(&job).ends_with("for 36% of its time."), "{}", said(&job));
+    }
+
+    #[test]
+    fn a_remedy_promises_no_more_idle_time_than_the_bars_show() {
+        let idle = Figure::predicted(0.6e9, (0.5e9, 0.8e9));
+        let accounts = Accounts {
+            span_ns: 1e9,
+            kernels: Figure::measured(0.4e9),
+            idle: [(IdleCause::HostCode, idle)].into(),
+            ..Accounts::default()
+        };
+        let activity = Activity {
+            launches: 1_000,
+            span_ns: 1e9,
+            idle_share: Some(Figure::predicted(0.6, (0.5, 0.8))),
+            idle_by: [(IdleCause::HostCode, 0.6e9)].into(),
+            accounts,
+            ..Activity::default()
+        };
+        let mut job = Profile {
+            devices: vec![Device { name: "NVIDIA H200".into(), ..Device::default() }],
+            activities: vec![activity],
+            ..Profile::default()
+        };
+        job.totals.span_ns = 1e9;
+        let advice = advise(&job, &Options::default());
+        let finding =
+            advice.findings.iter().find(|finding| finding.slug == "host-bound").expect("it is idle");
+        assert!(finding.saving.time_ns.expect("known").bounds().1 > 0.6e9, "{:?}", finding.saving);
+        let said = remedy(&whole(&job), finding);
+        assert!(said.contains(" 600 ms of idle time."), "{said}");
     }
 }

@@ -124,7 +124,7 @@ fn each_device_of_several_has_a_bar() {
     look.profile.processes.push(second);
     look.profile.devices.push(look.profile.devices[0].clone());
     let activity = look.profile.activities[0].clone();
-    look.profile.activities.push(Activity { process: 1, device: Some(1), ..activity });
+    look.profile.activities.push(Activity { process: 1, device: Some(1), ordinal: Some(1), ..activity });
     look.running.push(4243);
     assert_frame("two-devices-100x30.txt", &frame(&top_of(look), 100, 30));
 }
@@ -208,7 +208,7 @@ fn keys_sort_filter_and_select() {
     top.key(Key::Escape);
     assert!(!shown(&top).contains("filter: ADD") && !shown(&top).contains("float const*"));
     top.key(Key::Char('?'));
-    assert!(shown(&top).contains("quit; the programs go on"));
+    assert!(shown(&top).contains("quit; the programs continue"));
     assert_eq!(top.key(Key::Char('q')), Action::Draw, "it leaves the help");
     assert_eq!(top.key(Key::Char('q')), Action::Quit);
 }

@@ -1,9 +1,10 @@
 //! Runs before and after a change: the document of `apex diff`, and its first sentence.
 
-use crate::{Applied, Shown};
+use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
 use apex_text::units;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// What `apex diff --json` prints.
@@ -13,6 +14,8 @@ pub struct DiffDocument<'a> {
     apex_version: &'static str,
     before: Vec<String>,
     after: Vec<String>,
+    /// What was run on either side, each command once; sessions without a record of it left out.
+    commands: [Vec<String>; 2],
     filters: Applied<'a>,
     /// The first line of the page.
     verdict: String,
@@ -22,6 +25,7 @@ pub struct DiffDocument<'a> {
 impl<'a> DiffDocument<'a> {
     /// The document about what is shown of these sessions; `None` where there are none.
     pub fn of(
+        sessions: &[Loaded],
         shown: &'a [Shown<'_>],
         before: &[PathBuf],
         after: &[PathBuf],
@@ -33,11 +37,32 @@ impl<'a> DiffDocument<'a> {
             apex_version: env!("CARGO_PKG_VERSION"),
             before: names(before),
             after: names(after),
+            commands: commands(sessions, before.len()),
             filters: shown.first()?.applied(),
             verdict: verdict(comparison),
             comparison,
         })
     }
+}
+
+/// What the first `before` sessions ran, and what the others did: each command once.
+pub fn commands(sessions: &[Loaded], before: usize) -> [Vec<String>; 2] {
+    let of = |sessions: &[Loaded]| {
+        let all: BTreeSet<String> = sessions.iter().filter_map(Loaded::command).collect();
+        all.into_iter().collect()
+    };
+    let (before, after) = sessions.split_at(before.min(sessions.len()));
+    [of(before), of(after)]
+}
+
+/// `The commands differ: … → ….`; `None` where both sides ran the same, or one is unknown.
+pub fn different_commands([before, after]: &[Vec<String>; 2]) -> Option<String> {
+    let is_known = !before.is_empty() && !after.is_empty();
+    let listed = |commands: &[String]| {
+        commands.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ")
+    };
+    (is_known && before != after)
+        .then(|| format!("The commands differ: {} → {}.", listed(before), listed(after)))
 }
 
 /// Compares what is shown of sessions: the first `before` ones with the others.
@@ -56,6 +81,11 @@ pub fn compared(shown: &[Shown<'_>], before: usize) -> Comparison {
 pub fn verdict(comparison: &Comparison) -> String {
     if let Some(counts) = &comparison.counts {
         return counted(counts);
+    }
+    if comparison.on_cpu_device && !comparison.is_of_repeated_runs() {
+        return "Nothing was counted, and times of the CPU device are comparable between repeated runs only \
+            (--before A1 A2 A3 --after B1 B2 B3)."
+            .to_owned();
     }
     if let Some(step) = &comparison.step_ns {
         let over = match step.runs.0.len().max(step.runs.1.len()) {
@@ -120,6 +150,10 @@ fn counted(counts: &CountChanges) -> String {
         |change: &Change| change.ratio.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| ratio.ln().abs());
     let real = all.into_iter().filter(|(.., change)| change.significant == Some(true));
     let most = real.max_by(|a, b| by(a.2).total_cmp(&by(b.2)));
+    let is_known = |change: &Change| change.before.is_some() && change.after.is_some();
+    if !is_known(&counts.warp_instructions) {
+        return "The CPU device counted one side only: the counts cannot be compared.".into();
+    }
     let Some((what, [one, many], change)) = most else {
         return "The CPU device counts the same instructions, sectors and wavefronts before and after."
             .into();
@@ -139,6 +173,39 @@ fn counted(counts: &CountChanges) -> String {
 mod tests {
     use super::*;
     use apex_profile::Figure;
+
+    #[test]
+    fn different_programs_are_named_and_unknown_ones_are_not() {
+        let commands =
+            |commands: &[&str]| commands.iter().map(|&command| command.to_owned()).collect::<Vec<_>>();
+        let said = |before: &[&str], after: &[&str]| different_commands(&[commands(before), commands(after)]);
+        assert_eq!(
+            said(&["python torch.py"], &["python jax.py", "python other.py"]).as_deref(),
+            Some("The commands differ: `python torch.py` → `python jax.py`, `python other.py`.")
+        );
+        assert_eq!(said(&["a", "b"], &["a", "b"]), None);
+        assert_eq!((said(&[], &["a"]), said(&["a"], &[])), (None, None));
+    }
+
+    #[test]
+    fn counts_of_one_side_are_not_compared() {
+        let unknown = Change {
+            before: None,
+            after: Some(Figure::measured(7.0)),
+            ratio: None,
+            significant: None,
+            runs: (vec![], vec![7.0]),
+        };
+        let counts = CountChanges {
+            warp_instructions: unknown.clone(),
+            sectors: unknown.clone(),
+            excessive_sectors: unknown.clone(),
+            wavefronts: unknown.clone(),
+            bank_conflicts: unknown.clone(),
+            divergent_branches: unknown,
+        };
+        assert!(counted(&counts).contains("one side only"));
+    }
 
     #[test]
     fn the_sentence_says_by_how_much_and_how_sure() {

@@ -181,3 +181,174 @@ pub(crate) fn shown_window(window: &Range<u64>) -> String {
     let to = if window.end == u64::MAX { String::new() } else { end(window.end) };
     format!("{}..{to}", end(window.start))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_session::{LEGACY, Recording};
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    /// Reads a session of processes that each launch a kernel `launches` times, 1 ms apart.
+    fn with_session<T>(launches: &[u32], read: impl FnOnce(Session) -> T) -> T {
+        let dir = tempfile::TempDir::new().expect("a temporary directory");
+        for &count in launches {
+            let mut program = Recording::new(dir.path());
+            let function = program.function("_Z7forwardPf");
+            let config = program.config(function, 100, 128);
+            for _ in 0..count {
+                program.timed(config, LEGACY, 10_000);
+                program.now += 1_000_000;
+            }
+            program.exit();
+        }
+        read(test_session::open(&dir))
+    }
+
+    #[test]
+    fn phases_are_parsed_by_the_names_that_they_have() {
+        let names = Phase::ALL.map(Phase::name);
+        assert_eq!(names, ["startup", "warmup", "steady", "all"]);
+        for phase in Phase::ALL {
+            assert_eq!(phase.name().parse(), Ok(phase));
+        }
+        for text in ["", "Steady", "start-up", "steady "] {
+            assert_eq!(text.parse::<Phase>(), Err("use startup, warmup, steady, all".to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_become_filters_each_in_its_place() {
+        let none = Filters::of_words(None, &[], None, None);
+        assert_eq!(none, Ok(Filters::default()));
+        let all = Filters::of_words(
+            Some("warmup"),
+            &words(&["gemm*", "regex:a|b"]),
+            Some("1ms..2ms"),
+            Some("0,3,4711"),
+        )
+        .expect("all are right");
+        assert_eq!(all.phase, Some(Phase::Warmup));
+        assert_eq!(all.kernels.iter().map(KernelPattern::text).collect::<Vec<_>>(), ["gemm*", "regex:a|b"]);
+        assert_eq!((all.window, all.ranks), (Some(1_000_000..2_000_000), vec![0, 3, 4711]));
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_what_is_right() {
+        let wrong = |phase, kernel: &[&str], window, ranks| {
+            Filters::of_words(phase, &words(kernel), window, ranks).expect_err("it is wrong")
+        };
+        assert_eq!(wrong(Some("middle"), &[], None, None), "phase: use startup, warmup, steady, all");
+        assert!(wrong(None, &["regex:("], None, None).starts_with("kernel: "));
+        assert!(wrong(None, &[], Some("2..1"), None).starts_with("window: "));
+        for ranks in ["", "0,", "one", "-1", "0 1"] {
+            assert_eq!(
+                wrong(None, &[], None, Some(ranks)),
+                "rank: use numbers with commas between",
+                "{ranks}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_document_says_what_was_asked_for() {
+        let of = |filters: &Filters, phase| serde_json::to_value(filters.applied(phase)).expect("plain data");
+        assert_eq!(
+            of(&Filters::default(), None),
+            serde_json::json!({ "phase": null, "kernels": [], "window_ns": null, "ranks": [] })
+        );
+        let filters =
+            Filters::of_words(None, &words(&["a", "b"]), Some("5ns..7ns"), Some("1,2")).expect("right");
+        assert_eq!(
+            of(&filters, Some(PhaseKind::Steady)),
+            serde_json::json!({
+                "phase": "steady", "kernels": ["a", "b"], "window_ns": { "from": 5, "to": 7 }, "ranks": [1, 2]
+            })
+        );
+        let open = Filters { window: Some(5..u64::MAX), ..Filters::default() };
+        assert_eq!(of(&open, None)["window_ns"], serde_json::json!({ "from": 5, "to": null }));
+    }
+
+    #[test]
+    fn ranks_select_processes_by_place_or_identifier() {
+        with_session(&[1, 2], |mut session| {
+            // This process recorded both.
+            session.processes[1].pid += 1;
+            let session = &session;
+            let pids = ranks(session);
+            assert_eq!(pids.len(), 2);
+            let selected = |wanted: &[u32]| {
+                Filters { ranks: wanted.to_vec(), window: Some(1..9), ..Filters::default() }
+                    .selection(session)
+            };
+            let processes = |wanted: &[u32]| selected(wanted).expect("there are such ranks").processes;
+            assert_eq!(processes(&[]), None);
+            assert_eq!(processes(&[1]), Some([pids[1]].into()));
+            assert_eq!(processes(&[1, 0]), Some(pids.iter().copied().collect()));
+            assert_eq!(processes(&[pids[0]]), Some([pids[0]].into()));
+            assert_eq!(selected(&[]).expect("all").window, Some(1..9));
+            let Err(Error::Empty(why)) = selected(&[0, 2]) else { panic!("there is no rank 2") };
+            let expected =
+                format!("--rank 2: the session has the ranks 0 to 1 (processes {}, {})", pids[0], pids[1]);
+            assert_eq!(why, expected);
+        });
+        assert_eq!(which_ranks(&[]), "no process of the session launched a kernel");
+        assert_eq!(which_ranks(&[7]), "the session has one rank, 0 (process 7)");
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_began_is_refused_with_the_sessions_time() {
+        with_session(&[5], |session| {
+            let session = &session;
+            let read = |window: Range<u64>| {
+                let filters = Filters { window: Some(window), ..Filters::default() };
+                let selection = filters.selection(session).expect("all ranks");
+                filters.check_window(session, &Profile::of_selection(session, &selection))
+            };
+            assert!(read(0..u64::MAX).is_ok());
+            let Err(Error::Empty(why)) = read(60_000_000_000..61_000_000_000) else {
+                panic!("nothing began")
+            };
+            assert!(
+                why.starts_with(
+                    "--window 60.0 s..61.0 s: no call began in it; the calls of the session began between "
+                ),
+                "{why}"
+            );
+            let between = why.rsplit("between ").next().expect("times").split(" and ").collect::<Vec<_>>();
+            assert!(between.len() == 2 && between[0] != between[1], "{why}");
+            let whole = Filters::default();
+            assert!(whole.check_window(session, &Profile::default()).is_ok(), "no window was asked for");
+        });
+        let nothing = with_session(&[0], |session| {
+            let filters = Filters { window: Some(5..6), ..Filters::default() };
+            filters.check_window(&session, &Profile::default())
+        });
+        assert!(nothing.is_ok(), "a session without calls has no time to name");
+        assert_eq!(
+            (shown_window(&(5..7)), shown_window(&(5..u64::MAX))),
+            ("5.00 ns..7.00 ns".into(), "5.00 ns..".into())
+        );
+    }
+
+    #[test]
+    fn a_window_with_calls_or_activity_alone_is_kept() {
+        with_session(&[1], |session| {
+            let session = &session;
+            let filters = Filters { window: Some(5..6), ..Filters::default() };
+            let is_kept = |profile: Profile| filters.check_window(session, &profile).is_ok();
+            assert!(!is_kept(Profile::default()));
+            let activities = vec![apex_profile::Activity::default()];
+            assert!(is_kept(Profile { activities, ..Profile::default() }));
+            let totals = apex_profile::Totals { launches: 1, ..apex_profile::Totals::default() };
+            assert!(is_kept(Profile { totals, ..Profile::default() }));
+            let whole = Profile::from_session(session);
+            assert!(
+                is_kept(Profile { calls: whole.calls.clone(), ..Profile::default() })
+                    != whole.calls.is_empty()
+            );
+        });
+    }
+}

@@ -18,7 +18,7 @@ mod loaded;
 mod notes;
 mod shown;
 
-pub use comparison::{DiffDocument, compared, verdict};
+pub use comparison::{DiffDocument, commands, compared, different_commands, verdict};
 pub use filters::{Applied, Filters, Phase};
 pub use loaded::{Loaded, predict};
 pub use shown::Shown;

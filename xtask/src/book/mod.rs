@@ -41,7 +41,7 @@ pub fn run(out: &Path, repository: Option<&str>) -> anyhow::Result<ExitCode> {
     let status = mdbook.arg("build").arg(out).status();
     let status = status.context("starting mdbook; `cargo install --locked mdbook` installs it")?;
     if !status.success() {
-        bail!("mdbook failed: the message stands above");
+        bail!("mdbook failed: see its message above");
     }
     println!("{}", out.join("html/index.html").display());
     Ok(ExitCode::SUCCESS)

@@ -40,7 +40,7 @@ pub fn run(glibc: Option<&str>) -> anyhow::Result<Built> {
     cargo.args(["--release", "--locked", "--target-dir"]).arg(&target).current_dir(root());
     cargo.env("CARGO_ENCODED_RUSTFLAGS", without_paths()?.join("\x1f"));
     if !cargo.status().context("starting cargo")?.success() {
-        bail!("the release could not be built: the message stands above");
+        bail!("the release could not be built: see the message above");
     }
     let folder = target.join(triple).join("release");
     Ok(Built {

@@ -12,6 +12,9 @@
 //!    largest first. A finding whose rule has a parent that fired lies *within* the parent's
 //!    ([`Finding::within`]): it is capped by that one, and does not add to it.
 //!
+//! No saving exceeds the accounts that it is taken from, and the upper end of its interval does not
+//! exceed those of these accounts.
+//!
 //! A change to kernels that makes launches needless saves the idle time around these too; one on
 //! the host's side that makes kernels or copies needless saves their time. Both are added to what
 //! the two rules above leave.
@@ -20,7 +23,7 @@ use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Saving, Scope};
 use crate::rules::{self, Rule};
-use apex_profile::{Figure, IdleCause, Profile, total};
+use apex_profile::{Accounts, Figure, IdleCause, Profile, total};
 
 /// A finding on the host's side that may save this share of the job says why the device is idle.
 const CAUSE: f64 = 0.1;
@@ -60,7 +63,8 @@ fn sum_kernels(profile: &Profile, finding: &mut Finding) {
     let own: f64 =
         finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
     // What samples make of a kernel that takes all of the time may be more than that.
-    let time = if profile.totals.span_ns > 0.0 { time.at_most(profile.totals.span_ns) } else { time };
+    let limit = limit_of_kernels(profile, &finding.rule);
+    let time = limit.map_or(time, |(most, highest)| time.capped(time.value.min(most), highest));
     finding.saving = Saving { beyond: finding.saving.beyond, ..rules::job_saving(profile, time) };
     let on_the_clock = own * rules::on_the_clock(profile);
     finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock).at_most(1.0));
@@ -130,6 +134,24 @@ fn idle_at_most(profile: &Profile) -> f64 {
     match accounts.span_ns > 0.0 {
         true => (accounts.idle_ns().value + accounts.unknown.value).min(profile.totals.span_ns),
         false => profile.totals.span_ns,
+    }
+}
+
+/// The most that a rule about kernels can save, nanoseconds, as a value and as the upper end of an
+/// interval: the time that kernels take on the clock or may take, or the span without accounts. Ranks
+/// that wait for one another save the time in which they wait, at most all of the collectives.
+/// `None` where nothing is known.
+fn limit_of_kernels(profile: &Profile, rule: &str) -> Option<(f64, f64)> {
+    let Accounts { span_ns, kernels, collectives, waiting, unknown, .. } = profile.accounts();
+    if rule == rules::SLOW_RANK && waiting.value > 0.0 {
+        return Some((waiting.value, waiting.value + collectives.value));
+    }
+    let span = Some(profile.totals.span_ns).filter(|span| *span > 0.0);
+    let busy = Figure::sum([kernels, collectives, waiting, unknown]).filter(|_| span_ns > 0.0);
+    match (busy, span) {
+        (Some(busy), Some(span)) => Some((busy.value.min(span), busy.bounds().1.min(span))),
+        (Some(busy), None) => Some((busy.value, busy.bounds().1)),
+        (None, span) => span.map(|span| (span, span)),
     }
 }
 

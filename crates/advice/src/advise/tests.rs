@@ -190,7 +190,7 @@ fn on_the_cpu_device_kernels_weigh_what_they_execute() {
     // What concerns next to none of the work comes after the launch configuration's.
     assert_eq!(rules, ["APEX-C32", "APEX-L06", "APEX-C31"]);
     let summary = &named_in(&advice, "APEX-C31").summary;
-    assert!(summary.contains("(50 launches, <1% of the counted work)"), "{summary}");
+    assert!(summary.contains("(50 launches, <1% of the global memory sectors)"), "{summary}");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn on_the_cpu_device_the_host_s_calls_have_no_times() {
     assert_eq!(
         told,
         [
-            ("APEX-L18", "500 asynchronous copies of 1.00 MiB on average with pageable memory"),
+            ("APEX-L18", "500 asynchronous copies of 1.00 MiB with pageable memory"),
             ("APEX-L23", "299 allocations of a size that was freed before"),
             ("APEX-L43", "500 synchronisations among 500 launches"),
         ]

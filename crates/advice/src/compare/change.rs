@@ -45,6 +45,23 @@ impl Change {
         Self::new(&before, &after, significant)
     }
 
+    /// A time of the CPU device, where the host executes kernels beside everything else that it
+    /// runs: samples of one run say nothing about the next run, so that only repeated runs show
+    /// what is chance.
+    pub(super) fn of_a_busy_host(mut self) -> Self {
+        if self.runs.0.len() < 2 || self.runs.1.len() < 2 {
+            self.significant = None;
+        }
+        self
+    }
+
+    /// As [`Self::counted`], where some runs may not have been counted: a side without counts is
+    /// unknown, not zero.
+    pub(super) fn counted_if_known(before: &[Option<f64>], after: &[Option<f64>]) -> Self {
+        let known = |runs: &[Option<f64>]| runs.iter().copied().flatten().collect::<Vec<f64>>();
+        Self::counted(&known(before), &known(after))
+    }
+
     /// What was counted in the runs of both sides: of one run each, every difference is one.
     pub(super) fn counted(before: &[f64], after: &[f64]) -> Self {
         let counts = |runs: &[f64]| runs.iter().copied().map(Figure::measured).collect::<Vec<Figure>>();
@@ -173,6 +190,25 @@ mod tests {
         assert_eq!(compared(&[90.0, 95.0, 100.0, 105.0, 110.0], &[110.0]).significant, Some(false));
         assert_eq!(compared(&[100.0, 100.0], &[100.5, 100.5]).significant, Some(false), "less than 1%");
         assert_eq!(compared(&[100.0], &[200.0]).significant, None, "nothing is known of their spread");
+    }
+
+    #[test]
+    fn one_run_of_the_cpu_device_tells_nothing_about_the_next() {
+        let sampled = |value: f64| [Some(Figure::sampled(value, 100, Some(value / 1000.0)))];
+        let change = Change::of(&sampled(464e6), &sampled(138e6));
+        assert_eq!(change.significant, Some(true), "the samples of a GPU tell");
+        let change = change.of_a_busy_host();
+        assert_eq!((change.significant, change.rose_above(0.1)), (None, false));
+        let repeated = compared(&[99.0, 100.0, 101.0], &[109.0, 110.0, 111.0]).of_a_busy_host();
+        assert_eq!(repeated.significant, Some(true));
+        assert_eq!(compared(&[100.0, 101.0, 99.0], &[200.0]).of_a_busy_host().significant, None);
+    }
+
+    #[test]
+    fn what_was_not_counted_is_unknown() {
+        let change = Change::counted_if_known(&[None], &[Some(7.0)]);
+        assert_eq!((change.before, change.ratio, change.significant), (None, None, None));
+        assert_eq!(change.after.map(|figure| figure.value), Some(7.0));
     }
 
     #[test]

@@ -156,23 +156,35 @@ pub(super) fn changes(
     }
     let mut changes: Vec<KernelChange> =
         groups.into_iter().map(|(key, groups)| change(key, &groups)).collect();
-    let moved = |change: &Change| {
-        let value = |figure: Option<Figure>| figure.map_or(0.0, |figure| figure.value);
-        (value(change.after) - value(change.before)).abs()
-    };
-    let counted = |change: &KernelChange| {
-        let counts = change.counts.as_ref();
-        counts.map_or(0.0, |counts| moved(&counts.sectors) + moved(&counts.wavefronts))
+    let moved = |kernel: &KernelChange, change: &Change| kernel.moved(change).unwrap_or(0.0).abs();
+    let counted = |kernel: &KernelChange| {
+        let counts = kernel.counts.as_ref();
+        counts.map_or(0.0, |counts| moved(kernel, &counts.sectors) + moved(kernel, &counts.wavefronts))
     };
     // Times of the CPU device say nothing; where it counted, counts are compared.
-    let time = |change: &KernelChange| if change.counts.is_none() { moved(&change.total_ns) } else { 0.0 };
+    let time = |kernel: &KernelChange| match kernel.counts {
+        None => moved(kernel, &kernel.total_ns),
+        Some(_) => 0.0,
+    };
     changes.sort_by(|a, b| {
         time(b)
             .total_cmp(&time(a))
             .then(counted(b).total_cmp(&counted(a)))
-            .then(moved(&b.launches).total_cmp(&moved(&a.launches)))
+            .then(moved(b, &b.launches).total_cmp(&moved(a, &a.launches)))
     });
     changes
+}
+
+impl KernelChange {
+    /// By how much one of its sums grew; `None` if it is unknown on a side where the kernel ran.
+    /// Where it did not run, the sum is 0.
+    pub fn moved(&self, change: &Change) -> Option<f64> {
+        let value = |figure: Option<Figure>, absent: Presence| match figure {
+            Some(figure) => Some(figure.value),
+            None => (self.presence == absent).then_some(0.0),
+        };
+        Some(value(change.after, Presence::Removed)? - value(change.before, Presence::Added)?)
+    }
 }
 
 /// The kernel of the first run that has it.

@@ -190,3 +190,57 @@ fn what_takes_the_place_of_other_kernels_is_held_against_the_step() {
     assert_eq!(with(10e6).1, Some(Kept::More));
     assert_eq!(with(24e6).1, Some(Kept::Less));
 }
+
+#[test]
+fn times_of_kernels_that_were_not_timed_are_unknown() {
+    let accounts = |kernels: f64, unknown: f64| apex_profile::Accounts {
+        span_ns: 1e9,
+        kernels: Figure::measured(kernels),
+        unknown: Figure::measured(unknown),
+        ..apex_profile::Accounts::default()
+    };
+    let with = |accounts| Profile {
+        activities: vec![Activity { span_ns: 1e9, accounts, ..Activity::default() }],
+        ..profile_of([kernel_of(100, 128)])
+    };
+    let change = |after| {
+        let compared = compared(&[&with(accounts(0.4e9, 0.0))], &[&with(after)]);
+        let kernels =
+            compared.accounts.into_iter().find(|change| change.account == "kernels").expect("it has time");
+        (kernels.time_ns.after.map(|time| time.value), kernels.time_ns.ratio)
+    };
+    assert_eq!(change(accounts(0.0, 0.9e9)), (None, None), "unknown");
+    assert_eq!(change(accounts(0.0, 0.0)), (Some(0.0), Some(0.0)), "there was none");
+    assert_eq!(change(accounts(0.2e9, 0.1e9)), (Some(0.2e9), Some(0.5)));
+}
+
+#[test]
+fn times_of_the_cpu_device_are_compared_between_repeated_runs_alone() {
+    let on_cpu = |each_ns: f64| {
+        crate::rules::fixture::on_cpu_device(profile_of([timed(kernel_of(1000, 128), each_ns)]))
+    };
+    let (slow, fast) = (on_cpu(464e3), on_cpu(138e3));
+    let once = compared(&[&slow], &[&fast]);
+    assert!(once.on_cpu_device && !once.is_of_repeated_runs());
+    for change in [&once.gpu_time_ns, &once.functions[0].duration_ns, &once.kernels[0].total_ns] {
+        assert_eq!((change.significant, change.rose_above(0.1)), (None, false));
+    }
+    assert_eq!(once.launches.significant, Some(false), "counts are exact");
+    let again = compared(&[&slow, &slow, &slow], &[&fast, &fast, &fast]);
+    assert!(again.is_of_repeated_runs());
+    assert_eq!(
+        (again.gpu_time_ns.significant, again.functions[0].total_ns.significant),
+        (Some(true), Some(true))
+    );
+    let on_gpu = profile_of([timed(kernel_of(1000, 128), 464e3)]);
+    assert!(!compared(&[&on_gpu], &[&on_gpu]).on_cpu_device);
+}
+
+#[test]
+fn counts_of_one_side_are_no_change() {
+    let counted = profile_of([crate::rules::fixture::counted("global", "load", 100, 400, 0, "")]);
+    let uncounted = profile_of([kernel_of(1000, 128)]);
+    let counts = compared(&[&uncounted], &[&counted]).counts.expect("one side has them");
+    assert_eq!((counts.sectors.before, counts.sectors.significant), (None, None));
+    assert!(counts.sectors.after.is_some());
+}

@@ -7,12 +7,12 @@
 //! over the ranks is the transfer.
 
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, idle_around_launches, kernel_finding,
-    on_the_clock, percent, share_of_launches, time,
+    Draft, Fault, Needs, Outcome, Rule, about_kernels, account, confidence, idle_around_launches,
+    kernel_finding, on_the_clock, percent, share_of_launches, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Operation;
-use apex_profile::{Figure, Kernel, Profile};
+use apex_profile::{Account, Activity, Figure, Kernel, Profile, total};
 use std::collections::BTreeMap;
 
 /// Minimum share of the time of all ranks for a finding.
@@ -46,8 +46,8 @@ pub(super) const SLOW_RANK: Rule = Rule {
         waiting time.",
     change: "Give all ranks equal work: balance batches by tokens or pixels instead of samples; look for \
         work that only the slow rank does (logging, evaluation, a slower loader).",
-    saving: "The waiting time of all ranks: of one slow rank among n, balancing saves (n - 1) / n of it on each of the n. At least half \
-             of that, at most the collective's whole time.",
+    saving: "The waiting time of all ranks, at most the account \"waiting for another rank\": of one slow rank among n, balancing saves \
+             (n - 1) / n of it on each of the n. At least half of that, at most the collective's whole time.",
     verify: "the collective takes equally long on all devices, and the step's time decreases",
     judge: judge_slow_rank,
 };
@@ -108,6 +108,12 @@ impl Collective {
         self.on_device.values().copied().fold(f64::INFINITY, f64::min)
     }
 
+    /// The device on which it takes least: the others wait for it.
+    fn slowest(&self) -> Option<usize> {
+        let least = self.on_device.iter().min_by(|a, b| a.1.total_cmp(b.1));
+        least.map(|(device, _)| *device)
+    }
+
     fn mean_ns(&self) -> f64 {
         self.on_device.values().sum::<f64>() / self.launches.max(1) as f64
     }
@@ -157,6 +163,7 @@ fn judge(
 }
 
 fn judge_slow_rank(profile: &Profile) -> Outcome {
+    let part = part_in_account(profile);
     let fault = |collective: &Collective, kernel: &Kernel| {
         let own = *collective.on_device.get(&kernel.device?)?;
         let waited = own - collective.least();
@@ -169,15 +176,11 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
             evidence: vec![
                 Evidence::new("waiting in the collective", Figure::measured(waited), Unit::Nanoseconds)
                     .decrease_towards(0.0),
-                Evidence::new("share of its time", Figure::measured(share), Unit::Share)
+                Evidence::new("share of the collective's time", Figure::measured(share), Unit::Share)
                     .decrease_towards(0.0),
             ],
-            change: format!(
-                "device {} waits {} of the collective's time for the slowest rank: give the ranks equal work",
-                kernel.device?,
-                percent(share)
-            ),
-            saves: Ok(Figure::predicted(share, (share / 2.0, 1.0))),
+            change: wait_in_words(profile, kernel.device?, collective.slowest()?, share),
+            saves: Ok(Figure::predicted(share * part, (share * part / 2.0, 1.0))),
             threads: None,
         })
     };
@@ -187,6 +190,57 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
     let because = "on the rank that arrives last, the collective consists of the transfer only; it is \
         unknown how evenly the work can be divided";
     judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a straggler"))
+}
+
+/// The part of the waiting time that is in the account of waiting, where kernels run beside some of
+/// it: only this part can be saved. 1 where the time was not divided into accounts.
+fn part_in_account(profile: &Profile) -> f64 {
+    let in_account = account(profile, |accounts| accounts.waiting).value;
+    let found = collectives(profile);
+    let waits = found
+        .values()
+        .map(|collective| total(collective.on_device.values().map(|time| time - collective.least())));
+    let on_the_clock = total(waits) * on_the_clock(profile);
+    if in_account > 0.0 && on_the_clock > in_account { in_account / on_the_clock } else { 1.0 }
+}
+
+/// Who waits how long for whom, and what the slow rank does meanwhile.
+fn wait_in_words(profile: &Profile, waiting: usize, slow: usize, share: f64) -> String {
+    let (waits, works) = (profile.only_user(waiting), profile.only_user(slow));
+    let name = |device: usize, user: Option<&Activity>| match user.map(|user| profile.user_in_words(user)) {
+        Some(name) if !name.is_empty() => name,
+        _ => profile.device_names().in_words(Some(device)),
+    };
+    let share_of = |user: &Activity, time: Figure| time.value / user.accounts.span_ns.max(1.0);
+    let how_long = match waits.map(|user| share_of(user, user.accounts.waiting)) {
+        Some(share) if share > 0.0 => format!("{} of its time", percent(share)),
+        _ => format!("{} of the collective's time", percent(share)),
+    };
+    let instead = waits.zip(works).and_then(|(waits, works)| {
+        let more = |account: Account| {
+            let of = |user: &Activity| share_of(user, user.accounts.time(account));
+            (account, of(works), of(waits))
+        };
+        let is_work = |account: &Account| {
+            !matches!(account, Account::Collectives | Account::Waiting | Account::Unknown)
+        };
+        let all = Account::ALL.into_iter().filter(is_work).map(more);
+        let (account, slow, other) = all.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)))?;
+        let what = account.name();
+        (slow - other >= MATTERS).then(|| {
+            format!(
+                ", which spends {} of its time in {what} (the waiting one {})",
+                percent(slow),
+                percent(other)
+            )
+        })
+    });
+    format!(
+        "give the ranks equal work: {} waits {how_long} for {}{}",
+        name(waiting, waits),
+        name(slow, works),
+        instead.unwrap_or_default()
+    )
 }
 
 /// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes
@@ -242,7 +296,7 @@ fn judge_small(profile: &Profile) -> Outcome {
         Some(Fault {
             evidence: vec![
                 Evidence::new("mean time", Figure::measured(collective.mean_ns()), Unit::Nanoseconds)
-                    .increase_towards(SMALL_NS),
+                    .compared_as(format!("shorter than {}, so latency rather than transfer", time(SMALL_NS))),
                 Evidence::new("launches", Figure::measured(kernel.launches.ran() as f64), Unit::Count)
                     .decrease_towards(0.0),
             ],
@@ -298,7 +352,7 @@ mod tests {
     };
     use super::{EXPOSED, SLOW_RANK, SMALL};
     use crate::advise::{Options, advise};
-    use apex_profile::{Kernel, Profile};
+    use apex_profile::{Accounts, Activity, Device, Figure, Kernel, Process, Profile};
 
     /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten
     /// seconds.
@@ -315,8 +369,18 @@ mod tests {
             )
         };
         let mut profile = profile_of([on(0), on(1)]);
-        profile.devices = vec![device(), device()];
-        profile.activities = vec![activity(5e9, 0.1), activity(5e9, 0.1)];
+        // The process that started last, rank 0, uses GPU 0: neither list is in the order of ranks.
+        let on = |ordinal| Device { ordinals: vec![ordinal], ..device() };
+        let by = |process, ordinal| Activity {
+            process,
+            device: Some(process),
+            ordinal: Some(ordinal),
+            ..activity(5e9, 0.1)
+        };
+        let ranked = |pid, rank| Process { pid, rank: Some(rank), ..Process::default() };
+        profile.devices = vec![on(1), on(0)];
+        profile.processes = vec![ranked(651, 1), ranked(650, 0)];
+        profile.activities = vec![by(0, 1), by(1, 0)];
         profile
     }
 
@@ -324,13 +388,49 @@ mod tests {
     fn the_rank_that_waits_tells_of_a_slow_one() {
         let finding = assert_finds_in(&SLOW_RANK, ranks([1e6, 2e6]));
         assert_eq!(finding.kernels.len(), 1, "only the one that waits");
-        assert!(finding.change.starts_with("device 1 waits 50%"), "{}", finding.change);
+        assert!(
+            finding.change.starts_with(
+                "give the ranks equal work: rank 0 (process 650, GPU 0) waits 50% of the collective's time for rank 1 \
+                    (process 651, GPU 1)"
+            ),
+            "{}",
+            finding.change
+        );
         let share = finding.saving.of_job.expect("timed").value;
         assert!(
             (share - 0.1).abs() < 1e-9,
             "balanced, both devices gain half of the second that one waits: {share}"
         );
         assert_clear_in(&SLOW_RANK, ranks([1e6, 1.4e6]));
+    }
+
+    #[test]
+    fn the_wait_has_one_figure_and_the_slow_rank_is_named_with_its_work() {
+        let mut job = ranks([1e6, 2e6]);
+        let busy = |kernels: f64, waiting: f64| Accounts {
+            span_ns: 5e9,
+            kernels: Figure::measured(kernels),
+            waiting: Figure::measured(waiting),
+            collectives: Figure::measured(1e9),
+            ..Accounts::default()
+        };
+        job.activities[0].accounts = busy(3.5e9, 0.0);
+        // Kernels run beside a part of the second that it waits.
+        job.activities[1].accounts = busy(2.0e9, 0.8e9);
+        let finding = assert_finds_in(&SLOW_RANK, job.clone());
+        let expected = "give the ranks equal work: rank 0 (process 650, GPU 0) waits 16% of its time for rank 1 \
+            (process 651, GPU 1), which spends 70% of its time in kernels (the waiting one 40%)";
+        assert_eq!(finding.change, expected);
+        let saving = finding.saving.time_ns.expect("timed");
+        assert!((saving.value - 0.8e9).abs() < 1.0 && saving.bounds().1 <= 2.8e9, "{saving:?}");
+        // Where a device is used by two processes, neither is accused.
+        job.activities.push(Activity { process: 0, ..job.activities[1].clone() });
+        let finding = assert_finds_in(&SLOW_RANK, job);
+        assert!(
+            finding.change.contains(": GPU 0 waits 50% of the collective's time for rank 1 ("),
+            "{}",
+            finding.change
+        );
     }
 
     #[test]

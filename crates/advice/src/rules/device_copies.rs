@@ -1,8 +1,8 @@
 //! Copies within the device that take a notable part of the time.
 
 use super::{
-    CPU_TIMES, Draft, NOT_MODELLED, Needs, Outcome, Rule, SECTOR, account, bytes, confidence, copying,
-    counted, framework, from_place, job_saving, percent,
+    CPU_TIMES, Draft, NOT_MODELLED, Needs, Outcome, Rule, SECTOR, account, confidence, copying, counted,
+    framework, from_place, job_saving, percent, sizes,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
@@ -66,9 +66,9 @@ fn judge(profile: &Profile) -> Outcome {
     let saved = avoidable(by) * copying.value;
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} on average{}: for {} of the time the device copies within its memory and no kernel runs",
+            "{}{}{}: for {} of the time the device copies within its memory and no kernel runs",
             counted(count, "copy", "copies"),
-            bytes(moved / count.max(1)),
+            sizes(within.iter().copied()),
             from_place(profile, within.iter().map(|copy| &copy.stacks)),
             percent(copying.value / span)
         ),
@@ -122,9 +122,9 @@ fn judge_bytes(profile: &Profile, count: u64, moved: u64) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} on average within the device: {} of the bytes that copies and kernels access",
+            "{}{} within the device: {} of the bytes that copies and kernels access",
             counted(count, "copy", "copies"),
-            bytes(moved / count.max(1)),
+            sizes(profile.copies.iter().filter(|copy| is_within(copy))),
             percent(share)
         ),
         evidence: vec![
@@ -221,11 +221,7 @@ mod tests {
         assert_eq!(most(saving(measured.clone())), 0.4);
         measured.activities[0].streams = 2;
         assert_eq!(most(saving(measured)), 0.5);
-        assert!(
-            finding.summary.starts_with("1,000 copies of 16.0 MiB on average: for 40%"),
-            "{}",
-            finding.summary
-        );
+        assert!(finding.summary.starts_with("1,000 copies of 16.0 MiB: for 40%"), "{}", finding.summary);
         assert_finds_in(&RULE, copying(0.1));
         assert_clear_in(&RULE, copying(0.099));
     }

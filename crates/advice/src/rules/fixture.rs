@@ -7,12 +7,12 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
-use crate::finding::Finding;
+use crate::finding::{Direction, Finding, Unit};
 use apex_profile::names::{Identity, Owner, identify};
 use apex_profile::{
     Accounts, Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
     Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Place, Process,
-    Profile, Stream, Totals, Traffic,
+    Profile, Sizes, Stream, Totals, Traffic,
 };
 
 /// Multiprocessors of the device.
@@ -219,6 +219,7 @@ pub(crate) fn copies(
         asynchronous,
         count,
         bytes: count * bytes,
+        sizes: Sizes::of(bytes, count),
         cpu: uniform(count, 100e3),
         after_launch: AfterLaunch { count, cpu_ns: 100e3 * count as f64 },
         stacks: Vec::new(),
@@ -285,7 +286,13 @@ pub(crate) fn assert_clear(rule: &Rule, kernel: Kernel) {
 pub(crate) fn assert_finds_in(rule: &Rule, profile: Profile) -> Finding {
     let advice = advise(&profile, &Options::default());
     let found = advice.findings.into_iter().find(|finding| finding.rule == rule.id);
-    found.unwrap_or_else(|| panic!("{} finds nothing", rule.id))
+    let found = found.unwrap_or_else(|| panic!("{} finds nothing", rule.id));
+    let of_kernels = found.kernels.iter().flat_map(|kernel| &kernel.evidence);
+    for evidence in found.evidence.iter().chain(of_kernels).filter(|one| one.unit == Unit::Nanoseconds) {
+        let is_slower = matches!(evidence.direction, Some(Direction::IncreaseTowards(_)));
+        assert!(!is_slower, "{} wants more time: {}", rule.id, evidence.name);
+    }
+    found
 }
 
 #[track_caller]

@@ -289,7 +289,7 @@ mod tests {
     use super::RULE;
     use apex_profile::names::Owner;
     use apex_profile::{
-        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile,
+        Activity, CopyDirection, Figure, Iterations, Pauses, Phase, PhaseCall, PhaseKind, Profile, Sizes,
     };
     use apex_trace::layout::CallClass;
 
@@ -333,6 +333,7 @@ mod tests {
             asynchronous: true,
             count: 200,
             bytes: 200 << 20,
+            sizes: Sizes::of(1 << 20, 200),
             cpu_ns: 1e6,
         };
         let accounts = one.accounts.clone();

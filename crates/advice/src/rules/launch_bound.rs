@@ -79,7 +79,7 @@ fn judge(profile: &Profile) -> Outcome {
             )
             .decrease_towards(IDLE),
             Evidence::new("median kernel", Figure::measured(median), Unit::Nanoseconds)
-                .increase_towards(SHORT_NS),
+                .compared_as(format!("shorter than {}", time(SHORT_NS))),
             Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
         ],
         kernels: Vec::new(),
@@ -118,7 +118,7 @@ fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<Stri
 }
 
 /// Whose functions launch less often.
-fn instead(owner: Owner) -> Option<&'static str> {
+pub(super) fn instead(owner: Owner) -> Option<&'static str> {
     Some(match owner {
         Owner::Xla => {
             "Launch less often: put the loop into the compiled function (jax.vmap over samples, jax.lax.scan or \

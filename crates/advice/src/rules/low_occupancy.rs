@@ -2,7 +2,7 @@
 
 use occupancy::{DeviceLimits, Limiter, what_if};
 
-use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_kernels, percent};
+use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_kernels, language, percent};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, Kernel, Profile};
 
@@ -115,10 +115,10 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
     {
         return Some(format!(
             "reduce registers per thread from {} to {fewer} to fit {} instead of {blocks} blocks per SM: \
-                __launch_bounds__({threads}, {}), and check that nothing spills",
+                {}, and check that nothing spills",
             attributes.registers,
             blocks + 1,
-            blocks + 1
+            language::limit_of_registers(kernel, fewer, blocks + 1)
         ));
     }
     if limited_by(Limiter::SharedMemory)

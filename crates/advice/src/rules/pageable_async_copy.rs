@@ -4,8 +4,8 @@ use apex_trace::layout::MemoryKind;
 
 use super::small_copies::is_small;
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, cost_of_calls, counted, from_place, idle_during,
-    job_saving, typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving, sizes, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -54,13 +54,11 @@ fn judge(profile: &Profile) -> Outcome {
     let copied = later.count as f64 / count.max(1) as f64 * moved as f64 / PINNED;
     let most = (later.cpu_ns - queued).max(0.0);
     let saved = (later.cpu_ns - copied.max(queued)).max(0.0);
-    let mean = moved / count.max(1);
     Outcome::found(Draft {
         summary: format!(
-            "{} of {}{} with pageable memory{}{}",
+            "{}{} with pageable memory{}{}",
             counted(count, "asynchronous copy", "asynchronous copies"),
-            bytes(mean),
-            if count == 1 { "" } else { " on average" },
+            sizes(profile.copies.iter().filter(pageable)),
             cost_of_calls(profile, " took ", spent, " of CPU time"),
             from_place(profile, profile.copies.iter().filter(pageable).map(|copy| &copy.stacks))
         ),
@@ -116,11 +114,7 @@ mod tests {
     fn fires_on_either_end() {
         let finding = assert_finds_in(&RULE, profile(copies(Device, Pageable, true, 10, 1 << 20)));
         assert_eq!(finding.confidence.level, Level::Medium);
-        assert!(
-            finding.summary.starts_with("10 asynchronous copies of 1.00 MiB on average"),
-            "{}",
-            finding.summary
-        );
+        assert!(finding.summary.starts_with("10 asynchronous copies of 1.00 MiB"), "{}", finding.summary);
         assert_eq!(evidence(&finding, "bytes copied").value, 10.0 * (1 << 20) as f64);
         assert_eq!(evidence(&finding, "CPU time of the calls").value, 1e6);
         let one = assert_finds_in(&RULE, profile(copies(Pageable, Device, true, 1, 1 << 20)));

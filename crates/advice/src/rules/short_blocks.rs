@@ -1,6 +1,6 @@
 //! Blocks that end as soon as they begin: the device starts them no faster than it does.
 
-use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels};
+use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, time};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, Profile};
 
@@ -63,7 +63,7 @@ fn fault(subject: Subject<'_>) -> Option<Fault> {
         evidence: vec![
             Evidence::new("blocks", Figure::measured(blocks), Unit::Count).decrease_towards(blocks / USUAL),
             Evidence::new("time per block of an SM", Figure::measured(1.0 / rate), Unit::Nanoseconds)
-                .increase_towards(USUAL / RATE),
+                .compared_as(format!("near the interval at which an SM starts blocks, {}", time(1.0 / RATE))),
         ],
         change: format!(
             "give each of the {} blocks of {} threads at least four times as much work: several elements per \

@@ -69,7 +69,7 @@ fn judge(profile: &Profile) -> Outcome {
         ),
         evidence: vec![
             Evidence::new("mean time of a kernel in these graphs", Figure::computed(each), Unit::Nanoseconds)
-                .increase_towards(SHORT_NS),
+                .compared_as(format!("shorter than {}", time(SHORT_NS))),
             Evidence::new(
                 "kernels of a graph launch",
                 Figure::measured(runs as f64 / launches.max(1) as f64),

@@ -1,8 +1,8 @@
 //! Kernels that take less time than the call that launches them.
 
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, job_saving,
-    kernel_finding, time,
+    Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, framework, job_saving,
+    kernel_finding, launch_bound, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
@@ -55,7 +55,8 @@ fn judge(profile: &Profile) -> Outcome {
         format!("{who}: the launch call takes longer than the kernel")
     });
     let saving = Figure::sum(lost).map_or_else(Saving::default, |lost| job_saving(profile, lost));
-    Outcome::found(Draft { change: None, saving, ..draft })
+    let change = framework(profile).and_then(launch_bound::instead).map(str::to_owned);
+    Outcome::found(Draft { change, saving, ..draft })
 }
 
 /// By how much the calls are longer than the kernel, nanoseconds: nothing of it is sure to be
@@ -75,7 +76,7 @@ fn fault(kernel: &Kernel) -> Fault {
     Fault {
         evidence: vec![
             Evidence::new("mean GPU time", Figure::sampled(gpu, samples, None), Unit::Nanoseconds)
-                .increase_towards(kernel.cpu.median_ns),
+                .compared_as(format!("shorter than its launch call of {}", time(kernel.cpu.median_ns))),
             Evidence::new("median launch call", Figure::measured(kernel.cpu.median_ns), Unit::Nanoseconds),
         ],
         change: format!(

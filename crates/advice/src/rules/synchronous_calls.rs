@@ -4,8 +4,8 @@
 //! driver API, "API synchronization behavior").
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, cost_of_calls, counted, from_place, idle_during,
-    job_saving, typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, confidence, cost_of_calls, counted, from_place, idle_during,
+    job_saving, sizes, small_copies, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, CopyDirection, Figure, IdleCause, Profile, StackCount};
@@ -56,9 +56,9 @@ fn judge(profile: &Profile) -> Outcome {
     let beyond = if saved > 0.0 { (ahead + copies).min(after_launch.cpu_ns) } else { 0.0 };
     Outcome::found(Draft {
         summary: format!(
-            "{} of {}{}{}",
+            "{}{}{}{}",
             counted(count, "synchronous copy", "synchronous copies"),
-            bytes(moved / count.max(1)),
+            sizes(synchronous(profile)),
             cost_of_calls(profile, " took ", spent, " of CPU time"),
             from_place(profile, stacks)
         ),
@@ -69,7 +69,7 @@ fn judge(profile: &Profile) -> Outcome {
                 .decrease_towards(0.0),
         ],
         kernels: Vec::new(),
-        change: None,
+        change: (is_many_small(profile, count, moved)).then(|| small_copies::COMBINE_FIRST.to_owned()),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, beyond))),
             ..job_saving(profile, Figure::predicted(saved, (0.0, most)))
@@ -79,6 +79,13 @@ fn judge(profile: &Profile) -> Outcome {
             "part of the time is the device's work or the transfer itself, which remains",
         ),
     })
+}
+
+/// Whether one copy of all pieces helps more than an asynchronous copy of each.
+fn is_many_small(profile: &Profile, count: u64, moved: u64) -> bool {
+    count >= small_copies::MANY
+        && count > profile.totals.launches
+        && moved <= small_copies::SMALL.saturating_mul(count)
 }
 
 /// Synchronous copies.
@@ -94,10 +101,8 @@ pub(super) struct Transfers<'p> {
 
 /// Synchronous copies between host and device. Those within the device do not wait.
 pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers<'_> {
-    let waits =
-        |copy: &&Copies| !copy.asynchronous && copy.wait() && copy.direction != CopyDirection::HostToHost;
     let mut sum = Transfers::default();
-    for copy in profile.copies.iter().filter(waits) {
+    for copy in synchronous(profile) {
         sum.count = sum.count.saturating_add(copy.count);
         sum.bytes = sum.bytes.saturating_add(copy.bytes);
         sum.cpu_ns += copy.cpu.total_ns;
@@ -105,6 +110,12 @@ pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers<'_> {
         sum.stacks.push(&copy.stacks);
     }
     sum
+}
+
+fn synchronous(profile: &Profile) -> impl Iterator<Item = &Copies> {
+    let waits =
+        |copy: &&Copies| !copy.asynchronous && copy.wait() && copy.direction != CopyDirection::HostToHost;
+    profile.copies.iter().filter(waits)
 }
 
 #[cfg(test)]

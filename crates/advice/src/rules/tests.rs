@@ -4,7 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::fixture::{SMS, activity, called, counted, device, on_cpu_device, profile_of, timed};
 use super::{Needs, RULES, Rule};
+use crate::advise::{Options, advise};
+use apex_profile::names::{Owner, OwnerKind};
+use apex_profile::{Hotspot, IdleCause, Kernel, Place, Profile, Traffic};
+use cuda_launch::LaunchConfig;
 
 #[test]
 fn identifiers_are_unique_and_say_what_they_need() {
@@ -51,7 +56,7 @@ fn page() -> String {
          `apex report` and `apex advise` apply these rules to a session. Each finding has its evidence, one change, the saving, and a\n\
          confidence. Rules `APEX-L…` need only recorded launches and calls, rules `APEX-T…` need sampled kernel times (`--timing\n\
          sampled` or `all`), and rules `APEX-C…` need the CPU device's counts (`apex run --device cpu`), which do not include GPU time.\n\
-         `--suppress ID` disables a rule.\n\n\
+         `--suppress ID` disables a rule, `apex explain ID` prints its part of this page.\n\n\
          A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
          for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device. A finding *within*\n\
          another one is part of its saving and does not add to it.\n\n\
@@ -100,4 +105,117 @@ fn the_page_about_rules_is_fresh() {
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(written == page(), "docs/advice.md is stale: BLESS=1 cargo test -p apex-advice writes it anew");
+}
+
+/// Words of remedies that change a kernel's source or its launch configuration.
+const OF_SOURCE: [&str; 14] = [
+    "threads per block",
+    "per thread",
+    "block size",
+    "grid",
+    "__launch_bounds__",
+    "registers",
+    "shared memory",
+    "0.5f",
+    "with a block for each",
+    "loops over",
+    "consecutive threads",
+    "as many blocks",
+    "the tile",
+    "each warp",
+];
+
+/// A kernel of this owner in a configuration, with all that rules about kernels look for.
+fn faulty(owner: Owner, launch: LaunchConfig, each_ns: f64) -> Kernel {
+    let mut kernel =
+        called(timed(counted("global", "load", 100, 3200, 2800, "uncoalesced"), each_ns), 3000, 4_000.0);
+    kernel.launch = launch;
+    kernel.traits.owner = owner;
+    let attributes = kernel.attributes.as_mut().expect("known");
+    (attributes.registers, attributes.static_shared_bytes, attributes.local_bytes) = (200, 60_000, 4_000);
+    let counts = kernel.counts.as_mut().expect("counted");
+    let traffic = |space: &str, direction: &str| Traffic {
+        space: space.to_owned(),
+        direction: direction.to_owned(),
+        requests: 1_000,
+        threads: 32_000,
+        bytes: 128_000,
+        transactions: 32_000,
+        excess: 31_000,
+        per_request: 32.0,
+    };
+    counts.traffic.extend([
+        traffic("shared", "load"),
+        traffic("local", "load"),
+        traffic("global", "atomic"),
+        traffic("shared", "atomic"),
+    ]);
+    let hotspot = |fault: &str| Hotspot {
+        fault: fault.to_owned(),
+        place: Place { file: "kernel.cu".to_owned(), line: 7, ..Place::default() },
+        events: 1_000,
+        total: 32_000,
+        excess: 31_000,
+    };
+    counts.hotspots.extend(["bank_conflict", "divergence"].map(hotspot));
+    counts.active_threads = 8.0;
+    (counts.branches, counts.divergent_branches) = (1_000, 900);
+    counts.warp_instructions = [("integer".to_owned(), 10_000)].into();
+    counts.thread_instructions = [("f64", 100_000), ("f32", 100_000), ("conversion", 50_000)]
+        .map(|(class, count)| (class.to_owned(), count))
+        .into();
+    kernel
+}
+
+/// Profiles, on a GPU and on the CPU device, of kernels of this owner with all faults.
+fn faulty_profiles(owner: Owner) -> Vec<Profile> {
+    let launches = [(1, 64), (20, 100), (SMS / 2, 256), (SMS + 1, 256), (2 * SMS + 1, 1000), (200_000, 40)];
+    let mut profiles = Vec::new();
+    for (blocks, threads) in launches {
+        for each_ns in [2e3, 500e3] {
+            let launch = LaunchConfig::new(blocks, threads);
+            let kernel = faulty(owner, launch, each_ns);
+            let uncounted = Kernel { counts: None, ..kernel.clone() };
+            for kernel in [kernel, uncounted] {
+                let mut profile = profile_of([kernel]);
+                profile.devices = vec![device()];
+                profile.activities = vec![activity(10e9, 0.5)];
+                profile.activities[0].idle_by = [(IdleCause::Launching, 5e9)].into();
+                profiles.extend([on_cpu_device(profile.clone()), profile]);
+            }
+        }
+    }
+    profiles
+}
+
+/// The rules whose findings about kernels of this owner tell to change source or configuration.
+fn of_source(owner: Owner) -> BTreeSet<String> {
+    let mut rules = BTreeSet::new();
+    for profile in faulty_profiles(owner) {
+        for finding in advise(&profile, &Options::default()).findings {
+            let changes = finding.kernels.iter().map(|kernel| &kernel.change).chain([&finding.change]);
+            let is_of_source =
+                changes.into_iter().any(|change| OF_SOURCE.iter().any(|word| change.contains(word)));
+            let names_a_configuration = finding.kernels.iter().any(|kernel| kernel.to.is_some());
+            if is_of_source || names_a_configuration {
+                rules.insert(finding.rule);
+            }
+        }
+    }
+    rules
+}
+
+#[test]
+fn no_rule_tells_to_change_the_kernel_of_a_library() {
+    let own = of_source(Owner::Own);
+    let expected = [
+        "APEX-L01", "APEX-L02", "APEX-T04", "APEX-L05", "APEX-L42", "APEX-C31", "APEX-C32", "APEX-C33",
+        "APEX-C84",
+    ];
+    for rule in expected {
+        assert!(own.contains(rule), "{rule} is silent about the program's own kernels: {own:?}");
+    }
+    for &owner in Owner::ALL.iter().filter(|owner| owner.kind() != OwnerKind::Own) {
+        assert_eq!(of_source(owner), BTreeSet::new(), "{}", owner.name());
+    }
 }

@@ -5,7 +5,7 @@ use super::{
     job_saving, kernel_finding, multiprocessors, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::names::{Operation, Owner};
+use apex_profile::names::{Operation, Owner, OwnerKind};
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
 /// Minimum share of SMs that a tiny launch leaves without a block …
@@ -117,11 +117,19 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("blocks", Figure::measured(kernel.blocks() as f64), Unit::Count),
             Evidence::new("threads in all", Figure::measured(kernel.threads() as f64), Unit::Count),
         ],
-        change: format!(
-            "combine all {calls} launches of `{}` into one with a block for each, if they are independent; \
-                otherwise capture them into a CUDA graph",
-            kernel.short_name
-        ),
+        change: match kernel.traits.owner.kind() {
+            OwnerKind::Own => format!(
+                "combine all {calls} launches of `{}` into one with a block for each, if they are independent; \
+                    otherwise capture them into a CUDA graph",
+                kernel.short_name
+            ),
+            _ => format!(
+                "call {} once for many inputs instead of {calls} times (`{}`), if the calls are independent; \
+                    otherwise capture them into a CUDA graph",
+                kernel.traits.owner.name(),
+                kernel.short_name
+            ),
+        },
         saves: Err("the change saves the host's time"),
         threads: None,
     }

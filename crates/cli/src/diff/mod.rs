@@ -25,7 +25,8 @@ use std::process::ExitCode;
   apex diff --fail-above 5 baseline candidate      for CI: status 1 if more than 5% slower
 
 If launches repeat, sums are per step. A difference is significant if it exceeds 1% and, between repeated runs, passes \
-Welch's t-test (p < 1/370), or, between single runs, exceeds three standard errors of the samples.")]
+Welch's t-test (p < 1/370), or, between single runs, exceeds three standard errors of the samples. On the CPU device, counts \
+are compared; its times are the busy host's, and are compared between repeated runs only.")]
 pub struct Args {
     /// The baseline session
     #[arg(value_name = "BEFORE", required_unless_present = "before", conflicts_with = "before")]
@@ -67,13 +68,16 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     filters::remark_on_phases(&shown);
     let comparison = apex_view::compared(&shown, before.len());
     if args.json {
-        output::json(&DiffDocument::of(&shown, before, after, &comparison).context("no session")?)?;
+        output::json(
+            &DiffDocument::of(&sessions, &shown, before, after, &comparison).context("no session")?,
+        )?;
     } else {
         let verdict = apex_view::verdict(&comparison);
         let style = Style { color: color.on_stdout() };
         let filters = shown.first().and_then(Shown::described);
+        let commands = apex_view::different_commands(&apex_view::commands(&sessions, before.len()));
         let page = Page { args, comparison: &comparison, style, width: output::width() };
-        output::page(|out| page.write(out, &verdict, filters))?;
+        output::page(|out| page.write(out, &verdict, filters.into_iter().chain(commands)))?;
     }
     Ok(args.exit_code(&comparison))
 }
@@ -116,7 +120,12 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn write(&self, out: &mut dyn Write, verdict: &str, filters: Option<String>) -> io::Result<()> {
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        verdict: &str,
+        notes: impl Iterator<Item = String>,
+    ) -> io::Result<()> {
         for line in wrap(verdict, self.width, "  ") {
             writeln!(out, "{}", self.style.paint(Ink::Bold, line))?;
         }
@@ -124,7 +133,8 @@ impl Page<'_> {
             |paths: &[PathBuf]| paths.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ");
         let (before, after) = self.args.sides();
         let sessions = format!("{} → {}", names(before), names(after));
-        for line in std::iter::once(sessions).chain(filters) {
+        writeln!(out, "{}", self.style.paint(Ink::Dim, sessions))?;
+        for line in notes.flat_map(|note| wrap(&note, self.width, "  ")) {
             writeln!(out, "{}", self.style.paint(Ink::Dim, line))?;
         }
         tables::totals(out, self)?;

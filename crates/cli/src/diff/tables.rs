@@ -12,6 +12,15 @@ use std::io::{self, Write};
 const LEGEND: &str =
     "ᵐ measured on samples · ᶜ computed exactly · ~ within chance, or too few samples or runs to tell";
 
+/// Why there are no times of the CPU device.
+const NO_TIMES: &str = "Times are not compared: on the CPU device they are those of a busy host, and one run says \
+    nothing about the next. Repeated runs can be compared: --before A1 A2 A3 --after B1 B2 B3.";
+
+/// Whether times can be compared.
+fn shows_times(page: &Page<'_>) -> bool {
+    !page.comparison.on_cpu_device || page.comparison.is_of_repeated_runs()
+}
+
 /// Totals, then where the time went.
 pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     let comparison = page.comparison;
@@ -20,6 +29,16 @@ pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
         Per::Run => "a run",
     };
     let mut table = Totals::new(page, per);
+    if !shows_times(page) {
+        table.row("launches", &comparison.launches, count);
+        table.row("copies", &comparison.copies, count);
+        table.row("copied bytes", &comparison.copied_bytes, bytes);
+        table.write(out)?;
+        for line in wrap(NO_TIMES, page.width, "") {
+            writeln!(out, "{}", page.style.paint(Ink::Dim, line))?;
+        }
+        return Ok(());
+    }
     if let Some(step) = &comparison.step_ns {
         table.row("time", step, units::time);
     } else {
@@ -31,8 +50,8 @@ pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     table.row("CPU in launches", &comparison.launch_cpu_ns, units::time);
     table.row("copies", &comparison.copies, count);
     table.row("copied bytes", &comparison.copied_bytes, bytes);
-    // On the CPU device times mean nothing.
-    if comparison.counts.is_none() {
+    // The accounts are a GPU's.
+    if !comparison.on_cpu_device {
         for account in &comparison.accounts {
             table.row(&format!("  {}", account.account), &account.time_ns, units::time);
         }
@@ -235,7 +254,10 @@ pub fn kernels(out: &mut dyn Write, page: &Page<'_>, kernels: &[KernelChange], t
     let counted = page.comparison.counts.is_some();
     let shown = &kernels[..top.min(kernels.len())];
     writeln!(out)?;
-    let table = if counted { counted_kernels(shown) } else { timed_kernels(shown) };
+    let table = match counted {
+        true => counted_kernels(shown),
+        false => timed_kernels(shown, shows_times(page)),
+    };
     write_table(out, page, &table, |row| {
         let slower = !counted && shown[row].duration_ns.rose_above(1.0);
         slower.then_some(Ink::Bad)
@@ -249,22 +271,20 @@ pub fn kernels(out: &mut dyn Write, page: &Page<'_>, kernels: &[KernelChange], t
     Ok(())
 }
 
-fn timed_kernels(kernels: &[KernelChange]) -> Table {
-    let mut table = Table::new(&[
-        ("kernel", Align::Flexible),
-        ("launches", Align::Optional),
-        ("GPU time", Align::Right),
-        ("GPU time eachᵐ", Align::Optional),
-        ("occupancyᶜ", Align::Optional),
-    ]);
+fn timed_kernels(kernels: &[KernelChange], shows_times: bool) -> Table {
+    let mut columns = vec![("kernel", Align::Flexible), ("launches", Align::Optional)];
+    if shows_times {
+        columns.extend([("GPU time", Align::Right), ("GPU time eachᵐ", Align::Optional)]);
+    }
+    columns.push(("occupancyᶜ", Align::Optional));
+    let mut table = Table::new(&columns);
     for kernel in kernels {
-        table.row(vec![
-            name(kernel),
-            launches(kernel),
-            moved(&kernel.total_ns),
-            describe(&kernel.duration_ns, units::time),
-            occupancy(&kernel.occupancy),
-        ]);
+        let mut cells = vec![name(kernel), launches(kernel)];
+        if shows_times {
+            cells.extend([moved(kernel), describe(kernel, &kernel.duration_ns, units::time)]);
+        }
+        cells.push(plain(kernel, &kernel.occupancy, units::share));
+        table.row(cells);
     }
     table
 }
@@ -281,7 +301,7 @@ fn counted_kernels(kernels: &[KernelChange]) -> Table {
     ]);
     for kernel in kernels {
         let of = |change: Option<&Change>, unit: fn(f64) -> String| {
-            change.map_or("-".into(), |change| plain(change, unit))
+            change.map_or("-".into(), |change| plain(kernel, change, unit))
         };
         let counts = kernel.counts.as_ref();
         table.row(vec![
@@ -291,7 +311,7 @@ fn counted_kernels(kernels: &[KernelChange]) -> Table {
             of(counts.map(|counts| &counts.wavefronts_per_request), tenths),
             of(counts.map(|counts| &counts.active_threads), tenths),
             of(counts.map(|counts| &counts.warp_instructions), count),
-            occupancy(&kernel.occupancy),
+            plain(kernel, &kernel.occupancy, units::share),
         ]);
     }
     table
@@ -310,49 +330,101 @@ fn launches(kernel: &KernelChange) -> String {
     match kernel.presence {
         Presence::Added => format!("new: {}", count(value(kernel.launches.after))),
         Presence::Removed => format!("gone: {}", count(value(kernel.launches.before))),
-        Presence::Both => plain(&kernel.launches, count),
+        Presence::Both => plain(kernel, &kernel.launches, count),
     }
 }
 
 /// What a kernel's GPU time grew or shrank by, on which the table is sorted.
-fn moved(change: &Change) -> String {
-    let value = |figure: Option<Figure>| figure.map_or(0.0, |figure| figure.value);
+fn moved(kernel: &KernelChange) -> String {
+    let change = &kernel.total_ns;
     if change.before.is_none() && change.after.is_none() {
         return "not timed".into();
     }
-    let moved = value(change.after) - value(change.before);
-    match moved {
-        0.0 => "=".into(),
-        moved if moved < 0.0 => format!("−{}", units::time(-moved)),
-        moved => format!("+{}", units::time(moved)),
+    match kernel.moved(change) {
+        None => "?".into(),
+        Some(0.0) => "=".into(),
+        Some(moved) if moved < 0.0 => format!("−{}", units::time(-moved)),
+        Some(moved) => format!("+{}", units::time(moved)),
     }
 }
 
-/// `1.20 ms → 1.10 ms`, or one of them where both look the same.
-fn plain(change: &Change, unit: fn(f64) -> String) -> String {
-    match (change.before.map(|figure| unit(figure.value)), change.after.map(|figure| unit(figure.value))) {
-        (Some(before), Some(after)) if before == after => after,
-        (None, None) => "-".into(),
-        (before, after) => {
-            format!("{} → {}", before.unwrap_or("-".into()), after.unwrap_or("-".into()))
-        }
+/// The figure of a side: nothing where the kernel is absent, `?` where it is unknown.
+fn sides(kernel: &KernelChange, change: &Change, unit: fn(f64) -> String) -> Vec<String> {
+    let sides = [(change.before, Presence::Added), (change.after, Presence::Removed)];
+    sides
+        .into_iter()
+        .filter(|(_, absent)| kernel.presence != *absent)
+        .map(|(figure, _)| side(figure, unit))
+        .collect()
+}
+
+/// `1.20 ms → 1.10 ms`, or one of them where both look the same; `-` where neither is known.
+fn plain(kernel: &KernelChange, change: &Change, unit: fn(f64) -> String) -> String {
+    if change.before.is_none() && change.after.is_none() {
+        return "-".into();
     }
+    let mut sides = sides(kernel, change, unit);
+    sides.dedup();
+    sides.join(" → ")
 }
 
 /// `1.20 ms → 1.10 ms (−8.3%)`; a tilde where the difference may be chance.
-fn describe(change: &Change, unit: fn(f64) -> String) -> String {
+fn describe(kernel: &KernelChange, change: &Change, unit: fn(f64) -> String) -> String {
+    if change.before.is_none() && change.after.is_none() {
+        return "not measured".into();
+    }
+    let both = sides(kernel, change, unit).join(" → ");
     match change.ratio {
-        Some(_) => {
-            format!("{} → {} ({})", side(change.before, unit), side(change.after, unit), difference(change))
-        }
-        None if change.before.is_none() && change.after.is_none() => "not measured".into(),
-        None => format!("{} → {}", side(change.before, unit), side(change.after, unit)),
+        Some(_) => format!("{both} ({})", difference(change)),
+        None => both,
     }
 }
 
-fn occupancy(change: &Change) -> String {
-    match (change.before, change.after) {
-        (None, None) => "?".into(),
-        _ => plain(change, units::share),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel on these sides, of which a figure is known or not.
+    fn kernel(presence: Presence, before: Option<f64>, after: Option<f64>) -> KernelChange {
+        let change = Change {
+            before: before.map(Figure::measured),
+            after: after.map(Figure::measured),
+            ratio: before.zip(after).map(|(before, after)| after / before),
+            significant: None,
+            runs: (before.into_iter().collect(), after.into_iter().collect()),
+        };
+        KernelChange {
+            name: "kernel".into(),
+            symbol: "kernel".into(),
+            configuration: None,
+            launch: None,
+            presence,
+            launches: change.clone(),
+            duration_ns: change.clone(),
+            total_ns: change.clone(),
+            occupancy: change,
+            counts: None,
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_never_shown_as_nothing() {
+        let shown = |presence, before, after| {
+            let kernel = kernel(presence, before, after);
+            let total = &kernel.total_ns;
+            [moved(&kernel), plain(&kernel, total, units::time), describe(&kernel, total, units::time)]
+        };
+        let both = Presence::Both;
+        assert_eq!(shown(both, Some(2e6), None), ["?", "2.00 ms → ?", "2.00 ms → ?"]);
+        assert_eq!(shown(both, None, Some(2e6)), ["?", "? → 2.00 ms", "? → 2.00 ms"]);
+        assert_eq!(shown(both, None, None), ["not timed", "-", "not measured"]);
+        assert_eq!(
+            shown(both, Some(2e6), Some(1e6)),
+            ["−1.00 ms", "2.00 ms → 1.00 ms", "2.00 ms → 1.00 ms (~-50.0%)"]
+        );
+        // Where a kernel does not run it takes no time, which is no figure of it.
+        assert_eq!(shown(Presence::Added, None, Some(2e6)), ["+2.00 ms", "2.00 ms", "2.00 ms"]);
+        assert_eq!(shown(Presence::Removed, Some(2e6), None), ["−2.00 ms", "2.00 ms", "2.00 ms"]);
+        assert_eq!(shown(Presence::Added, None, None)[0], "not timed");
     }
 }

@@ -134,7 +134,7 @@ pub fn basis_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
         Some(format!("{words} for {} of the GPU time", units::share(*share)))
     });
     let words: Vec<_> = words.collect();
-    (!words.is_empty()).then(|| format!("Predicted from {}", words.join("; from ")))
+    (!words.is_empty()).then(|| format!("Predictions rest on {}", words.join("; on ")))
 }
 
 fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {

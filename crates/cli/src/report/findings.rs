@@ -38,9 +38,12 @@ pub fn brief(
     }
     let rest = advice.findings.len().saturating_sub(shown);
     if rest > 0 {
-        writeln!(out, "\n{rest} more: `apex advise` shows all findings with their evidence.")?;
+        writeln!(
+            out,
+            "\n{rest} more: `apex advise` shows all findings with their evidence, `apex explain RULE` a rule."
+        )?;
     } else if !advice.findings.is_empty() {
-        writeln!(out, "\n`apex advise` shows the evidence.")?;
+        writeln!(out, "\n`apex advise` shows the evidence, `apex explain RULE` a rule.")?;
     }
     Ok(())
 }
@@ -174,12 +177,12 @@ fn evidence(values: &[Evidence]) -> String {
 fn one_value(evidence: &Evidence) -> String {
     let goal = match evidence.direction {
         Some(Direction::IncreaseTowards(goal)) => {
-            format!(", increase towards {}", value(goal, evidence.unit))
+            format!(", should rise to {}", value(goal, evidence.unit))
         }
         Some(Direction::DecreaseTowards(goal)) => {
-            format!(", decrease towards {}", value(goal, evidence.unit))
+            format!(", should fall to {}", value(goal, evidence.unit))
         }
-        None => String::new(),
+        None => evidence.compared.as_ref().map_or_else(String::new, |compared| format!(", {compared}")),
     };
     let figure = &evidence.figure;
     let samples = match figure.samples {

@@ -6,6 +6,7 @@ use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::Advice;
 use apex_profile::{Account, Profile};
+use apex_text::verdict::together;
 use apex_view::Shown;
 use std::io::{self, Write};
 
@@ -37,7 +38,10 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     entries.sort_by_key(|(account, _)| matches!(account, Account::Unknown));
     let names = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
     let step_ns = shown.job.step_ns().filter(|_| shown.steps().is_some());
-    let heads = [title, units::time(step_ns.map_or(accounts.span_ns, |step_ns| step_ns.value))];
+    let of = if shown.steps().is_some() { "mean of" } else { "sum of" };
+    let of_all = together(&shown.job).map_or_else(String::new, |all| format!("{of} {all}"));
+    let length = units::time(step_ns.map_or(accounts.span_ns, |step_ns| step_ns.value));
+    let heads = [title, length, of_all];
     let lead = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
     let bars = width.saturating_sub(lead + names + COLUMNS).min(BAR);
     for (row, (account, time)) in entries.into_iter().enumerate() {

@@ -48,34 +48,83 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
     order
 }
 
-/// What the headings and their marks mean.
-pub const LEGEND: &str = "ᵐ measured, mean per launch (×n: n samples) · ᶜ \
-    computed exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
+/// The table of kernels, and what its headings mean.
+pub struct Kernels {
+    /// The header and the rows.
+    pub lines: Vec<String>,
+    /// What the headings and marks mean of the columns that are shown.
+    pub legend: String,
+}
 
-/// The table as lines, its header first. Shares are of all kernels of `job`.
-pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
+/// The table for a width. Shares are of all kernels of `job`, whose devices tell rows apart.
+pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: usize) -> Kernels {
+    let ranked = ranked(profile, sort, top);
+    let names: Vec<&str> = ranked.iter().map(|&index| &*profile.kernels[index].short_name).collect();
+    let wide = rows(profile, job, sort, &ranked, &names);
+    let headings = wide.headings(width);
+    // Without configurations, a name stands for one row alone.
+    let table = match headings.contains(&CONFIGURATION) {
+        true => wide,
+        false => {
+            let unique = unique_names(profile, &ranked);
+            rows(profile, job, sort, &ranked, &unique.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+    };
+    let headings = table.headings(width);
+    let is_timed = |&index: &usize| profile.kernels[index].gpu.is_some();
+    let legend = legend(&headings, ranked.iter().any(is_timed), ranked.iter().all(is_timed));
+    Kernels { lines: table.lines(width), legend }
+}
+
+const CONFIGURATION: &str = "configuration";
+
+/// The short names of these kernels, each with its configuration where that alone tells rows of a
+/// device apart.
+fn unique_names(profile: &Profile, ranked: &[usize]) -> Vec<String> {
+    let kernel = |index: usize| &profile.kernels[index];
+    let is_alone = |index: usize| {
+        let of = |index: usize| (&kernel(index).short_name, kernel(index).device);
+        ranked.iter().filter(|&&other| of(other) == of(index)).count() == 1
+    };
+    let name = |&index: &usize| match is_alone(index) {
+        true => kernel(index).short_name.clone(),
+        false => format!("{} {}", kernel(index).short_name, configuration(kernel(index).launch)),
+    };
+    ranked.iter().map(name).collect()
+}
+
+fn rows(profile: &Profile, job: &Profile, sort: Sort, ranked: &[usize], names: &[&str]) -> Table {
     let cpu_time = if sort == Sort::Cpu { Align::Right } else { Align::Optional };
-    let mut table = Table::new(&[
-        ("kernel", Align::Flexible),
+    let devices = job.device_names();
+    let has_several = job.devices.len() > 1;
+    let mut columns = vec![("kernel", Align::Flexible)];
+    if has_several {
+        columns.push((devices.heading, Align::Right));
+    }
+    columns.extend([
         ("launches", Align::Right),
-        ("configuration", Align::OptionalLeft),
+        (CONFIGURATION, Align::OptionalLeft),
         ("occupancyᶜ", Align::OptionalLeft),
         ("wavesᶜ", Align::Optional),
         ("tailᶜ", Align::Optional),
         ("eff.ᶜ", Align::Optional),
         ("GPU timeᵐ", Align::Right),
-        ("share", Align::Optional),
+        ("share", Align::Right),
         ("CPU timeᵐ", cpu_time),
         ("", Align::Optional),
     ]);
+    let mut table = Table::new(&columns);
     let total: f64 = job.kernels.iter().map(|kernel| sort.of(kernel)).sum();
     let computed =
         |kernel: &Kernel, text: fn(&Geometry) -> String| kernel.geometry.as_ref().map_or("?".into(), text);
-    for index in ranked(profile, sort, top) {
+    for (&index, name) in ranked.iter().zip(names) {
         let kernel = &profile.kernels[index];
         let share = if total > 0.0 { sort.of(kernel) / total } else { 0.0 };
-        table.row(vec![
-            kernel.short_name.clone(),
+        let mut cells = vec![(*name).to_owned()];
+        if has_several {
+            cells.push(devices.cell(kernel.device));
+        }
+        cells.extend([
             units::count(kernel.launches.ran()),
             configuration(kernel.launch),
             computed(kernel, occupancy),
@@ -87,6 +136,91 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
             if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
             bar(share, 8),
         ]);
+        table.row(cells);
     }
-    table.lines(width)
+    table
+}
+
+/// What these headings mean, and why a kernel may be without a time.
+fn legend(headings: &[&str], is_any_timed: bool, are_all_timed: bool) -> String {
+    let computed: Vec<&str> = [
+        ("occupancyᶜ", "theoretical occupancy and its limiter"),
+        ("wavesᶜ", "waves"),
+        ("tailᶜ", "tail effect"),
+        ("eff.ᶜ", "block efficiency"),
+    ]
+    .into_iter()
+    .filter_map(|(heading, meaning)| headings.contains(&heading).then_some(meaning))
+    .collect();
+    let is_measured = is_any_timed || headings.contains(&"CPU timeᵐ");
+    let parts = [
+        is_measured.then(|| "ᵐ measured, mean per launch (×n: n samples)".to_owned()),
+        (!computed.is_empty()).then(|| format!("ᶜ computed exactly: {}", computed.join(", "))),
+        (!are_all_timed).then(|| {
+            "not timed: no launch of the kernel was sampled (`apex run --timing all` times each)".to_owned()
+        }),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apex_profile::{Device, Launches};
+    use cuda_launch::LaunchConfig;
+
+    /// Three configurations of one kernel on each of two devices.
+    fn profile() -> Profile {
+        let kernel = |at: u32| Kernel {
+            short_name: "sum<bf16>".to_owned(),
+            device: Some((at % 2) as usize),
+            launch: LaunchConfig::new(1 << at, 256),
+            launches: Launches { calls: 10 + u64::from(at), ..Launches::default() },
+            ..Kernel::default()
+        };
+        let device = |ordinal| Device { ordinals: vec![ordinal], ..Device::default() };
+        Profile {
+            devices: vec![device(1), device(0)],
+            kernels: (0..6).map(kernel).collect(),
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn rows_differ_and_have_their_share_and_device_at_every_width() {
+        let profile = profile();
+        for width in [70, 80, 100, 120, 200] {
+            let Kernels { lines, legend } = table(&profile, &profile, Sort::Count, 6, width);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            let headings: Vec<&str> = lines[0].split_whitespace().collect();
+            assert!(headings.contains(&"share") && headings.contains(&"GPU"), "{width}: {headings:?}");
+            // Beside the figures, the cells that name a kernel.
+            let named = |line: &String| {
+                let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+                let names = cells
+                    .filter(|cell| cell.starts_with("sum") || cell.starts_with("<<<") || cell.len() == 1);
+                names.collect::<Vec<_>>().join(" ")
+            };
+            let mut names: Vec<String> = lines[1..].iter().map(named).collect();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), 6, "{width}: {lines:#?}");
+            // The first used device has ordinal 1.
+            assert!(lines[1].contains(" 0 ") && lines[2].contains(" 1 "), "{lines:#?}");
+            let has_waves = lines[0].contains("wavesᶜ");
+            assert_eq!(legend.contains("waves"), has_waves, "{width}: {legend}");
+            assert!(legend.contains("not timed: "), "{legend}");
+        }
+    }
+
+    #[test]
+    fn a_legend_explains_the_columns_that_are_shown() {
+        assert_eq!(legend(&["kernel", "share"], true, true), "ᵐ measured, mean per launch (×n: n samples)");
+        let all = legend(&["occupancyᶜ", "wavesᶜ", "tailᶜ", "eff.ᶜ"], false, false);
+        assert_eq!(
+            all,
+            "ᶜ computed exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency · not timed: no \
+                launch of the kernel was sampled (`apex run --timing all` times each)"
+        );
+    }
 }

@@ -43,7 +43,8 @@ const FINDINGS: usize = 5;
   apex report --window 2s..5s --rank 0   three seconds of one process
   apex report --by place                 by the source line that launches
   apex report --by range                 by NVTX range
-  apex report --json | jq .advice.verdict
+  apex report --json | jq -r '.verdict[]'  the sentences at the top of the report
+  apex report --json | jq '.advice.findings[] | {rule, remedy}'
   apex report --html report.html         one self-contained HTML file
 
 Marks: ᵐ measured, ᶜ computed exactly, ᵖ predicted with an interval.")]
@@ -113,6 +114,8 @@ struct Document<'a> {
     session: String,
     run: Option<&'a Meta>,
     filters: Applied<'a>,
+    /// The first lines of the report: what the time went into, how long it took, what to change.
+    verdict: Vec<String>,
     /// Indices into the profile's kernels, as the table ranks them.
     top: Vec<usize>,
     /// What is launched from where.
@@ -141,6 +144,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         return output::page(|out| write_shown(out, &loaded, &shown, &args.view, style, output::width()));
     }
     let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
+    let advice = filters::advise(&shown, suppress);
     output::json(&Document {
         schema: "apex.report/4",
         apex_version: env!("CARGO_PKG_VERSION"),
@@ -151,7 +155,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         places: loaded.profile.by_site(),
         profile: &loaded.profile,
         machine: loaded.machine_summary(),
-        advice: &filters::advise(&shown, suppress),
+        verdict: apex_text::verdict::sentences(&shown.part(), &advice),
+        advice: &advice,
     })
 }
 
@@ -218,10 +223,11 @@ fn top_kernels(
         sort.name()
     );
     writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
-    for (i, line) in kernels::table(profile, &shown.job, sort, view.top, width).into_iter().enumerate() {
+    let kernels::Kernels { lines, legend } = kernels::table(profile, &shown.job, sort, view.top, width);
+    for (i, line) in lines.into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }
-    for line in wrap(kernels::LEGEND, width, "") {
+    for line in wrap(&legend, width, "") {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     writeln!(out)?;

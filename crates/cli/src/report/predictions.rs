@@ -39,7 +39,7 @@ pub fn table<'a>(
     };
     let predicted: Vec<_> = kernels.filter_map(useful).collect();
     write_lines(out, &profile.unpredicted, style, width)?;
-    let basis = basis(profile);
+    let basis = basis(profile, predicted.is_empty());
     if predicted.is_empty() {
         write_lines(out, &basis, style, width)?;
         let is_silent = profile.unpredicted.is_empty() && basis.is_empty();
@@ -87,9 +87,12 @@ fn write_lines(out: &mut dyn Write, texts: &[String], style: Style, width: usize
 }
 
 /// What the predictions rest on, what of the code was not kept, and whether keeping it would help.
-fn basis(profile: &Profile) -> Vec<String> {
+/// Where no prediction is shown, what it would rest on matters only if code was to be kept.
+fn basis(profile: &Profile, is_nothing_shown: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(basis_in_words(&profile.prediction_basis).map(|words| format!("{words}.")));
+    if !is_nothing_shown || profile.code.is_some() {
+        lines.extend(basis_in_words(&profile.prediction_basis).map(|words| format!("{words}.")));
+    }
     lines.extend(profile.code.as_ref().and_then(|code| known_in_words(&code.known)));
     match &profile.code {
         Some(code) if code.left_out > 0 => lines.push(format!(
@@ -123,15 +126,19 @@ fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
     (!is_all_ptx).then(|| format!("Known code: {}.", words.join("; ")))
 }
 
-/// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely
-/// to be loaded: libraries bring machine code alone.
+/// Whether most of the predicted GPU time, or of the launches where nothing was timed, is of kernels
+/// of the program's own, whose PTX is likely to be loaded: libraries bring machine code alone.
 fn code_would_help(profile: &Profile) -> bool {
-    let time = |own: bool| -> f64 {
-        let kernels = profile.kernels.iter().filter(|kernel| kernel.prediction.is_some());
-        let kernels = kernels.filter(|kernel| !own || kernel.traits.owner == Owner::Own);
-        kernels.filter_map(Kernel::gpu_total_ns).sum()
+    let is_timed = profile.totals.gpu_time_ns.is_some();
+    let weight = |kernel: &Kernel| match is_timed {
+        true => kernel.gpu_total_ns().unwrap_or(0.0),
+        false => kernel.launches.ran() as f64,
     };
-    time(true) > MOST * time(false)
+    let sum = |own: bool| -> f64 {
+        let kernels = profile.kernels.iter().filter(|kernel| kernel.prediction.is_some());
+        kernels.filter(|kernel| !own || kernel.traits.owner == Owner::Own).map(weight).sum()
+    };
+    sum(true) > MOST * sum(false)
 }
 
 /// Whether the interval of a prediction is narrow enough to be of use.

@@ -197,10 +197,25 @@ fn without_a_gpu_counts_are_compared() {
         "{text}"
     );
     assert!(text.contains("30 → 50") && text.contains("sectorsᶜ") && text.contains("nothing"), "{text}");
-    let comparison = &sandbox.json(&["diff", "--json", "before", "after"])["comparison"];
+    // One run of a busy host says nothing about the next.
+    assert!(
+        !text.contains("GPU time") && text.contains("Times are not compared: on the CPU device"),
+        "{text}"
+    );
+    assert!(unwrapped(&text).contains("The commands differ: `") && text.contains("launch 50`."), "{text}");
+    let document = sandbox.json(&["diff", "--json", "before", "after"]);
+    assert!(document["commands"][0][0].as_str().unwrap().ends_with("launch 30"), "{}", document["commands"]);
+    let comparison = &document["comparison"];
+    for time in ["span_ns", "gpu_time_ns", "launch_cpu_ns"] {
+        assert_eq!(comparison[time]["significant"], Value::Null, "{time}");
+    }
+    assert_eq!(comparison["on_cpu_device"], json!(true));
     let launches = ["before", "after"].map(|side| comparison["launches"][side]["value"].as_f64());
     assert_eq!((launches, &comparison["per"]), ([Some(30.0), Some(50.0)], &json!("run")));
     assert_eq!(comparison["step_ns"], Value::Null);
     let same = page(&sandbox, 100, &["before", "before"]);
     assert!(same.starts_with("The CPU device counts the same"), "{same}");
+    assert!(!same.contains("The commands differ"), "{same}");
+    let repeated = ["--before", "before", "before", "--after", "after", "after"];
+    assert!(page(&sandbox, 100, &repeated).contains("GPU time"), "repeated runs show what is chance");
 }

@@ -22,7 +22,15 @@ fn the_demo_reports_on_a_real_run() {
     );
     let report = sandbox.json(&["report", "--json", "s"]);
     assert_eq!(report["schema"], "apex.report/4");
+    let sentences: Vec<&str> =
+        report["verdict"].as_array().unwrap().iter().filter_map(|line| line.as_str()).collect();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        !sentences.is_empty() && words(&page).contains(&words(&sentences.join(" "))),
+        "{sentences:?}: {page}"
+    );
     let findings = report["advice"]["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| !finding["remedy"].as_str().unwrap().is_empty()));
     let rules: Vec<_> = findings.iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
     assert!(rules.contains(&"APEX-L01"), "the bad program's blocks are no multiple of a warp: {rules:?}");
 }
@@ -40,9 +48,9 @@ fn bare_programs_run_without_recording() {
 fn tables_fit_the_width_and_keep_what_matters() {
     let sandbox = Sandbox::new();
     sandbox.recorded(&["--timing", "all"], &["launch", "64"]);
-    let always = ["kernel", "launches", "GPU timeᵐ"];
+    let always = ["kernel", "launches", "GPU timeᵐ", "share"];
     let from_80 = ["configuration", "occupancyᶜ", "wavesᶜ"];
-    let from_100 = ["tailᶜ", "eff.ᶜ", "share"];
+    let from_100 = ["tailᶜ", "eff.ᶜ"];
     for width in [60usize, 80, 100, 200] {
         let mut command = sandbox.apex(&["report", "s"]);
         let page = text(&output(command.env("COLUMNS", width.to_string()), 0).stdout);
@@ -182,4 +190,17 @@ fn the_doctor_tries_the_driver() {
     std::fs::write(sandbox.path("libcuda.so.1"), "no library").unwrap();
     let page = text(&command.output().unwrap().stdout);
     assert!(page.lines().any(|line| line.contains("driver ") && !line.starts_with("ok ")), "{page}");
+}
+
+#[test]
+fn a_rule_is_explained_without_a_session() {
+    let sandbox = Sandbox::new();
+    let page = text(&output(&mut sandbox.apex(&["explain", "launch-bound", "L19"]), 0).stdout);
+    assert!(page.starts_with("APEX-T24 launch-bound: "), "{page}");
+    assert!(page.contains("APEX-L19 synchronous-calls: ") && page.contains("Detects: "), "{page}");
+    let list = text(&output(&mut sandbox.apex(&["explain"]), 0).stdout);
+    assert!(list.contains("APEX-C84") && list.lines().count() > 40, "{list}");
+    let unknown = output(&mut sandbox.apex(&["explain", "APEX-X99", "L19"]), 1);
+    assert!(text(&unknown.stderr).contains("there is no rule `APEX-X99`; `apex explain` lists all rules"));
+    assert!(text(&unknown.stdout).starts_with("APEX-L19"), "what is known is explained");
 }

@@ -3,7 +3,7 @@
 use super::{CONFIGURATION, axis, joined};
 use crate::table::{Cell, Column, Sink, Type, column};
 use apex_profile::names::DataType;
-use apex_profile::{Figure, Prediction, Profile};
+use apex_profile::{DeviceNames, Figure, Prediction, Profile};
 use apex_profile::{Kernel, KernelCounts, Traffic};
 use cuda_launch::Dim3;
 use std::io;
@@ -11,7 +11,7 @@ use std::io;
 use Type::{Integer, Real, Text};
 
 /// Columns of the kernels' table.
-pub const COLUMNS: [Column; 73] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
+pub const COLUMNS: [Column; 74] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
 
 /// Columns before those of the configuration.
 const BEFORE: [Column; 10] = [
@@ -28,7 +28,7 @@ const BEFORE: [Column; 10] = [
 ];
 
 /// Columns after those of the configuration.
-const AFTER: [Column; 50] = [
+const AFTER: [Column; 51] = [
     column("max_threads_per_block", Integer, "maximum of the kernel"),
     column("binary_version", Integer, "architecture of the machine code, such as 90"),
     column("ptx_version", Integer, "architecture of its PTX, such as 80"),
@@ -107,6 +107,11 @@ const AFTER: [Column; 50] = [
         "gpu_mean_ns and 1.1 µs, to compare with the prediction; measured on gpu_samples",
     ),
     column("measured_over_predicted", Real, "measured_duration_ns over predicted_duration_ns"),
+    column(
+        "device_label",
+        Text,
+        "what tells the device from the others: CUDA ordinal, rank or UUID; null if unknown",
+    ),
 ];
 
 /// Writes the kernels of a profile, one configuration a row, the costliest first. The window does
@@ -115,10 +120,11 @@ const AFTER: [Column; 50] = [
 /// # Errors
 /// Those of the sink.
 pub fn write(profile: &Profile, sink: &mut dyn Sink) -> io::Result<()> {
-    profile.kernels.iter().try_for_each(|kernel| row(profile, kernel, sink))
+    let names = profile.device_names();
+    profile.kernels.iter().try_for_each(|kernel| row(profile, &names, kernel, sink))
 }
 
-fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()> {
+fn row(profile: &Profile, names: &DeviceNames, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()> {
     let device = kernel.device.and_then(|device| profile.devices.get(device));
     let attributes = kernel.attributes.as_ref();
     let gpu = kernel.gpu.as_ref();
@@ -215,6 +221,7 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         unfamiliar.as_deref().into(),
         prediction.and_then(|said| Some(said.measured_duration_ns?.value)).into(),
         prediction.and_then(|said| said.measured_over_predicted).into(),
+        kernel.device.and_then(|device| names.cells.get(device)).map(String::as_str).into(),
     ];
     sink.row(&cells)
 }

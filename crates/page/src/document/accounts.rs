@@ -40,6 +40,8 @@ pub struct Devices {
 struct Device {
     /// Index into `machine.devices`.
     device: Option<usize>,
+    /// CUDA ordinal of the device in the process.
+    ordinal: Option<u32>,
     pid: u32,
     rank: Option<usize>,
     /// First launch, after the session's start.
@@ -130,6 +132,7 @@ impl Device {
         let started_ns = process.map_or(0.0, |process| process.start_ns);
         Self {
             device: activity.device,
+            ordinal: activity.ordinal,
             pid: process.map_or(0, |process| process.pid),
             rank: process.and_then(|process| process.rank),
             start_ns: started_ns + activity.start_ns,

@@ -53,6 +53,8 @@ struct Value {
     unit: Unit,
     /// Where it should go.
     goal: Option<f64>,
+    /// What it is compared with, where that is no goal.
+    compared: Option<String>,
 }
 
 /// A kernel that has the fault.
@@ -157,6 +159,7 @@ fn values(evidence: &[Evidence]) -> Vec<Value> {
         goal: evidence.direction.map(|direction| match direction {
             Direction::IncreaseTowards(goal) | Direction::DecreaseTowards(goal) => goal,
         }),
+        compared: evidence.compared.as_ref().map(|compared| text(compared, SENTENCE)),
     };
     evidence.iter().map(value).collect()
 }

@@ -10,6 +10,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Machine {
     devices: Vec<Device>,
+    /// What labels of devices are: `GPU` (CUDA ordinals or UUIDs), or `rank`.
+    device_heading: &'static str,
     host: Option<Host>,
     processes: Vec<Process>,
     processes_left_out: usize,
@@ -21,6 +23,8 @@ pub struct Machine {
 #[derive(Debug, Serialize)]
 struct Device {
     name: String,
+    /// What tells it from the others: see `device_heading`.
+    label: String,
     uuid: String,
     compute_capability: Option<(u32, u32)>,
     sms: u32,
@@ -87,11 +91,13 @@ impl Machine {
     pub fn of(source: &Source<'_>, limits: &Limits) -> Self {
         let most = limits.processes;
         let profile = source.whole;
-        let devices = profile.devices.iter().take(most).map(|device| {
+        let names = profile.device_names();
+        let devices = profile.devices.iter().zip(&names.cells).take(most).map(|(device, label)| {
             let limits = device.limits();
             let attributes = limits.as_ref().map(|limits| &limits.attributes);
             Device {
                 name: text(&device.name, NAME),
+                label: text(label, NAME),
                 uuid: text(&device.uuid, NAME),
                 compute_capability: device.compute_capability,
                 sms: device.sms,
@@ -118,6 +124,7 @@ impl Machine {
         let recorder = &profile.recorder;
         Self {
             devices: devices.collect(),
+            device_heading: names.heading,
             host: host.map(|host| Host {
                 name: text(&host.name, NAME),
                 kernel: text(&host.kernel, NAME),

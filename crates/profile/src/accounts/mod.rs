@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
-use crate::profile::CopyDirection;
+use crate::profile::{CopyDirection, Sizes};
 use crate::sketch::Distribution;
 use apex_trace::layout::CallClass;
 
@@ -307,6 +307,9 @@ pub struct PhaseCall {
     pub count: u64,
     /// Bytes copied, set or allocated.
     pub bytes: u64,
+    /// How many bytes each copied; empty for other calls.
+    #[serde(skip)]
+    pub sizes: Sizes,
     /// CPU time.
     pub cpu_ns: f64,
 }
@@ -330,4 +333,104 @@ pub struct Iterations {
     pub warmup: u64,
     /// Start of the first one of the steady state, nanoseconds after the process's start.
     pub start_ns: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Provenance;
+
+    /// Accounts whose every entry is another number of nanoseconds, times `by`.
+    fn distinct(by: f64) -> Accounts {
+        let mut idle = BTreeMap::new();
+        for (at, cause) in IdleCause::ALL.into_iter().enumerate() {
+            idle.insert(cause, Figure::measured(by * (100.0 + at as f64)));
+        }
+        Accounts {
+            span_ns: by * 5_000.0,
+            kernels: Figure::measured(by * 1.0),
+            collectives: Figure::measured(by * 2.0),
+            waiting: Figure::measured(by * 4.0),
+            copies: Figure::measured(by * 8.0),
+            idle,
+            pauses: Pauses { count: by as u64 * 3, time: Figure::measured(by * 16.0) },
+            unknown: Figure::measured(by * 32.0),
+        }
+    }
+
+    #[test]
+    fn adding_adds_every_account_span_and_pauses() {
+        let mut sum = distinct(1.0);
+        sum.add(&distinct(2.0));
+        assert_eq!(sum, distinct(3.0));
+        let mut from_nothing = Accounts::default();
+        from_nothing.add(&distinct(1.0));
+        for account in Account::ALL {
+            assert_eq!(from_nothing.time(account).value, distinct(1.0).time(account).value, "{account:?}");
+        }
+        let pauses = from_nothing.pauses;
+        assert_eq!((from_nothing.span_ns, pauses.count, pauses.time.value), (5_000.0, 3, 16.0));
+    }
+
+    #[test]
+    fn adding_counts_no_more_pauses_than_there_are_numbers() {
+        let mut sum =
+            Accounts { pauses: Pauses { count: u64::MAX, ..Pauses::default() }, ..Accounts::default() };
+        sum.add(&distinct(1.0));
+        assert_eq!(sum.pauses.count, u64::MAX);
+    }
+
+    #[test]
+    fn an_account_has_its_own_time_and_an_absent_one_none() {
+        let accounts = distinct(1.0);
+        let times: Vec<f64> = Account::ALL.into_iter().map(|account| accounts.time(account).value).collect();
+        assert_eq!(times, [1.0, 2.0, 4.0, 8.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0, 32.0]);
+        assert!(Account::ALL.into_iter().all(|account| Accounts::default().time(account).value == 0.0));
+    }
+
+    #[test]
+    fn entries_are_the_accounts_with_time_in_their_order() {
+        let mut accounts = distinct(1.0);
+        accounts.collectives = Figure::measured(0.0);
+        accounts.idle.remove(&IdleCause::Loading);
+        let entries: Vec<Account> = accounts.entries().into_iter().map(|(account, _)| account).collect();
+        let expected = Account::ALL
+            .into_iter()
+            .filter(|account| !matches!(account, Account::Collectives | Account::Idle(IdleCause::Loading)));
+        assert_eq!(entries, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn idle_time_and_the_unknown_share_are_of_all() {
+        assert_eq!(distinct(1.0).idle_ns().value, f64::from((100..108).sum::<i32>()));
+        assert_eq!(Accounts::default().idle_ns().value, 0.0);
+        assert_eq!(distinct(1.0).unknown_share(), 32.0 / 5_000.0);
+        assert_eq!(Accounts { span_ns: 0.0, ..distinct(1.0) }.unknown_share(), 0.0);
+    }
+
+    #[test]
+    fn waiting_is_taken_out_of_collectives_to_the_nanosecond() {
+        let mut accounts =
+            Accounts { collectives: Figure::predicted(1_001.0, (801.0, 1_201.0)), ..distinct(1.0) };
+        accounts.wait_for_share(0.25);
+        assert_eq!((accounts.waiting.value, accounts.collectives.value), (250.0, 751.0));
+        assert_eq!(accounts.waiting.provenance(), Provenance::Predicted);
+        assert_eq!(accounts.waiting.interval(), Some((200.25, 300.25)));
+        assert_eq!(accounts.collectives.interval(), Some((600.75, 900.75)));
+        accounts.wait_for_share(0.0);
+        assert_eq!((accounts.waiting.value, accounts.collectives.value), (0.0, 751.0));
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let distinct = |names: Vec<&str>| {
+            let mut sorted = names.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert!(sorted.len() == names.len() && names.iter().all(|name| name.len() > 2), "{names:?}");
+        };
+        distinct(Account::ALL.map(Account::name).to_vec());
+        distinct(IdleCause::ALL.map(IdleCause::name).to_vec());
+        distinct(PhaseKind::ALL.map(PhaseKind::name).to_vec());
+    }
 }

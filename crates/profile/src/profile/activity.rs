@@ -15,7 +15,7 @@ use super::launches::LaunchCounts;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
-use super::{Activity, Collective, CopyDirection, sampled};
+use super::{Activity, Collective, CopyDirection, Sizes, sampled};
 use crate::accounts::{
     Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued, Seen, Timeline, Work,
 };
@@ -39,7 +39,7 @@ struct Device {
 #[derive(Default)]
 struct PhaseCounts {
     devices: BTreeMap<Option<usize>, PhaseLaunches>,
-    calls: HashMap<CallKey, (u64, u64, u64)>,
+    calls: HashMap<CallKey, CallSums>,
 }
 
 /// Launches of a phase on a device.
@@ -50,6 +50,16 @@ struct PhaseLaunches {
     kernels: Vec<u64>,
     /// Graph launches by the graph's identifier.
     graphs: BTreeMap<u32, u64>,
+}
+
+/// What calls of one kind in a phase add up to.
+#[derive(Default)]
+struct CallSums {
+    count: u64,
+    bytes: u64,
+    cpu_ns: u64,
+    /// Of copies.
+    sizes: Sizes,
 }
 
 /// Entry point, class, where a copy goes, pageable, asynchronous.
@@ -392,10 +402,13 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let direction = is_copy.then(|| CopyDirection::between(call.source_memory(), call.memory()));
         let asynchronous = call.head.flags & flags::ASYNC != 0;
         let key = (call.api, call.class, direction, is_copy && is_pageable(call), asynchronous);
-        let (count, bytes, sum) = self.phase(start).calls.entry(key).or_default();
-        *count += 1;
-        *bytes = bytes.saturating_add(call.bytes);
-        *sum = sum.saturating_add(cpu_ns);
+        let sums = self.phase(start).calls.entry(key).or_default();
+        sums.count += 1;
+        sums.bytes = sums.bytes.saturating_add(call.bytes);
+        sums.cpu_ns = sums.cpu_ns.saturating_add(cpu_ns);
+        if is_copy {
+            sums.sizes.add(call.bytes);
+        }
     }
 
     /// Does something to the device of a stream, if it is known.
@@ -454,6 +467,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let mut activity = Activity {
             process: THIS,
             device,
+            ordinal: device.and_then(|device| self.reading.part.devices[device].ordinals.first().copied()),
             start_ns,
             span_ns: end_ns - start_ns,
             launches: extent.launches,
@@ -502,21 +516,18 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let launches = counts.devices.get(&device);
         let kernels = launches.map_or(&[][..], |launches| &launches.kernels).iter().copied().enumerate();
         let name = |api: u32| self.reading.process.definitions.name(api).unwrap_or("unknown").to_owned();
-        let call = |(&(api, class, direction, pageable, asynchronous), &(count, bytes, cpu_ns)): (
-            &CallKey,
-            &(u64, u64, u64),
-        )| {
-            PhaseCall {
+        let call =
+            |(&(api, class, direction, pageable, asynchronous), sums): (&CallKey, &CallSums)| PhaseCall {
                 name: name(api),
                 class: CallClass::from_raw(class),
                 direction,
                 pageable,
                 asynchronous,
-                count,
-                bytes,
-                cpu_ns: cpu_ns as f64,
-            }
-        };
+                count: sums.count,
+                bytes: sums.bytes,
+                sizes: sums.sizes.clone(),
+                cpu_ns: sums.cpu_ns as f64,
+            };
         let mut calls: Vec<PhaseCall> = counts.calls.iter().map(call).collect();
         calls.sort_by(|a, b| {
             let key = |call: &PhaseCall| (call.direction, call.pageable, call.asynchronous);

@@ -4,6 +4,7 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use serde::Serialize;
 
 use super::serde_layout;
+use super::sizes::Sizes;
 use super::stacks::{StackCount, StackCounts};
 use crate::sketch::{Distribution, Sketch};
 
@@ -32,7 +33,8 @@ pub struct Call {
 }
 
 /// Calls after their process's first launch. The job's time also begins there, so a change to
-/// earlier calls cannot save any of it.
+/// earlier calls cannot save any of it. In a process that only copies and sets memory the time
+/// begins with the first of these, and all copies count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct AfterLaunch {
     /// Number of calls.
@@ -98,6 +100,8 @@ pub struct Copies {
     pub count: u64,
     /// Bytes copied.
     pub bytes: u64,
+    /// How many bytes each of them copied.
+    pub sizes: Sizes,
     /// CPU time of the calls.
     pub cpu: Distribution,
     /// Calls after the process's first launch, among `count`.
@@ -133,6 +137,7 @@ impl CallCounts {
 #[derive(Default)]
 pub(super) struct CopyCounts {
     pub bytes: u64,
+    pub sizes: Sizes,
     pub cpu: Sketch,
     pub after_launch: AfterLaunch,
     pub stacks: StackCounts,
@@ -142,6 +147,7 @@ impl CopyCounts {
     /// Adds `other`; `stacks` maps its call stacks to those of this profile.
     pub(super) fn merge(&mut self, other: &Self, stacks: &[usize]) {
         self.stacks.merge(&other.stacks, stacks);
+        self.sizes.merge(&other.sizes);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.cpu.merge(&other.cpu);
         self.after_launch.add(other.after_launch);

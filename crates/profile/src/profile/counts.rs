@@ -188,9 +188,31 @@ impl Profile {
     /// memory, whichever share is larger. Launches that were not counted are taken to be like
     /// those that were. Kernels without counts have a share of zero.
     pub fn counted_shares(&self) -> Vec<f64> {
-        let instructions = shares(&self.kernels, KernelCounts::total_warp_instructions);
-        let sectors = shares(&self.kernels, KernelCounts::total_global_sectors);
+        let [instructions, sectors] = self.counted_shares_by_kind();
         instructions.into_iter().zip(sectors).map(|(a, b)| a.max(b)).collect()
+    }
+
+    /// What these kernels do together of what the CPU device counted: the larger one of their share
+    /// of the instructions and their share of the sectors, and which of them it is. `None` if
+    /// nothing of them was counted.
+    pub fn counted_part(&self, kernels: impl IntoIterator<Item = usize>) -> Option<(f64, &'static str)> {
+        let kinds = self.counted_shares_by_kind();
+        let mut sums = [0.0; 2];
+        for kernel in kernels {
+            sums.iter_mut().zip(&kinds).for_each(|(sum, shares)| *sum += shares.get(kernel).unwrap_or(&0.0));
+        }
+        let [instructions, sectors] = sums.map(|sum| sum.min(1.0));
+        let (share, what) = match sectors > instructions {
+            true => (sectors, "global memory sectors"),
+            false => (instructions, "executed instructions"),
+        };
+        (share > 0.0).then_some((share, what))
+    }
+
+    /// Shares of the instructions that warps executed, and of the sectors of global memory.
+    fn counted_shares_by_kind(&self) -> [Vec<f64>; 2] {
+        [KernelCounts::total_warp_instructions, KernelCounts::total_global_sectors]
+            .map(|count| shares(&self.kernels, count))
     }
 }
 

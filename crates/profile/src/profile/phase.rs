@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use apex_trace::layout::MemoryKind;
 
-use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence};
+use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence, Sizes};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 use crate::saturating::SaturatingSum as _;
@@ -135,6 +135,11 @@ impl Profile {
             };
             let (count, bytes, cpu_ns) = sum(&is);
             let share = copy.count as f64 / all[&key].max(1) as f64;
+            copy.sizes = Sizes::default();
+            kept.iter().filter(|call| is(call)).for_each(|call| copy.sizes.merge(&call.sizes));
+            if share < 1.0 {
+                copy.sizes = copy.sizes.scaled(share);
+            }
             copy.count = (count as f64 * share).round() as u64;
             copy.bytes = (bytes as f64 * share) as u64;
             copy.after_launch = AfterLaunch { count: copy.count, cpu_ns: cpu_ns * share };

@@ -64,6 +64,8 @@ pub(super) struct Reading<'b> {
     /// What was read of timed launches.
     pub sampled: Sampled,
     pub extents: BTreeMap<Option<usize>, Extent>,
+    /// As `extents`, of the copies and sets before the first launch.
+    transfers: BTreeMap<Option<usize>, Extent>,
 }
 
 /// Where graphs are among functions: their identifiers are others.
@@ -128,6 +130,7 @@ impl<'b> Reading<'b> {
             launched: Launched::default(),
             sampled: Sampled::default(),
             extents: BTreeMap::new(),
+            transfers: BTreeMap::new(),
         }
     }
 
@@ -352,9 +355,9 @@ impl<'b> Reading<'b> {
                 if in_window {
                     self.copy(call, cpu_ns);
                 }
-                self.transfer(call, in_window);
+                self.transfer(call, start, cpu_ns);
             }
-            Some(CallClass::Set) => self.transfer(call, in_window),
+            Some(CallClass::Set) => self.transfer(call, start, cpu_ns),
             _ => {}
         }
         if cannot_be_captured(call) {
@@ -362,7 +365,8 @@ impl<'b> Reading<'b> {
         }
         if waits(call) {
             let end = start + cpu_ns as f64;
-            self.extents.values_mut().for_each(|extent| extent.end = extent.end.max(end));
+            let extents = self.extents.values_mut().chain(self.transfers.values_mut());
+            extents.for_each(|extent| extent.end = extent.end.max(end));
         }
     }
 
@@ -374,11 +378,35 @@ impl<'b> Reading<'b> {
         counts.cpu.add(cpu_ns);
         counts.after_launch.add(after_launch);
         counts.bytes = counts.bytes.saturating_add(call.bytes);
+        counts.sizes.add(call.bytes);
     }
 
-    fn transfer(&mut self, call: &CallRecord, counts: bool) {
+    fn transfer(&mut self, call: &CallRecord, start: f64, cpu_ns: u64) {
+        let counts = self.counts_at(start);
         if call.head.flags & flags::ASYNC != 0 {
             self.stream(call.stream).transfers += u64::from(counts);
+        }
+        if self.extents.is_empty() {
+            let device = self.device_of_stream(call.stream);
+            let extent =
+                self.transfers.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
+            extent.end = extent.end.max(start + cpu_ns as f64);
+            if counts {
+                extent.streams.insert(call.stream);
+            }
+        }
+    }
+
+    /// A process that launches nothing spends its time on copies and sets: they tell from when to
+    /// when it used its devices.
+    fn take_transfers(&mut self) {
+        if !self.extents.is_empty() {
+            return;
+        }
+        self.extents = std::mem::take(&mut self.transfers);
+        for counts in self.part.copies.values_mut() {
+            let cpu = counts.cpu.distribution();
+            counts.after_launch = AfterLaunch { count: cpu.count, cpu_ns: cpu.total_ns };
         }
     }
 
@@ -429,6 +457,7 @@ impl<'b> Reading<'b> {
 
     /// The second reading happens here.
     fn finish(mut self, observer: Option<&mut dyn Observer>) -> Builder {
+        self.take_transfers();
         let estimates: Vec<Option<Estimate>> =
             self.configs.iter().map(|config| config.samples.estimate()).collect();
         for (config, estimate) in self.configs.iter().zip(&estimates) {

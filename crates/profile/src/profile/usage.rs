@@ -16,6 +16,8 @@ pub struct Activity {
     pub process: usize,
     /// Index into [`Profile::devices`](super::Profile::devices); `None` if unknown.
     pub device: Option<usize>,
+    /// CUDA ordinal of the device in this process; `None` if unknown.
+    pub ordinal: Option<u32>,
     /// Start of the first launch, nanoseconds after the process's start.
     pub start_ns: f64,
     /// From there to the end of the last launch or synchronisation call.

@@ -66,7 +66,10 @@ fn bars(profile: &Profile) -> Vec<(String, Accounts)> {
             Some((None, pid)) => format!("pid {pid}"),
             None => String::new(),
         };
-        activity.device.map_or(who.clone(), |device| format!("{who} GPU {device}"))
+        match activity.ordinal {
+            Some(ordinal) => format!("{who} GPU {ordinal}"),
+            None => who,
+        }
     };
     let each = with_time.into_iter().map(|activity| (name(activity), activity.accounts.clone()));
     std::iter::once(("all".to_owned(), profile.accounts())).chain(each.take(DEVICES)).collect()

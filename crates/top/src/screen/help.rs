@@ -7,16 +7,16 @@ use ratatui_core::text::{Line, Span};
 
 /// Keys and what they do.
 const KEYS: [(&str, &str); 10] = [
-    ("q, Ctrl-C", "quit; the programs go on"),
-    ("Tab, → ←", "next session, the one before"),
-    ("↓ ↑, j k", "select a kernel: its full name, and what launches it"),
+    ("q, Ctrl-C", "quit; the programs continue"),
+    ("Tab, → ←", "next or previous session"),
+    ("↓ ↑, j k", "select a kernel: shows its full name and its place"),
     ("PgDn PgUp, g G", "ten kernels down or up, the first, the last"),
     ("s", "sort by the next quantity"),
     ("t l m c", "sort by GPU time, launches, GPU time of a launch, CPU time"),
-    ("/", "show only kernels in whose name a text is found"),
-    ("Esc", "give up selection and filter"),
-    ("p, Space", "pause, go on"),
-    ("?, h", "this help; any key leaves it"),
+    ("/", "show only kernels whose name contains a text"),
+    ("Esc", "clear selection and filter"),
+    ("p, Space", "pause or continue"),
+    ("?, h", "this help; any key closes it"),
 ];
 
 /// The legend of figures and bars.

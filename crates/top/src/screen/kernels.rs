@@ -68,7 +68,13 @@ fn heading(top: &Top, look: &Look, shown: usize, sort: Sort) -> String {
 fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
     let profile = &look.profile;
     let is_timed = profile.totals.gpu_time_ns.is_some();
-    let mut columns = vec![("kernel", Align::Flexible), ("launches", Align::Right)];
+    let devices = profile.device_names();
+    let has_several = profile.devices.len() > 1;
+    let mut columns = vec![("kernel", Align::Flexible)];
+    if has_several {
+        columns.push((devices.heading, Align::Right));
+    }
+    columns.push(("launches", Align::Right));
     if is_timed {
         columns.push(("GPU timeᵐ", Align::Right));
     }
@@ -88,7 +94,11 @@ fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
         let kernel = &profile.kernels[index];
         // A share of means says nothing.
         let share = if sort == Sort::Mean || whole <= 0.0 { None } else { Some(sort.of(kernel) / whole) };
-        let mut cells = vec![kernel.short_name.clone(), units::count(kernel.launches.ran())];
+        let mut cells = vec![kernel.short_name.clone()];
+        if has_several {
+            cells.push(devices.cell(kernel.device));
+        }
+        cells.push(units::count(kernel.launches.ran()));
         if is_timed {
             cells.push(kernel.gpu.as_ref().map_or("not timed".into(), gpu_time));
         }

@@ -45,7 +45,7 @@ impl Theme {
         let (plain, color) = match account {
             Account::Kernels => ('█', Color::Green),
             Account::Collectives => ('▓', Color::Blue),
-            Account::Waiting => ('▒', Color::Magenta),
+            Account::Waiting => ('w', Color::Magenta),
             Account::Copies => ('▒', Color::Cyan),
             Account::Idle(IdleCause::Launching) => ('l', Color::Red),
             Account::Idle(IdleCause::Allocating) => ('a', Color::LightRed),
@@ -62,5 +62,19 @@ impl Theme {
         let shown =
             if self.color && is_busy_or_unknown && account != Account::Unknown { '█' } else { shown };
         (shown, self.colored(color))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn without_colours_every_account_has_a_character_of_its_own() {
+        let theme = Theme { color: false };
+        let characters: BTreeSet<char> =
+            Account::ALL.into_iter().map(|account| theme.account(account).0).collect();
+        assert_eq!(characters.len(), Account::ALL.len());
     }
 }

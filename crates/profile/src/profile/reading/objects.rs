@@ -98,11 +98,19 @@ impl Reading<'_> {
     /// The device of a context; where the context is not known, the only device that the process
     /// has.
     fn device_of(&self, context: u32) -> Option<usize> {
-        self.devices.get(&context).copied().or_else(|| {
-            let mut all = self.devices.values().copied();
-            let first = all.next()?;
-            all.all(|other| other == first).then_some(first)
-        })
+        self.devices.get(&context).copied().or_else(|| self.only_device())
+    }
+
+    /// The device of a stream; where it is not known, the only device that the process has.
+    pub(super) fn device_of_stream(&self, stream: u32) -> Option<usize> {
+        let known = self.streams.get(stream).and_then(|stream| stream.device);
+        known.or_else(|| self.only_device())
+    }
+
+    fn only_device(&self) -> Option<usize> {
+        let mut all = self.devices.values().copied();
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
     }
 }
 

@@ -1,0 +1,106 @@
+//! `apex explain`: what a rule means, from the same table as `docs/advice.md`.
+
+use crate::exit;
+use crate::output::{self, Color};
+use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
+use apex_advice::rules::{RULES, Rule, VERIFY};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Explains advice rules: what they detect, why that costs time, what to change.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex explain                      all rules, one per line
+  apex explain APEX-T24             a rule of a report, by its identifier
+  apex explain launch-bound L19     by name, or without APEX-
+
+Exit status: 0, or 1 if there is no such rule.")]
+pub struct Args {
+    /// Identifiers or names of rules; without any, all rules are listed
+    #[arg(value_name = "RULE")]
+    rules: Vec<String>,
+}
+
+/// Runs `apex explain`.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let style = Style { color: color.on_stdout() };
+    let width = output::width();
+    if args.rules.is_empty() {
+        return output::page(|out| list(out, style, width));
+    }
+    let (mut known, mut is_any_unknown) = (Vec::new(), false);
+    for name in &args.rules {
+        match Rule::named(name) {
+            Some(rule) => known.push(rule),
+            None => {
+                output::remark(format!("there is no rule `{name}`; `apex explain` lists all rules"));
+                is_any_unknown = true;
+            }
+        }
+    }
+    let written = output::page(|out| known.iter().try_for_each(|rule| explain(out, rule, style, width)))?;
+    Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
+}
+
+fn list(out: &mut dyn Write, style: Style, width: usize) -> io::Result<()> {
+    let mut table = Table::new(&[("rule", Align::Left), ("name", Align::Left), ("detects", Align::Flexible)]);
+    for rule in RULES {
+        table.row(vec![rule.id.to_owned(), rule.slug.to_owned(), rule.title.to_owned()]);
+    }
+    for (at, line) in table.lines(width).into_iter().enumerate() {
+        writeln!(out, "{}", if at == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    Ok(())
+}
+
+fn explain(out: &mut dyn Write, rule: &Rule, style: Style, width: usize) -> io::Result<()> {
+    let head = format!("{} {}: {}", rule.id, rule.slug, rule.title);
+    for line in wrap(&head, width, "  ") {
+        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
+    }
+    let within = rule.parent.map(|parent| format!("A finding of {parent} contains its saving."));
+    let verify = format!("{VERIFY}: {}", rule.verify);
+    let parts = [
+        ("Why", rule.why),
+        ("Detects", rule.detects),
+        ("Source", rule.source),
+        ("Change", rule.change),
+        ("Saving", rule.saving),
+        ("Within", within.as_deref().unwrap_or("")),
+        ("Verify", &verify),
+    ];
+    for (name, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        for line in wrap(&format!("{name}: {text}"), width.min(PARAGRAPH), "  ") {
+            writeln!(out, "{line}")?;
+        }
+    }
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut text = Vec::new();
+        write(&mut text).expect("memory takes everything");
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn every_rule_is_listed_and_explained_within_the_width() {
+        let style = Style { color: false };
+        let list = written(|out| list(out, style, 80));
+        assert_eq!(list.lines().count(), RULES.len() + 1);
+        for rule in RULES {
+            assert!(list.contains(rule.id), "{}", rule.id);
+            let text = written(|out| explain(out, rule, style, 60));
+            assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+            for part in ["Why: ", "Detects: ", "Source: ", "Change: ", "Saving: ", "Verify: apex run -o NEW"]
+            {
+                assert!(text.contains(part), "{}: {text}", rule.id);
+            }
+            assert_eq!(text.contains("Within: "), rule.parent.is_some(), "{}", rule.id);
+        }
+    }
+}
