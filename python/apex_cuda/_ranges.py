@@ -78,7 +78,7 @@ def _none() -> None:
     """Takes the place of pop."""
 
 
-class range(contextlib.ContextDecorator):  # noqa: A001 (NVTX's word for it)
+class range(contextlib.ContextDecorator):  # (NVTX's word for it)
     """Names what happens inside: ``with apex_cuda.range("forward"):``, or
     ``@apex_cuda.range("forward")``.
 

@@ -96,11 +96,11 @@ mod tests {
         (
             "APEX_TESTS_REQUIRE_DEPENDENCIES",
             "tests",
-            "`1`: a missing dependency fails a test instead of skipping it.",
+            "`1`: a skipped test fails, unless `testing/skip/allowed.txt` lists it.",
         ),
         ("APEX_SKIPPED_TESTS", "tests", "File that receives the list of skipped tests."),
         ("APEX_TEST_PYTHONS", "tests", "Python interpreters to test with, separated by colons."),
-        ("APEX_TEST_CUDA_INCLUDE", "tests", "Folder with the headers of a CUDA toolkit."),
+        ("APEX_TEST_CUDA_INCLUDE", "tests", "Folder with the headers of another CUDA toolkit."),
         ("APEX_FAST_ALWAYS", "`libapex.so`", "`1`: `--fast` stays on even if it gains nothing."),
         ("APEX_PAGE_OUT", "Vite", "Folder of the built page."),
         ("APEX_BIN", "`scripts/gpu`", "Folder of `apex` and its libraries."),

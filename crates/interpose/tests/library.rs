@@ -11,7 +11,7 @@ fn readelf(option: &str) -> Option<String> {
     let library = support::library();
     let output = Command::new("readelf").args(["--wide", option]).arg(&library).env("LC_ALL", "C").output();
     let Ok(output) = output else {
-        test_skip::impossible_here("readelf (binutils) is not installed");
+        test_skip::missing_dependency("no readelf");
         return None;
     };
     assert!(output.status.success(), "readelf: {}", String::from_utf8_lossy(&output.stderr));

@@ -30,7 +30,7 @@ fn compiled(folder: &Path, name: &str, arguments: &[&str]) -> Option<PathBuf> {
             Some(program)
         }
         Err(_) => {
-            test_skip::impossible_here("no C++ compiler");
+            test_skip::missing_dependency("no C++ compiler");
             None
         }
     }

@@ -39,7 +39,7 @@ fn interpreters() -> Vec<(u32, PathBuf)> {
         }
     }
     if found.is_empty() {
-        test_skip::impossible_here("no Python interpreter from 3.10 to 3.14");
+        test_skip::missing_dependency("no Python interpreter from 3.10 to 3.14");
     }
     found.into_iter().collect()
 }

@@ -12,7 +12,7 @@ fn web() -> PathBuf {
 fn tool(test: &str, script: &str) -> Option<Command> {
     let script = web().join("node_modules").join(script);
     if Command::new("node").arg("--version").output().is_err() {
-        test_skip::impossible_here(format!("{test} needs Node.js"));
+        test_skip::missing_dependency(format!("{test} needs Node.js"));
         return None;
     }
     if !script.exists() {

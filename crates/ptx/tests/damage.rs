@@ -2,11 +2,13 @@
 //! gives a module or an error that can be shown, and never panics.
 //!
 //! The damage is random and the same in every run. `PTX_FUZZ_SECONDS=600 cargo test --release -p
-//! ptx --test damage` goes on for that long, with other damage.
+//! ptx --test damage` goes on for that long, with other damage; `PTX_FUZZ_SEED` repeats it.
+
+mod fuzz;
 
 use apex_random::Random;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ptx::body::{InstructionId, Names};
 use ptx::flow::Flow;
@@ -136,12 +138,10 @@ fn look_through(module: &ptx::Module) {
 
 #[test]
 fn damage_gives_a_module_or_an_error_that_can_be_shown() {
-    let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    let (seed, least) = (seconds.map_or(1, |_| std::process::id().into()), 3000);
-    let (corpus, mut random) = (corpus(), Random::new(seed));
-    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    let (mut random, until) = fuzz::fuzz();
+    let corpus = corpus();
     let (mut modules, mut errors) = (0u64, 0u64);
-    while modules + errors < least || Instant::now() < until {
+    while modules + errors < 3000 || Instant::now() < until {
         let text = damaged(&corpus, &mut random);
         match ptx::parse(&text) {
             Ok(module) => {

@@ -4,9 +4,11 @@
 //! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p
 //! ptx --test estimate` goes on for that long, with others.
 
+mod fuzz;
+
 use apex_random::Random;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cuda_launch::LaunchConfig;
 use ptx::estimate::{Argument, Estimator, Work};
@@ -129,10 +131,8 @@ fn thrown_together(from: &Function, random: &mut Random) -> Function {
 
 #[test]
 fn code_without_sense_is_walked_to_an_end() {
-    let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    let mut random = Random::new(seconds.map_or(1, |_| u64::from(std::process::id())));
+    let (mut random, until) = fuzz::fuzz();
     let corpus = corpus();
-    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let (mut walks, mut looped) = (0, 0);
     while walks < 2000 || Instant::now() < until {
         let module = pick(&mut random, &corpus);

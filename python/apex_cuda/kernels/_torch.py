@@ -9,7 +9,6 @@ that nobody traces or watches do without it (`_Operator`).
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 

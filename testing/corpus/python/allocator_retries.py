@@ -10,7 +10,7 @@ os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:128"
 
 import torch
 
-from harness import main, small
+from harness import main
 
 LIMIT = 0.04
 

@@ -1,5 +1,5 @@
-//! Toolkits of our own making, and, where `APEX_TEST_CUDA_INCLUDE` names the headers of a real one,
-//! that one.
+//! Toolkits of our own making, and a real one: `scripts/test-deps.sh` installs its headers, and
+//! `APEX_TEST_CUDA_INCLUDE` may name those of another.
 
 use super::*;
 use crate::render;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// A folder with these headers; `None`, said aloud, where there is no preprocessor.
 fn folder(headers: &[(&str, &str)]) -> Option<tempfile::TempDir> {
     if Command::new(compiler()).arg("--version").output().is_err() {
-        test_skip::impossible_here(format!("no C compiler `{}`", compiler()));
+        test_skip::missing_dependency(format!("no C compiler `{}`", compiler()));
         return None;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -144,16 +144,16 @@ fn names_come_apart() {
     assert_eq!(Name::split("_ptsz"), name("", 1, Some("ptsz")));
 }
 
-/// The real headers, if the environment names them.
+/// The real headers: those that the environment names, or that `scripts/test-deps.sh` installs.
 fn real() -> Option<Toolkit> {
-    let Some(include) = std::env::var_os("APEX_TEST_CUDA_INCLUDE") else {
-        test_skip::impossible_here("APEX_TEST_CUDA_INCLUDE names no folder with cuda.h");
+    let installed =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/test-deps/cuda-headers/nvidia/cu13/include");
+    let include = std::env::var_os("APEX_TEST_CUDA_INCLUDE").map_or(installed, PathBuf::from);
+    if !include.join("cuda.h").exists() {
+        test_skip::missing_dependency(format!("no {}", include.join("cuda.h").display()));
         return None;
-    };
-    Some(
-        crate::abi_gen::read(Path::new(&include))
-            .expect("APEX_TEST_CUDA_INCLUDE names headers that can be read"),
-    )
+    }
+    Some(crate::abi_gen::read(&include).expect("headers that can be read"))
 }
 
 /// Where each member of a record is, as C names it from outside; members of nameless records inside
@@ -222,11 +222,10 @@ fn the_committed_table_is_the_generated_one() {
     let named = format!("pub const TOOLKIT_VERSION: u32 = {};", toolkit.version);
     let table = std::fs::read_to_string(source.join("table.rs")).expect("the table");
     if !table.contains(&named) {
-        test_skip::impossible_here(format!(
+        return test_skip::missing_dependency(format!(
             "the committed table is of another toolkit than {}",
             toolkit.name()
         ));
-        return;
     }
     for (name, text) in render::files(&toolkit) {
         let committed = std::fs::read_to_string(source.join(name)).expect("a committed file");

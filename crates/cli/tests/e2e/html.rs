@@ -47,7 +47,7 @@ fn a_page_is_one_file() {
 pub fn browser(test: &str, script: &str) -> Option<Command> {
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !has("node") || !has("chromium") {
-        test_skip::impossible_here(format!("{test} needs Node.js and Chromium"));
+        test_skip::missing_dependency(format!("{test} needs Node.js and Chromium"));
         return None;
     }
     let installed = web().join("node_modules/playwright-core");

@@ -19,7 +19,7 @@ fn compiled(sandbox: &Sandbox) -> Option<()> {
             Some(())
         }
         Err(error) => {
-            test_skip::impossible_here(format!("cannot run cc: {error}"));
+            test_skip::missing_dependency(format!("cannot run cc: {error}"));
             None
         }
     }

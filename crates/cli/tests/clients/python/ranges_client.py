@@ -30,7 +30,7 @@ launch(1)
 started = nvtx.RangeStart("process", 0)
 nvtx.RangePush("outer")
 launch(2)
-for step in range(2):
+for _ in range(2):
     nvtx.RangePushC("inner", 0xFF00FF00)
     decorated()
     launch(1)
