@@ -26,6 +26,8 @@ struct Device {
     /// What tells it from the others: see `device_heading`.
     label: String,
     uuid: String,
+    /// Ordinal by which the program calls it; `null` if processes call it differently.
+    ordinal: Option<u32>,
     compute_capability: Option<(u32, u32)>,
     sms: u32,
     memory_bytes: u64,
@@ -99,6 +101,7 @@ impl Machine {
                 name: text(&device.name, NAME),
                 label: text(label, NAME),
                 uuid: text(&device.uuid, NAME),
+                ordinal: <[u32; 1]>::try_from(device.ordinals.as_slice()).ok().map(|[ordinal]| ordinal),
                 compute_capability: device.compute_capability,
                 sms: device.sms,
                 memory_bytes: device.memory_bytes,
