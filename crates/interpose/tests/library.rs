@@ -4,7 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use test_process::Command;
 
 /// What `readelf` (binutils) prints about the library; `None` if there is no `readelf`.
 fn readelf(option: &str) -> Option<String> {

@@ -11,8 +11,8 @@ use apex_trace::control::{Settings, TimingMode};
 use apex_trace::layout::{StackSample, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use support::{Recording, compiled, finished, samples};
+use test_process::Command;
 
 /// Frames that are kept of a stack.
 const KEPT: usize = 64;

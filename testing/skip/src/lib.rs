@@ -56,7 +56,8 @@ fn report(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Output};
+    use std::process::Output;
+    use test_process::Command;
 
     /// Runs `name`, a test of this file that is ignored otherwise, with one variable set.
     fn child(name: &str, variable: &str, value: &std::path::Path) -> Output {

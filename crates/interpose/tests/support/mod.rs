@@ -6,8 +6,9 @@ use apex_trace::control::{MappedControl, Settings, TimingMode};
 use apex_trace::layout::{Launch, StackSample};
 use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use tempfile::TempDir;
+use test_process::Command;
 
 /// `libapex.so`, which cargo builds for these tests.
 pub fn library() -> PathBuf {
