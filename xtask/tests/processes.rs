@@ -32,7 +32,10 @@ fn of_tests<'a>(path: &Path, source: &'a str) -> &'a str {
     if is("tests") || path.ends_with("tests.rs") || is("testing") && path.ends_with("src/lib.rs") {
         return source;
     }
-    source.find("#[cfg(test)]\nmod ").map_or("", |at| &source[at..])
+    // `mod tests;` names another file.
+    let begins = |at: &usize| source[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
+    let mut modules = source.match_indices("#[cfg(test)]\nmod ").map(|(at, _)| at);
+    modules.find(begins).map_or("", |at| &source[at..])
 }
 
 /// Whether a text names the standard library's type.
@@ -81,4 +84,8 @@ fn the_rule_sees_each_way_to_name_the_type() {
     let product = "use std::process::Command;\n#[cfg(test)]\nmod tests {}";
     assert!(!starts_processes(of_tests(Path::new("crates/a/src/b.rs"), product)));
     assert!(starts_processes(of_tests(Path::new("crates/a/tests/b.rs"), product)));
+    let outside = "#[cfg(test)]\nmod tests;\nuse std::process::Command;";
+    assert!(!starts_processes(of_tests(Path::new("crates/a/src/b.rs"), outside)));
+    let inside = "#[cfg(test)]\nmod tests {\n    use std::process::Command;\n}";
+    assert!(starts_processes(of_tests(Path::new("crates/a/src/b.rs"), inside)));
 }

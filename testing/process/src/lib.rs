@@ -337,8 +337,8 @@ impl Child {
         drop(self.inner.stdin.take());
         let out = self.inner.stdout.take().map(all_of);
         let err = self.inner.stderr.take().map(all_of);
-        let [stdout, stderr] =
-            [out, err].map(|pipe| pipe.map_or_else(Default::default, |pipe| self.read(&pipe)));
+        let read = |pipe: Option<Receiver<Vec<u8>>>| pipe.map_or((Vec::new(), true), |pipe| self.read(&pipe));
+        let [stdout, stderr] = [out, err].map(read);
         let (status, is_late) = self.reap()?;
         assert!(!is_late && stdout.1 && stderr.1, "{}", self.complaint(&[&stdout.0, &stderr.0]));
         Ok(Output { status, stdout: stdout.0, stderr: stderr.0 })

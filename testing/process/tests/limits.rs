@@ -66,6 +66,8 @@ fn a_process_that_ends_in_time_is_as_the_standard_librarys() {
         }
     };
     assert_eq!((status.code(), child.wait().unwrap().code()), (Some(5), Some(5)), "waited for twice");
+    let one_pipe = shell("echo err >&2").stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(one_pipe.wait_with_output().unwrap().stderr, b"err\n");
     assert!(Command::new("/nowhere/program").output().is_err());
 }
 

@@ -133,6 +133,15 @@ pub fn launches(process: &Process) -> Vec<Launch> {
     })
 }
 
+/// A file named `libcuda.so.1` in this folder that is the driver without a GPU. Drivers at two
+/// such paths are two drivers: a copy, and not a link.
+pub fn driver_file(folder: &Path) -> PathBuf {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let file = folder.join("libcuda.so.1");
+    std::fs::copy(fake_driver(), &file).expect("a copy of the driver");
+    file
+}
+
 /// `libapex_alias.so`
 pub fn alias() -> PathBuf {
     test_build::library("apex-alias")
