@@ -1,7 +1,8 @@
 //! The commands as their user meets them: exit codes and messages.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 fn xtask(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask")).args(arguments).output().expect("xtask starts")

@@ -12,7 +12,7 @@
 //! pages.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 const OPEN: &str = "<!-- figures: ";
 const CLOSE: &str = "<!-- end of figures -->";

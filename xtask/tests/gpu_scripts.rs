@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
+use test_process::Command;
 
 /// Prints the quantiles 0.1, 0.5, 0.9, 0.99 and the mean of its arguments in one `printf`, as the
 /// programs do.

@@ -4,10 +4,11 @@
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
+    &["test-process"],
     &[
         "apex-untrusted",
         "apex-http",

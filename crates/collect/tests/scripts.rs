@@ -2,7 +2,7 @@
 
 use apex_dataset::{Columns, KernelRow, LaunchRow};
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 /// A list of names that the script defines, or nothing where there is no Python.
 fn names(list: &str) -> Option<Vec<String>> {

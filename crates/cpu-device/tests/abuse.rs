@@ -38,6 +38,7 @@ fn a_forked_child_is_told_that_there_is_no_driver() {
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
+        test_process::limit_this_process();
         let (mut count, mut address) = (0, 0);
         let codes = (cu!(cuDeviceGetCount(&mut count)), cu!(cuMemAlloc_v2(&mut address, 1)));
         let told = codes == (CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);

@@ -7,8 +7,8 @@ use common::{Context, cu, fails, ok};
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use test_process::Command;
 
 const HEADER: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 

@@ -7,8 +7,8 @@ use common::{Context, cu, fails, ok};
 use cuda_abi::types::*;
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
-use std::process::Command;
 use std::sync::Mutex;
+use test_process::Command;
 
 const KERNEL: &str = "
 .version 8.0

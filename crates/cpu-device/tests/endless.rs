@@ -4,8 +4,9 @@ mod common;
 
 use common::{Context, cu, fails, ok};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use test_process::{Child, Command};
 
 const ENDLESS: &str = "
 .version 8.0

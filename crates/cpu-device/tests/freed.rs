@@ -7,7 +7,7 @@ mod common;
 use common::{Context, cu, fails, ok, upload};
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
-use std::process::Command;
+use test_process::Command;
 
 const PAGE: usize = 4096;
 

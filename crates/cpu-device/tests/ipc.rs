@@ -6,7 +6,8 @@ mod common;
 use common::{Context, cu, download, fails, hold, ok, stream, upload};
 use cuda_abi::types::*;
 use std::ffi::c_char;
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 /// Tells the other process that it is that, and its handles.
 const HANDLES: &str = "APEX_TEST_IPC_HANDLES";

@@ -18,9 +18,9 @@ use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use test_process::Command;
 
 const SIGNATURES: &str = include_str!("../../cuda-abi/src/signature.rs");
 

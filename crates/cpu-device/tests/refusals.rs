@@ -5,7 +5,7 @@ mod common;
 use common::{Context, cu, fails, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
-use std::process::Command;
+use test_process::Command;
 
 /// What standard error must name, once each, though every call is made twice.
 const FEATURES: [&str; 8] = [

@@ -1,7 +1,8 @@
 //! Every bundled program computes the right thing on the CPU device, and says so when it does not.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 /// The CPU device's library, which cargo has built beside this test. Preloaded, it is the
 /// `libcuda.so.1` that a program finds, also where there is a GPU.

@@ -4,7 +4,7 @@
 //! hashes, which takes no compiler; the other compiles everything again.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use test_process::Command;
 
 use apex_device_code::demo;
 use test_manifest::{files, repository};

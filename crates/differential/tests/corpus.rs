@@ -2,7 +2,7 @@
 
 use apex_differential::corpus::{Corpus, Manifest};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 /// The CPU device's library, which cargo has built beside this test.
 fn cpu_device() -> PathBuf {

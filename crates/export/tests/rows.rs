@@ -13,7 +13,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 use std::ops::Range;
-use std::process::Command;
+use test_process::Command;
 
 const EVERYTHING: Range<u64> = 0..u64::MAX;
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 /// The toolkit of that machine's driver: another ptxas may give other registers.
 const TOOLKIT: &str = "release 13.0";

@@ -7,7 +7,7 @@ use apex_gpu::{CacheFolder, Cached, Error, Module, Source};
 use common::device;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 const CODE: &str = r#"
 template <typename T, int N> __global__ void powers(T* x, unsigned n) {

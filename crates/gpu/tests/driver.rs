@@ -1,7 +1,8 @@
 //! Which driver a process gets, and what it is told where there is none. Each case is a process of
 //! its own.
 
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 use apex_gpu::{Choice, Device, Error, Kind};
 

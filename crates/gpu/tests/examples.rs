@@ -1,7 +1,7 @@
 //! The examples run on the GPU or the CPU device, and each checks its own results.
 
 use std::path::PathBuf;
-use std::process::Command;
+use test_process::Command;
 
 /// The example's binary, which cargo builds beside the tests.
 fn example(name: &str) -> PathBuf {

@@ -260,7 +260,7 @@ fn an_error_of_a_kernel_shows_where_its_stream_is_waited_for() {
         return;
     }
     let name = "an_error_of_a_kernel_shows_where_its_stream_is_waited_for";
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
+    let child = test_process::Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact"])
         .env("GPU_TEST_CHILD", "1")
         .output()

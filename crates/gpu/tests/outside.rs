@@ -2,7 +2,8 @@
 //! CPU device, which nobody points it to.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 /// Cargo without network, as this workspace's own crates were built, and a quick build.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
@@ -13,6 +14,7 @@ fn cargo(folder: &Path, arguments: &[&str]) -> Output {
     }
     command.args(arguments).arg("--offline").current_dir(folder).env("CARGO_TARGET_DIR", target);
     command.env("CUDA_VISIBLE_DEVICES", "").env("CARGO_PROFILE_DEV_DEBUG", "0");
+    command.limit(test_process::BUILD_LIMIT);
     command.output().expect("cargo runs: it runs this test")
 }
 

@@ -46,6 +46,7 @@
 //! control page ([`apex_trace::control`]), which `apex run` makes before it starts the program.
 
 mod allocator;
+mod by_path;
 mod driver;
 pub mod environment;
 pub mod flush;

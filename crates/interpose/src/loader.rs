@@ -21,11 +21,11 @@ use crate::{environment, flush, hooks, pool, queue};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 cuda_abi::lazy_resolver!(first_call, resolve);
 
@@ -64,6 +64,7 @@ fn start() {
     match open_driver() {
         Ok(driver) => connect(driver),
         Err(problem) => {
+            HAS_FAILED.store(true, Ordering::Release);
             if environment::session().is_some() && !environment::is_disabled() {
                 say_once(&problem);
             }
@@ -183,6 +184,50 @@ fn fill(address: impl Fn(usize) -> *mut ()) {
     }
 }
 
+/// A driver's file.
+pub struct Driver {
+    pub path: PathBuf,
+    pub id: FileId,
+}
+
+/// The driver to forward to: what the program has opened by its path before its first call, or what
+/// was opened at that call. Null before; never freed.
+static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(null_mut());
+
+/// Whether the first call has found no driver.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The driver that is forwarded to from now on is `driver`, unless there is one already. Returns
+/// whether it is this one.
+pub fn forwards_to(driver: Driver) -> bool {
+    if HAS_FAILED.load(Ordering::Acquire) {
+        return false;
+    }
+    let id = driver.id;
+    let driver = Box::into_raw(Box::new(driver));
+    match DRIVER.compare_exchange(null_mut(), driver, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => true,
+        Err(first) => {
+            // SAFETY: made above, and given to nobody.
+            drop(unsafe { Box::from_raw(driver) });
+            // SAFETY: not null, so it was stored above and is never freed.
+            unsafe { (*first).id == id }
+        }
+    }
+}
+
+/// Whether the calling thread is opening the driver.
+pub fn is_opening() -> bool {
+    OPENING.get()
+}
+
+/// The driver that the program has opened by its path, if it has; a first call without that says
+/// which driver it is.
+fn opened_by_path() -> Option<PathBuf> {
+    // SAFETY: null, or stored by `forwards_to` and never freed.
+    unsafe { DRIVER.load(Ordering::Acquire).as_ref() }.map(|driver| driver.path.clone())
+}
+
 /// The real driver, opened; or why there is none, in a sentence for the user.
 fn open_driver() -> Result<Library, String> {
     let ours = own_file();
@@ -194,11 +239,17 @@ fn open_driver() -> Result<Library, String> {
             |reason| format!("cannot open {}, which {} names: {reason}", path.display(), environment::DRIVER);
         return Library::open(&path).map_err(named);
     }
-    let candidates = locate::candidates(ours.as_slice());
+    let mut candidates = locate::candidates(ours.as_slice());
+    candidates.splice(0..0, opened_by_path());
     let mut problem = format!("found no {} on this machine: no GPU driver is installed", locate::DRIVER_NAME);
     for path in &candidates {
         match Library::open(path) {
-            Ok(driver) => return Ok(driver),
+            Ok(driver) => {
+                if let Some(id) = FileId::of(path) {
+                    forwards_to(Driver { path: path.clone(), id });
+                }
+                return Ok(driver);
+            }
             Err(reason) => problem = format!("cannot open the GPU driver {}: {reason}", path.display()),
         }
     }
@@ -206,7 +257,12 @@ fn open_driver() -> Result<Library, String> {
 }
 
 /// This library's own file.
-fn own_file() -> Option<FileId> {
+pub fn own_file() -> Option<FileId> {
+    FileId::of(&own_path()?)
+}
+
+/// The path under which this library was loaded.
+pub fn own_path() -> Option<PathBuf> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
@@ -220,7 +276,7 @@ fn own_file() -> Option<FileId> {
     }
     // SAFETY: dladdr succeeded: the name is a C string that lives as long as the library.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    FileId::of(Path::new(OsStr::from_bytes(name.to_bytes())))
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 /// A library that stays open for good.
@@ -233,8 +289,12 @@ impl Library {
     fn open(path: &Path) -> Result<Library, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
-        // SAFETY: a C string. What the library's constructors do is the driver's business.
-        NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Library).ok_or_else(last_error)
+        type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+        // SAFETY: glibc's function, which has this type, and a C string. What the library's
+        // constructors do is the driver's business.
+        let opened =
+            unsafe { std::mem::transmute::<*mut c_void, Open>(genuine_dlopen())(name.as_ptr(), flags) };
+        NonNull::new(opened).map(Library).ok_or_else(last_error)
     }
 
     fn symbol(&self, look_up: LookUp, name: &str) -> Option<NonNull<()>> {
@@ -245,6 +305,28 @@ impl Library {
 }
 
 type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// glibc's `dlopen`, which opens what it is told.
+pub fn genuine_dlopen() -> *mut c_void {
+    static GENUINE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+    genuine(c"dlopen", c"GLIBC_2.2.5", &GENUINE)
+}
+
+/// glibc's function of a name, by its first version: that one is in every glibc, and the look-up of
+/// a version seldom leads to a shim.
+pub fn genuine(name: &CStr, version: &CStr, known: &AtomicPtr<c_void>) -> *mut c_void {
+    let mut found = known.load(Ordering::Relaxed);
+    if found.is_null() {
+        // SAFETY: C strings. What is found is behind this library, so it is not this library's.
+        found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+        if found.is_null() {
+            // SAFETY: as above.
+            found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        }
+        known.store(found, Ordering::Relaxed);
+    }
+    found
+}
 
 /// glibc's `dlsym`. The one to which our own call would be bound may be that of a shim that the
 /// user preloads: it would answer with the shim's functions, which forward to us, and a launch

@@ -1,7 +1,8 @@
 //! Reading memory of this process that may not be there.
 //!
 //! `process_vm_readv` on the process itself needs no privilege, and gives an error instead of a
-//! fault. Where a sandbox forbids the call, every read fails, and no Python frames are recorded.
+//! fault. Where a sandbox forbids the call, every read fails, and no stacks are recorded
+//! ([`Memory::is_readable`]).
 
 use libc::iovec;
 
@@ -19,6 +20,18 @@ impl Memory {
     /// Of the calling process; in a forked child another one must be made.
     pub fn of_this_process() -> Memory {
         Memory { pid: std::process::id() as libc::pid_t }
+    }
+
+    /// Whether what is there can be read.
+    ///
+    /// # Errors
+    /// The system's, where a sandbox forbids the call.
+    pub fn is_readable(&self) -> std::io::Result<()> {
+        let known = 7u64;
+        match self.word((&raw const known) as u64) {
+            Some(_) => Ok(()),
+            None => Err(std::io::Error::last_os_error()),
+        }
     }
 
     /// Fills `to` with what lies at `address`; false, and `to` undefined, where not all of it can
@@ -85,6 +98,7 @@ mod tests {
         let memory = Memory::of_this_process();
         let words = [7u64, 9];
         let address = (&raw const words) as u64;
+        assert!(memory.is_readable().is_ok());
         assert_eq!(memory.word(address + 8), Some(9));
         for nowhere in [0, 8, u64::MAX - 3, 1 << 63, 0xffff_8000_0000_0000] {
             assert_eq!(memory.word(nowhere), None);

@@ -9,10 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub fn say_once(line: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
-            control.complain(line);
-        }
+        leave_word(line);
         say_line(format!("apex: {line}\n").as_bytes());
+    }
+}
+
+/// Leaves word in the session, for its reports, of what is not recorded and why.
+pub fn leave_word(line: &str) {
+    if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
+        control.complain(line);
     }
 }
 

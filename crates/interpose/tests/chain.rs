@@ -4,8 +4,8 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use support::{Recording, compiled, fake_driver, finished, launches, library};
+use test_process::Command;
 
 /// The program, linked with a `libcuda.so.1`, and a folder in which that is the fake driver.
 struct Linked {

@@ -3,8 +3,8 @@
 mod support;
 
 use apex_trace::control::Settings;
-use std::process::Command;
 use support::{Recording, client, fake_driver, finished, library};
+use test_process::Command;
 
 /// Entry points with a signature.
 const DECLARED: usize = cuda_abi::COUNT - 3;

@@ -8,8 +8,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use support::{Recording, compiled, finished, launches};
+use test_process::Command;
 
 const MODES: [TimingMode; 3] = [TimingMode::Off, TimingMode::Sampled, TimingMode::All];
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use test_process::Command;
 
 /// What `readelf` (binutils) prints about the library; `None` if there is no `readelf`.
 fn readelf(option: &str) -> Option<String> {
@@ -45,11 +45,12 @@ fn it_is_a_libcuda_that_needs_nothing_of_cuda() {
 }
 
 #[test]
-fn it_exports_the_table_what_installs_signal_handlers_and_what_nvtx_calls_and_nothing_else() {
+fn it_exports_the_table_and_the_functions_that_it_stands_in_front_of_and_nothing_else() {
     let Some(symbols) = readelf("--dyn-syms") else { return };
     let exported: BTreeSet<&str> = symbols.lines().filter_map(export).collect();
     let table = cuda_abi::ENTRY_POINTS.iter().map(|entry| entry.symbol);
-    let others = ["sigaction", "signal", "pthread_sigmask", "sigprocmask", "InitializeInjectionNvtx2"];
-    let expected: BTreeSet<&str> = table.chain(others).collect();
+    let signals = ["sigaction", "signal", "pthread_sigmask", "sigprocmask"];
+    let others = ["dlopen", "dlmopen", "InitializeInjectionNvtx2"];
+    let expected: BTreeSet<&str> = table.chain(signals).chain(others).collect();
     assert_eq!(exported, expected);
 }

@@ -8,8 +8,8 @@ use apex_trace::Process;
 use apex_trace::layout::{CallClass, StackSample, flags};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use support::{Recording, finished, samples};
+use test_process::Command;
 
 /// Functions of the program that are not active where it launches, or that it does not tell of.
 const NOT_TOLD: [&str; 3] = ["print", "note", "_start"];

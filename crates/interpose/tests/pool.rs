@@ -5,9 +5,9 @@ mod support;
 
 use apex_trace::Event;
 use apex_trace::layout::PoolState;
-use std::process::Command;
 use std::time::Duration;
 use support::{Recording, finished};
+use test_process::Command;
 
 fn pooled(recording: &Recording, program: &str) -> Command {
     let mut command = recording.client(program);

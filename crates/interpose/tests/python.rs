@@ -11,8 +11,8 @@ use apex_trace::control::{Settings, TimingMode};
 use apex_trace::layout::{StackSample, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use support::{Recording, compiled, finished, samples};
+use test_process::Command;
 
 /// Frames that are kept of a stack.
 const KEPT: usize = 64;
@@ -140,6 +140,28 @@ fn no_state_of_the_interpreter_harms_the_program() {
             }
         }
     }
+}
+
+/// A sandbox that refuses the system call by which stacks are read: everything else is recorded, and
+/// the session says what is missing.
+#[test]
+fn where_stacks_cannot_be_read_the_session_says_so() {
+    let Some((_, interpreter)) = interpreters().pop() else { return };
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let recording = Recording::untimed();
+        let mut command = python(&recording, &interpreter, "launches.py");
+        finished(command.refuse(libc::SYS_process_vm_readv, error));
+        let process = recording.process();
+        assert!(!support::launches(&process).is_empty());
+        let samples = samples(&process);
+        assert!(samples.iter().all(|sample| frames(&process, sample).is_empty()), "nothing is made up");
+        let said = recording.control.complaint().expect("word is left");
+        let why = std::io::Error::from_raw_os_error(error).to_string();
+        assert!(said.contains("process_vm_readv") && said.contains(&why), "{said}");
+    }
+    let recording = Recording::untimed();
+    finished(&mut python(&recording, &interpreter, "launches.py"));
+    assert_eq!(recording.control.complaint(), None);
 }
 
 #[test]

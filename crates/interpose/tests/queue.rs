@@ -4,8 +4,8 @@
 mod support;
 
 use apex_trace::layout::QueueState;
-use std::process::Command;
 use support::{Recording, finished};
+use test_process::Command;
 
 /// A program with the queue on, also where it gains nothing.
 fn queued(recording: &Recording, program: &str) -> Command {

@@ -6,8 +6,8 @@ mod support;
 use apex_trace::layout::flags;
 use apex_trace::{Event, Process};
 use std::collections::BTreeMap;
-use std::process::Command;
 use support::{Recording, compiled, finished, library};
+use test_process::Command;
 
 /// The programs of `shims/nvtx.c`, linked with the fake driver.
 struct Programs {

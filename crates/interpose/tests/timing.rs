@@ -116,13 +116,22 @@ fn all_means_all_but_the_first_of_each_and_every_timing_is_a_launchs() {
 
 #[test]
 fn samples_are_few_and_of_every_kernel() {
-    let recording = recording(TimingMode::Sampled);
-    recording.run("timed 20000");
-    let readings = readings(&recording.process());
-    let (short, long) = (readings["short_4000"].len(), readings["long_90000"].len());
-    assert!((20..1000).contains(&short), "{short} of 18000");
-    assert!((20..1000).contains(&long), "{long} of 2000");
-    assert!(long as f64 / 2000.0 > short as f64 / 18000.0, "what takes longer is sampled more closely");
+    // A sample takes longer on a busy machine, so the budget allows fewer: then more launches are
+    // made, until there are enough samples to compare.
+    for times in [1, 4, 16, 64] {
+        let recording = recording(TimingMode::Sampled);
+        recording.run(&format!("timed {}", 20_000 * times));
+        let readings = readings(&recording.process());
+        let samples = |name| readings.get(name).map_or(0, Vec::len);
+        let (short, long) = (samples("short_4000"), samples("long_90000"));
+        assert!(short < 1000 * times, "{short} of {}", 18_000 * times);
+        assert!(long < 1000 * times, "{long} of {}", 2_000 * times);
+        if short >= 20 && long >= 20 {
+            assert!(long as f64 / 2.0 > short as f64 / 18.0, "what takes longer is sampled more closely");
+            return;
+        }
+    }
+    panic!("too few samples of 1,280,000 launches");
 }
 
 #[test]

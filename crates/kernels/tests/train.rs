@@ -14,7 +14,7 @@ mod model;
 #[path = "train/reference.rs"]
 mod reference;
 
-use std::process::Command;
+use test_process::Command;
 
 use apex_gpu::{Device, Kind};
 use apex_kernels::moe::Auxiliary;

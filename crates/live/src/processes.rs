@@ -92,7 +92,7 @@ mod tests {
         let me = std::process::id();
         assert!(runs_since_before(me, now));
         assert!(!runs_since_before(me, now - 3600 * 1_000_000_000), "this process was not there an hour ago");
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = test_process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert!(!runs_since_before(child.id(), now));
     }

@@ -6,8 +6,9 @@ use apex_trace::layout::{MemoryKind, flags};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
+use test_process::Command;
 use test_session::{LEGACY, Recording};
 
 const UUID: &str = "GPU-30313233-3435-3637-3839-616263646566";

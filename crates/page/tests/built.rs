@@ -1,7 +1,7 @@
 //! `built/page.html` is what Vite makes of `web/`, and the lock file names no registry.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("web")

@@ -158,7 +158,7 @@ impl Control {
         self.changed();
     }
 
-    /// Leaves word why a process is not recorded, for whoever reads the session. The first of a
+    /// Leaves word why a process, or a part of it, is not recorded, for whoever reads the session. The first of a
     /// session is kept.
     pub fn complain(&self, text: &str) {
         let (none, writing) = (Complaint::None as u32, Complaint::BeingWritten as u32);
@@ -174,7 +174,7 @@ impl Control {
         self.complaint.store(Complaint::Written as u32, Ordering::Release);
     }
 
-    /// Why a process of the session is not recorded, if one left word.
+    /// Why a process of the session, or a part of it, is not recorded, if one left word.
     pub fn complaint(&self) -> Option<String> {
         if self.complaint.load(Ordering::Acquire) != Complaint::Written as u32 {
             return None;

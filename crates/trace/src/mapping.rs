@@ -115,14 +115,23 @@ impl Drop for Mapping {
 /// Reserves disk space for `bytes` of `file` from `offset`, which hold nothing yet, and fills them
 /// with zeros; the file then reaches that far.
 ///
-/// Filling reserves too, where the file system can't otherwise. Where it can, it is a matter of
+/// Filling reserves too, where the file system can't otherwise, or where a sandbox refuses the
+/// system call. Where it can, it is a matter of
 /// speed: one large write brings large folios into the page cache, and mapping those costs a third
 /// of faulting page by page (80 against 300 microseconds a chunk on ext4).
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
     without_sigxfsz(|| match fallocate(file, 0, offset, bytes) {
-        Err(error) if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Err(error),
+        Err(error) if is_about_space(&error) => Err(error),
         _ => write_zeros(file, offset, bytes),
     })
+}
+
+/// Whether an error of `fallocate` is about the file or its space, so that filling fails too. Any
+/// other one says that the call itself is missing, that the file system has none, or that a sandbox
+/// refuses it, for which sandboxes choose any error.
+fn is_about_space(error: &io::Error) -> bool {
+    let space = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG, libc::EIO, libc::EBADF, libc::EINTR];
+    error.raw_os_error().is_some_and(|code| space.contains(&code))
 }
 
 /// Runs `grow`, which makes a file longer. Past RLIMIT_FSIZE the kernel would not only refuse

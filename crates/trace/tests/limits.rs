@@ -223,7 +223,7 @@ fn on_a_full_disk_records_are_counted_until_there_is_space_again() {
         [&["unshare", "--user", "--map-root-user", "--mount"], &["unshare", "--mount"]];
     let able = |prefix: &&&[&str]| {
         let mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "apex-test"];
-        let mut command = std::process::Command::new(prefix[0]);
+        let mut command = test_process::Command::new(prefix[0]);
         command
             .args(&prefix[1..])
             .args(mount)
@@ -243,7 +243,7 @@ fn on_a_full_disk_records_are_counted_until_there_is_space_again() {
 fn child_on_a_full_disk() {
     let Some(dir) = child_dir() else { return };
     let mount = ["-t", "tmpfs", "-o", "size=2m", "apex-test"];
-    let mounted = std::process::Command::new("mount").args(mount).arg(&dir).status().unwrap();
+    let mounted = test_process::Command::new("mount").args(mount).arg(&dir).status().unwrap();
     assert!(mounted.success());
     let other = dir.join("other");
     fs::write(&other, vec![1; 1 << 20]).unwrap();
@@ -267,6 +267,29 @@ fn child_on_a_full_disk() {
     assert_eq!((process.record_count, process.dropped), (done as u64, 100_000 - done as u64));
     assert!(!numbers(process.records(), 2).is_empty());
     assert!(numbers(process.records(), 1).into_iter().eq(0..2 * LAUNCHES_PER_CHUNK as u32));
+}
+
+/// Sandboxes choose the error with which they refuse a system call.
+#[test]
+fn where_fallocate_is_refused_space_is_reserved_by_filling_it() {
+    for error in [libc::EPERM, libc::EACCES, libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = child("child_that_records", dir.path(), &[]);
+        let output = child.refuse(libc::SYS_fallocate, error).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "error {error}: {}{said}", String::from_utf8_lossy(&output.stdout));
+        let process = open_only_process(dir.path());
+        assert_eq!((process.record_count, process.dropped), (20_000, 0), "error {error}");
+    }
+}
+
+#[test]
+#[ignore = "run by where_fallocate_is_refused_space_is_reserved_by_filling_it"]
+fn child_that_records() {
+    let Some(dir) = child_dir() else { return };
+    let file = ProcessFile::create(&dir, None).unwrap();
+    let mut lane = Lane::default();
+    assert!((0..20_000).all(|number| lane.record(&file, &launch(1, number))));
 }
 
 /// Whatever the limit, and even if it changes while the program runs, no file of ours raises

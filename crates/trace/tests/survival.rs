@@ -183,8 +183,7 @@ fn fork_and_record(dir: &Path, inherited: &ProcessFile, lane: &mut Lane) -> i32 
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         return status;
     }
-    // SAFETY: a deadlock ends by SIGALRM, and so as a failure.
-    unsafe { libc::alarm(20) };
+    test_process::limit_this_process();
     let refused = !inherited.is_ours()
         && !lane.record(inherited, &launch(3, 0))
         && !Lane::default().record(inherited, &launch(3, 0))

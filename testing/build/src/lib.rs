@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use test_process::Command;
 
 /// The program of a package that is named like the package.
 ///
@@ -40,6 +40,7 @@ fn built(package: &str) -> PathBuf {
             .args(["build", "--quiet", "--package", package, "--profile", profile, "--target-dir"])
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .limit(test_process::BUILD_LIMIT)
             .status()
             .expect("cargo starts: it built this test");
         assert!(status.success(), "cargo could not build {package}");

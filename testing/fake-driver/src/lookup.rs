@@ -12,6 +12,7 @@ pub const DEVICE_NAME: &[u8] = b"Fake GPU\0";
 
 pub unsafe extern "C" fn init(_: u32) -> CUresult {
     count(index::cuInit);
+    crate::world::survive_forks();
     CUDA_SUCCESS
 }
 

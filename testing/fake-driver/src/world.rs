@@ -1,7 +1,8 @@
 //! The driver's objects, by handle. A handle is reused as soon as its object is gone, lowest first.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Objects of one kind.
 pub struct Slab<T> {
@@ -154,6 +155,25 @@ static WORLD: Mutex<World> = Mutex::new(World {
 
 pub fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// What a thread that forks holds meanwhile.
+    static HELD: RefCell<Option<MutexGuard<'static, World>>> = const { RefCell::new(None) };
+}
+
+/// Lets a program fork at any moment: the thread that forks waits for the others' calls, so that the
+/// child, in which those threads are missing, does not wait for them for ever.
+pub fn survive_forks() {
+    extern "C" fn before() {
+        HELD.with_borrow_mut(|held| *held = Some(world()));
+    }
+    extern "C" fn after() {
+        HELD.with_borrow_mut(|held| *held = None);
+    }
+    static REGISTERED: Once = Once::new();
+    // SAFETY: the functions stay loaded as long as the driver, which is never unloaded.
+    REGISTERED.call_once(|| unsafe { _ = libc::pthread_atfork(Some(before), Some(after), Some(after)) });
 }
 
 /// The number that an environment variable of the driver's holds.

@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use test_process::Command;
 
 /// What a manifest lists, as paths in the repository.
 #[derive(Debug, Default)]

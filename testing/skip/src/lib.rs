@@ -83,7 +83,8 @@ fn report(line: &str) {
 mod tests {
     use super::*;
     use std::path::Path;
-    use std::process::{Command, Output};
+    use std::process::Output;
+    use test_process::Command;
 
     /// Runs `name`, a test of this file that is ignored otherwise, with one variable set.
     fn child(name: &str, variable: &str, value: &Path) -> Output {

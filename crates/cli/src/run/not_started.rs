@@ -66,7 +66,7 @@ fn remedy(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use test_process::Command;
 
     #[test]
     fn each_cause_has_its_words() {

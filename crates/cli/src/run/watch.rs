@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_shell_and_its_child_are_seen_without_the_recorder() {
-        let mut shell = std::process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
+        let mut shell = test_process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
         let mut watch = Watch::new(shell.id());
         let names =
             |watch: &Watch| watch.seen.values().map(|seen| seen.name.clone()).collect::<BTreeSet<_>>();

@@ -16,7 +16,7 @@ mod rust;
 
 use common::{APEX, Sandbox, output, text};
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 /// Runs a client alone and under `apex run`, and checks its last line, which says how many kernels
 /// it launched: so many must have been recorded, counted over the kernels that `counts` says yes

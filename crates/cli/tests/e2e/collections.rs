@@ -7,7 +7,7 @@ use apex_dataset::{DataSet, DeviceKind, LaunchRow};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use test_process::Command;
 
 /// `apex collect` into `d`, of so many rows.
 fn collect(sandbox: &Sandbox, rows: u32, options: &[&str]) -> Command {

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use test_process::Command;
 
 /// A dashboard that runs, and its address without `http://` and the last `/`.
 fn dashboard(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {

@@ -3,8 +3,8 @@
 
 use crate::common::{Sandbox, output, text};
 use std::os::unix::fs::symlink;
-use std::process::Command;
 use tempfile::TempDir;
+use test_process::Command;
 
 /// Random programs, made faster in the way that the option says; a queue stays on where it gains
 /// nothing.

@@ -11,7 +11,8 @@ use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+use test_process::Command;
 
 /// Erases the screen in three ways, reverses, hides, begins lines of its own, and is a formula.
 const NAME: &str = "=k\x1b[2J\u{9b}2J\x1b]0;t\x07\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\x7f\r\nFORGED line\nFORGED\tb";

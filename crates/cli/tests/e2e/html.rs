@@ -2,7 +2,7 @@
 
 use crate::common::{Sandbox, h200_session, machine_file, output, text};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 /// A kernel whose name ends the element of the document and begins others.
 pub const HOSTILE: &str =

@@ -2,9 +2,8 @@
 
 use crate::common::{Sandbox, output, program, text};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 /// Launches that were recorded and launches that were lost, by the report.
 fn recorded_and_lost(sandbox: &Sandbox, session: &str) -> (u64, u64) {

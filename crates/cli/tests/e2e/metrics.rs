@@ -3,7 +3,8 @@
 use crate::common::{Running, Sandbox, installed, listener, output, send, text, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
+use test_process::{Child, Command};
 
 /// Launches of a session that the metrics tell, over all kernels.
 fn launches(metrics: &str, session: &str) -> u64 {

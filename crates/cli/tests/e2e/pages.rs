@@ -6,7 +6,7 @@
 
 use crate::common::APEX;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use test_process::Command;
 
 const OPEN: &str =
     "<!-- predictions: scripts/gpu/predict_check.py compare data/bundled-kernels-h200.csv -->\n";

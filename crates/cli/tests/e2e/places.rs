@@ -1,7 +1,7 @@
 //! Places in a program, from the recorder to the report.
 
 use crate::common::*;
-use std::process::Command;
+use test_process::Command;
 
 /// Launches a kernel from two functions, one of which is called three times as often.
 const PROGRAM: &str = r#"import ctypes

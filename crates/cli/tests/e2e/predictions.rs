@@ -7,7 +7,8 @@ use apex_predict::Models;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use test_process::Command;
 
 /// `apex predict` with these arguments.
 fn predict(sandbox: &Sandbox, arguments: &[&str]) -> Command {

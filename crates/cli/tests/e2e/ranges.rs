@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 /// The program that the tests of the injected library use, with a driver to link with; `None` where
 /// it cannot be compiled.

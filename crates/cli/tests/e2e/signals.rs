@@ -2,8 +2,9 @@
 
 use crate::common::{Running, Sandbox, controlling, output, program, send, terminal, text, wait_until};
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use test_process::Command;
 
 /// A program that counts a signal in the file `count` until the file `end` appears, then exits with
 /// 5.

@@ -5,7 +5,7 @@ use crate::common::{Running, Sandbox, launches, program, send};
 use apex_random::Random;
 use apex_trace::Session;
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 const TRIES: u64 = 100;
@@ -37,7 +37,7 @@ fn kill(victim: Victim, seed: u64) {
         &["forever"]
     };
     let mut command = sandbox.record(&["--quiet"], words);
-    let mut apex = Running::start(command.process_group(0));
+    let mut apex = Running::start(&mut command);
     apex.read_until("launched");
     std::thread::sleep(Duration::from_micros(random.below(WINDOW_US)));
     let pid = apex.0.id();

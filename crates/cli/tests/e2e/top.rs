@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+use test_process::Command;
 
 /// A program that has launched, and waits for the file `end`.
 fn waiting(sandbox: &Sandbox) -> Running {

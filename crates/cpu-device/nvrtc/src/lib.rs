@@ -7,14 +7,20 @@
 //! functions that give the cubin give the PTX, which the driver loads like any image. Everything
 //! else, errors included, is NVRTC's.
 //!
+//! NVRTC may lie in a scope that only the calling library sees ([`behind`]). The exported functions
+//! are therefore jumps that add one argument, the return address, which names the caller.
+//!
 //! A program that opens NVRTC itself (`dlopen`) finds NVRTC's own functions; `docs/clients.md` says
 //! what to set there.
 
+mod behind;
 mod options;
 
+use behind::behind;
 use options::Virtual;
+use std::arch::naked_asm;
 use std::collections::HashSet;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `nvrtcProgram`.
@@ -36,17 +42,17 @@ fn is_as_ptx(program: Program) -> bool {
     as_ptx().as_ref().is_some_and(|programs| programs.contains(&(program as usize)))
 }
 
-/// NVRTC's own function of a name.
-///
-/// # Safety
-///
-/// `F` is the type of a pointer to that function.
-unsafe fn next<F>(name: &CStr) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: the name ends in a zero byte.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    // SAFETY: of the same size, and of the type of that function, as promised by the caller.
-    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
+/// Exports a function of NVRTC: a jump to `$to`, which gets the return address as one more argument,
+/// in the register `$register`.
+macro_rules! export {
+    ($(#[$docs:meta])* $name:ident($($argument:ident: $type:ty),*), $register:literal => $to:ident) => {
+        $(#[$docs])*
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> Outcome {
+            naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {to}", to = sym $to)
+        }
+    };
 }
 
 type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Outcome;
@@ -54,19 +60,23 @@ type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Outcome;
 type GetCode = unsafe extern "C" fn(Program, *mut c_char) -> Outcome;
 type Destroy = unsafe extern "C" fn(*mut Program) -> Outcome;
 
-/// Compiles a program: for the virtual architecture where machine code is asked for.
-///
-/// # Safety
-///
-/// As NVRTC's reference says: `options` has `count` strings.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcCompileProgram(
+export! {
+    /// Compiles a program: for the virtual architecture where machine code is asked for.
+    ///
+    /// # Safety
+    ///
+    /// As NVRTC's reference says: `options` has `count` strings.
+    nvrtcCompileProgram(program: Program, count: c_int, options: *const *const c_char), "rcx" => compile_program
+}
+
+unsafe extern "C" fn compile_program(
     program: Program,
     count: c_int,
     options: *const *const c_char,
+    caller: *const c_void,
 ) -> Outcome {
     // SAFETY: the type is that of NVRTC's function.
-    let Some(compile) = (unsafe { next::<Compile>(c"nvrtcCompileProgram") }) else {
+    let Some(compile) = (unsafe { behind::<Compile>(c"nvrtcCompileProgram", caller) }) else {
         return NVRTC_ERROR_INTERNAL_ERROR;
     };
     let given = match usize::try_from(count) {
@@ -94,10 +104,10 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
 
 /// Calls NVRTC's function for the PTX, or for the cubin, of a program.
 macro_rules! code_of {
-    ($program:ident, $type:ty, $place:ident, $cubin:literal, $ptx:literal) => {{
+    ($program:ident, $type:ty, $place:ident, $caller:ident, $cubin:literal, $ptx:literal) => {{
         let name = if is_as_ptx($program) { $ptx } else { $cubin };
         // SAFETY: both functions have this type.
-        match unsafe { next::<$type>(name) } {
+        match unsafe { behind::<$type>(name, $caller) } {
             // SAFETY: as promised by the caller; the PTX is as long as the function for its size
             // has said.
             Some(function) => unsafe { function($program, $place) },
@@ -106,33 +116,42 @@ macro_rules! code_of {
     }};
 }
 
-/// The size of a program's cubin, or of the PTX that stands for it.
-///
-/// # Safety
-///
-/// As NVRTC's reference says: `size` is valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetCUBINSize(program: Program, size: *mut usize) -> Outcome {
-    code_of!(program, GetSize, size, c"nvrtcGetCUBINSize", c"nvrtcGetPTXSize")
+export! {
+    /// The size of a program's cubin, or of the PTX that stands for it.
+    ///
+    /// # Safety
+    ///
+    /// As NVRTC's reference says: `size` is valid for a write.
+    nvrtcGetCUBINSize(program: Program, size: *mut usize), "rdx" => get_cubin_size
 }
 
-/// A program's cubin, or the PTX that stands for it.
-///
-/// # Safety
-///
-/// As NVRTC's reference says: `code` has room for as much as [`nvrtcGetCUBINSize`] has told.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetCUBIN(program: Program, code: *mut c_char) -> Outcome {
-    code_of!(program, GetCode, code, c"nvrtcGetCUBIN", c"nvrtcGetPTX")
+unsafe extern "C" fn get_cubin_size(program: Program, size: *mut usize, caller: *const c_void) -> Outcome {
+    code_of!(program, GetSize, size, caller, c"nvrtcGetCUBINSize", c"nvrtcGetPTXSize")
 }
 
-/// Destroys a program.
-///
-/// # Safety
-///
-/// As NVRTC's reference says: `program` is null or points at a program.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut Program) -> Outcome {
+export! {
+    /// A program's cubin, or the PTX that stands for it.
+    ///
+    /// # Safety
+    ///
+    /// As NVRTC's reference says: `code` has room for as much as [`nvrtcGetCUBINSize`] has told.
+    nvrtcGetCUBIN(program: Program, code: *mut c_char), "rdx" => get_cubin
+}
+
+unsafe extern "C" fn get_cubin(program: Program, code: *mut c_char, caller: *const c_void) -> Outcome {
+    code_of!(program, GetCode, code, caller, c"nvrtcGetCUBIN", c"nvrtcGetPTX")
+}
+
+export! {
+    /// Destroys a program.
+    ///
+    /// # Safety
+    ///
+    /// As NVRTC's reference says: `program` is null or points at a program.
+    nvrtcDestroyProgram(program: *mut Program), "rsi" => destroy_program
+}
+
+unsafe extern "C" fn destroy_program(program: *mut Program, caller: *const c_void) -> Outcome {
     // SAFETY: null, or valid for a read.
     if let Some(program) = unsafe { program.as_ref() }
         && let Some(programs) = as_ptx().as_mut()
@@ -140,7 +159,7 @@ pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut Program) -> Outcome {
         programs.remove(&(*program as usize));
     }
     // SAFETY: the type is that of NVRTC's function.
-    match unsafe { next::<Destroy>(c"nvrtcDestroyProgram") } {
+    match unsafe { behind::<Destroy>(c"nvrtcDestroyProgram", caller) } {
         // SAFETY: as promised by the caller.
         Some(destroy) => unsafe { destroy(program) },
         None => NVRTC_ERROR_INTERNAL_ERROR,

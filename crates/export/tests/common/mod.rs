@@ -10,7 +10,7 @@ use apex_trace::{Lane, ProcessFile, Session};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value as Json;
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 /// What was written for one launch, to be found in what comes out.
 #[derive(Clone, Copy, Debug)]

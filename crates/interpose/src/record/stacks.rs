@@ -11,6 +11,8 @@
 use super::Recorder;
 use super::thread::Thread;
 use crate::limits;
+use crate::memory::Memory;
+use crate::message::leave_word;
 use crate::native::{Loaded, Registers, Unwinder};
 use crate::python::code::Identity;
 use crate::python::{self, Frames, Python};
@@ -99,8 +101,14 @@ struct Given {
 }
 
 impl Stacks {
-    /// Looks for an interpreter.
+    /// Looks for an interpreter. Says so if no stack can be read.
     pub fn new() -> Stacks {
+        if let Err(error) = Memory::of_this_process().is_readable() {
+            leave_word(&format!(
+                "call stacks were not recorded: a sandbox refuses the system call process_vm_readv ({error}), by \
+                 which they are read. Allow it in the sandbox's filter to see where launches come from"
+            ));
+        }
         Stacks { python: Python::find(), native: Unwinder::of_this_process(), given: Mutex::default() }
     }
 }

@@ -20,6 +20,8 @@ assert driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
 assert driver.cuModuleLoadData(ctypes.byref(module), b"kernel_5000") == 0
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"kernel_5000") == 0
 grids = itertools.count(1)
+# Set once a thread has launched: what follows does not depend on how soon it does.
+launched = threading.Event()
 
 
 def launch(grid=None):
@@ -30,6 +32,8 @@ def launch_for_ever(depth=0):
     driver.cuCtxSetCurrent(context)
     if depth < 30:
         launch_for_ever(depth + 1)
+    launch()
+    launched.set()
     while True:
         launch()
 
@@ -38,6 +42,7 @@ def daemons():
     """The interpreter ends while other threads launch, with and without the GIL."""
     for _ in range(4):
         threading.Thread(target=launch_for_ever, daemon=True).start()
+    launched.wait()
     time.sleep(random.random() * 0.05)
 
 
@@ -79,6 +84,7 @@ def at_once():
 def forks():
     """Children launch, while other threads of the parent do."""
     threading.Thread(target=launch_for_ever, daemon=True).start()
+    launched.wait()
     for _ in range(5):
         child = os.fork()
         if child == 0:

@@ -6,8 +6,9 @@ use apex_trace::control::{MappedControl, Settings, TimingMode};
 use apex_trace::layout::{Launch, StackSample};
 use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use tempfile::TempDir;
+use test_process::Command;
 
 /// `libapex.so`, which cargo builds for these tests.
 pub fn library() -> PathBuf {
@@ -130,6 +131,15 @@ pub fn launches(process: &Process) -> Vec<Launch> {
         Event::Launch(launch) => Some(*launch),
         _ => None,
     })
+}
+
+/// A file named `libcuda.so.1` in this folder that is the driver without a GPU. Drivers at two
+/// such paths are two drivers: a copy, and not a link.
+pub fn driver_file(folder: &Path) -> PathBuf {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let file = folder.join("libcuda.so.1");
+    std::fs::copy(fake_driver(), &file).expect("a copy of the driver");
+    file
 }
 
 /// `libapex_alias.so`

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use test_process::Command;
 
 /// What a program that uses the classes prints of a request, a JSON document in each line; `None`
 /// where they are not installed.

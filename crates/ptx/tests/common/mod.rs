@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use test_process::Command;
 
 /// PTX of the toolkit whose ptxas judges; older ones differ from it in a few forms.
 const JUDGE: ptx::forms::Version = (9, 5);

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 /// Opens a session that is made of process files alone: that `session.json` is missing is the only
 /// problem allowed.
