@@ -137,3 +137,52 @@ pub enum Error {
     #[error("cannot serve: {0}")]
     Serve(#[source] std::io::Error),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "0123456789abcDE-._~";
+
+    #[test]
+    fn a_token_is_itself_alone() {
+        let token = Token::new(TEXT).unwrap();
+        assert!(token.is(TEXT));
+        assert_eq!(token.text(), TEXT);
+        assert!(!token.is("") && !token.is(&TEXT[..18]) && !token.is(&format!("{TEXT}0")));
+        assert!(!token.is(&TEXT.to_lowercase()));
+        // A bit of any character, and the same bit of two.
+        for at in 0..TEXT.len() {
+            for bit in 0..7 {
+                let mut other = TEXT.as_bytes().to_vec();
+                other[at] ^= 1 << bit;
+                assert!(!token.is(std::str::from_utf8(&other).unwrap()), "{at} {bit}");
+                other[(at + 1) % TEXT.len()] ^= 1 << bit;
+                assert!(!token.is(std::str::from_utf8(&other).unwrap()), "{at} {bit}, twice");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_has_16_characters_that_addresses_hold() {
+        assert!(matches!(Token::new(""), Err(Error::ShortToken)));
+        assert!(matches!(Token::new(&"a".repeat(15)), Err(Error::ShortToken)));
+        assert!(Token::new(&"a".repeat(16)).is_ok());
+        let plain: String =
+            (0..128u8).map(char::from).filter(|c| Token::new(&c.to_string().repeat(16)).is_ok()).collect();
+        assert_eq!(plain, "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~");
+        assert!(matches!(Token::new("0123456789abcdefé"), Err(Error::UnusableToken)));
+    }
+
+    #[test]
+    fn a_token_is_not_printed() {
+        assert_eq!(format!("{:?}", Token::new(TEXT).unwrap()), "Token");
+    }
+
+    #[test]
+    fn a_server_is_for_this_machine_unless_told_otherwise() {
+        let options = Options::default();
+        assert_eq!(options.address.to_string(), "127.0.0.1:0");
+        assert!(options.token.is_none());
+    }
+}

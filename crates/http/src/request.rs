@@ -75,8 +75,41 @@ mod tests {
     }
 
     #[test]
+    fn a_plus_is_a_blank_in_parameters_alone() {
+        let request = request("/c++/a+b%2B?x+y=1+1%2B1&=+").unwrap();
+        assert_eq!(request.segments(), ["c++", "a+b+"]);
+        assert_eq!(request.parameters().collect::<Vec<_>>(), ["x y", ""]);
+        assert_eq!(request.all("x y").collect::<Vec<_>>(), ["1 1+1"]);
+        assert_eq!(request.all("").collect::<Vec<_>>(), [" "]);
+        assert_eq!(request.all("x").count(), 0);
+    }
+
+    #[test]
+    fn every_byte_is_decoded() {
+        for byte in 0..128u8 {
+            for encoded in [format!("%{byte:02x}"), format!("%{byte:02X}")] {
+                let request = request(&format!("/a{encoded}?b={encoded}=")).unwrap();
+                let letter = char::from(byte);
+                assert_eq!(request.segments(), [format!("a{letter}")]);
+                assert_eq!(request.all("b").collect::<Vec<_>>(), [format!("{letter}=")]);
+            }
+        }
+        assert_eq!(request("/%e2%82%ac").unwrap().segments(), ["€"]);
+    }
+
+    #[test]
+    fn parts_may_be_empty() {
+        let empty = request("/").unwrap();
+        assert_eq!((empty.segments(), empty.parameters().count()), (vec![""], 0));
+        let request = request("//a/?&&a&").unwrap();
+        assert_eq!(request.segments(), ["", "a", ""]);
+        assert_eq!(request.parameters().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(request.all("a").collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
     fn what_is_no_text_is_refused() {
-        for address in ["/%", "/%4", "/%zz", "/%ff", "/?a=%C3"] {
+        for address in ["/%", "/%4", "/%zz", "/%4g", "/%g4", "/%ff", "/?a=%C3", "/?%C3=a", "/a/%80/b"] {
             assert!(request(address).is_none(), "{address}");
         }
     }

@@ -236,31 +236,162 @@ mod tests {
         assert!(Follower::new(&dir.path().join("none"), Duration::from_secs(1)).look().is_err());
     }
 
+    /// A span that no test reaches, however slow the machine is.
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A recording of this process that has made a thousand launches, 5 µs each, in the 20 ms that
+    /// have passed since.
+    fn running_recording(dir: &Path) -> (test_session::Recording, u32) {
+        let mut recording = test_session::Recording::new(dir);
+        let function = recording.function("f");
+        let config = recording.config(function, 1, 32);
+        launch(&mut recording, config, 1000, 1_000);
+        test_session::open(dir);
+        std::thread::sleep(Duration::from_millis(20));
+        (recording, config)
+    }
+
+    fn launch(recording: &mut test_session::Recording, config: u32, times: u64, gap: u64) {
+        for _ in 0..times {
+            recording.launch(config, test_session::LEGACY);
+            recording.now += gap;
+        }
+    }
+
     #[test]
     fn a_fresh_window_holds_so_many_records_and_never_goes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut recording, config) = running_recording(dir.path());
+        let mut fresh = Follower { most_bytes: 100 * 32, ..Follower::new(dir.path(), HOUR) };
+        let first = fresh.look().unwrap();
+        assert_eq!(first.running, [std::process::id()], "this process records it");
+        assert!((90..=100).contains(&first.profile.totals.launches), "{}", first.profile.totals.launches);
+        launch(&mut recording, config, 10, 100_000);
+        let next = fresh.look().unwrap();
+        assert!(next.window.start > first.window.start);
+        // The last 500 launches began earlier, and some of them are forgotten.
+        fresh.most_bytes = 500 * 32;
+        assert_eq!(fresh.look().unwrap().window.start, next.window.start);
+        let mut whole = Follower { most_bytes: FRESH_BYTES, ..Follower::new(dir.path(), HOUR) };
+        assert_eq!(whole.look().unwrap().profile.totals.launches, 1010, "so few are read whole");
+    }
+
+    #[test]
+    fn windows_of_up_to_ten_seconds_are_fresh() {
+        let most_bytes = |span| {
+            let follower = Follower::fresh(Path::new("s"), span);
+            assert_eq!((follower.span(), follower.dir()), (span, Path::new("s")));
+            follower.most_bytes
+        };
+        assert_eq!(most_bytes(Duration::from_secs(10)), 200_000 * 32);
+        assert_eq!(most_bytes(Duration::from_nanos(10_000_000_001)), u64::MAX);
+        assert_eq!(Follower::new(Path::new("s"), Duration::from_secs(1)).most_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn the_window_of_a_session_that_runs_ends_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = std::time::Instant::now();
+        let recording = running_recording(dir.path());
+        let made = std::time::Instant::now();
+        let mut follower = Follower::new(dir.path(), HOUR);
+        let least = made.elapsed().as_nanos();
+        let window = follower.look().unwrap().window;
+        let most = started.elapsed().as_nanos();
+        assert_eq!(window.start, 0);
+        assert!((least..=most).contains(&u128::from(window.end)), "{least} {} {most}", window.end);
+        // It may end earlier, and begin at its end at the latest.
+        assert_eq!(follower.look_since(0, HOUR).unwrap().window, 0..0);
+        let future = follower.look_since(u64::MAX, Duration::ZERO).unwrap().window;
+        assert!(future.is_empty() && future.start >= window.end, "{future:?}");
+        let settled = follower.look_since(7_000, Duration::from_millis(1)).unwrap();
+        assert_eq!(settled.window.start, 7_000);
+        // Launches begin at 1,000 ns, 5,000 ns apart: the first two are earlier.
+        assert_eq!(settled.profile.totals.launches, 998);
+        drop(recording);
+    }
+
+    /// Adds what the machine did in these milliseconds since the session's start.
+    fn machine_records(dir: &Path, origin_ns: u64, spans: &[Range<u64>]) {
+        let mut text = "{\"schema\":\"apex.machine/1\"}\n".to_owned();
+        for Range { start, end } in spans {
+            let [from, to] = [start, end].map(|ms| origin_ns + ms * 1_000_000);
+            text += &format!("{{\"record\":{{\"from_ns\":{from},\"to_ns\":{to}}}}}\n");
+        }
+        std::fs::write(dir.join(apex_machine::FILE), text).unwrap();
+    }
+
+    #[test]
+    fn the_window_of_a_session_that_has_ended_ends_with_its_last_call() {
         let dir = tempfile::tempdir().unwrap();
         let mut recording = test_session::Recording::new(dir.path());
         let function = recording.function("f");
         let config = recording.config(function, 1, 32);
-        let mut launch = |times: u64, gap| {
-            for _ in 0..times {
-                recording.launch(config, test_session::LEGACY);
-                recording.now += gap;
-            }
+        launch(&mut recording, config, 2, 10_000_000);
+        recording.launch(config, test_session::LEGACY);
+        // The end is excluded.
+        let end = recording.now + 1;
+        recording.exit();
+        let session = test_session::open(&dir);
+        machine_records(dir.path(), origin_ns(&session), &[0..4, 8..12, 16..19, 30..40]);
+        let mut follower = Follower::new(dir.path(), Duration::from_millis(15));
+        let snapshot = follower.look().unwrap();
+        assert_eq!(snapshot.window, end - 15_000_000..end);
+        assert_eq!(snapshot.profile.totals.launches, 2);
+        // The program goes on after its last call.
+        assert_eq!(snapshot.machine.records.len(), 3, "{:?}", snapshot.machine.records);
+        // Nothing is left to settle.
+        assert_eq!(follower.look_since(9_000, HOUR).unwrap().window, 9_000..end);
+        assert_eq!(follower.look_since(u64::MAX, HOUR).unwrap().window, end..end);
+    }
+
+    #[test]
+    fn while_a_session_runs_its_machine_is_that_of_the_window() {
+        let dir = tempfile::tempdir().unwrap();
+        let (recording, _) = running_recording(dir.path());
+        let hour_ms = 3_600_000;
+        let session = Session::open(dir.path()).unwrap();
+        machine_records(dir.path(), origin_ns(&session), &[0..1, 4..5, hour_ms..hour_ms + 1]);
+        let mut follower = Follower::new(dir.path(), HOUR);
+        let records = |snapshot: Snapshot| snapshot.machine.records.len();
+        assert_eq!(records(follower.look().unwrap()), 2);
+        assert_eq!(records(follower.look_since(2_000_000, Duration::ZERO).unwrap()), 1);
+        drop(recording);
+    }
+
+    #[test]
+    fn counts_since_the_start_are_sums_over_processes() {
+        let session = |launches: u64, graphs: u64| {
+            let dir = tempfile::tempdir().unwrap();
+            let mut recording = test_session::Recording::new(dir.path());
+            let function = recording.function("f");
+            let config = recording.config(function, 1, 32);
+            launch(&mut recording, config, launches, 0);
+            recording.launch_with(config, test_session::LEGACY, 0, 1);
+            (0..graphs).for_each(|_| _ = recording.graph_launch(1, test_session::LEGACY));
+            recording.synchronise(test_session::LEGACY, 1_000);
+            recording.exit();
+            test_session::open(&dir)
         };
-        launch(1000, 1_000);
-        test_session::open(&dir);
-        // All was launched before the look.
-        std::thread::sleep(Duration::from_millis(20));
-        let second = Duration::from_secs(1);
-        let mut fresh = Follower { most_bytes: 100 * 32, ..Follower::new(dir.path(), second) };
-        let first = fresh.look().unwrap();
-        assert_eq!(first.running, [std::process::id()], "this process records it");
-        assert!((90..=100).contains(&first.profile.totals.launches), "{}", first.profile.totals.launches);
-        launch(10, 100_000);
-        let next = fresh.look().unwrap();
-        assert!(next.window.start >= first.window.start);
-        let whole = Follower::fresh(dir.path(), second).look().unwrap();
-        assert_eq!(whole.profile.totals.launches, 1010, "so few are read whole");
+        let (mut both, mut other) = (session(5, 2), session(7, 4));
+        both.processes.append(&mut other.processes);
+        for (process, factor) in both.processes.iter_mut().zip([1, 10]) {
+            process.dropped = 2 * factor;
+            process.overwritten = 3 * factor;
+            process.disk_bytes = 5 * factor;
+            process.totals.unread_bytes = 7 * factor;
+        }
+        let expected = SinceStart {
+            launches: 12,
+            graph_launches: 6,
+            // One launch that failed and one other call in each.
+            records: 22,
+            lost_records: 55,
+            disk_bytes: 55,
+            unread_bytes: 77,
+        };
+        assert_eq!(SinceStart::of(&both), expected);
+        both.processes[0].dropped = u64::MAX;
+        assert_eq!(SinceStart::of(&both).lost_records, u64::MAX);
     }
 }

@@ -113,3 +113,109 @@ pub fn spans<S: Serializer>(readings: &Readings, serializer: S) -> Result<S::Ok,
             .map(|(quantity, Span { least, mean, most })| (quantity.key(), Named { least, mean, most })),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::DeviceRecord;
+
+    fn readings(values: &[(Quantity, [f64; 3])]) -> Readings {
+        let written: std::collections::BTreeMap<_, _> =
+            values.iter().map(|(quantity, values)| (quantity.key(), values)).collect();
+        serde_json::from_value(serde_json::json!(written)).unwrap()
+    }
+
+    /// Readings with this average power, and clocks lowered for power in a share of the samples.
+    fn device(device: usize, watts: f64, lowered: f64) -> DeviceRecord {
+        let power = (Quantity::AveragePower, [watts - 10.0, watts, watts + 20.0]);
+        let reason = (Quantity::CLOCK_REASONS[1], [0.0, lowered, 1.0]);
+        DeviceRecord { device, readings: readings(&[power, reason]) }
+    }
+
+    /// A second in which two devices ran, and three in which one did.
+    fn machine() -> Machine {
+        let of = |uuid: &str| Device { uuid: uuid.to_owned(), ..Device::default() };
+        let host = |cpus: [f64; 3]| readings(&[(Quantity::MachineCpus, cpus)]);
+        let records = vec![
+            Record {
+                from_ns: 5_000_000_000,
+                to_ns: 6_000_000_000,
+                cost_ns: 3_000_000,
+                host: host([1.0, 2.0, 4.0]),
+                devices: vec![device(0, 100.0, 0.5), device(1, 50.0, 0.0)],
+            },
+            Record {
+                from_ns: 6_000_000_000,
+                to_ns: 9_000_000_000,
+                cost_ns: 5_000_000,
+                host: host([0.0, 6.0, 7.0]),
+                devices: vec![device(0, 300.0, 0.1)],
+            },
+        ];
+        Machine { devices: ["GPU-a", "GPU-b", "GPU-c"].map(of).to_vec(), records, ..Machine::default() }
+    }
+
+    fn span(least: f64, mean: f64, most: f64) -> Option<Span> {
+        Some(Span { least, mean, most })
+    }
+
+    #[test]
+    fn means_are_over_time_and_energy_is_power_times_time() {
+        let summary = Summary::of(&machine(), ["GPU-a"]).unwrap();
+        assert_eq!((summary.seconds, summary.joined), (4.0, true));
+        // 8 ms in 4 s.
+        assert_eq!(summary.cost_share, 0.002);
+        // (2 + 3 · 6) / 4
+        assert_eq!(summary.host.get(Quantity::MachineCpus), span(0.0, 5.0, 7.0));
+        let [device] = &summary.devices[..] else { panic!("{:?}", summary.devices) };
+        assert_eq!((device.index, device.device.uuid.as_str()), (0, "GPU-a"));
+        // 100 W for a second and 300 W for three.
+        assert_eq!(device.energy_j, Some(1000.0));
+        assert_eq!(device.readings.get(Quantity::AveragePower), span(90.0, 250.0, 320.0));
+        let reasons = device.reasons();
+        assert_eq!(reasons.len(), 1);
+        assert_eq!(reasons[0].0, Quantity::CLOCK_REASONS[1]);
+        // (0.5 + 3 · 0.1) / 4
+        assert!((reasons[0].1 - 0.2).abs() < 1e-12, "{reasons:?}");
+    }
+
+    #[test]
+    fn devices_of_other_programs_and_devices_without_readings_are_left_out() {
+        let indices = |uuids: &[&str]| {
+            let summary = Summary::of(&machine(), uuids.iter().copied()).unwrap();
+            let indices = summary.devices.iter().map(|device| device.index).collect::<Vec<_>>();
+            (indices, summary.joined)
+        };
+        assert_eq!(indices(&["GPU-b"]), (vec![1], true));
+        assert_eq!(indices(&["GPU-b", "GPU-a"]), (vec![0, 1], true));
+        assert_eq!(indices(&["GPU-c"]), (vec![], true), "it has no readings");
+        assert_eq!(indices(&["MIG-1"]), (vec![0, 1], false));
+        assert_eq!(machine().devices_of(["GPU-c"]), (vec![2], true));
+        assert_eq!(machine().devices_of([]), (vec![0, 1, 2], false));
+        // It ran for a second, and its clocks were never lowered.
+        let other = &Summary::of(&machine(), ["GPU-b"]).unwrap().devices[0];
+        assert_eq!((other.energy_j, other.reasons()), (Some(50.0), vec![]));
+    }
+
+    #[test]
+    fn without_a_time_or_power_there_is_nothing_to_say() {
+        let mut machine = machine();
+        for record in &mut machine.records {
+            record.devices.retain(|device| device.device == 0);
+            record.devices[0].readings = readings(&[(Quantity::Temperature, [40.0, 50.0, 60.0])]);
+        }
+        assert_eq!(Summary::of(&machine, ["GPU-a"]).unwrap().devices[0].energy_j, None);
+        machine.records.iter_mut().for_each(|record| record.to_ns = record.from_ns);
+        assert!(Summary::of(&machine, ["GPU-a"]).is_none());
+        machine.records.clear();
+        assert!(Summary::of(&machine, ["GPU-a"]).is_none());
+    }
+
+    #[test]
+    fn documents_name_least_mean_and_most() {
+        let device = &Summary::of(&machine(), ["GPU-a"]).unwrap().devices[0];
+        let document = serde_json::to_value(device).unwrap();
+        let power = &document["readings"][Quantity::AveragePower.key()];
+        assert_eq!(power, &serde_json::json!({ "least": 90.0, "mean": 250.0, "most": 320.0 }));
+    }
+}

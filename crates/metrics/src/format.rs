@@ -72,7 +72,38 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::RUNNING;
+    use crate::metric::{GRAPH_LAUNCHES, LAUNCH_SECONDS, RUNNING};
+
+    #[test]
+    fn metrics_come_in_the_order_asked_for_and_series_in_that_of_their_addition() {
+        let mut series = Series::default();
+        series.add(&LAUNCH_SECONDS, &[("session", "a"), ("process", "1")], 0.125);
+        series.add(&RUNNING, &[("session", "b")], 2.0);
+        series.add(&LAUNCH_SECONDS, &[], 1e21);
+        let expected = format!(
+            "# HELP apex_processes_running {}\n# TYPE apex_processes_running gauge\n\
+             apex_processes_running{{session=\"b\"}} 2\n\
+             # HELP apex_launch_call_seconds_total {}\n# TYPE apex_launch_call_seconds_total counter\n\
+             apex_launch_call_seconds_total{{session=\"a\",process=\"1\"}} 0.125\n\
+             apex_launch_call_seconds_total{{}} 1000000000000000000000\n",
+            RUNNING.help, LAUNCH_SECONDS.help
+        );
+        assert_eq!(series.text(&[GRAPH_LAUNCHES, RUNNING, LAUNCH_SECONDS]), expected);
+        assert_eq!(series.text(&[GRAPH_LAUNCHES]), "");
+    }
+
+    #[test]
+    fn a_series_is_of_the_session_that_was_named_last() {
+        let mut series = Series::default();
+        series.add(&RUNNING, &[("session", "a")], 1.0);
+        series.of_session(7);
+        series.add(&RUNNING, &[("session", "b\n")], 2.0);
+        let of = |point: &Point| (point.labels.clone(), point.value, point.session_began_ns);
+        let found: Vec<_> = series.of(&RUNNING).iter().map(of).collect();
+        let label = |value: &str| vec![("session", value.to_owned())];
+        assert_eq!(found, [(label("a"), 1.0, 0), (label("b\\n"), 2.0, 7)]);
+        assert!(series.of(&GRAPH_LAUNCHES).is_empty());
+    }
 
     #[test]
     fn values_cannot_leave_their_quotes_or_their_line() {

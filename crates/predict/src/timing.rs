@@ -429,42 +429,4 @@ impl Timing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timing_is_read_as_it_was_written() {
-        let margins = |duration: f64, change: f64| Margins {
-            durations: [[-duration, duration]; SIZES],
-            changes: [[-change, change]; CHANGES],
-            utilisations: [[-0.02, 0.03]; LEVELS],
-        };
-        let (home, away) = (margins(0.75, 0.1), margins(1.5, 0.4));
-        let starts = vec![("NVIDIA H200".to_owned(), 2.25), ("another one".to_owned(), 3.0)];
-        let rates = DeviceRates { elsewhere: Rates::PRIOR, starts };
-        let timing = Timing { rates, loads: Loads::PRIOR, home, away };
-        let notes = |from: &str, to: &str| -> Vec<(String, String)> {
-            let notes = timing.notes().into_iter();
-            notes.map(|(name, text)| (name.to_owned(), text.replacen(from, to, 1))).collect()
-        };
-        assert_eq!(Timing::of_notes(&notes("", "")), Ok(timing.clone()));
-        for (from, to) in
-            [("0.03", "NaN"), ("-0.75", "-64"), (" ", ""), ("130", "0"), ("2.25", "-1"), ("3 ", "x ")]
-        {
-            assert!(Timing::of_notes(&notes(from, to)).is_err(), "{from} {to}");
-        }
-        assert!(Timing::of_notes(&notes("", "")[1..]).is_err());
-        let start = |name: &str| {
-            let device = Device { name: name.to_owned(), ..Device::h200() };
-            timing.rates.on(&device).of(Rate::Start)
-        };
-        assert_eq!([start("another one"), start("NVIDIA H200"), start("")], [3.0, 2.25, 2.0]);
-    }
-
-    #[test]
-    fn a_measured_launch_carries_over_more_to_one_like_it() {
-        let [one, other] = [0, 3].map(|kind| Computed { us: 10.0, kind });
-        let (like, unlike) = (one.after(&one, 20.0), other.after(&one, 20.0));
-        assert!(like > unlike && unlike > 10.0 && like < 20.0, "{like} {unlike}");
-    }
-}
+mod tests;

@@ -205,6 +205,49 @@ mod tests {
         assert!((saving.value - 0.6).abs() < 1e-9, "{saving:?}");
         // Half of the idle time at least; at most all of it, and nine tenths of the kernels' time.
         assert!((low - 0.27).abs() < 1e-9 && (high - 1.0).abs() < 1e-9, "{saving:?}");
+        // Of 0.36 to 0.44 and kernels of 0.6: less than everything.
+        let saving = assert_finds_in(&RULE, profile(0.4, 3e3)).saving.of_job.expect("a share");
+        let (low, high) = saving.interval().expect("it is predicted");
+        assert!((low - 0.18).abs() < 1e-9 && (high - 0.98).abs() < 1e-9, "{saving:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_median_is_that_of_all_launches_in_order(
+            kernels in proptest::collection::vec((0..8u64, 1..40u32), 0..6),
+        ) {
+            let mut each: Vec<f64> =
+                kernels.iter().flat_map(|&(launches, ns)| vec![f64::from(ns); launches as usize]).collect();
+            each.sort_by(f64::total_cmp);
+            let expected = each.get(each.len().saturating_sub(1) / 2).copied();
+            let of = |&(launches, ns): &(u64, u32)| called(timed(kernel_of(1, 128), ns.into()), launches, 4e3);
+            let one = Profile { kernels: kernels.iter().map(of).collect(), ..Profile::default() };
+            proptest::prop_assert_eq!(super::median_kernel(&one), expected);
+        }
+    }
+
+    #[test]
+    fn a_framework_s_own_code_takes_40_us_at_most() {
+        let change = |launches| {
+            let mut one = profile(0.4, 3e3);
+            one.kernels[0].traits.owner = Owner::PyTorch;
+            one.activities[0].launches = launches;
+            assert_finds_in(&RULE, one).change
+        };
+        assert_eq!(change(10_000), RULE.change, "40 µs before each launch");
+        assert!(change(9_999).contains("40.0 µs before each launch"));
+        // What the launch calls take is not code of the program.
+        let mut calling = profile(0.4, 3e3);
+        calling.kernels[0].traits.owner = Owner::PyTorch;
+        calling.activities =
+            vec![Activity { launches: 9_999, ..idle_during(IdleCause::Launching, 1e9, 0.4) }];
+        assert_eq!(assert_finds_in(&RULE, calling).change, RULE.change);
+        // The activity beside it, which is not bound by launches, adds neither code nor launches.
+        let mut beside = profile(0.4, 3e3);
+        beside.kernels[0].traits.owner = Owner::PyTorch;
+        beside.activities[0].launches = 9_999;
+        beside.activities.push(Activity { launches: 100_000, ..activity(1e9, 0.1) });
+        assert!(assert_finds_in(&RULE, beside).change.contains("40.0 µs before each launch"));
     }
 
     #[test]
@@ -254,7 +297,15 @@ mod tests {
         assert_clear_in(&RULE, profile(0.3, 3e3));
         assert_finds_in(&RULE, profile(0.31, 3e3));
         assert_clear_in(&RULE, profile(0.6, 50e3));
-        assert_finds_in(&RULE, profile(0.6, 49e3));
+        assert_finds_in(&RULE, profile(0.6, 49_999.0));
+        let of = |launches| {
+            let mut one = profile(0.6, 3e3);
+            one.activities[0].launches = launches;
+            one
+        };
+        // 100 µs for each launch, and a little more.
+        assert_finds_in(&RULE, of(6_000));
+        assert_clear_in(&RULE, of(5_999));
     }
 
     #[test]
@@ -264,6 +315,21 @@ mod tests {
         assert_finds_in(&RULE, one.clone());
         one.activities[0].gaps = vec![gap(0.0, 0.1e9)];
         one.activities[0].long_gaps_ns = 0.1e9;
+        assert_clear_in(&RULE, one.clone());
+        // The rest of the time is what counts: 0.2 s of 0.5 s.
+        one.activities[0].idle_by.insert(IdleCause::HostCode, 0.7e9);
+        one.activities[0].gaps = vec![gap(0.0, 0.3e9), gap(0.5e9, 0.2e9)];
+        one.activities[0].long_gaps_ns = 0.5e9;
+        let share = |one: &Profile| {
+            let finding = assert_finds_in(&RULE, one.clone());
+            evidence(&finding, "share of time with an empty queue").value
+        };
+        assert!((share(&one) - 0.4).abs() < 1e-9);
+        // A pause that is no gap: 0.15 s of 0.45 s.
+        one.activities[0].accounts.pauses = Pauses { count: 30, time: Figure::measured(0.55e9) };
+        assert!((share(&one) - 1.0 / 3.0).abs() < 1e-9);
+        // Nothing is left of the time.
+        one.activities[0].long_gaps_ns = 0.95e9;
         assert_clear_in(&RULE, one);
     }
 
@@ -294,8 +360,17 @@ mod tests {
             profile.totals.graph_launches = 1000;
             profile
         };
-        assert_finds_in(&RULE, of_graphs(100_000));
+        let finding = assert_finds_in(&RULE, of_graphs(100_000));
+        assert!((evidence(&finding, "median kernel").value - 4e3).abs() < 1e-6);
         assert_clear_in(&RULE, of_graphs(7_000));
+        // Without a graph, a launch or a kernel's time nobody knows.
+        let mut none = of_graphs(100_000);
+        none.totals.graph_launches = 0;
+        assert_unjudged(&RULE, none);
+        assert_unjudged(&RULE, of_graphs(0));
+        let mut idle = of_graphs(100_000);
+        idle.activities[0].accounts.kernels = Figure::measured(0.0);
+        assert_unjudged(&RULE, idle);
     }
 
     #[test]

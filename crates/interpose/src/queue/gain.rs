@@ -289,6 +289,179 @@ mod tests {
         assert!(gain.waited(59_999 * MS, 60_000 * MS - MS + 1000));
     }
 
+    /// A window that gains nothing but what `made` adds: whether the queue stays open after 20 ms.
+    fn stays_after(made: impl FnOnce(&Gain)) -> bool {
+        let gain = Gain::default();
+        gain.opened(5 * MS);
+        made(&gain);
+        gain.is_gained(25 * MS)
+    }
+
+    #[test]
+    fn a_window_lasts_20_ms_of_the_program_s_work() {
+        let lasting = |looks: &[u64]| {
+            let gain = Gain::default();
+            gain.opened(1_000 * MS);
+            (0..WINDOW_CALLS).for_each(|_| gain.made(100));
+            looks.iter().map(|ns| gain.is_gained(1_000 * MS + ns)).collect::<Vec<_>>()
+        };
+        assert_eq!(lasting(&[20 * MS]), [false]);
+        assert_eq!(lasting(&[20 * MS - 1, 20 * MS]), [true, false]);
+        // Looks add up, and the next window begins with the last one: it has no calls yet.
+        assert_eq!(lasting(&[5 * MS, 10 * MS, 21 * MS, 60 * MS]), [true, true, false, true]);
+        // A pause counts as 20 ms at most: 0.3 ms are 1% of 30 ms, and less than 1% of 30.001 ms.
+        let after_a_pause = |work_ns: u64| {
+            let gain = Gain::default();
+            gain.opened(0);
+            gain.is_gained(work_ns);
+            (0..WINDOW_CALLS).for_each(|_| gain.made(100));
+            gain.made(300_100);
+            gain.is_gained(600_000 * MS)
+        };
+        assert!(after_a_pause(10 * MS) && !after_a_pause(10 * MS + 1_000));
+    }
+
+    #[test]
+    fn a_window_has_64_calls_or_launches_that_passed_by() {
+        let stays = |calls: u64, passed_by: u64| {
+            stays_after(|gain| {
+                (0..calls).for_each(|_| gain.made(100));
+                (0..passed_by).for_each(|_| _ = gain.passed_by());
+            })
+        };
+        assert!(stays(63, 0) && stays(0, 63) && stays(40, 23));
+        assert!(!stays(64, 0) && !stays(0, 64) && !stays(40, 24));
+    }
+
+    #[test]
+    fn a_hundredth_of_a_window_must_be_gained() {
+        // 64 calls cost 100 ns each to hand over; 0.2 ms are 1% of 20 ms.
+        let made = |gain: &Gain, ns: u64| {
+            (1..WINDOW_CALLS).for_each(|_| gain.made(100));
+            gain.made(100 + ns);
+        };
+        assert!(stays_after(|gain| made(gain, 200_000)) && !stays_after(|gain| made(gain, 199_999)));
+        // What the program waits for calls is not gained, ...
+        let waited = |ns: u64| {
+            stays_after(|gain| {
+                made(gain, 300_000);
+                assert!(gain.waited(6 * MS - ns, 6 * MS), "the window goes on");
+            })
+        };
+        assert!(waited(100_000) && !waited(100_001));
+        // ... nor what it then waits for the GPU instead.
+        let waited_for_gpu = |ns: u64| {
+            stays_after(|gain| {
+                gain.made(300_100);
+                assert!(gain.waited_for_gpu(6 * MS - ns, 6 * MS), "the window goes on");
+                (1..WINDOW_CALLS).for_each(|_| gain.made(100));
+            })
+        };
+        assert!(waited_for_gpu(100_000) && !waited_for_gpu(100_001));
+    }
+
+    #[test]
+    fn a_batch_gains_what_its_launches_would_have_taken_alone() {
+        let stays = |avoided| stays_after(|gain| gain.made_batch(WINDOW_CALLS, 56_400, avoided));
+        // 56.4 µs less 6.4 µs of handing over, and 0.15 ms avoided.
+        assert!(stays(150_000) && !stays(149_999));
+        let gain = Gain::default();
+        gain.made(1_000);
+        gain.made_batch(3, 500, 70);
+        gain.made_batch(2, 50, 7);
+        assert_eq!((gain.batches(), gain.call_ns()), ([2, 5, 77], 1_550));
+    }
+
+    #[test]
+    fn what_few_calls_took_is_waited_off_up_to_the_wait_for_the_gpu() {
+        let waited_off = |calls: u64, waited_ns: u64, gpu_ns: u64| {
+            let gain = Gain::default();
+            (0..calls).for_each(|_| gain.made(4_000));
+            gain.waited(MS, MS + waited_ns);
+            gain.waited_for_gpu(2 * MS, 2 * MS + gpu_ns);
+            gain.waited_off_ns.load(Relaxed)
+        };
+        // 15 calls of 4 µs less 0.1 µs each; 16 are many.
+        assert_eq!(waited_off(15, 0, MS), 58_500);
+        assert_eq!(waited_off(16, 0, MS), 0);
+        assert_eq!(waited_off(15, 8_500, MS), 50_000, "the program has waited for a part already");
+        assert_eq!(waited_off(15, 70_000, MS), 0);
+        assert_eq!(waited_off(15, 0, 20_000), 20_000);
+        // Each wait counts the calls since the last one.
+        let gain = Gain::default();
+        for row in 1..=3 {
+            (0..10).for_each(|_| gain.made(1_100));
+            gain.waited(row * MS, row * MS + 2_000);
+            gain.waited_for_gpu(row * MS, row * MS + 100_000);
+            assert_eq!(gain.waited_off_ns.load(Relaxed), row * 8_000);
+        }
+    }
+
+    #[test]
+    fn each_window_counts_for_itself() {
+        // A window in which everything happens that a sum counts, and gains much.
+        let gain = Gain::default();
+        gain.opened(0);
+        let rich = |gain: &Gain| {
+            gain.made_batch(50, 900_000, 800_000);
+            gain.waited(0, 50_000);
+            gain.made(400_000);
+            gain.waited_for_gpu(0, 30_000);
+            (0..WINDOW_CALLS).for_each(|_| _ = gain.passed_by());
+        };
+        rich(&gain);
+        assert!(gain.is_gained(20 * MS));
+        // One with no call, however long.
+        assert!(gain.is_gained(60 * MS) && gain.is_gained(90 * MS));
+        // One with as little as it takes, and one with a nanosecond less.
+        let few = |ns: u64| {
+            (1..WINDOW_CALLS).for_each(|_| gain.made(100));
+            gain.made(100 + ns);
+        };
+        gain.opened(100 * MS);
+        few(200_000);
+        assert!(gain.is_gained(120 * MS));
+        few(199_999);
+        assert!(!gain.is_gained(140 * MS));
+        // What happened while the queue was closed does not count either.
+        rich(&gain);
+        gain.opened(1_000 * MS);
+        few(199_999);
+        assert!(!gain.is_gained(1_020 * MS));
+    }
+
+    #[test]
+    fn a_window_that_gains_makes_the_next_pause_the_shortest() {
+        let gain = Gain::default();
+        let pause = || {
+            gain.closed(7 * MS);
+            (gain.opens_in(7 * MS) / MS, gain.opens_in(1_000 * MS) / MS)
+        };
+        assert_eq!([pause(), pause(), pause()], [(1_000, 7), (2_000, 1_007), (4_000, 3_007)]);
+        assert!(
+            !gain.may_open(4_007 * MS - 1) && gain.may_open(4_007 * MS) && gain.opens_in(9_000 * MS) == 0
+        );
+        // A window that gains too little changes nothing.
+        gain.opened(0);
+        (0..WINDOW_CALLS).for_each(|_| gain.made(100));
+        assert!(!gain.is_gained(20 * MS));
+        assert_eq!(pause().0, 8_000);
+        gain.opened(0);
+        (0..WINDOW_CALLS).for_each(|_| gain.made(10_000));
+        assert!(gain.is_gained(20 * MS));
+        assert_eq!([pause().0, pause().0, pause().0, pause().0], [1_000, 2_000, 4_000, 8_000]);
+        assert_eq!([pause().0, pause().0], [16_000, 16_000]);
+    }
+
+    #[test]
+    fn a_closed_queue_looks_at_the_clock_for_one_launch_of_64() {
+        let gain = Gain::default();
+        let looks: Vec<u64> = (0..200).filter(|_| gain.is_worth_a_look()).collect();
+        assert_eq!(looks, [0, 64, 128, 192]);
+        let passed: Vec<u64> = (1..=200).filter(|_| gain.passed_by()).collect();
+        assert_eq!(passed, [64, 128, 192]);
+    }
+
     #[test]
     fn a_queue_that_all_launches_pass_by_closes() {
         let gain = Gain::default();
