@@ -160,6 +160,15 @@ impl Totals {
     }
 }
 
+impl Profile {
+    /// Nodes in launches of graphs whose kernels are in no count, because the host cannot know what
+    /// they do: above all conditional nodes, whose bodies run as often as the device decides.
+    pub fn uncounted_nodes(&self) -> u64 {
+        let launched = |graph: &Graph| graph.launches.saturating_mul(u64::from(graph.opaque));
+        self.graphs.iter().map(launched).fold(0, u64::saturating_add)
+    }
+}
+
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Device {

@@ -5,7 +5,7 @@ use apex_live::Follower;
 use apex_machine::{Machine, Summary};
 use apex_predict::{Models, recorded};
 use apex_profile::{Profile, Selection, origin_ns};
-use apex_trace::Session;
+use apex_trace::{MappedControl, Session};
 use std::ops::Range;
 use std::path::Path;
 
@@ -54,6 +54,8 @@ impl Loaded {
     fn of(session: Session, mut profile: Profile, machine: Machine) -> Self {
         predict(&mut profile);
         profile.recorder.problems.extend(machine.problems.iter().cloned());
+        let left = MappedControl::open(&session.dir).ok().and_then(|control| control.complaint());
+        profile.recorder.problems.extend(left);
         Self { session, profile, machine }
     }
 

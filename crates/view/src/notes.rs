@@ -40,11 +40,19 @@ impl Shown<'_> {
                 units::time(wall)
             ));
         }
+        let uncounted = self.job.uncounted_nodes();
+        if uncounted > 0 {
+            notes.push(format!(
+                "Not counted: kernels inside {}, such as bodies of conditional nodes. The device decides how often \
+                 they run, and the driver does not report it.",
+                units::counted(uncounted, "launched graph node", "launched graph nodes")
+            ));
+        }
         let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
         let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
         let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
         // What is wrong stands above it.
-        if !fine.is_empty() && !self.job.kernels.is_empty() && self.job.defects.is_empty() {
+        if !fine.is_empty() && self.job.totals.kernels_run() > 0 && self.job.defects.is_empty() {
             notes.push(format!("Checked and fine: {}.", fine.join(", ")));
         }
         notes

@@ -33,7 +33,7 @@ pub fn folder() -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// The user's cache folder, as the XDG base directory specification says.
-fn cache() -> anyhow::Result<PathBuf> {
+pub fn cache() -> anyhow::Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     match (absolute("XDG_CACHE_HOME"), absolute("HOME")) {
         (Some(cache), _) => Ok(cache),

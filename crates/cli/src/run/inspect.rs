@@ -60,9 +60,10 @@ impl Program {
                 "it is set-user-ID or has file capabilities: the dynamic linker ignores LD_PRELOAD there"
                     .into(),
             ),
-            Program::Elf { linker: Some(linker), .. } if linker.contains("musl") => {
-                Some("it uses musl's dynamic linker, and libapex.so needs glibc".into())
-            }
+            Program::Elf { linker: Some(linker), .. } if linker.contains("musl") => Some(
+                "it uses musl's dynamic linker, and libapex.so needs glibc: link it to glibc to record it"
+                    .into(),
+            ),
             _ => None,
         }
     }

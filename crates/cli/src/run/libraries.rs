@@ -16,6 +16,23 @@ pub const CPU_DEVICE: &str = "libapex_cpu_device.so";
 /// Has NVRTC compile what the CPU device can execute.
 pub const NVRTC: &str = "libapex_nvrtc.so";
 
+/// How often `..` stands behind `$ORIGIN`: more than there are folders above any program. Above the
+/// root it stays at the root.
+const PARENTS: usize = 64;
+
+/// An absolute path as it stands in `LD_PRELOAD`, so that glibc loads the file and musl ignores it.
+///
+/// musl's dynamic linker cannot load a library that needs glibc, and ends the program for it. It
+/// opens the entries of `LD_PRELOAD` literally and skips those that do not exist. glibc replaces
+/// `$ORIGIN` by the program's folder, from which `..` leads to the root. A program anywhere in the
+/// tree therefore starts, whichever of the two it is linked to, and so do its children.
+fn for_glibc(path: &Path) -> OsString {
+    let mut entry = OsString::from("$ORIGIN");
+    entry.push("/..".repeat(PARENTS));
+    entry.push(path);
+    entry
+}
+
 /// A folder that holds [`RECORDER`].
 pub struct Libraries {
     folder: PathBuf,
@@ -81,7 +98,7 @@ impl Libraries {
         if !nvrtc.is_file() {
             return existing;
         }
-        let entries = existing.into_iter().chain([nvrtc.into_os_string()]);
+        let entries = existing.into_iter().chain([for_glibc(&nvrtc)]);
         Some(entries.collect::<Vec<_>>().join(OsStr::new(":")))
     }
 
@@ -102,7 +119,7 @@ impl Libraries {
         }
         let ours = [RECORDER, ALIAS].map(|name| self.folder.join(name));
         let ours: Vec<OsString> =
-            ours.into_iter().filter(|path| path.is_file()).map(PathBuf::into_os_string).collect();
+            ours.into_iter().filter(|path| path.is_file()).map(|path| for_glibc(&path)).collect();
         let mut list: Vec<OsString> = Vec::new();
         for entry in existing.unwrap_or_default().as_bytes().split(|byte| b": \t\n".contains(byte)) {
             let entry = OsStr::from_bytes(entry).to_os_string();
@@ -130,11 +147,28 @@ mod tests {
     fn ours_come_once_and_behind_the_users() {
         let folder = tempfile::tempdir().unwrap();
         let libraries = libraries(folder.path());
-        let ours = [RECORDER, ALIAS].map(|name| folder.path().join(name).display().to_string()).join(":");
+        let entry = |name| for_glibc(&folder.path().join(name)).into_string().unwrap();
+        let ours = [RECORDER, ALIAS].map(entry).join(":");
         assert_eq!(libraries.preload(None).unwrap(), *ours);
         let existing = format!("/opt/liba.so {ours}:/opt/libb.so");
         let expected = format!("/opt/liba.so:/opt/libb.so:{ours}");
         assert_eq!(libraries.preload(Some(OsStr::new(&existing))).unwrap(), *expected);
+    }
+
+    /// glibc's linker puts the program's folder in place of `$ORIGIN`; musl's opens what is written.
+    #[test]
+    fn an_entry_leads_from_each_program_to_the_library_and_from_none_without_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join(RECORDER);
+        std::fs::write(&library, "").unwrap();
+        let entry = for_glibc(&library).into_string().unwrap();
+        let deep = folder.path().join("a/b/c/d/e/f/g/h");
+        std::fs::create_dir_all(&deep).unwrap();
+        for origin in [Path::new("/"), Path::new("/usr/bin"), &deep] {
+            let found = entry.replace("$ORIGIN", origin.to_str().unwrap());
+            assert_eq!(std::fs::canonicalize(found).unwrap(), std::fs::canonicalize(&library).unwrap());
+        }
+        assert!(!Path::new(&entry).exists());
     }
 
     #[test]

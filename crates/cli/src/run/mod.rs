@@ -8,6 +8,7 @@
 mod child;
 mod dashboard;
 pub mod driver;
+mod driver_file;
 mod embedded;
 pub mod inspect;
 pub mod libraries;
@@ -295,6 +296,11 @@ pub fn record(
 
     let mut program = program(command, &session, &driver, recording);
     program.env(PRELOAD, preload);
+    if driver != Driver::Gpu
+        && let Some(search) = driver_file::search_path(&libraries)
+    {
+        program.env(driver_file::SEARCH, search);
+    }
     driver::set_nvtx(&mut program, libraries.folder());
     let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
@@ -478,8 +484,10 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
+        // How often the device runs the bodies of conditional nodes is not known.
+        let least = if profile.uncounted_nodes() > 0 { "at least " } else { "" };
         output::remark(format!(
-            "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
+            "{least}{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
             units::counted(profile.totals.kernels_run(), "launch", "launches"),
             units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
             units::count(lost),

@@ -58,7 +58,6 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
         if is_off {
             causes.push(recording_off(&control));
         }
-        causes.extend(control.complaint());
     }
     for process in &loaded.session.processes {
         let (executable, pid) = (&process.executable, process.pid);
@@ -74,7 +73,7 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
                 .push(format!("{executable} (pid {pid}) opened the CUDA driver but made no further call")),
         }
     }
-    causes.extend(loaded.profile.recorder.problems.iter().cloned());
+    causes.splice(0..0, loaded.profile.recorder.problems.iter().cloned());
     causes
 }
 
@@ -136,11 +135,14 @@ fn obstacle(command: &[OsString]) -> Option<String> {
 }
 
 fn suspicious(pid: u32, process: &Seen) -> Option<String> {
-    let Seen { name, recorder, other_driver } = process;
+    let Seen { name, recorder, is_musl, other_driver } = process;
     match (recorder, other_driver) {
+        (false, _) if *is_musl => Some(format!(
+            "{name} (pid {pid}) uses musl's dynamic linker, and libapex.so needs glibc: link it to glibc to record it"
+        )),
         (true, Some(driver)) => Some(format!(
-            "{name} (pid {pid}) opened {driver} by its path, which bypasses APEX: `apex run` replaces only \
-                the name libcuda.so.1"
+            "{name} (pid {pid}) opened {driver} in a way that bypasses APEX: in a name space of its own \
+                (dlmopen), or beside another driver"
         )),
         (false, Some(driver)) => Some(format!(
             "{name} (pid {pid}) uses {driver} without libapex.so: its environment was cleared, or it has \
@@ -180,7 +182,8 @@ mod tests {
     }
 
     fn process(name: &str, recorder: bool, other_driver: Option<&str>) -> Seen {
-        Seen { name: name.into(), recorder, other_driver: other_driver.map(String::from) }
+        let other_driver = other_driver.map(String::from);
+        Seen { name: name.into(), recorder, is_musl: false, other_driver }
     }
 
     #[test]

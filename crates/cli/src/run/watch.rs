@@ -28,6 +28,8 @@ pub struct Seen {
     pub name: String,
     /// Whether the injected library was loaded.
     pub recorder: bool,
+    /// Whether its dynamic linker is musl's, which cannot load the injected library.
+    pub is_musl: bool,
     /// Another libcuda that was loaded beside or instead of it.
     pub other_driver: Option<String>,
 }
@@ -73,6 +75,7 @@ fn inspect(pid: u32) -> Option<Seen> {
     Some(Seen {
         name,
         recorder: named(super::libraries::RECORDER).is_some(),
+        is_musl: named("ld-musl-").is_some(),
         other_driver: named("libcuda.so").map(ToString::to_string),
     })
 }

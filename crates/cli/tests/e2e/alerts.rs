@@ -1,6 +1,6 @@
 //! `apex alerts`: a program that becomes slow while it runs, and who is told.
 
-use crate::common::{Running, Sandbox, listener, output, send, text, wait_until};
+use crate::common::{Running, Sandbox, listener, output, received, send, text, wait_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// What was posted next: its path, and its body.
 fn next(posted: &Receiver<(String, Vec<u8>)>) -> (String, Value) {
-    let (path, body) = posted.recv().unwrap();
+    let (path, body) = received(posted);
     (path, serde_json::from_slice(&body).unwrap())
 }
 

@@ -63,6 +63,72 @@ fn a_static_program_is_named() {
     assert!(complaint(&sandbox, &["./script"]).contains("statically linked"));
 }
 
+/// A program in C that looks for the driver's file and opens it by its path; `None`, said, without a
+/// compiler.
+fn looking_program(sandbox: &Sandbox) -> Option<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/looks_for_driver.c");
+    let made = sandbox.command("cc").args(["-w", "-o", "looks"]).arg(source).arg("-ldl").output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        test_skip::impossible_here("cc is not installed");
+        return None;
+    }
+    sandbox.path("looks").to_str().map(String::from)
+}
+
+#[test]
+fn a_program_that_looks_for_the_drivers_file_gets_the_cpu_device_and_is_recorded() {
+    let sandbox = Sandbox::new();
+    let Some(program) = looking_program(&sandbox) else { return };
+    let run = |folders: &str| {
+        let mut apex = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--", &program]);
+        let output = output(apex.env("LD_LIBRARY_PATH", folders), 0);
+        assert!(text(&output.stdout).ends_with("libcuda.so.1: 0\n"), "{output:?}");
+        assert_eq!(sandbox.launches("s"), 7);
+        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+    };
+    // Nobody has made a file for it; and a folder as docs/cpu-device.md makes it.
+    run("");
+    std::fs::create_dir(sandbox.path("cpu")).unwrap();
+    let device = Path::new(APEX).with_file_name("deps").join("libapex_cpu_device.so");
+    std::os::unix::fs::symlink(device, sandbox.path("cpu/libcuda.so.1")).unwrap();
+    run(sandbox.path("cpu").to_str().unwrap());
+}
+
+/// A program linked to musl that executes its arguments; `None`, said, where none can be made.
+fn musl_program(sandbox: &Sandbox) -> Option<String> {
+    let source = sandbox.path("musl.c");
+    let text = "#include <stdio.h>\n#include <unistd.h>\nint main(int count, char** words) {\n  puts(\"runs\");\n  \
+        fflush(stdout);\n  return count > 1 ? execv(words[1], words + 1) : 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let made = sandbox.command("musl-gcc").args(["-o", "musl"]).arg(source).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        test_skip::impossible_here("musl-gcc (musl-tools) is not installed");
+        return None;
+    }
+    sandbox.path("musl").to_str().map(String::from)
+}
+
+#[test]
+fn a_program_linked_to_musl_runs_unrecorded_and_its_children_are_recorded() {
+    let sandbox = Sandbox::new();
+    let Some(musl) = musl_program(&sandbox) else { return };
+    let said = complaint(&sandbox, &[&musl]);
+    assert!(said.contains("musl's dynamic linker"), "{said}");
+    let run = |command: &[&str]| {
+        let mut apex = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--"]);
+        let output = output(apex.args(command), 0);
+        assert!(text(&output.stdout).starts_with("runs\n"), "{output:?}");
+        assert!(!text(&output.stderr).contains("shared library"), "{output:?}");
+    };
+    let program = program();
+    run(&[&musl, program.to_str().unwrap(), "launch", "3"]);
+    assert_eq!(sandbox.launches("s"), 3, "the child of a program linked to musl");
+    std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+    // A child linked to musl, of a shell linked to glibc.
+    run(&["sh", "-c", &format!("{musl} && {} launch 2", program.display())]);
+    assert_eq!(sandbox.launches("s"), 2);
+}
+
 #[test]
 fn require_capture_fails_where_the_program_succeeded() {
     let sandbox = Sandbox::new();

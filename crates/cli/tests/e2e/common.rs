@@ -62,12 +62,14 @@ DONE:
 /// A folder to run in, removed afterwards.
 pub struct Sandbox {
     folder: TempDir,
+    /// Stands for the user's cache.
+    cache: TempDir,
 }
 
 impl Sandbox {
     /// An empty one.
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
     }
 
     /// A path in it.
@@ -88,7 +90,7 @@ impl Sandbox {
             }
         }
         command.current_dir(self.folder.path()).env("APEX_LIB_DIR", Path::new(APEX).with_file_name("deps"));
-        command.env("COLUMNS", "100").stdin(Stdio::null());
+        command.env("COLUMNS", "100").env("XDG_CACHE_HOME", self.cache.path()).stdin(Stdio::null());
         command
     }
 
@@ -320,6 +322,11 @@ pub fn listener(answer: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
         }
     });
     (address, told)
+}
+
+/// What comes next through a channel.
+pub fn received<T>(from: &Receiver<T>) -> T {
+    from.recv_timeout(PATIENCE).expect("it comes before the test's patience ends")
 }
 
 /// Waits until something is so.

@@ -1,6 +1,6 @@
 //! `apex metrics`: what is scraped, printed and written is what was recorded.
 
-use crate::common::{Running, Sandbox, installed, listener, output, send, text, wait_until};
+use crate::common::{Running, Sandbox, installed, listener, output, received, send, text, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
@@ -84,7 +84,7 @@ fn metrics_are_pushed_to_a_collector_until_a_signal_comes() {
     let (address, posted) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let mut command = sandbox.apex(&["metrics", "s", "--interval", "1", "--otlp", &address]);
     let mut exporter = command.spawn().unwrap();
-    let (path, body) = posted.recv().unwrap();
+    let (path, body) = received(&posted);
     assert_eq!(path, "/v1/metrics");
     let has = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(has("apex.kernel_launches") && has("service.name") && has("nothing"), "{}", text(&body));
@@ -101,7 +101,7 @@ fn spans_are_pushed_once_with_the_metrics_and_written_into_a_file() {
     sandbox.recorded(&[], &["launch", "7"]);
     let (address, posted) = listener("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     output(&mut sandbox.apex(&["metrics", "--once", "--spans", "--otlp", &address, "s"]), 0);
-    let mut posted: Vec<_> = [posted.recv().unwrap(), posted.recv().unwrap()].into();
+    let mut posted: Vec<_> = [received(&posted), received(&posted)].into();
     posted.sort();
     let [(metrics, _), (traces, body)] = &posted[..] else { panic!("{posted:?}") };
     assert_eq!((metrics.as_str(), traces.as_str()), ("/v1/metrics", "/v1/traces"));
@@ -147,7 +147,7 @@ fn a_collector_receives_metrics_and_spans_and_passes_them_on() {
     let address = format!("http://{http}");
     output(&mut sandbox.apex(&["metrics", "--once", "--spans", "--otlp", &address, "s"]), 0);
     // It decodes what it receives, and encodes it again.
-    let mut received = [passed_on.recv().unwrap(), passed_on.recv().unwrap()];
+    let mut received = [received(&passed_on), received(&passed_on)];
     received.sort();
     let [metrics, spans] = received.each_ref().map(|(_, body)| unzipped(body));
     assert_eq!(received.each_ref().map(|(path, _)| path.as_str()), ["/v1/metrics", "/v1/traces"]);

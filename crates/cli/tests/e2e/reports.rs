@@ -1,6 +1,9 @@
 //! Reports on recorded programs: what they must contain, how they fit, and the demo.
 
 use crate::common::{Running, Sandbox, output, send, text, wait_until};
+use apex_trace::definition::{Definition, Function, Graph};
+use apex_trace::layout::{GraphLaunch, Slots};
+use apex_trace::{Lane, ProcessFile};
 
 #[test]
 fn the_demo_reports_on_a_real_run() {
@@ -203,4 +206,37 @@ fn a_rule_is_explained_without_a_session() {
     let unknown = output(&mut sandbox.apex(&["explain", "APEX-X99", "L19"]), 1);
     assert!(text(&unknown.stderr).contains("there is no rule `APEX-X99`; `apex explain` lists all rules"));
     assert!(text(&unknown.stdout).starts_with("APEX-L19"), "what is known is explained");
+}
+
+/// The device runs the body of a conditional node as often as it decides.
+#[test]
+fn kernels_that_nobody_can_count_are_mentioned() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("s");
+    std::fs::create_dir(&folder).unwrap();
+    let file = ProcessFile::create(&folder, None).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuGraphLaunch".into() }));
+    assert!(file.define(&Definition::Function(Function { id: 1, name: "step".into(), attributes: None })));
+    assert!(file.define(&Definition::Graph(Graph { id: 1, opaque: 2, ..Graph::default() })));
+    let mut lane = Lane::default();
+    for start in [apex_trace::now(), apex_trace::now() + 9_000] {
+        let head = GraphLaunch::head(0, start, start + 3_000);
+        assert!(lane.record(&file, &GraphLaunch { head, graph: 1, stream: 0, result: 0, api: 1 }));
+    }
+    drop(lane);
+    let page = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    assert!(page.contains("Not counted: kernels inside 4 launched graph nodes"), "{page}");
+    assert!(!page.contains("Checked and fine"), "{page}");
+}
+
+#[test]
+fn a_sandbox_that_hides_call_stacks_is_named() {
+    let sandbox = Sandbox::new();
+    let mut recorded = sandbox.record(&[], &["launch", "3"]);
+    output(recorded.refuse(libc::SYS_process_vm_readv, libc::EPERM), 0);
+    let said = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stderr);
+    assert!(said.contains("call stacks were not recorded") && said.contains("process_vm_readv"), "{said}");
+    let mut doctor = sandbox.apex(&["doctor"]);
+    let doctor = doctor.refuse(libc::SYS_process_vm_readv, libc::EPERM).output().unwrap();
+    assert!(text(&doctor.stdout).contains("process_vm_readv is refused"), "{}", text(&doctor.stdout));
 }
