@@ -278,7 +278,10 @@ fn straggler(profile: &Profile, waiting: &Activity) -> String {
     let is_slow = |other: &&Activity| !std::ptr::eq(*other, waiting) && waiting_share(other) < LEAST;
     let mut slow = profile.activities.iter().filter(is_slow);
     match (slow.next(), slow.next()) {
-        (Some(one), None) => profile.user_in_words(one),
+        // Recordings of one process cannot be told apart.
+        (Some(one), None) if profile.user_in_words(one) != profile.user_in_words(waiting) => {
+            profile.user_in_words(one)
+        }
         _ => "a slower rank".to_owned(),
     }
 }

@@ -37,13 +37,16 @@ pub fn brief(
         }
     }
     let rest = advice.findings.len().saturating_sub(shown);
-    if rest > 0 {
-        writeln!(
-            out,
-            "\n{rest} more: `apex advise` shows all findings with their evidence, `apex explain RULE` a rule."
-        )?;
-    } else if !advice.findings.is_empty() {
-        writeln!(out, "\n`apex advise` shows the evidence, `apex explain RULE` a rule.")?;
+    let more = match rest {
+        _ if advice.findings.is_empty() => return Ok(()),
+        0 => "`apex advise` shows the evidence, `apex explain RULE` a rule.".to_owned(),
+        rest => format!(
+            "{rest} more: `apex advise` shows all findings with their evidence, `apex explain RULE` a rule."
+        ),
+    };
+    writeln!(out)?;
+    for line in wrap(&more, width, "  ") {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
