@@ -339,6 +339,7 @@ mod tests {
         assert_eq!(all_of(folder.path()), [folder.path()], "there is none yet");
         let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
         for path in [&one, &two] {
+            std::fs::create_dir(path).unwrap();
             test_session::Recording::new(path).exit();
         }
         std::fs::create_dir(folder.path().join("no session")).unwrap();

@@ -110,7 +110,8 @@ impl Views {
             None => Arc::new(View::new(known, wanted)),
         };
         let is_held = |view: &Arc<View>| Arc::strong_count(view) > 1;
-        let mut excess = kept.iter().filter(|view| !is_held(view)).count().saturating_sub(MOST_VIEWS - 1);
+        let others = MOST_VIEWS - usize::from(Arc::strong_count(&view) == 1);
+        let mut excess = kept.iter().filter(|view| !is_held(view)).count().saturating_sub(others);
         kept.retain(|view| {
             let stays = is_held(view) || excess == 0;
             excess -= usize::from(!stays);

@@ -189,7 +189,7 @@ fn a_device_has_the_ordinals_that_processes_give_it() {
     for (ordinals, wanted) in [([1, 1], &[1][..]), ([1, 0], &[0, 1]), ([0, 0], &[0])] {
         let dir = TempDir::new().expect("a temporary directory");
         for ordinal in ordinals {
-            let mut process = Recording::new(dir.path());
+            let process = Recording::new(dir.path());
             let device =
                 Device { id: 9, ordinal, name: "another".into(), uuid: [9; 16], ..Device::default() };
             process.define(Definition::Device(device));
