@@ -14,6 +14,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 #[command(after_long_help = "Examples:
   apex dashboard                         running sessions, and the newest one in this folder
   apex dashboard before after            these sessions
+  apex dashboard .                       all sessions in this folder
   apex dashboard --listen 127.0.0.1:8000
                                          a fixed address, for ssh -L 8000:127.0.0.1:8000
 
@@ -21,8 +22,8 @@ By default the server listens on loopback, which all users of this machine can r
 other addresses require one. Set it in APEX_TOKEN: other users can read the command line.
   APEX_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ') apex dashboard --listen 0.0.0.0:8000")]
 pub struct Args {
-    /// Session folders [default: all sessions that are being recorded, and the newest one in this
-    /// folder]
+    /// Session folders, or folders with sessions in them [default: all sessions that are being
+    /// recorded, and the newest one in this folder]
     sessions: Vec<PathBuf>,
     /// Address and port to listen on; an address beyond loopback requires a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
@@ -43,7 +44,10 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let server = listen(args.listen, args.token.as_deref())?;
     let named = args.sessions.clone();
-    let find = move || if named.is_empty() { found() } else { named.clone() };
+    let find = move || match named.is_empty() {
+        true => found(),
+        false => named.iter().flat_map(|path| session::all_of(path)).collect(),
+    };
     if find().is_empty() {
         output::remark(
             "no session is recorded now, and none is here: the page shows those that `apex run` begins",
@@ -73,8 +77,8 @@ fn found() -> Vec<PathBuf> {
 /// If the token is too short, if the address cannot be had, or needs a token.
 pub fn listen(address: SocketAddr, token: Option<&str>) -> anyhow::Result<Server> {
     let token = token.map(Token::new).transpose()?;
-    let limits = Limits { answers: 8, ..Limits::default() };
-    Ok(Server::bind(Options { address, token, limits })?)
+    let limits = Limits { answers: 8, heavy_answers: 6, ..Limits::default() };
+    Ok(Server::bind(Options { address, token, limits, is_heavy: Dashboard::is_heavy })?)
 }
 
 /// Opens the browser, where there is a display to open it on, with a command that is started so.

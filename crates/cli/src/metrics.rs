@@ -4,7 +4,7 @@ use crate::interrupt::stop_on_signals;
 use crate::run::real_ns;
 use crate::{output, session};
 use anyhow::Context;
-use apex_http::{Limits, Options, Response, Server, StatusCode, Token};
+use apex_http::{Options, Response, Server, StatusCode, Token};
 use apex_live::{Follower, recorded_now};
 use apex_metrics::otlp::{self, Origin};
 use apex_metrics::{Exporter, Spans};
@@ -278,7 +278,7 @@ fn write_until_stopped(exported: &mut Exported, file: &Path, interval: Duration)
 /// Answers until a signal comes.
 fn serve(exported: Exported, args: &Args) -> anyhow::Result<()> {
     let token = args.token.as_deref().map(Token::new).transpose()?;
-    let server = Server::bind(Options { address: args.listen, token, limits: Limits::default() })?;
+    let server = Server::bind(Options { address: args.listen, token, ..Options::default() })?;
     output::remark(format!("metrics are at http://{}/metrics", server.address()));
     let exported = Mutex::new(exported);
     server.run(move |request| match request.segments()[..] {

@@ -65,14 +65,29 @@ pub fn newest_here() -> Option<PathBuf> {
 
 /// The current folder if it is a session, else the sessions in it.
 fn sessions_here() -> anyhow::Result<Vec<PathBuf>> {
-    let here = Path::new(".");
-    if is_session(here) {
-        return Ok(vec![here.to_path_buf()]);
+    sessions_in(Path::new(".")).context("cannot list the current folder")
+}
+
+/// A folder if it is a session, else the sessions in it.
+fn sessions_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    if is_session(folder) {
+        return Ok(vec![folder.to_path_buf()]);
     }
-    let entries = std::fs::read_dir(here).context("cannot list the current folder")?;
+    let entries = std::fs::read_dir(folder)?;
     // A folder may have a million files: only folders, and what links may lead to, are looked into.
     let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|found| !found.is_file()));
     Ok(folders.map(|entry| entry.path()).filter(|path| is_session(path)).collect())
+}
+
+/// The session that a path names, or the sessions in the folder that it names, the newest first. A
+/// path at which there is neither names itself: what is wrong with it is said when it is read.
+pub fn all_of(named: &Path) -> Vec<PathBuf> {
+    let mut sessions = sessions_in(named).unwrap_or_default();
+    if sessions.is_empty() {
+        return vec![named.to_path_buf()];
+    }
+    sessions.sort_by_cached_key(|path| (std::cmp::Reverse(made(path)), path.clone()));
+    sessions
 }
 
 fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
@@ -316,5 +331,21 @@ mod tests {
         }
         assert!(!new.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_names_the_sessions_in_it_and_a_session_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(all_of(folder.path()), [folder.path()], "there is none yet");
+        let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+        for path in [&one, &two] {
+            std::fs::create_dir(path).unwrap();
+            test_session::Recording::new(path).exit();
+        }
+        std::fs::create_dir(folder.path().join("no session")).unwrap();
+        let mut all = all_of(folder.path());
+        all.sort();
+        assert_eq!(all, [one.clone(), two]);
+        assert_eq!(all_of(&one), [one]);
     }
 }

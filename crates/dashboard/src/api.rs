@@ -106,6 +106,15 @@ impl Dashboard {
         }
     }
 
+    /// Whether a session may have to be read for the answer, which takes long: the page, the list of
+    /// sessions and timelines, whose indexes are made in the background, do not wait for that.
+    pub fn is_heavy(request: &Request) -> bool {
+        matches!(
+            request.segments()[..],
+            ["api", "v1", "compare"] | ["api", "v1", "sessions", _, "document" | "kernels", ..]
+        )
+    }
+
     fn list(&self) -> Response {
         let sessions = self.sessions.list().iter().map(Listed::of).collect();
         json(&List { schema: "apex.sessions/1", apex_version: env!("CARGO_PKG_VERSION"), sessions })
@@ -144,10 +153,11 @@ impl Dashboard {
     /// Tells how the session is, and its document, whenever they change.
     fn events(&self, known: Known, wanted: ViewParameters) -> Response {
         let views = Arc::clone(&self.views);
+        let view = views.of(&known, &wanted);
         let mut told_condition: Option<Condition> = None;
         let mut told_document: Option<Arc<str>> = None;
         Response::events(EACH, move || {
-            let looked = views.look(&known, &wanted);
+            let Some(looked) = views.look_if_free(&view) else { return Next::Events(Vec::new()) };
             let mut events = Vec::new();
             let condition = Condition::of(&looked);
             if told_condition.as_ref() != Some(&condition) {

@@ -7,7 +7,7 @@ use crate::parameters::{ViewParameters, single};
 use crate::problem::Problem;
 use crate::reading;
 use crate::sessions::{Known, Sessions, fingerprint};
-use crate::views::{Pace, WHOLE};
+use crate::views::WHOLE;
 use apex_http::Request;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,8 +108,6 @@ impl Comparisons {
 impl Compared {
     /// Whether it needs not be made again.
     fn is_good(&self, fingerprints: &[Option<u64>]) -> bool {
-        let Pace { fresh, rest } = WHOLE;
-        let age = self.at.elapsed();
-        self.fingerprints == fingerprints || age < fresh || age < self.took * rest
+        self.fingerprints == fingerprints || !WHOLE.is_over(self.at.elapsed(), self.took, 1)
     }
 }

@@ -19,6 +19,8 @@ pub struct Reader {
     /// Follows the session, where its last seconds are wanted.
     follower: Option<Follower>,
     filters: Filters,
+    /// Whether no process recorded the session when it was read last.
+    has_ended: bool,
 }
 
 /// What was read of a session.
@@ -44,7 +46,12 @@ impl Reader {
     /// Will read a part of the session in a folder.
     pub fn new(dir: &Path, wanted: &ViewParameters) -> Self {
         let follower = wanted.last.map(|seconds| Follower::fresh(dir, Duration::from_secs(seconds)));
-        Self { dir: dir.to_owned(), follower, filters: wanted.filters.clone() }
+        Self { dir: dir.to_owned(), follower, filters: wanted.filters.clone(), has_ended: false }
+    }
+
+    /// Whether no process of this machine recorded the session when it was read last.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Reads it.
@@ -52,6 +59,7 @@ impl Reader {
     /// # Errors
     /// If it cannot be read, or if there is no such part.
     pub fn read(&mut self) -> Result<Reading, Problem> {
+        self.has_ended = false;
         let (loaded, window) = match &mut self.follower {
             None => (Loaded::read(&self.dir, &self.filters)?, None),
             Some(follower) => {
@@ -59,16 +67,18 @@ impl Reader {
                 (loaded, Some(window))
             }
         };
+        let running = apex_live::running(&loaded.session);
+        self.has_ended = running.is_empty();
         let shown = self.filters.shown(&loaded)?;
         let last = window.map(|window| self.window_note(&window));
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
         let advice = shown.advise(&[]);
-        let mut source = Source::of(&name, &loaded, &shown, &advice);
+        let mut source = Source::served(&name, &loaded, &shown, &advice);
         source.notes.splice(..0, last.into_iter().chain(shown.lacks()));
         let document = apex_page::json(&source);
         let profile = shown.profile();
         let kernels = Kernels { explorer: Explorer::of(profile), lines: KernelLines::of(profile) };
-        Ok(Reading { document, running: apex_live::running(&loaded.session), kernels: Arc::new(kernels) })
+        Ok(Reading { document, running, kernels: Arc::new(kernels) })
     }
 }
 

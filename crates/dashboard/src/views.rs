@@ -1,14 +1,23 @@
 //! Sessions that were read, shared by all viewers.
+//!
+//! A part that an event stream shows is held: it stays, however many others are asked for, so that
+//! an ended session is read once for each part. Of the other parts, the last few are kept.
+//! Readings take turns ([`crate::turns`]). A stream does not wait for its turn, and it asks again.
 
 use crate::parameters::ViewParameters;
 use crate::problem::Problem;
 use crate::reading::{Kernels, Reader, Reading};
 use crate::sessions::{Known, State, fingerprint};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::turns::{Turn, Turns};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of cached views; a view is a part of a session.
+/// Maximum number of cached views that no event stream holds; a view is a part of a session.
 pub const MOST_VIEWS: usize = 12;
+
+/// Views that are read at the same time.
+const READINGS: usize = 2;
 
 /// When a running session is read again.
 pub(crate) struct Pace {
@@ -17,6 +26,15 @@ pub(crate) struct Pace {
     /// And after this multiple of the time that reading took, so that the dashboard does not slow
     /// the program down.
     pub rest: u32,
+}
+
+impl Pace {
+    /// Whether what was read is old enough to be read again, where so many views take turns: all of
+    /// them together read for as long as one would alone.
+    pub fn is_over(&self, age: Duration, took: Duration, views: u32) -> bool {
+        let Self { fresh, rest } = self;
+        age >= *fresh && age >= took.saturating_mul((rest + 1).saturating_mul(views.max(1)) - 1)
+    }
 }
 
 /// A whole session gets longer and longer.
@@ -42,16 +60,24 @@ pub struct Looked {
 }
 
 /// All views.
-#[derive(Default)]
 pub struct Views {
     /// The one that was looked at last comes last.
     kept: Mutex<Vec<Arc<View>>>,
+    turns: Turns,
 }
 
-/// A part of a session, with what was read of it.
-struct View {
-    id: String,
+impl Default for Views {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), turns: Turns::new(READINGS) }
+    }
+}
+
+/// A part of a session, with what was read of it. It is kept as long as somebody holds it.
+pub struct View {
+    known: Known,
     wanted: ViewParameters,
+    /// Whether reading it again may give something else.
+    changes: AtomicBool,
     shown: Mutex<Shown>,
     /// The kernels that were read last, and when: questions about them do not wait while the
     /// session is read again.
@@ -68,28 +94,38 @@ struct Last {
     at: Instant,
     took: Duration,
     fingerprint: Option<u64>,
+    /// Whether it is the same as long as the fingerprint is.
+    rests: bool,
     result: Result<Looked, Problem>,
 }
 
 impl Views {
-    /// The view of this part of a session; it replaces the least recently used one if there are too
-    /// many.
-    fn of(&self, known: &Known, wanted: &ViewParameters) -> Arc<View> {
+    /// The view of this part of a session; it replaces the least recently used ones that nobody
+    /// holds if there are too many.
+    pub fn of(&self, known: &Known, wanted: &ViewParameters) -> Arc<View> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = kept.iter().position(|view| view.id == known.id && view.wanted == *wanted);
+        let place = kept.iter().position(|view| view.known.id == known.id && view.wanted == *wanted);
         let view = match place {
             Some(place) => kept.remove(place),
-            None => {
-                let shown = Mutex::new(Shown { reader: Reader::new(&known.dir, wanted), last: None });
-                let kernels = Mutex::default();
-                Arc::new(View { id: known.id.clone(), wanted: wanted.clone(), shown, kernels })
-            }
+            None => Arc::new(View::new(known, wanted)),
         };
+        let is_held = |view: &Arc<View>| Arc::strong_count(view) > 1;
+        let others = MOST_VIEWS - usize::from(Arc::strong_count(&view) == 1);
+        let mut excess = kept.iter().filter(|view| !is_held(view)).count().saturating_sub(others);
+        kept.retain(|view| {
+            let stays = is_held(view) || excess == 0;
+            excess -= usize::from(!stays);
+            stays
+        });
         kept.push(Arc::clone(&view));
-        if kept.len() > MOST_VIEWS {
-            kept.remove(0);
-        }
         view
+    }
+
+    /// How many views may be read again, which share the time for that.
+    fn changing(&self) -> u32 {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shown = |view: &&Arc<View>| Arc::strong_count(view) > 1;
+        kept.iter().filter(is_shown).filter(|view| view.changes.load(Ordering::Relaxed)).count() as u32
     }
 
     /// Reads a part of a session. Concurrent calls for the same part wait, and get the same result.
@@ -98,28 +134,32 @@ impl Views {
     /// Why there is no document.
     pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
-        let mut shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = fingerprint(&known.dir);
-        if let Some(last) = shown.last.as_ref().filter(|last| last.is_good(now, wanted)) {
-            return last.result.clone();
+        let shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.last(&view, &shown) {
+            Ok(result) => result,
+            Err(now) => view.read(shown, now, self.turns.take()),
         }
-        let started = Instant::now();
-        let read = match now {
-            Some(_) => shown.reader.read(),
-            None => Err(Problem::Deleted(known.gone())),
+    }
+
+    /// The same of a view that is held, for somebody who asks again soon; `None` if it would have to
+    /// wait for others.
+    pub fn look_if_free(&self, view: &View) -> Option<Result<Looked, Problem>> {
+        let shown = match view.shown.try_lock() {
+            Ok(shown) => shown,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
         };
-        let result = read.map(|Reading { document, running, kernels }| Looked {
-            state: state(&running, now, shown.last.as_ref()),
-            running,
-            document: document.into(),
-            kernels,
-        });
-        if let Ok(looked) = &result {
-            *view.kernels() = Some((Instant::now(), Arc::clone(&looked.kernels)));
+        match self.last(view, &shown) {
+            Ok(result) => Some(result),
+            Err(now) => Some(view.read(shown, now, self.turns.try_take()?)),
         }
-        let took = started.elapsed();
-        shown.last = Some(Last { at: Instant::now(), took, fingerprint: now, result: result.clone() });
-        result
+    }
+
+    /// What was read last, if it is still valid; else what the session's files are like now.
+    fn last(&self, view: &View, shown: &Shown) -> Result<Result<Looked, Problem>, Option<u64>> {
+        let now = fingerprint(&view.known.dir);
+        let last = shown.last.as_ref().filter(|last| last.is_good(now, &view.wanted, || self.changing()));
+        last.map(|last| last.result.clone()).ok_or(now)
     }
 }
 
@@ -139,21 +179,63 @@ impl Views {
 }
 
 impl View {
+    fn new(known: &Known, wanted: &ViewParameters) -> Self {
+        Self {
+            known: known.clone(),
+            wanted: wanted.clone(),
+            changes: AtomicBool::new(true),
+            shown: Mutex::new(Shown { reader: Reader::new(&known.dir, wanted), last: None }),
+            kernels: Mutex::default(),
+        }
+    }
+
+    /// Reads it; `now` is the fingerprint of its session.
+    fn read(
+        &self,
+        mut shown: MutexGuard<'_, Shown>,
+        now: Option<u64>,
+        turn: Turn<'_>,
+    ) -> Result<Looked, Problem> {
+        let started = Instant::now();
+        let read = match now {
+            Some(_) => shown.reader.read(),
+            None => Err(Problem::Deleted(self.known.gone())),
+        };
+        let (took, at) = (started.elapsed(), Instant::now());
+        drop(turn);
+        let has_ended = shown.reader.has_ended();
+        let result = read.map(|Reading { document, running, kernels }| Looked {
+            state: state(&running, now, shown.last.as_ref()),
+            running,
+            document: document.into(),
+            kernels,
+        });
+        if let Ok(looked) = &result {
+            *self.kernels() = Some((at, Arc::clone(&looked.kernels)));
+        }
+        let rests = match &result {
+            Ok(looked) => looked.state == State::Ended,
+            // (There is no such part of it, and there will be none.)
+            Err(_) => has_ended,
+        };
+        self.changes.store(!rests, Ordering::Relaxed);
+        shown.last = Some(Last { at, took, fingerprint: now, rests, result: result.clone() });
+        result
+    }
+
     fn kernels(&self) -> MutexGuard<'_, Option<(Instant, Arc<Kernels>)>> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Last {
-    /// Whether it is still valid.
-    fn is_good(&self, fingerprint: Option<u64>, wanted: &ViewParameters) -> bool {
-        let age = self.at.elapsed();
-        let has_ended = matches!(&self.result, Ok(looked) if looked.state == State::Ended);
-        if has_ended && self.fingerprint == fingerprint {
+    /// Whether it is still valid, where so many views are read again.
+    fn is_good(&self, now: Option<u64>, wanted: &ViewParameters, views: impl FnOnce() -> u32) -> bool {
+        if self.rests && self.fingerprint == now {
             return true;
         }
-        let Pace { fresh, rest } = if wanted.last.is_some() { LAST } else { WHOLE };
-        age < fresh || age < self.took * rest
+        let pace = if wanted.last.is_some() { LAST } else { WHOLE };
+        !pace.is_over(self.at.elapsed(), self.took, views())
     }
 }
 
@@ -174,27 +256,106 @@ mod tests {
     use crate::sessions::Sessions;
     use test_session::{LEGACY, Recording};
 
+    /// A session that has ended.
+    fn record(dir: &std::path::Path) {
+        let mut recording = Recording::new(dir);
+        let kernel = recording.function("scale");
+        let kernel = recording.config(kernel, 64, 256);
+        recording.timed(kernel, LEGACY, 20_000);
+        recording.exit();
+        test_session::open(dir);
+    }
+
+    fn known(dir: &std::path::Path) -> Known {
+        let found = dir.to_owned();
+        Sessions::new(move || vec![found.clone()]).list().remove(0)
+    }
+
+    /// A part of a session: its first seconds.
+    fn part(seconds: usize) -> ViewParameters {
+        let window = format!("0s..{seconds}s");
+        let filters = apex_view::Filters::of_words(None, &[], Some(&window), None).unwrap();
+        ViewParameters { last: None, filters }
+    }
+
+    #[test]
+    fn parts_that_streams_show_are_read_once_however_many_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path());
+        let (views, known) = (Views::default(), known(folder.path()));
+        let held: Vec<Arc<View>> =
+            (1..=3 * MOST_VIEWS).map(|seconds| views.of(&known, &part(seconds))).collect();
+        let look = |view: &Arc<View>| views.look_if_free(view).unwrap().unwrap().document;
+        let first: Vec<Arc<str>> = held.iter().map(look).collect();
+        // Others come and go.
+        for seconds in 1000..1000 + 2 * MOST_VIEWS {
+            views.look(&known, &part(seconds)).unwrap();
+        }
+        let again: Vec<Arc<str>> = held.iter().map(look).collect();
+        assert!(first.iter().zip(&again).all(|(first, again)| Arc::ptr_eq(first, again)));
+        let by_request = views.look(&known, &part(1)).unwrap().document;
+        assert!(Arc::ptr_eq(&first[0], &by_request), "a request shares what a stream shows");
+        assert_eq!(views.kept.lock().unwrap().len(), held.len() + MOST_VIEWS);
+        assert_eq!(views.changing(), 0);
+        drop(held);
+        views.of(&known, &part(5000));
+        assert_eq!(views.kept.lock().unwrap().len(), MOST_VIEWS, "what nobody holds any more goes");
+    }
+
+    #[test]
+    fn a_part_that_an_ended_session_does_not_have_is_looked_for_once() {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path());
+        let (views, known) = (Views::default(), known(folder.path()));
+        let filters = apex_view::Filters::of_words(None, &["no such kernel".to_owned()], None, None).unwrap();
+        let view = views.of(&known, &ViewParameters { last: None, filters });
+        let read_at = || view.shown.lock().unwrap().last.as_ref().map(|last| (last.at, last.rests));
+        assert!(matches!(views.look_if_free(&view), Some(Err(Problem::Empty(_)))));
+        let first = read_at();
+        assert!(first.is_some_and(|(_, rests)| rests));
+        assert!(matches!(views.look_if_free(&view), Some(Err(Problem::Empty(_)))));
+        assert_eq!(read_at(), first);
+    }
+
+    #[test]
+    fn a_stream_does_not_wait_for_readings() {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path());
+        let (views, known) = (Views::default(), known(folder.path()));
+        let view = views.of(&known, &part(1));
+        let turns: Vec<Turn<'_>> = (0..READINGS).map(|_| views.turns.take()).collect();
+        assert!(views.look_if_free(&view).is_none());
+        drop(turns);
+        let reads = view.shown.lock().unwrap();
+        assert!(views.look_if_free(&view).is_none(), "somebody reads it");
+        drop(reads);
+        assert!(views.look_if_free(&view).is_some());
+    }
+
+    #[test]
+    fn many_parts_of_a_session_that_runs_are_read_as_seldom_as_one() {
+        let took = Duration::from_secs(1);
+        for views in 1..40u32 {
+            // From the end of a reading to the end of the next one.
+            let rest = (0..).map(Duration::from_millis).find(|&age| WHOLE.is_over(age, took, views)).unwrap();
+            let share = f64::from(views) * took.as_secs_f64() / (rest + took).as_secs_f64();
+            assert!((0.099..=0.1001).contains(&share), "{views} views take {share} of the time");
+        }
+        assert!(!WHOLE.is_over(Duration::from_millis(799), Duration::ZERO, 1));
+    }
+
     #[test]
     fn what_does_not_change_is_read_once_for_all_who_look() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().to_owned();
-        let record = || {
-            let mut recording = Recording::new(&dir);
-            let kernel = recording.function("scale");
-            let kernel = recording.config(kernel, 64, 256);
-            recording.timed(kernel, LEGACY, 20_000);
-            recording.exit();
-            test_session::open(&dir);
-        };
-        record();
-        let found = dir.clone();
-        let known = Sessions::new(move || vec![found.clone()]).list().remove(0);
+        record(&dir);
+        let known = known(&dir);
         let (views, wanted) = (Views::default(), ViewParameters::default());
         let first = views.look(&known, &wanted).unwrap();
         let again = views.look(&known, &wanted).unwrap();
         assert!(Arc::ptr_eq(&first.document, &again.document));
         assert!(Arc::ptr_eq(&first.kernels, &views.kernels(&known, &wanted).unwrap()));
-        record();
+        record(&dir);
         while Arc::ptr_eq(&first.document, &views.look(&known, &wanted).unwrap().document) {
             std::thread::yield_now();
         }

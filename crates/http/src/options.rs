@@ -1,5 +1,6 @@
 //! The server's options: its address, its token, and its limits.
 
+use crate::request::Request;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,12 +14,19 @@ pub struct Options {
     pub token: Option<Token>,
     /// What it bears.
     pub limits: Limits,
+    /// Whether an answer may take long to compute: those that do not never wait for those that do.
+    pub is_heavy: fn(&Request) -> bool,
 }
 
 impl Default for Options {
     /// Any free port of loopback, without a token.
     fn default() -> Self {
-        Self { address: (Ipv4Addr::LOCALHOST, 0).into(), token: None, limits: Limits::default() }
+        Self {
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            token: None,
+            limits: Limits::default(),
+            is_heavy: |_| false,
+        }
     }
 }
 
@@ -37,8 +45,10 @@ pub struct Limits {
     pub send_time: Duration,
     /// Connections; when there are more, the one that is idle longest is closed.
     pub connections: usize,
-    /// Answers that are computed at the same time.
+    /// Answers that are computed at the same time; as many events beside them.
     pub answers: usize,
+    /// How many of these answers may be heavy.
+    pub heavy_answers: usize,
     /// Event streams.
     pub streams: usize,
     /// Time that an event stream may stand because its client does not read.
@@ -57,6 +67,7 @@ impl Default for Limits {
             send_time: Duration::from_secs(60),
             connections: 200,
             answers: 4,
+            heavy_answers: 3,
             streams: 32,
             stall_time: Duration::from_secs(60),
             stop_time: Duration::from_secs(2),

@@ -69,6 +69,11 @@ struct Shared {
     limits: Limits,
     connections: Connections,
     answers: Arc<Semaphore>,
+    heavy_answers: Arc<Semaphore>,
+    is_heavy: fn(&Request) -> bool,
+    /// Places in which events are computed: streams, which ask again and again, take none of those
+    /// of answers.
+    events: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     stop: Stop,
 }
@@ -131,18 +136,22 @@ impl Server {
         by_signals: bool,
         answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     ) -> Result<(), Error> {
-        let Options { token, limits, .. } = self.options;
+        let Options { token, limits, is_heavy, .. } = self.options;
         let shared = Arc::new(Shared {
             answer,
             admission: Admission::new(self.address, token),
             connections: Connections::default(),
             answers: Arc::new(Semaphore::new(limits.answers)),
+            heavy_answers: Arc::new(Semaphore::new(limits.heavy_answers)),
+            is_heavy,
+            events: Arc::new(Semaphore::new(limits.answers)),
             streams: Arc::new(Semaphore::new(limits.streams)),
             stop: stop.clone(),
             limits,
         });
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().max_blocking_threads(shared.limits.answers).thread_name("apex-http");
+        let computing = 2 * shared.limits.answers;
+        runtime.enable_all().max_blocking_threads(computing).thread_name("apex-http");
         let runtime = runtime.build().map_err(Error::Serve)?;
         let served = runtime.block_on(async {
             if by_signals {
@@ -267,10 +276,15 @@ impl Shared {
         };
         let time = self.limits.request_time;
         let computed = async {
+            // (A heavy one waits before it takes a place that another could have.)
+            let heavy = match (self.is_heavy)(&request) {
+                true => Some(Arc::clone(&self.heavy_answers).acquire_owned().await),
+                false => None,
+            };
             let place = Arc::clone(&self.answers).acquire_owned().await;
             let shared = Arc::clone(&self);
             let task = tokio::task::spawn_blocking(move || {
-                let _place = place;
+                let _places = (place, heavy);
                 (shared.answer)(&request)
             });
             task.await
@@ -301,7 +315,7 @@ impl Shared {
                 }
                 // Nothing is computed before what was computed last has been taken.
                 let Ok(Ok(free)) = first(sender.reserve(), ended.as_mut()).await else { return };
-                let place = Arc::clone(&self.answers).acquire_owned().await;
+                let place = Arc::clone(&self.events).acquire_owned().await;
                 let asked = tokio::task::spawn_blocking(move || {
                     let _place = place;
                     (source(), source)

@@ -293,6 +293,66 @@ fn an_answer_that_takes_too_long_is_given_up() {
 }
 
 #[test]
+fn light_answers_and_events_do_not_wait_for_heavy_answers() {
+    let limits = Limits { answers: 2, heavy_answers: 1, ..Limits::default() };
+    let (sender, receiver) = channel::<()>();
+    let receiver = Mutex::new(receiver);
+    let (began, begins) = channel();
+    let answer = move |request: &Request| match request.segments()[..] {
+        ["heavy"] => {
+            began.send(()).unwrap();
+            // Until the test has ended.
+            let _ = receiver.lock().unwrap().recv();
+            Response::text(StatusCode::OK, "heavy")
+        }
+        ["events"] => {
+            let event = || Next::Last(vec![Event { name: "light", data: String::new() }]);
+            Response::events(Duration::from_millis(5), event)
+        }
+        _ => Response::text(StatusCode::OK, "light"),
+    };
+    let is_heavy = |request: &Request| request.segments()[..] == ["heavy"];
+    let server = Running::with(Options { limits, is_heavy, ..Options::default() }, answer);
+    std::thread::scope(|scope| {
+        let ask = || server.get("/heavy", &["Host: localhost"]);
+        let heavy: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        begins.recv().unwrap();
+        assert!(server.get("/", &["Host: localhost"]).trim_end().ends_with("light"));
+        assert!(server.get("/events", &["Host: localhost"]).contains("event: light"));
+        drop(sender);
+        assert!(heavy.into_iter().all(|asked| asked.join().unwrap().trim_end().ends_with("heavy")));
+    });
+    server.finish().unwrap();
+}
+
+#[test]
+fn events_that_take_long_leave_places_for_answers() {
+    let limits = Limits { answers: 1, ..Limits::default() };
+    let (sender, receiver) = channel::<()>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let (began, begins) = channel();
+    let answer = move |request: &Request| {
+        if request.segments() != ["events"] {
+            return Response::text(StatusCode::OK, "light");
+        }
+        let (receiver, began) = (Arc::clone(&receiver), began.clone());
+        Response::events(Duration::from_millis(5), move || {
+            began.send(()).unwrap();
+            let _ = receiver.lock().unwrap().recv();
+            Next::Last(Vec::new())
+        })
+    };
+    let server = Running::with(Running::bounded(limits), answer);
+    let mut stream = server.connect();
+    stream.write_all(EVENTS).unwrap();
+    begins.recv().unwrap();
+    assert!(server.get("/", &["Host: localhost"]).trim_end().ends_with("light"));
+    drop(sender);
+    rest(&mut stream);
+    server.finish().unwrap();
+}
+
+#[test]
 fn idle_connections_make_room() {
     let server = Running::echo(Running::bounded(Limits { connections: 20, ..Limits::default() }));
     let mut idle: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();

@@ -80,6 +80,30 @@ fn figures_are_the_profiles() {
 }
 
 #[test]
+fn a_goal_has_its_direction() {
+    let profile = profile(|recording| {
+        let function = recording.function("short");
+        let config = recording.config(function, 40, 100);
+        for _ in 0..200 {
+            recording.timed(config, LEGACY, 2_000);
+        }
+    });
+    let (_, document) = page(&profile, &advise(&profile, &Options::default()), &[]);
+    let findings = document["advice"]["findings"].as_array().unwrap();
+    let of = |finding: &Value| {
+        let kernels = finding["kernels"].as_array().unwrap();
+        let all = kernels.iter().chain([finding]).flat_map(|of| of["evidence"].as_array().unwrap().clone());
+        all.collect::<Vec<Value>>()
+    };
+    let evidence: Vec<Value> = findings.iter().flat_map(of).collect();
+    assert!(evidence.iter().any(|value| value["goal"].is_number()), "{evidence:?}");
+    for value in evidence {
+        let direction = value["direction"].as_str();
+        assert_eq!(value["goal"].is_number(), matches!(direction, Some("increase" | "decrease")), "{value}");
+    }
+}
+
+#[test]
 fn a_roofline_has_the_roofs_of_the_device_and_what_a_launch_executes() {
     let mut profile = profile(|recording| {
         let function = recording.function("scale");

@@ -161,6 +161,9 @@ impl Totals {
 pub struct Device {
     /// Name, such as `NVIDIA H200`; empty if the device of a launch is not known.
     pub name: String,
+    /// CUDA ordinals under which processes used it, in ascending order: one, unless processes see
+    /// different devices (`CUDA_VISIBLE_DEVICES`).
+    pub ordinals: Vec<u32>,
     /// UUID, as `GPU-…`.
     pub uuid: String,
     /// Compute capability; `None` if the driver did not report it.

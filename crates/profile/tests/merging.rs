@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use apex_profile::{Builder, Profile};
+use apex_trace::definition::{Definition, Device};
 use apex_trace::layout::{MemoryKind, flags};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
@@ -181,4 +182,21 @@ fn a_process_without_samples_takes_the_times_of_those_before_it() {
     second.add_process(&session.processes[1]);
     first.merge(second);
     assert_eq!(shares(first.finish()), [1.0, 0.0]);
+}
+
+#[test]
+fn a_device_has_the_ordinals_that_processes_give_it() {
+    for (ordinals, wanted) in [([1, 1], &[1][..]), ([1, 0], &[0, 1]), ([0, 0], &[0])] {
+        let dir = TempDir::new().expect("a temporary directory");
+        for ordinal in ordinals {
+            let process = Recording::new(dir.path());
+            let device =
+                Device { id: 9, ordinal, name: "another".into(), uuid: [9; 16], ..Device::default() };
+            process.define(Definition::Device(device));
+            process.exit();
+        }
+        let profile = Profile::from_session(&test_session::open(&dir));
+        let found = profile.devices.iter().find(|device| device.name == "another").expect("it is listed");
+        assert_eq!(found.ordinals, wanted, "{ordinals:?}");
+    }
 }

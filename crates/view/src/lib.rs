@@ -21,6 +21,7 @@ mod shown;
 pub use comparison::{DiffDocument, compared, verdict};
 pub use filters::{Applied, Filters, Phase};
 pub use loaded::{Loaded, predict};
+pub use notes::{PHASE_MENU, PHASE_OPTION};
 pub use shown::Shown;
 
 /// Why there is nothing to show.

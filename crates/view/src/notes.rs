@@ -21,15 +21,21 @@ const TOPICS: [(&str, &[&str]); 8] = [
     ("memory accesses", &["uncoalesced-access", "bank-conflicts", "local-memory-accesses"]),
 ];
 
+/// How a reader of the command's output sees other phases.
+pub const PHASE_OPTION: &str = "--phase startup, warmup or all";
+/// How a reader of the dashboard sees them.
+pub const PHASE_MENU: &str = "Filters, Phase";
+
 impl Shown<'_> {
-    /// What was checked and found fine, and where the rest of the run went.
-    pub fn notes(&self, advice: &Advice) -> Vec<String> {
+    /// What was checked and found fine, and where the rest of the run went, which the reader sees
+    /// by `phases`: [`PHASE_OPTION`] or [`PHASE_MENU`].
+    pub fn notes(&self, advice: &Advice, phases: &str) -> Vec<String> {
         let mut notes = Vec::new();
         let wall = self.whole.totals.wall_ns;
         let begins_late = |iterations: &&Iterations| iterations.start_ns > LEAST * wall && !self.is_window();
         if let Some(iterations) = self.iterations().filter(begins_late) {
             notes.push(format!(
-                "Not shown: start-up and warm-up, {} of {} (--phase startup, warmup or all).",
+                "Not shown: start-up and warm-up, {} of {} ({phases}).",
                 units::time(iterations.start_ns),
                 units::time(wall)
             ));

@@ -87,7 +87,7 @@ impl Filters {
             let part =
                 shown.phase.map_or("this part of the run".into(), |phase| format!("the {}", phase.name()));
             return format!(
-                "no kernel that matches {wanted} was launched in {part}: --phase all shows the others"
+                "no kernel that matches {wanted} was launched in {part}: phase `all` shows the others"
             );
         }
         let part =

@@ -21,7 +21,7 @@ use apex_machine::Summary;
 use apex_profile::{Profile, SiteTotals};
 use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
-use apex_view::{Applied, Filters, Loaded, Shown};
+use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
 use serde::Serialize;
@@ -178,8 +178,11 @@ fn write_shown(
     }
     head::accounts(out, shown, style, width)?;
     writeln!(out)?;
-    let notes =
-        shown.described().into_iter().chain(shown.notes(&advice)).flat_map(|note| wrap(&note, width, "  "));
+    let notes = shown
+        .described()
+        .into_iter()
+        .chain(shown.notes(&advice, PHASE_OPTION))
+        .flat_map(|note| wrap(&note, width, "  "));
     for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }

@@ -67,12 +67,13 @@ fn every_panel_shows_the_reports_numbers() {
     output(&mut sandbox.apex(&["demo", "-o", "cpu"]), 0);
     h200_session(&sandbox.path("hostile"), &[(HOSTILE, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);
     machine_file(&sandbox.path("hostile"), HOSTILE);
-    for recorded in ["torch-llama_eager", "ddp-ddp_slow_rank"] {
+    const RECORDED: [&str; 3] = ["torch-llama_eager", "ddp-ddp_slow_rank", "python-jax_eager"];
+    for recorded in RECORDED {
         let packed = format!("{}/../../data/corpus-h200/{recorded}.tar.xz", env!("CARGO_MANIFEST_DIR"));
         std::fs::create_dir(sandbox.path(recorded)).unwrap();
         output(sandbox.command("tar").arg("-xJf").arg(packed).arg("-C").arg(sandbox.path(recorded)), 0);
     }
-    for session in ["cpu", "hostile", "torch-llama_eager", "ddp-ddp_slow_rank"] {
+    for session in ["cpu", "hostile"].into_iter().chain(RECORDED) {
         let [page, report] = ["html", "json"].map(|ending| sandbox.path(&format!("{session}.{ending}")));
         let arguments = ["report", "--phase", "all", "--json", "--html"];
         let printed = output(sandbox.apex(&arguments).arg(&page).arg(session), 0);

@@ -53,6 +53,8 @@ struct Value {
     unit: Unit,
     /// Where it should go.
     goal: Option<f64>,
+    /// Which way that is: `increase` or `decrease`.
+    direction: Option<&'static str>,
 }
 
 /// A kernel that has the fault.
@@ -150,13 +152,19 @@ impl Concerned {
 }
 
 fn values(evidence: &[Evidence]) -> Vec<Value> {
-    let value = |evidence: &Evidence| Value {
-        name: text(&evidence.name, NAME),
-        figure: Figure::of(evidence.figure),
-        unit: evidence.unit,
-        goal: evidence.direction.map(|direction| match direction {
-            Direction::IncreaseTowards(goal) | Direction::DecreaseTowards(goal) => goal,
-        }),
+    let value = |evidence: &Evidence| {
+        let (goal, direction) = match evidence.direction {
+            Some(Direction::IncreaseTowards(goal)) => (Some(goal), Some("increase")),
+            Some(Direction::DecreaseTowards(goal)) => (Some(goal), Some("decrease")),
+            None => (None, None),
+        };
+        Value {
+            name: text(&evidence.name, NAME),
+            figure: Figure::of(evidence.figure),
+            unit: evidence.unit,
+            goal,
+            direction,
+        }
     };
     evidence.iter().map(value).collect()
 }

@@ -22,6 +22,8 @@ pub struct Machine {
 struct Device {
     name: String,
     uuid: String,
+    /// Ordinal by which the program calls it; `null` if processes call it differently.
+    ordinal: Option<u32>,
     compute_capability: Option<(u32, u32)>,
     sms: u32,
     memory_bytes: u64,
@@ -93,6 +95,7 @@ impl Machine {
             Device {
                 name: text(&device.name, NAME),
                 uuid: text(&device.uuid, NAME),
+                ordinal: <[u32; 1]>::try_from(device.ordinals.as_slice()).ok().map(|[ordinal]| ordinal),
                 compute_capability: device.compute_capability,
                 sms: device.sms,
                 memory_bytes: device.memory_bytes,

@@ -20,8 +20,8 @@ use apex_advice::Advice;
 use apex_machine::Machine;
 use apex_predict::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
-use apex_trace::meta::Meta;
-use apex_view::{Loaded, Shown};
+use apex_trace::meta::{Exit, Meta};
+use apex_view::{Loaded, PHASE_MENU, PHASE_OPTION, Shown};
 use figure::{Figure, text};
 pub use limits::Limits;
 pub use lines::KernelLines;
@@ -108,6 +108,8 @@ struct Session {
     on_cpu_device: bool,
     /// Which kernels were timed: `off`, `sampled`, `all`.
     timing: Option<String>,
+    /// How the program ended; `null` while it runs, or where that is not known.
+    exit: Option<Exit>,
     problems: Vec<String>,
 }
 
@@ -145,13 +147,23 @@ impl<'a> Source<'a> {
             iterations: shown.iterations(),
             advice,
             verdict: apex_text::verdict::sentences(&shown.part(), advice),
-            notes: shown.described().into_iter().chain(shown.notes(advice)).collect(),
+            notes: notes(shown, advice, PHASE_OPTION),
             fast: apex_text::fast::sentences(shown.profile()),
             machine: &loaded.machine,
             origin_ns: apex_profile::origin_ns(&loaded.session),
             tried: &[],
         }
     }
+
+    /// The same for a reader who has the dashboard's menus instead of options.
+    pub fn served(session: &'a str, loaded: &'a Loaded, shown: &'a Shown<'_>, advice: &'a Advice) -> Self {
+        Self { notes: notes(shown, advice, PHASE_MENU), ..Self::of(session, loaded, shown, advice) }
+    }
+}
+
+/// What was selected, what was checked, and how the rest is shown.
+fn notes(shown: &Shown<'_>, advice: &Advice, phases: &str) -> Vec<String> {
+    shown.described().into_iter().chain(shown.notes(advice, phases)).collect()
 }
 
 impl<'a> Document<'a> {
@@ -190,6 +202,7 @@ impl Session {
             wall_ns: source.whole.totals.wall_ns,
             on_cpu_device: source.whole.on_cpu_device(),
             timing: meta.map(|meta| text(&meta.timing, figure::NAME)),
+            exit: meta.and_then(|meta| meta.exit),
             problems: sentences(&source.whole.recorder.problems),
         }
     }

@@ -73,6 +73,7 @@ export interface Value {
   figure: Figure;
   unit: Unit;
   goal: number | null;
+  direction: 'increase' | 'decrease' | null;
 }
 
 export interface Finding {
@@ -252,6 +253,8 @@ export interface Document {
     wall_ns: number;
     on_cpu_device: boolean;
     timing: string | null;
+    /** How the program ended; null while it runs, or where that is not known. */
+    exit: { code?: number; signal?: number } | null;
     problems: string[];
   };
   verdict: string[];
@@ -347,6 +350,8 @@ export interface Document {
     devices: {
       name: string;
       uuid: string;
+      /** By which the program calls it; null where processes call it differently. */
+      ordinal: number | null;
       compute_capability: [number, number] | null;
       sms: number;
       memory_bytes: number;

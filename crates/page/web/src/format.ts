@@ -3,6 +3,13 @@ import type { Dim3, Figure, Kernel, MachineUnit, Unit } from './document';
 
 const MARKS = { measured: 'ᵐ', computed: 'ᶜ', predicted: 'ᵖ' } as const;
 
+/** What each mark means. */
+export const MEANINGS: Record<string, string> = {
+  ᵐ: 'measured',
+  ᶜ: 'computed exactly',
+  ᵖ: 'predicted by a model',
+};
+
 function digits(value: number): string {
   const size = Math.abs(value);
   return value.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
@@ -120,6 +127,11 @@ export function configuration(kernel: Pick<Kernel, 'grid' | 'block' | 'cluster' 
   if (kernel.dynamic_shared_bytes > 0) parts.push(bytes(kernel.dynamic_shared_bytes).replace(/\.0+(?=\u00a0)/, ''));
   const cluster = kernel.cluster.some((side) => side > 1) ? ` cluster ${extent(kernel.cluster)}` : '';
   return `<<<${parts.join(', ')}>>>${cluster}`;
+}
+
+/** Text as a sentence of its own: with a capital, unless it begins with code, and an end. */
+export function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?:]$/.test(text) ? '' : '.'}`;
 }
 
 export function words(identifier: string): string {

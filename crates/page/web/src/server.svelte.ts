@@ -59,6 +59,8 @@ export class Followed {
   condition: Condition | null = $state.raw(null);
   /** What is wrong with the request or the connection. */
   trouble: string | null = $state(null);
+  /** Whether nobody answers any more: how the session is now is not known. */
+  lost = $state(false);
   /** While it is held, documents that come are not shown. */
   held = $state(false);
   /** When what is shown changed last, on the clock of the page. */
@@ -72,6 +74,7 @@ export class Followed {
     events.addEventListener('condition', (event) => {
       this.condition = JSON.parse(event.data) as Condition;
       this.trouble = null;
+      this.lost = false;
     });
     events.addEventListener('document', (event) => {
       this.#latest = JSON.parse(event.data) as Document;
@@ -79,12 +82,18 @@ export class Followed {
     });
     events.onerror = () => {
       if (events.readyState !== EventSource.CLOSED) {
-        this.trouble = 'The connection to apex dashboard is lost. It is tried again; if the program has ended, start it again.';
+        this.lost = true;
+        this.trouble = 'apex dashboard does not answer. The page reconnects by itself once it runs again at this address.';
         return;
       }
       // A refusal has its reason in its text, which event streams do not show.
       const refused = fetch(address).then((response) => response.text());
-      refused.catch(() => 'apex dashboard does not answer.').then((text) => (this.trouble = text));
+      refused
+        .catch(() => {
+          this.lost = true;
+          return 'apex dashboard does not answer.';
+        })
+        .then((text) => (this.trouble = text));
     };
     return () => events.close();
   }
@@ -102,6 +111,6 @@ export class Followed {
   /** Forgets what is shown: something else will be. */
   clear() {
     this.doc = this.#latest = this.condition = this.trouble = null;
-    this.held = false;
+    this.held = this.lost = false;
   }
 }

@@ -75,8 +75,9 @@ async function overTime(page, { profile }) {
     return (x.rank ?? -1) - (y.rank ?? -1) || x.pid - y.pid || (a.device ?? -1) - (b.device ?? -1);
   });
   assert.equal(await charts.count(), wanted.length);
-  for (const [at, { over_time: parts }] of wanted.entries()) {
+  for (const [at, { over_time: parts, device }] of wanted.entries()) {
     const chart = charts.nth(at);
+    if (wanted.length > 1) assert.ok((await chart.getAttribute('aria-label')).includes(`on GPU ${profile.devices[device].ordinals[0]},`), 'GPUs have the ordinals of the program');
     await chart.focus();
     await page.keyboard.press('End');
     await page.keyboard.press('PageDown');
@@ -100,8 +101,10 @@ async function timeline(page, { profile }) {
   const section = page.locator('#timeline');
   if (!page.url().startsWith('http')) return assert.equal(await section.count(), 0, 'a file has no timeline');
   await section.locator('.group').first().waitFor();
+  // (At first the steady state may be shown.)
+  await section.getByRole('button', { name: 'All', exact: true }).click();
   await section.getByLabel('Table of the lanes shown').check();
-  await section.locator('tr[data-lane]').first().waitFor();
+  await section.locator('table[data-from="0"]:has(tr[data-lane])').waitFor();
   const uses = await rows(page, '#timeline tr[data-lane^=d] [data-use]', '[row.dataset.use, Number(row.dataset.ns)]');
   const found = {};
   for (const [use, ns] of uses) found[use] = (found[use] ?? 0) + ns;
@@ -158,6 +161,7 @@ async function kernels(page, { profile }) {
   for (const { at, cells, total, bars } of found) {
     const kernel = profile.kernels[at];
     assert.ok(cells[0].includes(kernel.short_name.slice(0, 20)) || cells[0].includes('\\'), `${cells[0]} is not ${kernel.short_name}`);
+    if (new Set(launched.map(({ device }) => device)).size > 1) assert.ok(cells[0].includes(`GPU ${profile.devices[kernel.device].ordinals[0]} `), cells[0]);
     assert.equal(plain(cells[1]), count(kernel.launches.calls + kernel.launches.by_graphs));
     if (kernel.gpu) assert.equal(plain(total), time(kernel.gpu.total_ns.value));
     const of = profile.activities.flatMap((activity) => activity.launches_over_time.filter((one) => one.kernel === at));
@@ -192,6 +196,20 @@ async function places(page, report) {
   await page.waitForURL((url) => !/zoom=/.test(url.href));
 }
 
+/** The first ranges, then those that the page has; the names of XLA's are readable. */
+async function ranges(page, { profile }) {
+  const listed = Math.min(500, profile.ranges.length);
+  const rows = page.locator('#ranges [data-range]');
+  assert.equal(await rows.count(), Math.min(25, listed));
+  for (const name of await rows.locator('.mono').allTextContents()) assert.ok(!/#.*=.*#/.test(name), name);
+  if (listed <= 25) return;
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  await page.locator('#ranges .all').click();
+  assert.equal(await rows.count(), listed);
+  await page.locator('#ranges .all').click();
+  assert.equal(await page.evaluate(() => document.documentElement.scrollHeight), height);
+}
+
 /** Bytes with three significant digits and a binary prefix. */
 function bytes(count) {
   const step = count < 1024 ? 0 : Math.floor(Math.log2(count) / 10);
@@ -205,9 +223,18 @@ function bytes(count) {
  * part by keyboard.
  */
 async function memoryOverTime(page, { profile }) {
-  const wanted = profile.memory_over_time.toSorted((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 16);
+  const listed = profile.memory_over_time.toSorted((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 16);
+  // Those of ranks in their order, devices first; small ones come last and are folded.
+  const isSmall = ({ peak_bytes: peak }) => peak < 0.001 * listed[0].peak_bytes;
+  const place = (of) => [isSmall(of) ? 1 : 0, ...(profile.processes[of.process].rank === null ? [] : [of.on_host ? 1 : 0, profile.processes[of.process].rank])];
+  const wanted = listed.toSorted((a, b) => {
+    const [x, y] = [place(a), place(b)];
+    const at = x.findIndex((value, at) => value !== y[at]);
+    return at < 0 ? 0 : x[at] - y[at];
+  });
   const all = page.locator('#memory > .all');
   if (await all.count()) await all.first().click();
+  for (const folded of await page.locator('#memory details.folded > summary').all()) await folded.click();
   const pictures = page.locator('#memory [data-picture]');
   assert.equal(await pictures.count(), wanted.length);
   for (const [at, of] of wanted.entries()) {
@@ -282,7 +309,7 @@ async function check(browser, file, report) {
   const shifts = () => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true }));
   const shifted = await page.evaluate(`Promise.race([(${shifts})(), new Promise((done) => setTimeout(done, 100, 0))])`);
   assert.ok(shifted < 0.01, `the layout shifts by ${shifted}`);
-  for (const panel of [accounts, advice, overTime, timeline, kernels, places, memoryOverTime, memory, machine]) await panel(page, report);
+  for (const panel of [accounts, advice, overTime, timeline, kernels, places, ranges, memoryOverTime, memory, machine]) await panel(page, report);
   await usable(page, file);
   // What is foreign is text: it makes no element and runs nothing.
   assert.equal(await page.locator('img, iframe, object, embed, main script').count(), 0);

@@ -80,6 +80,12 @@ async function shows(page, profile, at) {
   assert.equal(durations.predicted === undefined, !predicted);
   if (predicted) near(durations.predicted, predicted.value, 'predicted');
   if (measured) near(durations.measured, measured.value, 'measured');
+  // What was measured has one definition on the card: no mean is above its maximum, nor another mean.
+  for (const of of await sheet.locator('[data-spread]').all()) {
+    const [mean, most] = [Number(await of.getAttribute('data-spread')), Number(await of.getAttribute('data-most'))];
+    near(mean, measured?.value ?? kernel.gpu.each.mean_ns, 'the mean of the spread');
+    assert.ok(mean <= most, `a mean of ${mean} above a maximum of ${most}`);
+  }
 }
 
 /** Other configurations: of a page that is served by sliders, of a file in a table. */

@@ -58,20 +58,27 @@ function sums(lane, from, columnNs) {
 
 const names = Object.fromEntries([...KERNELS, 'cuLaunchKernel'].map((name, key) => [key, name]));
 
+/** A time in which nothing happens. */
+let gap = [0, 0];
+const isInGap = (ns) => ns >= gap[0] && ns < gap[1];
+
 function data(lane, from, columnNs, count, most) {
   const [first, last] = [Math.max(0, Math.floor(from / PERIOD) - 1), Math.min(EACH - 1, Math.ceil((from + columnNs * count) / PERIOD))];
   if (lane.kind !== 'device' && last - first < most) {
-    const all = Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => event(lane, first + at));
+    const all = Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => event(lane, first + at)).filter(({ start }) => !isInGap(start));
     const of = (read) => all.map(read);
     const events = { start_ns: of((one) => one.start), end_ns: of((one) => one.end), use: of((one) => one.use), name: of((one) => one.name), basis: of((one) => (lane.kind === 'thread' || one.start % 9 === 0 ? 'measured' : 'modelled')), collective: of((one) => one.collective) };
     return { ...lane, columns: null, events };
   }
-  const columns = Array.from({ length: count }, (_, at) => (from + at * columnNs < END ? sums(lane, from + at * columnNs, columnNs) : {}));
+  const columns = Array.from({ length: count }, (_, at) => (from + at * columnNs < END && !isInGap(from + at * columnNs) ? sums(lane, from + at * columnNs, columnNs) : {}));
   const uses = [...new Set(columns.flatMap(Object.keys))].filter((use) => !use.startsWith('kernel '));
   const time = Object.fromEntries(uses.map((use) => [use, columns.map((column) => Math.min(columnNs, Math.round(column[use] ?? 0)))]));
   const tops = columns.map((column) => KERNELS.map((_, key) => [column[`kernel ${key}`] ?? 0, key]).sort(([a], [b]) => b - a)[0]);
   return { ...lane, columns: { time, top: tops.map(([, key]) => key), top_ns: tops.map(([ns]) => ns) }, events: null };
 }
+
+/** Where the steady state begins; 0 for none. */
+let steady = 0;
 
 function timeline(query) {
   const number = (name, otherwise) => Number(query.get(name) ?? otherwise);
@@ -86,14 +93,15 @@ function timeline(query) {
     schema: 'apex.timeline/1', apex_version: '0', state: 'ready', progress: null, message: null, growing: false, version: '1',
     start_ns: 0, end_ns: END, from_ns: start, to_ns: start + columnNs * count, column_ns: columnNs, column_count: count,
     processes: Array.from({ length: RANKS }, (_, rank) => ({ pid: 4711 + rank, rank, name: 'python', start_ns: 0 })),
-    phases: [], names, lanes: lanes.map(of),
+    phases: steady > 0 ? [{ process: 0, kind: 'steady', start_ns: steady }] : [], names, lanes: lanes.map(of),
   };
 }
 
 function launch(query) {
   const lane = lanes.find((lane) => lane.id === query.get('lane')) ?? lanes[1];
   const step = { next: 1, previous: -1 }[query.get('step')] ?? 0;
-  const i = Math.floor(Number(query.get('at')) / PERIOD) + step;
+  const at = Number(query.get('at'));
+  const i = isInGap(at) ? (step > 0 ? Math.ceil(gap[1] / PERIOD) : Math.floor(gap[0] / PERIOD) - 1) : Math.floor(at / PERIOD) + step;
   const { start, end, use, name, collective } = event(lane, Math.max(0, i));
   const ranks = collective ? lanes.filter((other) => other.id[0] === lane.id[0] && other !== lane).map((other) => ({ rank: other.process, pid: 4711 + other.process, lane: other.id, start_ns: event(other, i).start, duration_ns: event(other, i).end - event(other, i).start })) : [];
   return {
@@ -136,16 +144,18 @@ const page = {
 
 /**
  * Starts the server. While `session.building`, it says that the session is being read; while
- * `session.growing`, the end grows with each answer about all of it.
+ * `session.growing`, the end grows with each answer about all of it. In `gap`, nothing happens; the
+ * steady state begins at `steady`; the list of sessions comes `sessionsAfter` ms late.
  */
-export async function serve({ building = false } = {}) {
+export async function serve({ building = false, ...more } = {}) {
+  ({ gap = [0, 0], steady = 0 } = more);
   const session = { building, growing: false, end: END, requests: [] };
   const built = readFileSync(new URL('../../built/page.html', import.meta.url), 'utf8').replace(/(Content-Security-Policy" content="[^"]*)"/, `$1; connect-src 'self'"`);
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url, 'http://localhost');
     const json = (of) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(of));
     if (pathname === '/') return response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(built);
-    if (pathname.endsWith('/sessions')) return json({ sessions: [{ id: 's', name: 'synthetic', folder: '/s', command: 'python train.py', started_ns: null, ended_ns: null }] });
+    if (pathname.endsWith('/sessions')) return setTimeout(json, more.sessionsAfter ?? 0, { sessions: [{ id: 's', name: 'synthetic', folder: '/s', command: 'python train.py', started_ns: null, ended_ns: null }] });
     if (pathname.endsWith('/events')) {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(`event: condition\ndata: {"state":"ended","running":[],"message":null}\n\n`);

@@ -5,10 +5,11 @@ import { fileURLToPath } from 'node:url';
 import { runnerImport } from 'vite';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const load = async (name) => (await runnerImport(`./src/timeline/${name}.ts`, { root, configFile: false, logLevel: 'error' })).module;
+const load = async (name) => (await runnerImport(`./src/${name}.ts`, { root, configFile: false, logLevel: 'error' })).module;
 const [viewport, { axis, precise }, rows, tiles, { missing }, { Raster, colour, isLight, mixed }, { commandOf }, { groupsOf }, { matcher, nearest }] = await Promise.all(
-  ['viewport', 'axis', 'rows', 'tiles', 'loader', 'raster', 'keys', 'model', 'search'].map(load),
+  ['viewport', 'axis', 'rows', 'tiles', 'loader', 'raster', 'keys', 'model', 'search'].map((name) => load(`timeline/${name}`)),
 );
+const [{ isEmpty, nearestWork }, { rangeName, rangeText }, { gpu, ordinal }] = await Promise.all(['timeline/work', 'ranges', 'devices'].map(load));
 
 /** The same numbers each time. */
 let seed = 1;
@@ -64,6 +65,54 @@ const tests = {
     assert.equal(precise(1_234_567_891), '1.234567891\u00a0s');
     assert.equal(precise(0), '0\u00a0s');
   },
+  'the steady state is shown at first, or where work is, unless that is most of the session'() {
+    const whole = { from: 0, to: 10_000 };
+    const work = [{ from: 5000, to: 6000 }, { from: 5500, to: 8000 }];
+    assert.deepEqual(viewport.opening(whole, [7000, 6000], work), { from: 5960, to: 8040 });
+    assert.deepEqual(viewport.opening(whole, [], work), { from: 4940, to: 8060 });
+    for (const [steady, of] of [[[], [{ from: 2000, to: 9500 }]], [[], []], [[8000], work], [[9000], work]]) {
+      assert.equal(viewport.opening(whole, steady, of), whole, JSON.stringify([steady, of]));
+    }
+    for (let round = 0; round < 1000; round++) {
+      const at = () => random(10_000);
+      const view = viewport.opening(whole, [at()], [{ from: at(), to: at() }, { from: at(), to: at() }]);
+      assert.ok(view.from >= 0 && view.to <= 10_000 && view.to > view.from);
+    }
+  },
+  'an empty view is known, and what is nearest in one that is not'() {
+    const store = new tiles.Tiles();
+    const view = { from: 0, to: 512 };
+    const of = (lane, events, layers = []) => store.put({ level: 0, index: 0 }, { lane, from: 0, columnNs: 1, layers, found: null, events, search: '', version: '1' });
+    of('a', { start: [100, 300], end: [110, 300], collective: [] });
+    of('b', null, [{ use: 'kernels', shares: Uint8Array.from({ length: 512 }, (_, at) => Number(at === 200)) }]);
+    const near = (lanes, at, span = view) => nearestWork(store, lanes, span, 512, at);
+    assert.deepEqual([near(['a'], 0), near(['a'], 105), near(['a'], 250), near(['a', 'b'], 250)], [100, 105, 300, 201]);
+    const gap = { from: 120, to: 190 };
+    assert.deepEqual([near(['a', 'b'], 150, gap), isEmpty(store, ['a', 'b'], gap, 70)], [null, true]);
+    assert.deepEqual([isEmpty(store, ['a', 'b'], view, 512), isEmpty(store, ['b'], { from: 0, to: 150 }, 150)], [false, true]);
+    assert.deepEqual([near(['unknown'], 5), isEmpty(store, ['unknown'], view, 512)], [undefined, false], 'without tiles nothing is known');
+  },
+  'encoded names of ranges are readable, others stay'() {
+    const named = (raw) => Object.values(rangeName(raw));
+    assert.deepEqual(named('XlaModule:#prefix=jit(multiply)/mul,hlo_module=jit_multiply,program_id=21856#'), ['jit_multiply', 'XlaModule, jit(multiply)/mul']);
+    assert.deepEqual(named('Thunk:#name=jit(dot)(a,b),hlo_op=gemm_fusion,unique_hlo_op_id=429#'), ['gemm_fusion', 'Thunk, jit(dot)(a,b)']);
+    assert.deepEqual(named('Thunk:#name=,hlo_op=copy.1#'), ['copy.1', 'Thunk']);
+    assert.deepEqual(named('Step#step_num=7,_r=1#'), ['Step', 'step_num=7, _r=1']);
+    for (const raw of ['forward', 'a #1', 'step #3 of 4', '', '##']) assert.ok(rangeText(raw).length >= raw.length || raw === '##', raw);
+    assert.deepEqual(named('forward'), ['forward', '']);
+    assert.equal(rangeName('x'.repeat(5000)).name.length, 120);
+  },
+  'GPUs have the ordinals of the program, and ranks where those are alike'() {
+    const of = (ordinals, ranks = ordinals.map((_, at) => at)) => ({
+      machine: { devices: ordinals.map((ordinal, at) => ({ ordinal, uuid: `GPU-0000000${at}-aa` })) },
+      devices: { list: ranks.map((rank, device) => ({ rank, device, pid: 9 - rank })) },
+    });
+    // (Rank 1 was seen first: the index of its GPU is 0.)
+    assert.deepEqual([0, 1, null].map((at) => gpu(of([1, 0], [1, 0]), at)), ['GPU 1', 'GPU 0', 'an unknown GPU']);
+    assert.deepEqual([0, 1].map((at) => gpu(of([0, 0], [1, 0]), at)), ['GPU 0 of rank 1', 'GPU 0 of rank 0']);
+    assert.deepEqual([0, 1].map((at) => gpu(of([0, 0], [null, null]), at)), ['GPU 0 (GPU-00000000…)', 'GPU 0 (GPU-00000001…)']);
+    assert.equal(ordinal(of([null]), 0), 'GPU-00000000', 'processes call it differently');
+  },
   'rows stand below each other, and are found by their height'() {
     const lane = (id, kind, process) => ({ id, kind, process, name: id });
     const answer = {
@@ -72,6 +121,8 @@ const tests = {
     };
     const groups = groupsOf(answer);
     assert.deepEqual(groups.map(({ name }) => name), ['rank 0, python (5)', 'rank 1, python (6)'], 'a process without lanes has no group');
+    const turned = { processes: answer.processes.slice(0, 2).reverse(), lanes: answer.lanes.map((lane) => ({ ...lane, process: 1 - lane.process })) };
+    assert.deepEqual(groupsOf(turned, ({ id }) => `GPU ${id}`).map(({ id, name, lanes }) => [id, name, lanes[0].name]), [['1', 'rank 0, python (5)', 'GPU d0'], ['0', 'rank 1, python (6)', 'GPU d3']], 'ranks have one order');
     const shown = (text) => rows.rowsOf(groups, rows.openGroups(text, groups));
     const ids = (text) => shown(text).map((row) => row.lane?.id ?? row.group.id);
     assert.deepEqual(ids(''), ['0', 'd0', 's1', 't2', '1', 'd3', 's4'], 'few groups are open');
@@ -182,6 +233,10 @@ const tests = {
     raster.event(500, 600, 0, 10, red);
     raster.event(-50, 5, 0, 10, blue);
     assert.equal([...raster.pixels].filter((pixel) => pixel === red).length, 2);
+    const wide = new Raster(20, 1, { from: 0, to: 20 });
+    wide.event(0, 10, 0, 1, red, true);
+    wide.event(10, 20, 0, 1, red);
+    assert.deepEqual([...wide.pixels].map((pixel) => pixel === red), Array.from({ length: 20 }, (_, at) => at < 19), 'parts of an event have no seam');
     assert.equal(column(0), '..........', 'less than half a pixel of it is seen');
     assert.equal(mixed(red, blue, 0), red);
     assert.equal(mixed(red, blue, 1), blue);

@@ -287,10 +287,15 @@ impl Builder {
 
     /// The place of a device; one that several processes use is one device.
     pub(super) fn device(&mut self, device: Device) -> usize {
-        self.known_device(&device).unwrap_or_else(|| {
+        let Some(place) = self.known_device(&device) else {
             self.devices.push(device);
-            self.devices.len() - 1
-        })
+            return self.devices.len() - 1;
+        };
+        let ordinals = &mut self.devices[place].ordinals;
+        ordinals.extend(device.ordinals);
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        place
     }
 
     pub(super) fn known_device(&self, device: &Device) -> Option<usize> {
@@ -393,6 +398,7 @@ impl From<&apex_trace::definition::Device> for Device {
     fn from(device: &apex_trace::definition::Device) -> Self {
         Self {
             name: device.name.clone(),
+            ordinals: vec![device.ordinal],
             uuid: device_uuid(&device.uuid),
             compute_capability: compute_capability(&device.attributes),
             sms: DeviceAttributes::UNKNOWN.with_pairs(&device.attributes).multiprocessors,

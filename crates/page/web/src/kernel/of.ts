@@ -7,17 +7,21 @@ interface Launched {
   kernel: { grid: Dim3; block: Dim3; dynamic_shared_bytes: number } | null;
 }
 
-/** The kernel of a launch; `undefined` where the document lists none that is like it. */
-export function kernelOf(list: Kernel[], { name, kernel: of }: Launched): Kernel | undefined {
+/**
+ * The kernel of a launch on a device, an index of the document or null; `undefined` where the
+ * document lists none that is like it.
+ */
+export function kernelOf(list: Kernel[], { name, kernel: of }: Launched, device: number | null): Kernel | undefined {
   if (!of) return undefined;
   const same = (one: Dim3, other: Dim3) => one.every((side, at) => side === other[at]);
-  return list.find(
+  const alike = list.filter(
     (kernel) =>
       kernel.short_name === name &&
       same(kernel.grid, of.grid) &&
       same(kernel.block, of.block) &&
       kernel.dynamic_shared_bytes === of.dynamic_shared_bytes,
   );
+  return alike.find((kernel) => kernel.device === device) ?? alike[0];
 }
 
 /**

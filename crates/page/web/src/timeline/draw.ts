@@ -74,7 +74,9 @@ export class Painter {
     const raster = new Raster(width, height, frame.view, new Uint32Array(this.#image.data.buffer));
     const names: Named[] = [];
     raster.clear(frame.palette.card);
-    for (const row of frame.rows) lane(raster, frame, row, names);
+    const grid = axis(frame.view, marksIn(frame.width)).marks.map(({ ns }) => Math.round(raster.x(ns)));
+    const least = shortest(frame);
+    for (const row of frame.rows) lane(raster, frame, row, { names, grid, least });
     // What is scrolled lies under the axis.
     raster.rectangle(0, 0, width, Math.round(AXIS * frame.scale), frame.palette.card);
     context.setTransform(1, 0, 0, 1, 0, 0);
@@ -88,16 +90,48 @@ export class Painter {
 
 const yOf = (frame: Frame, row: Row) => AXIS + row.top - frame.top;
 
-function lane(raster: Raster, frame: Frame, row: Row, names: Named[]) {
+/** What a frame has while its lanes are drawn. */
+interface Drawing {
+  names: Named[];
+  /** Pixels of the axis' marks. */
+  grid: number[];
+  /** By collective. */
+  least: Map<string, number>;
+}
+
+/**
+ * How long each collective that is seen takes on the rank that takes least for it: what others take
+ * beyond that, they wait for the last rank (as the accounts have it).
+ */
+function shortest({ rows, tiles, view, width }: Frame): Map<string, number> {
+  const least = new Map<string, number>();
+  for (const { lane } of rows) {
+    if (lane?.kind !== 'stream') continue;
+    for (const place of places(view, levelOf(view, width))) {
+      for (const { tile } of tiles.content(lane.id, place)) {
+        const { events } = tile;
+        events?.collective.forEach((collective, at) => {
+          const takes = events.end[at]! - events.start[at]!;
+          if (collective !== null) least.set(collective, Math.min(least.get(collective) ?? Infinity, takes));
+        });
+      }
+    }
+  }
+  return least;
+}
+
+function lane(raster: Raster, frame: Frame, row: Row, drawing: Drawing) {
   const { palette, scale, tiles, view } = frame;
   const y = yOf(frame, row);
   const top = Math.round((y + (row.lane ? 0 : row.height - 1)) * scale);
   const bottom = Math.round((y + row.height - (row.lane ? GAP : 0)) * scale);
   if (!row.lane) return raster.rectangle(0, top, raster.width, bottom, palette.line);
   raster.rectangle(Math.round(raster.x(0)), top, Math.round(raster.x(frame.end)), bottom, palette.sunk);
+  // Marks of the axis lie behind what happens, where they are no borders of events.
+  for (const x of drawing.grid) raster.rectangle(x, top, x + 1, bottom, palette.line);
   for (const place of places(view, levelOf(view, frame.width))) {
     for (const drawn of tiles.content(row.lane.id, place)) {
-      if (drawn.tile.events) events(raster, frame, drawn, drawn.tile.events, top, bottom, names);
+      if (drawn.tile.events) events(raster, frame, drawn, drawn.tile.events, top, bottom, drawing);
       else columns(raster, frame, drawn, top, bottom);
     }
   }
@@ -125,7 +159,7 @@ function firstIn({ start }: TileEvents, from: number): number {
   return Math.max(0, low - 8);
 }
 
-function events(raster: Raster, frame: Frame, { range }: Drawn, of: TileEvents, top: number, bottom: number, names: Named[]) {
+function events(raster: Raster, frame: Frame, { range }: Drawn, of: TileEvents, top: number, bottom: number, { names, least }: Drawing) {
   const { palette, scale, searching, collective, view } = frame;
   const [from, to] = [Math.max(range.from, view.from), Math.min(range.to, view.to)];
   for (let at = firstIn(of, from); at < of.start.length && of.start[at]! < to; at++) {
@@ -136,7 +170,11 @@ function events(raster: Raster, frame: Frame, { range }: Drawn, of: TileEvents, 
     if (of.basis[at] === 'modelled') colour = palette.paler(colour);
     if (searching) colour = of.found[at] ? palette.found : palette.dimmed(colour);
     else if (collective !== null && of.collective[at] !== collective) colour = palette.dimmed(colour);
-    raster.event(start, end, top, bottom, colour);
+    raster.event(start, end, top, bottom, colour, of.end[at]! > range.to);
+    const waits = Math.min(of.end[at]! - (least.get(of.collective[at] ?? '') ?? Infinity), end);
+    if (waits > start && !searching && (collective === null || of.collective[at] === collective)) {
+      raster.event(start, waits, top, bottom, of.basis[at] === 'modelled' ? palette.paler(palette.use('waiting')) : palette.use('waiting'), true);
+    }
     if (name === null || names.length >= NAMES) continue;
     // Several tiles may have the event: its name is drawn by the one where it begins to be seen.
     const seen = Math.max(of.start[at]!, view.from);
@@ -161,16 +199,14 @@ function labels(context: CanvasRenderingContext2D, names: Named[]) {
 }
 
 function marks(context: CanvasRenderingContext2D, frame: Frame) {
-  const { palette, width, height, view } = frame;
+  const { palette, width, view } = frame;
   const { marks } = axis(view, marksIn(width));
   context.font = SMALL;
   context.textBaseline = 'middle';
   for (const { ns, text } of marks) {
     const x = Math.round(((ns - view.from) / (view.to - view.from)) * width);
     context.fillStyle = palette.css.line;
-    context.globalAlpha = 0.55;
-    context.fillRect(x, AXIS - 5, 1, height);
-    context.globalAlpha = 1;
+    context.fillRect(x, AXIS - 5, 1, 5);
     context.fillStyle = palette.css.soft;
     const half = context.measureText(text).width / 2;
     context.textAlign = 'center';

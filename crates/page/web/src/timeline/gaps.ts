@@ -15,7 +15,7 @@ export function gapsOf(doc: Document, answer: Answer | null): Gap[] {
   const several = (answer?.processes.length ?? 0) > 1;
   const all = doc.devices.list.flatMap(({ gaps, rank, pid }) =>
     gaps.map((gap) => {
-      const who = several ? (rank === null ? `, process ${pid}` : `, rank ${rank}`) : '';
+      const who = several ? `, ${rank === null ? `process ${pid}` : `rank ${rank}`}` : '';
       const why = gap.cause ? `, ${words(gap.cause)}` : '';
       return { from: gap.start_ns, to: gap.start_ns + gap.duration_ns.value, text: `${time(gap.duration_ns.value)} at ${time(gap.start_ns)}${who}${why}` };
     }),

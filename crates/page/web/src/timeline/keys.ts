@@ -1,11 +1,11 @@
 // What keys mean on the timeline.
 
-export type Command = 'pan' | 'zoom' | 'whole' | 'end' | 'lane' | 'step' | 'found' | 'gap' | 'mark' | 'fit' | 'pick' | 'escape';
+export type Command = 'pan' | 'zoom' | 'whole' | 'end' | 'lane' | 'step' | 'found' | 'nearest' | 'gap' | 'mark' | 'fit' | 'pick' | 'escape';
 
 /** For who does not see the picture. */
 export const LABELS =
   'arrow keys left and right or A and D move, W and S or plus and minus zoom, Home shows all, End the end, up and down choose a lane, ' +
-  'Enter opens the event in the middle, comma and period the one before and after it, N and P the next and previous launch found, ' +
+  'Enter opens the event in the middle, E goes to the nearest event, comma and period the one before and after it, N and P the next and previous launch found, ' +
   'G the next gap, M selects what is shown, F zooms to what is selected, Escape closes';
 
 const KEYS: Record<string, [Command, number]> = {
@@ -17,7 +17,7 @@ const KEYS: Record<string, [Command, number]> = {
   arrowup: ['lane', -1], arrowdown: ['lane', 1],
   ',': ['step', -1], '.': ['step', 1],
   n: ['found', 1], p: ['found', -1],
-  g: ['gap', 1], m: ['mark', 0], f: ['fit', 0],
+  e: ['nearest', 0], g: ['gap', 1], m: ['mark', 0], f: ['fit', 0],
   enter: ['pick', 0], escape: ['escape', 0],
 };
 

@@ -1,6 +1,7 @@
 // The timeline as the server tells it (docs/api.md), and lanes by the process that they belong to.
 // Times are nanoseconds since the session's start.
 
+import { byRank } from '../devices';
 import type { Dim3 } from '../document';
 
 export type LaneKind = 'device' | 'stream' | 'thread' | 'range';
@@ -35,6 +36,7 @@ export interface Lane {
   /** Index of its process. */
   process: number;
   device: string | null;
+  device_uuid: string | null;
   name: string;
   start_ns: number;
   end_ns: number;
@@ -92,12 +94,15 @@ export interface Group {
   lanes: Lane[];
 }
 
-export function groupsOf({ processes, lanes }: Pick<Answer, 'processes' | 'lanes'>): Group[] {
+/** Groups in the order of ranks; `nameOf` may know a better name for a lane. */
+export function groupsOf({ processes, lanes }: Pick<Answer, 'processes' | 'lanes'>, nameOf: (lane: Lane) => string = ({ name }) => name): Group[] {
   return processes
-    .map((process, index) => ({
+    .map((process, index) => ({ ...process, index }))
+    .sort(byRank)
+    .map(({ rank, pid, name, index }) => ({
       id: String(index),
-      name: `${process.rank === null ? '' : `rank ${process.rank}, `}${process.name} (${process.pid})`,
-      lanes: lanes.filter((lane) => lane.process === index),
+      name: `${rank === null ? '' : `rank ${rank}, `}${name} (${pid})`,
+      lanes: lanes.filter((lane) => lane.process === index).map((lane) => ({ ...lane, name: nameOf(lane) })),
     }))
     .filter((group) => group.lanes.length > 0);
 }

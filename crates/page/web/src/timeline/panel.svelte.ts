@@ -2,6 +2,7 @@
 // should bring back stands in the address (`view.svelte.ts`): the time that is shown, the selected
 // span and event, the open groups, the search.
 import { tick, untrack } from 'svelte';
+import { gpu } from '../devices';
 import type { Document } from '../document';
 import { time, words } from '../format';
 import { view as page } from '../view.svelte';
@@ -14,15 +15,21 @@ import { pointedAt } from './pointed';
 import { openGroups, openText, rowsOf } from './rows';
 import { matcher, nearest } from './search';
 import { Source } from './source.svelte';
-import { around, length, panned, reaching, spanOf, spanText, within, zoomed, type Span } from './viewport';
+import { around, length, opening, panned, reaching, spanOf, spanText, within, zoomed, type Span } from './viewport';
+import { isEmpty, nearestWork } from './work';
 
 /** What is said of a question that nobody answers any more. */
 export const DELETED = 'The session is deleted: nothing more can be looked up.';
 /** … or not yet. */
 export const BUILDING = 'The timeline is being made: this comes when it is ready.';
 
+/** Lanes that are asked for their nearest event. */
+const ASKED = 8;
+
 /** Rest of the view before it stands in the address, ms: browsers bound how often that changes. */
 const SETTLED = 250;
+/** In the address: all of the session, where something else is shown at first. */
+const ALL = 'all';
 
 export const between = (span: Span) => `${moment(span.from, length(span))} to ${moment(span.to, length(span))}`;
 
@@ -36,6 +43,10 @@ export class Panel {
   following = $state(false);
   /** Whether a drag selects. */
   selecting = $state(false);
+  /** Where the pointer is, in shares of the width; null beside the lanes. */
+  pointer: number | null = null;
+  /** The moment that was clicked last. */
+  clicked: number | null = null;
   /** The lane that keys go to. */
   lane: string | null = $state(null);
   /** The selected event, or why nothing is known of it. */
@@ -56,7 +67,7 @@ export class Panel {
     const from = this.answer?.start_ns ?? 0;
     return { from, to: Math.max(this.answer?.end_ns ?? 1, from + 1) };
   });
-  groups: Group[] = $derived.by(() => (this.answer ? groupsOf(this.answer) : []));
+  groups: Group[] = $derived.by(() => (this.answer ? groupsOf(this.answer, this.#laneNameOf) : []));
   open = $derived.by(() => openGroups(page.lanes, this.groups));
   rows = $derived.by(() => rowsOf(this.groups, this.open));
   /** Lanes of the open groups, and devices of the others. */
@@ -65,6 +76,12 @@ export class Panel {
   steady = $derived.by(() =>
     (this.answer?.phases ?? []).flatMap(({ process, kind, start_ns }) => (kind === 'steady' && start_ns > 0 ? [{ process, start: start_ns }] : [])),
   );
+  /** What is shown at first. */
+  home: Span = $derived.by(() => {
+    const work = (this.answer?.lanes ?? []).filter((lane) => lane.kind === 'device' || lane.kind === 'stream');
+    const spans = work.filter((lane) => lane.end_ns > lane.start_ns).map((lane) => ({ from: lane.start_ns, to: lane.end_ns }));
+    return opening(this.whole, this.steady.map(({ start }) => start), spans);
+  });
   gaps = $derived.by(() => gapsOf(this.#doc(), this.answer));
   #names = $derived.by(() => new Map(this.#doc().devices.list.flatMap((device) => device.accounts.map((entry) => [entry.id, entry.name]))));
   /** The selected event, and the same collective on other ranks. */
@@ -93,6 +110,19 @@ export class Panel {
   /** (What the document calls `idle: launch calls` is, of a thread, the calls themselves.) */
   nameOf = (use: string) => (this.#names.get(use) ?? words(use)).replace(/^idle: /, '');
 
+  /** Index of a GPU in the document. */
+  #indexOf = (uuid: string | null) => {
+    const index = uuid === null ? -1 : this.#doc().machine.devices.findIndex((device) => device.uuid === uuid);
+    return index < 0 ? null : index;
+  };
+  /** Of several GPUs, each has the name that the program gives it. */
+  #laneNameOf = ({ kind, name, device_uuid: uuid }: Lane) => {
+    const index = this.#indexOf(uuid);
+    return kind === 'device' && index !== null && this.#doc().machine.devices.length > 1 ? `${gpu(this.#doc(), index)}, ${name}` : name;
+  };
+  /** The GPU of a lane. */
+  deviceOf = (lane: string) => this.#indexOf(this.answer?.lanes.find((one) => one.id === lane)?.device_uuid ?? null);
+
   #groupOf(lane: string): Group | undefined {
     return this.groups.find((group) => group.lanes.some((one) => one.id === lane));
   }
@@ -114,7 +144,9 @@ export class Panel {
     clearTimeout(this.#settled);
     this.#settled = setTimeout(() => {
       const isWhole = length(this.shown) >= length(this.whole) * 0.9999;
-      this.#written = page.shown = isWhole ? '' : spanText(this.shown);
+      const { from, to } = this.home;
+      const isHome = this.shown.from === from && this.shown.to === to;
+      this.#written = page.shown = isHome ? '' : isWhole ? ALL : spanText(this.shown);
       this.say(isWhole ? 'The whole session is shown.' : `Shown: ${between(this.shown)}.`);
     }, SETTLED);
   }
@@ -124,8 +156,51 @@ export class Panel {
     this.show(by(this.shown, this.whole));
   }
 
-  zoom = (factor: number, at = 0.5) => this.move((view, whole) => zoomed(view, factor, at, whole));
+  zoom = (factor: number, at: number) => this.move((view, whole) => zoomed(view, factor, at, whole));
   pan = (by: number) => this.move((view, whole) => panned(view, by, whole));
+  /**
+   * Zooms as keys and buttons do: at the pointer, else at what is selected or was clicked, else in
+   * the middle. What is shown never becomes empty by that: it would be lost.
+   */
+  zoomHere = (factor: number) => {
+    const { shown: view, whole, width } = this;
+    const share = (ns: number) => (ns - view.from) / length(view);
+    const middle = (span: Span | null | undefined) => (span ? share((span.from + span.to) / 2) : null);
+    const [event] = this.outlines;
+    const wanted = [this.pointer, middle(event && { from: event.start, to: event.end }), middle(this.selected), this.clicked === null ? null : share(this.clicked)];
+    const at = wanted.find((at) => at !== null && at >= 0 && at <= 1) ?? 0.5;
+    const lanes = this.lanes.map((lane) => lane.id);
+    const near = (span: Span, at: number) => nearestWork(this.source.tiles, lanes, span, width, span.from + length(span) * at);
+    if (factor >= 1 || near(zoomed(view, factor, at, whole), at) !== null) return this.zoom(factor, at);
+    const work = near(view, at);
+    if (work === null) return this.say('Nothing happens in what is shown: press E to go to the nearest event.');
+    this.zoom(factor, work === undefined ? at : share(work));
+  };
+
+  /** Whether no lane has anything in what is shown, as far as is known. */
+  isEmpty = $derived.by(() => {
+    void this.source.arrivals;
+    if (!this.answer || this.lanes.length === 0) return false;
+    return isEmpty(this.source.tiles, this.lanes.map((lane) => lane.id), this.shown, this.width);
+  });
+
+  /** To the event of the lanes that is nearest to what is shown. */
+  async goToNearest() {
+    const { from, to } = this.shown;
+    const middle = (from + to) / 2;
+    const distance = (lane: Lane) => Math.max(0, lane.start_ns - to, from - lane.end_ns);
+    const lanes = this.lanes.filter((lane) => lane.kind !== 'device' && lane.count > 0);
+    const nearest = lanes.toSorted((a, b) => distance(a) - distance(b)).slice(0, ASKED);
+    const ask = (lane: string, step: string) => this.source.client.launch({ lane, at: Math.floor(middle), step }).catch(() => null);
+    const all = await Promise.all(nearest.flatMap((lane) => [ask(lane.id, 'previous'), ask(lane.id, 'next')]));
+    const found = all.flatMap((answer) => (answer?.event ? [answer.event] : []));
+    const far = (launch: Launch) => Math.abs(launch.start_ns.value - middle);
+    const [best] = found.sort((a, b) => far(a) - far(b));
+    if (!best) return this.say('No event is near.');
+    this.select(best.lane, best.start_ns.value);
+    this.reveal(best.lane, best.start_ns.value);
+  }
+
   all = () => this.move((_, whole) => whole);
 
   #toEnd() {
@@ -140,16 +215,17 @@ export class Panel {
   /** Shows what the address says, when that changes, or when the session has grown. */
   synchronise() {
     const text = page.shown;
-    const { whole, answer } = this;
+    const { whole, home, answer } = this;
     // (Until the session is known, nothing lies in it.)
     if (!answer) return;
     untrack(() => {
       if (text !== this.#written) {
         clearTimeout(this.#settled);
         this.#written = text;
-        this.shown = within(spanOf(text) ?? whole, whole);
+        this.shown = text === ALL ? whole : within(spanOf(text) ?? home, whole);
       } else if (this.following) this.#toEnd();
-      else if (!text) this.shown = whole;
+      else if (!text) this.shown = home;
+      else if (text === ALL) this.shown = whole;
     });
   }
 
@@ -309,7 +385,9 @@ export class Panel {
     this.lane = lane.id;
     const isBefore = time < lane.start_ns;
     const found = await this.#ask({ lane: lane.id, at: isBefore ? Math.max(0, lane.start_ns - 1) : Math.floor(time) + 1, step: isBefore ? 'next' : 'previous' });
-    if (found) this.select(found.lane, found.start_ns.value);
+    if (!found) return;
+    this.select(found.lane, found.start_ns.value);
+    this.reveal(found.lane, found.start_ns.value);
   }
 
   /** Kernels of the document that are searched for. */
@@ -320,12 +398,13 @@ export class Panel {
 
   #commands: Record<Command, (by: number) => void> = {
     pan: (by) => this.pan(by),
-    zoom: (by) => this.zoom(by),
+    zoom: (by) => this.zoomHere(by),
     whole: () => this.all(),
     end: () => this.move((view, whole) => within({ from: whole.to - length(view), to: whole.to }, whole)),
     lane: (by) => this.#toLane(by),
     step: (by) => void this.step(by > 0),
     found: (by) => page.mark && this.stepFound(by > 0),
+    nearest: () => void this.goToNearest(),
     gap: () => this.goToGap((this.#gap + 1) % Math.max(1, this.gaps.length)),
     mark: () => this.choose(this.shown),
     fit: () => this.fit(),

@@ -86,10 +86,13 @@ export class Raster {
     }
   }
 
-  /** An event: at least a pixel wide; a wide one leaves a pixel before the next. */
-  event(start: number, end: number, top: number, bottom: number, of: Colour) {
+  /**
+   * An event: at least a pixel wide; a wide one leaves a pixel before the next, unless it goes on
+   * where this part of it ends.
+   */
+  event(start: number, end: number, top: number, bottom: number, of: Colour, goesOn = false) {
     const left = Math.round(this.x(start));
     const right = Math.max(left + 1, Math.round(this.x(end)));
-    this.rectangle(left, top, right - left > 4 ? right - 1 : right, bottom, of);
+    this.rectangle(left, top, right - left > 4 && !goesOn ? right - 1 : right, bottom, of);
   }
 }

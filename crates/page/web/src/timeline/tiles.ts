@@ -3,6 +3,7 @@
 // next. While a tile is fetched, what is known of its time at other levels is drawn instead. The
 // store is bounded: tiles that were not drawn for longest are dropped, but never the tile of the
 // whole session.
+import { rangeText } from '../ranges';
 import type { Answer, Basis, LaneData } from './model';
 import { matcher } from './search';
 import type { Span } from './viewport';
@@ -79,6 +80,9 @@ function shares(ns: number[], columnNs: number): Uint8Array {
   return Uint8Array.from(ns, (time) => (time > 0 ? Math.max(1, Math.min(255, Math.round((time / columnNs) * 255))) : 0));
 }
 
+/** Of ranges, frameworks encode fields in the name. */
+const readable = (use: string, name: string | null) => (name !== null && use === 'range' ? rangeText(name) : name);
+
 /** The content of a lane in an answer. */
 export function tileOf(answer: Answer, lane: LaneData, order: readonly string[], search: string): Tile {
   const isFound = matcher(search);
@@ -95,7 +99,7 @@ export function tileOf(answer: Answer, lane: LaneData, order: readonly string[],
       start: Float64Array.from(events.start_ns),
       end: Float64Array.from(events.end_ns),
       use: events.use,
-      name: events.name.map(nameOf),
+      name: events.name.map((key, at) => readable(events.use[at]!, nameOf(key))),
       found: events.name.map((key) => isFound(nameOf(key) ?? '')),
       basis: events.basis,
       collective: events.collective.map((pair) => (pair ? pair.join('/') : null)),

@@ -51,6 +51,23 @@ export function reaching(view: Span, time: number, whole: Span): Span {
   return within({ from, to: from + length(view) }, whole);
 }
 
+/** Share of a session that work takes at least for all of it to be shown at first. */
+const MOST_OF_IT = 0.7;
+
+/**
+ * What is shown at first: the steady state, where there is one; else what lies between the first and
+ * the last work, unless that is most of the session.
+ */
+export function opening(whole: Span, steady: number[], work: Span[]): Span {
+  if (work.length === 0) return whole;
+  const last = Math.max(...work.map(({ to }) => to));
+  const first = steady.length > 0 ? Math.min(...steady) : Math.min(...work.map(({ from }) => from));
+  const wanted = { from: first, to: last };
+  if (!(last > first) || length(wanted) >= MOST_OF_IT * length(whole)) return whole;
+  const room = 0.02 * length(wanted);
+  return { from: Math.max(whole.from, first - room), to: Math.min(whole.to, last + room) };
+}
+
 /** A span as the address has it: `1200-3400`; nonsense is none. */
 export function spanOf(text: string): Span | null {
   const found = /^(\d{1,15})-(\d{1,15})$/.exec(text);
