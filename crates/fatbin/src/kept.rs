@@ -5,7 +5,7 @@
 //! architecture. [`pack`] writes these parts into one file, and [`unpack`] reads it without
 //! trusting it.
 
-use crate::container::{Entries, Header, KIND_CUBIN, KIND_PTX, expand_lz4};
+use crate::container::{Entries, Entry, Header, KIND_CUBIN, KIND_PTX, expand_lz4};
 use crate::{FATBIN_MAGIC, Image, ImageError, MAX_BYTES, u64_at};
 use std::borrow::Cow;
 
@@ -52,7 +52,10 @@ fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
         let from = entries.rest;
         let entry = entries.read_next()?;
         let whole = &from[..from.len() - entries.rest.len()];
-        if entry.kind == KIND_PTX || entry.kind == KIND_CUBIN && entry.architecture == best {
+        // Of concatenated entries, one part that matters keeps all.
+        let matters =
+            |part: &Entry<'_>| part.kind == KIND_PTX || part.kind == KIND_CUBIN && part.architecture == best;
+        if entry.parts()?.iter().any(matters) {
             kept.extend_from_slice(whole);
         }
     }

@@ -46,7 +46,7 @@ pub enum Image<'a> {
 }
 
 /// Why an image cannot be read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
     /// The image is in no format that this module knows.
     Unrecognised,

@@ -40,6 +40,72 @@ fn ptx_of(image: &[u8], newest: u32) -> String {
     }
 }
 
+/// From nvcc 13.4 with `--concat`: PTX for compute_80 and 75 in one entry, cubins for sm_80 and 90 in
+/// another, compressed with zstd; with LZ4 (`--compress-mode=speed`); and from nvFatbin 13.4 with
+/// `-concat` and identifiers: two PTX and one cubin.
+const CONCATENATED: [(&[u8], &[u32]); 3] = [
+    (include_bytes!("../tests/data/concatenated_zstd.fatbin"), &[80, 90]),
+    (include_bytes!("../tests/data/concatenated_lz4.fatbin"), &[80, 90]),
+    (include_bytes!("../tests/data/concatenated_identifiers.fatbin"), &[80]),
+];
+
+#[test]
+fn parts_of_concatenated_entries_are_entries() {
+    for (image, cubins) in CONCATENATED {
+        assert!(ptx_of(image, 90).contains(".target sm_80"));
+        // nvFatbin was given the same text twice.
+        let older = if cubins.len() == 2 { ".target sm_75" } else { ".target sm_80" };
+        assert!(ptx_of(image, 75).contains(older));
+        let code = machine_code(image).unwrap();
+        assert_eq!(code.len(), cubins.len());
+        assert!(code.iter().all(|cubin| cubin.starts_with(&ELF_MAGIC)));
+        let entries: Vec<_> = Entries::of(image).unwrap().map(Result::unwrap).collect();
+        let of = |kind| -> Vec<u32> {
+            entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.architecture).collect()
+        };
+        assert_eq!((of(KIND_PTX), of(KIND_CUBIN)), (vec![80, 75], cubins.to_vec()));
+        assert!(kept::has_ptx(image));
+        for architecture in [75, 90] {
+            let kept = kept::select(image, architecture);
+            assert!(ptx_of(&kept, architecture).contains(".target sm_"));
+            let runs = cubins.contains(&architecture);
+            assert_eq!(machine_code(&kept).unwrap().len(), if runs { cubins.len() } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn a_damaged_part_spares_the_others() {
+    let (image, cubins) = CONCATENATED[1];
+    let mut damaged = image.to_vec();
+    // The last bytes belong to the compressed cubins.
+    let end = damaged.len() - 40;
+    damaged[end..].fill(0xff);
+    assert!(ptx_of(&damaged, 90).contains(".target sm_80"));
+    assert!(machine_code(&damaged).unwrap().len() < cubins.len());
+    // A table that lists more parts than it has room for.
+    let mut damaged = image.to_vec();
+    damaged[16 + 64..16 + 68].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(read(&damaged, 90), Err(ImageError::Truncated));
+}
+
+proptest! {
+    #[test]
+    fn damaged_concatenated_entries_do_no_harm(which in 0..3usize, at: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
+        let mut damaged = CONCATENATED[which].0.to_vec();
+        // Headers and tables rather than what is compressed.
+        let places = if byte.is_multiple_of(2) { 300 } else { damaged.len() };
+        let at = at.index(places);
+        damaged[at] = byte;
+        let cut = cut.index(damaged.len());
+        for image in [&damaged[..], &damaged[..cut]] {
+            let _ = read(image, 80);
+            let _ = machine_code(image);
+            let _ = kept::select(image, 90);
+        }
+    }
+}
+
 #[test]
 fn takes_the_newest_ptx_that_the_device_can_run() {
     assert!(ptx_of(FROM_NVCC, 80).contains(".target sm_80"));

@@ -141,18 +141,17 @@ impl Table {
 
     fn widest(&self, column: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[column].chars().count());
-        cells.fold(self.columns[column].0.chars().count(), usize::max)
+        cells.fold(self.columns[column].0.chars().count(), usize::max).min(WIDEST)
     }
 
     fn rows_as_lines(&self, shown: &[usize], widths: &[usize]) -> Vec<String> {
         let header: Vec<_> = self.columns.iter().map(|(title, _)| title.to_string()).collect();
         let line = |row: &Vec<String>| {
             let cells = shown.iter().zip(widths).map(|(&column, &width)| {
-                let cell = &row[column];
+                let cell = shorten(&row[column], width);
                 match self.columns[column].1 {
-                    Align::Left | Align::OptionalLeft => format!("{cell:width$}"),
+                    Align::Left | Align::OptionalLeft | Align::Flexible => format!("{cell:width$}"),
                     Align::Right | Align::Optional => format!("{cell:>width$}"),
-                    Align::Flexible => format!("{:width$}", shorten(cell, width)),
                 }
             });
             cells.collect::<Vec<_>>().join(GAP).trim_end().to_string()
@@ -160,6 +159,10 @@ impl Table {
         std::iter::once(&header).chain(&self.rows).map(line).collect()
     }
 }
+
+/// Most characters of a cell, of text that is filled up with blanks, and of a bar: far more than a
+/// terminal is wide, and below the 65,535 from which on `format!` panics.
+pub const WIDEST: usize = 10_000;
 
 /// The text in at most `width` characters: its middle gives way, because names differ at both ends.
 pub fn shorten(text: &str, width: usize) -> String {
@@ -199,6 +202,7 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
 
 /// A bar of `width` characters, filled to `ratio`, in eighths.
 pub fn bar(ratio: f64, width: usize) -> String {
+    let width = width.min(WIDEST);
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (ratio.clamp(0.0, 1.0) * 8.0 * width as f64).round() as usize;
     let mut bar = "█".repeat(eighths / 8);
@@ -242,6 +246,30 @@ mod tests {
         assert_eq!(values(3), "2222");
         assert_eq!(table.headings(58), ["name", "a", "b", "c"]);
         assert_eq!(table.headings(35), ["name", "b"]);
+    }
+
+    #[test]
+    fn cells_of_any_width_are_shown() {
+        let columns = [
+            ("a", Align::Flexible),
+            ("b", Align::Left),
+            ("c", Align::Right),
+            ("d", Align::Optional),
+            ("e", Align::OptionalLeft),
+        ];
+        for length in [WIDEST, WIDEST + 1, 65_535, 65_536, 200_000] {
+            for (wide, _) in columns.iter().enumerate() {
+                let mut table = Table::new(&columns);
+                let cell = |column| if column == wide { "x".repeat(length) } else { "y".to_owned() };
+                table.row((0..columns.len()).map(cell).collect());
+                let line = &table.lines(usize::MAX)[1];
+                let cells: Vec<_> = line.split_whitespace().collect();
+                assert_eq!(cells.len(), columns.len());
+                assert_eq!(cells[wide].chars().count(), WIDEST, "{length}");
+                assert_eq!(cells[wide].contains('…'), length > WIDEST);
+            }
+            assert_eq!(bar(0.5, length).chars().count(), WIDEST);
+        }
     }
 
     #[test]
