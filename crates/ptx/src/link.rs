@@ -9,6 +9,8 @@
 //! 3. Debugging sections are left out: their labels would collide, and lines (`.loc`) need none of
 //!    them.
 
+mod agreement;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
@@ -23,6 +25,27 @@ pub enum LinkError {
     AddressSizes(u32, u32),
     /// Two modules define the same symbol, and neither definition is weak.
     MultipleDefinition(Name),
+    /// Modules state different sizes of a variable, in bytes.
+    Sizes(Name, u64, u64),
+    /// A `.common` variable is larger than its definition in another module, in bytes.
+    LargerCommon {
+        /// The variable.
+        name: Name,
+        /// Bytes of the common one.
+        common: u64,
+        /// Bytes of the other.
+        defined: u64,
+    },
+    /// A variable lies in different state spaces.
+    Spaces(Name, StateSpace, StateSpace),
+    /// A variable is managed memory in one module only.
+    Managed(Name),
+    /// A symbol is a variable in one module and a function in another.
+    VariableAndFunction(Name),
+    /// A symbol is a kernel in one module and a function in another.
+    KernelAndFunction(Name),
+    /// A function has other parameters or results in one module than in another.
+    Prototypes(Name),
 }
 
 impl fmt::Display for LinkError {
@@ -33,6 +56,34 @@ impl fmt::Display for LinkError {
                 write!(out, "modules with addresses of {one} and of {other} bits cannot be linked")
             }
             LinkError::MultipleDefinition(name) => write!(out, "multiple definition of `{name}`"),
+            LinkError::Sizes(name, one, other) => {
+                write!(out, "size doesn't match for `{name}`: {one} bytes in one module, {other} in another")
+            }
+            LinkError::LargerCommon { name, common, defined } => write!(
+                out,
+                "common symbol `{name}` of {common} bytes is larger than its definition of {defined} bytes"
+            ),
+            LinkError::Spaces(name, one, other) => {
+                write!(
+                    out,
+                    "memory space doesn't match for `{name}`: {one} in one module, {other} in another"
+                )
+            }
+            LinkError::Managed(name) => {
+                write!(out, "managed attribute doesn't match for `{name}`: one module only has it")
+            }
+            LinkError::VariableAndFunction(name) => {
+                write!(out, "`{name}` is a variable in one module and a function in another")
+            }
+            LinkError::KernelAndFunction(name) => {
+                write!(out, "`{name}` is a kernel in one module and a function in another")
+            }
+            LinkError::Prototypes(name) => {
+                write!(
+                    out,
+                    "prototype doesn't match for `{name}`: modules give it other parameters or results"
+                )
+            }
         }
     }
 }
@@ -58,6 +109,7 @@ pub fn link(modules: Vec<Module>) -> Result<Module, LinkError> {
     let newest = modules.iter().max_by_key(|module| module.architecture());
     let target = newest.map(|module| module.target.clone()).unwrap_or_default();
     separate_names(&mut modules);
+    agreement::check(&modules)?;
     separate_files(&mut modules);
     let items = merge(modules.into_iter().flat_map(|module| module.items).collect())?;
     Ok(Module { version, target, address_size, items })
@@ -85,6 +137,13 @@ fn separate_names(modules: &mut [Module]) {
         .filter_map(symbol)
         .map(|(name, _)| name.clone())
         .collect();
+    let shared: HashSet<Name> = modules
+        .iter()
+        .flat_map(|module| &module.items)
+        .filter_map(symbol)
+        .filter(|(_, linkage)| *linkage != Linkage::Internal)
+        .map(|(name, _)| name.clone())
+        .collect();
     let mut seen: HashSet<Name> = HashSet::new();
     for (index, module) in modules.iter_mut().enumerate() {
         let mut internal: HashSet<Name> = HashSet::new();
@@ -103,7 +162,7 @@ fn separate_names(modules: &mut [Module]) {
             }
         }
         let mut renamed = HashMap::new();
-        for name in internal.into_iter().filter(|name| seen.contains(name)) {
+        for name in internal.into_iter().filter(|name| seen.contains(name) || shared.contains(name)) {
             let fresh = (index..).map(|number| Name::from(format!("{name}$part{number}").as_str()));
             let Some(fresh) = fresh.into_iter().find(|fresh| !taken.contains(fresh)) else { continue };
             taken.insert(fresh.clone());
@@ -160,14 +219,21 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
     let mut chosen: HashMap<Name, (usize, Linkage)> = HashMap::new();
     for (index, item) in items.iter().enumerate().filter(|(_, item)| defines(item)) {
         let Some((name, linkage)) = symbol(item) else { continue };
-        let replaceable = |linkage| matches!(linkage, Linkage::Weak | Linkage::Common);
-        match chosen.get(name) {
-            None => drop(chosen.insert(name.clone(), (index, linkage))),
-            Some(_) if replaceable(linkage) => {}
-            Some((_, other)) if replaceable(*other) => drop(chosen.insert(name.clone(), (index, linkage))),
-            Some(_) => return Err(LinkError::MultipleDefinition(name.clone())),
+        let before = chosen.get(name).map(|(kept, other)| (&items[*kept], *other));
+        let replaces = match before {
+            None => true,
+            Some((kept, Linkage::Common)) if linkage == Linkage::Common => size(item) > size(kept),
+            Some((_, other)) => strength(linkage) > strength(other),
+        };
+        let strong = |linkage| strength(linkage) == strength(Linkage::Visible);
+        if strong(linkage) && before.is_some_and(|(_, other)| strong(other)) {
+            return Err(LinkError::MultipleDefinition(name.clone()));
+        }
+        if replaces {
+            chosen.insert(name.clone(), (index, linkage));
         }
     }
+    let alignments = common_alignments(&items);
     let (mut head, mut variables, mut code) = (Vec::new(), Vec::new(), Vec::new());
     let mut declared = HashSet::new();
     for (index, item) in items.into_iter().enumerate() {
@@ -178,7 +244,12 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
             Item::Section(_) => {}
             // An undefined one stays declared; a defined one needs no declaration, as variables
             // come first.
-            Item::Variable(variable) => {
+            Item::Variable(mut variable) => {
+                if let Some(&align) = alignments.get(&variable.name).filter(|_| kept)
+                    && u64::from(align) > variable.alignment()
+                {
+                    variable.align = Some(align);
+                }
                 if kept || definition.is_none() && declared.insert(variable.name.clone()) {
                     variables.push(Item::Variable(variable));
                 }
@@ -199,6 +270,37 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
     head.append(&mut variables);
     head.append(&mut code);
     Ok(head)
+}
+
+/// Which definition of a symbol takes the place of others.
+fn strength(linkage: Linkage) -> u8 {
+    match linkage {
+        Linkage::Common => 0,
+        Linkage::Weak => 1,
+        Linkage::Internal | Linkage::Extern | Linkage::Visible => 2,
+    }
+}
+
+/// Bytes of a variable.
+fn size(item: &Item) -> u64 {
+    match item {
+        Item::Variable(variable) => variable.bytes().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The alignment that the `.common` definitions of each variable need together.
+fn common_alignments(items: &[Item]) -> HashMap<Name, u32> {
+    let mut alignments = HashMap::new();
+    for item in items {
+        if let Item::Variable(variable) = item
+            && variable.linkage == Linkage::Common
+        {
+            let most = alignments.entry(variable.name.clone()).or_insert(1);
+            *most = (*most).max(u32::try_from(variable.alignment()).unwrap_or(1));
+        }
+    }
+    alignments
 }
 
 /// Whether an item defines its symbol rather than declaring it. `.extern .shared` is sized at
@@ -299,6 +401,10 @@ mod rename {
                 | Operand::Element(base, _)
                 | Operand::Not(base)
                 | Operand::Negated(base) => name(base, renamed),
+                Operand::Indexed(array, register, _) => {
+                    name(array, renamed);
+                    name(register, renamed);
+                }
                 Operand::Constant(_) | Operand::Sink => {}
                 Operand::Pair(one, other) => open.extend([&mut **one, &mut **other]),
                 Operand::Vector(parts) | Operand::List(parts) => open.extend(parts),

@@ -15,7 +15,7 @@ fn problems(source: &str) -> Vec<String> {
 /// A kernel of these statements.
 fn kernel(statements: &str) -> String {
     format!(
-        "{HEAD}.global .b32 elsewhere;\n.func one(.param .b32 a)\n{{\n\tret;\n}}\n.entry k(.param .u64 out)\n{{\n\t\
+        "{HEAD}.global .b32 elsewhere;\n.global .b32 table[4];\n.func one(.param .b32 a)\n{{\n\tret;\n}}\n.entry k(.param .u64 out)\n{{\n\t\
          .reg .pred %p<4>;\n\t.reg .b16 %h<4>;\n\t.reg .b32 %r<4>;\n\t.reg .b64 %d<4>;\n\t.shared .b32 near;\n\t\
          .local .b32 mine;\n\t.param .b32 word;\n\t{statements}\n\tret;\n}}\n"
     )
@@ -36,8 +36,13 @@ fn rare_ptx_is_fine() {
     );
     let halves = kernel("mov.u16 %h1, %tid.x;\n\tmov.u16 %h2, %ctaid.y;\n\tmov.u16 %h3, %ntid.z;");
     let matrices = kernel("ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%r0, %r1, %r2, %r3}, [near];");
+    let elements = kernel(
+        ".shared .align 8 .b32 many[4];\n\tld.shared.b32 %r1, many[%r2];\n\tst.shared.b32 many[%h1+1], %r1;\n\t\
+         ld.b32 %r1, many[%d1+(1 << 2)];\n\tmov.u64 %d1, many[%laneid+-1];\n\tcvta.shared.u64 %d1, many[%r1];\n\t\
+         ldu.global.b32 %r1, table[%r2+WARP_SZ];\n\tld.shared.v2.b32 {%r1, %r2}, many[2];",
+    );
     let ptxas = common::Ptxas::find();
-    for source in [declared_then_defined, alias, targets, environment, opaque, halves, matrices] {
+    for source in [declared_then_defined, alias, targets, environment, opaque, halves, matrices, elements] {
         assert_eq!(problems(&source), [] as [String; 0], "{source}");
         if let Some(ptxas) = &ptxas {
             assert_eq!(ptxas.errors(&source, "compute_80"), BTreeMap::new(), "{source}");
@@ -58,6 +63,16 @@ fn what_is_wrong_beside_it_is_refused() {
         "istypep.texref %r1, %d1;",
         "istypep.texref %p1, %r1;",
         "istypep.texref %p1, near;",
+        "ld.global.b32 %r1, elsewhere[%r2];",
+        "ld.global.b32 %r1, elsewhere[1];",
+        "ld.global.b32 %r1, table[%p1];",
+        "ld.shared.b32 %r1, table[%r2];",
+        "ld.global.b32 %r1, table[one];",
+        "ld.global.b32 %r1, %d1[1];",
+        "atom.global.add.u32 %r1, table[%r2], 1;",
+        "red.global.add.u32 table[1], 1;",
+        "prefetch.global.L1 table[%r2];",
+        "add.u64 %d1, %d2, table[%r2];",
         "istypep.texref %p1, word;",
         "istypep.texref %p1, %clock64;",
         "call one, (elsewhere);",

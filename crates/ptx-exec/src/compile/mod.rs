@@ -72,15 +72,10 @@ struct Variables<'m> {
 }
 
 impl<'m> Variables<'m> {
-    fn add(&mut self, variable: &'m Variable) -> Result<(), Diagnostic> {
+    fn add(&mut self, variable: &'m Variable) {
         let key = std::ptr::from_ref(variable);
         if self.places.contains_key(&key) {
-            return Ok(());
-        }
-        let bytes = variable.bytes();
-        if bytes.is_some_and(|bytes| bytes > MAX_VARIABLE) {
-            let message = format!("`{}` is larger than {MAX_VARIABLE} bytes", variable.name);
-            return Err(Diagnostic::new(variable.position, message));
+            return;
         }
         let place = match variable.space {
             StateSpace::Global | StateSpace::Const => {
@@ -91,10 +86,9 @@ impl<'m> Variables<'m> {
                 self.shared.push(variable);
                 SymbolPlace::Shared(self.shared.len() as u32 - 1)
             }
-            _ => return Ok(()),
+            _ => return,
         };
         self.places.insert(key, place);
-        Ok(())
     }
 }
 
@@ -111,7 +105,8 @@ impl Program {
     pub fn compile(module: &Module) -> Result<Program, Diagnostic> {
         // Constants are converted between formats.
         let _floats = DefaultFloats::enter();
-        let (names, variables) = collect(module)?;
+        check_sizes(module)?;
+        let (names, variables) = collect(module);
         let globals =
             variables.globals.iter().map(|variable| global(variable, &names)).collect::<Result<_, _>>()?;
         let mut functions = Vec::new();
@@ -258,7 +253,7 @@ struct CallGraph {
     unbounded: bool,
 }
 
-fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnostic> {
+fn collect(module: &Module) -> (ModuleNames<'_>, Variables<'_>) {
     let names = Names::new(module);
     let mut variables = Variables::default();
     let mut functions: Vec<&ptx::Function> = Vec::new();
@@ -266,7 +261,7 @@ fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnost
     // A definition takes the place of its declarations.
     for variable in module.variables() {
         if let Some(Global::Variable(variable)) = names.get(&variable.name) {
-            variables.add(variable)?;
+            variables.add(variable);
         }
     }
     for function in module.functions() {
@@ -278,24 +273,51 @@ fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnost
         }
     }
     for function in &functions {
-        let mut outcome = Ok(());
         function.visit(&mut |statement| {
-            if let (Statement::Variable(variable), true) = (statement, outcome.is_ok()) {
-                outcome = variables.add(variable);
+            if let Statement::Variable(variable) = statement {
+                variables.add(variable);
             }
         });
-        outcome?;
     }
     let constants = (0..).zip(&variables.globals).filter(|(_, variable)| variable.space == StateSpace::Const);
     let constants = constants.map(|(index, variable)| (index, variable.bytes().unwrap_or(0))).collect();
     let places = std::mem::take(&mut variables.places);
     let moves_stack = functions.iter().any(|function| decode::stack::moves(function));
-    Ok((ModuleNames { names, functions, indices, places, constants, moves_stack }, variables))
+    (ModuleNames { names, functions, indices, places, constants, moves_stack }, variables)
+}
+
+/// Fails for variables, parameters included, that are larger than any memory.
+fn check_sizes(module: &Module) -> Result<(), Diagnostic> {
+    let check = |variable: &Variable| match variable.bytes() {
+        Some(bytes) if bytes > MAX_VARIABLE => {
+            let message = format!("`{}` is larger than {MAX_VARIABLE} bytes", variable.name);
+            Err(Diagnostic::new(variable.position, message))
+        }
+        _ => Ok(()),
+    };
+    module.variables().try_for_each(check)?;
+    for function in module.functions() {
+        function.returns.iter().chain(&function.params).try_for_each(check)?;
+        let mut outcome = Ok(());
+        function.visit(&mut |statement| {
+            let found = match statement {
+                Statement::Variable(variable) => check(variable),
+                Statement::Prototype(prototype) => {
+                    prototype.returns.iter().chain(&prototype.params).try_for_each(check)
+                }
+                _ => Ok(()),
+            };
+            if outcome.is_ok() {
+                outcome = found;
+            }
+        });
+        outcome?;
+    }
+    Ok(())
 }
 
 fn shared_variable(variable: &Variable) -> SharedVariable {
-    let is_static = variable.linkage != Linkage::Extern;
-    SharedVariable { name: variable.name.clone(), bytes: variable.bytes().filter(|_| is_static).unwrap_or(0) }
+    SharedVariable { name: variable.name.clone(), bytes: variable.bytes().unwrap_or(0) }
 }
 
 fn local_alignment(names: &ModuleNames) -> u32 {
@@ -320,25 +342,33 @@ fn global(variable: &Variable, names: &ModuleNames) -> Result<GlobalLayout, Diag
         space: if variable.space == StateSpace::Const { GlobalSpace::Const } else { GlobalSpace::Global },
         size: variable.bytes().unwrap_or(0),
         align: variable.alignment(),
-        visible: matches!(variable.linkage, Linkage::Visible | Linkage::Weak | Linkage::Common),
-        external: variable.linkage == Linkage::Extern,
+        visible: variable.linkage != Linkage::Internal,
+        // An `.extern` variable that states its size is a definition where no other is.
+        external: variable.linkage == Linkage::Extern && variable.stated_bytes().is_none(),
         managed: variable.attributes.iter().any(|attribute| &**attribute == ".managed"),
         initial: Vec::new(),
         relocations: Vec::new(),
     };
     if let Some(initializer) = &variable.initializer {
-        let mut writer = InitialWriter { layout: &mut layout, variable, names };
-        let shape: Vec<u64> = variable.dimensions.iter().map(|length| length.unwrap_or(0)).collect();
-        writer.write(initializer, &shape, 0)?;
+        let mut writer = InitialWriter { layout: &mut layout, variable, names, filled: 0 };
+        match initializer.fits(variable) {
+            Ok(()) => writer.write(initializer)?,
+            Err(message) => return writer.complain(&message),
+        }
     }
     Ok(layout)
 }
 
 /// Puts initial values into a variable's contents.
+///
+/// As in ptxas, braces say where a value may stand, not where it goes: values fill the variable
+/// from the front, and the rest is zeros.
 struct InitialWriter<'a, 'm> {
     layout: &'a mut GlobalLayout,
     variable: &'a Variable,
     names: &'a ModuleNames<'m>,
+    /// Bytes that values have filled.
+    filled: u64,
 }
 
 impl InitialWriter<'_, '_> {
@@ -349,27 +379,20 @@ impl InitialWriter<'_, '_> {
         ))
     }
 
-    /// Writes `initializer` at `offset`; `shape` are the array dimensions still open. The parser
-    /// bounds the depth.
-    fn write(&mut self, initializer: &Initializer, shape: &[u64], offset: u64) -> Result<(), Diagnostic> {
-        let bytes = self.variable.ty.bytes();
+    /// Writes the next value, or several. The parser bounds the depth.
+    fn write(&mut self, initializer: &Initializer) -> Result<(), Diagnostic> {
+        let ty = self.variable.ty;
         match initializer {
-            Initializer::List(items) => {
-                let inner = shape.get(1..).unwrap_or(&[]);
-                let whole = if shape.is_empty() { bytes } else { self.variable.element_bytes() };
-                let stride = inner.iter().fold(whole, |product, &length| product.saturating_mul(length));
-                for (index, item) in items.iter().enumerate() {
-                    self.write(item, inner, offset.saturating_add(stride.saturating_mul(index as u64)))?;
-                }
-                Ok(())
-            }
+            Initializer::Field(..) | Initializer::Setting(..) => return Ok(()),
+            Initializer::List(items) => return items.iter().try_for_each(|item| self.write(item)),
             Initializer::Constant(constant) => {
-                let bits = constant_bits(*constant, self.variable.ty);
-                self.put(offset, &bits.to_le_bytes()[..bytes.min(8) as usize])
+                let bits = constant_bits(*constant, ty);
+                self.put(self.filled, &bits.to_le_bytes()[..ty.bytes().min(8) as usize])?;
             }
-            Initializer::Symbol(symbol) => self.relocate(symbol, offset),
-            Initializer::Field(..) | Initializer::Setting(..) => Ok(()),
+            Initializer::Symbol(symbol) => self.relocate(symbol, self.filled)?,
         }
+        self.filled += ty.bytes();
+        Ok(())
     }
 
     fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Diagnostic> {

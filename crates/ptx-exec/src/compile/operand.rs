@@ -1,7 +1,7 @@
 //! Operands: registers, numbers and addresses as the registers that steps name, of the width that
 //! the instruction wants.
 
-use ptx::body::{Operand, RegisterId, SpecialRegister, Symbol, component};
+use ptx::body::{Indexed, Operand, RegisterId, SpecialRegister, Symbol, component};
 use ptx::{Constant, ScalarType};
 
 use crate::arithmetic::soft;
@@ -11,7 +11,7 @@ use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsu
 use crate::compile::special::{Special, special};
 use crate::operands::{Args, Class, Reg};
 use crate::program::function_address;
-use crate::registers::shapes::{binary, logic, unary};
+use crate::registers::shapes::{binary, logic, ternary, unary};
 
 /// The components of a vector.
 const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
@@ -181,6 +181,7 @@ impl FunctionCompiler<'_> {
             Operand::Offset(symbol, offset) | Operand::Element(symbol, offset) => {
                 Some(self.symbol_address(symbol, offset, class)?)
             }
+            Operand::Indexed(element) => Some(self.element_address(element, class)?),
             Operand::Negated(symbol) => {
                 let reg = self.source(&Operand::Name(symbol), ty)?;
                 Some(self.negated(reg, ty)?)
@@ -274,6 +275,39 @@ impl FunctionCompiler<'_> {
         self.sum(base, offset, if class == Class::Long { ScalarType::U64 } else { ScalarType::U32 })
     }
 
+    /// A register with the address of an element, in the array's own space.
+    pub(super) fn element_address(&mut self, element: Indexed, class: Class) -> Decoded<Reg> {
+        let array = self.symbol_address(element.array, 0, class)?;
+        let offset = self.element_offset(element)?;
+        let address = self.fresh(class);
+        let run = match class {
+            Class::Long => binary(|array: u64, offset: u32| array.wrapping_add(offset.into())),
+            _ => binary(|array: u32, offset: u32| array.wrapping_add(offset)),
+        };
+        self.lanes(run, Args { d: address, a: array, b: offset, ..Args::EMPTY });
+        Ok(address)
+    }
+
+    /// A register with the bytes before an element of an array.
+    fn element_offset(&mut self, element: Indexed) -> Decoded<Reg> {
+        let index = Operand::Name(element.index);
+        let declared = self.named(&index)?.map(|(_, ty)| ty);
+        let index = self.source(&index, declared.unwrap_or(ScalarType::U32))?;
+        let (scale, offset) = (self.constant(Class::Word, element.size.into()), self.fresh(Class::Word));
+        let plus = self.constant(Class::Word, element.plus.wrapping_mul(element.size).into());
+        // Extended to 32 bits or cut to them.
+        let run = match declared.map_or((4, false), |ty| (ty.bytes(), ty.is_signed())) {
+            (1, true) => ternary(|a: i8, b: u32, c: u32| (a as u32).wrapping_mul(b).wrapping_add(c)),
+            (1, false) => ternary(|a: u8, b: u32, c: u32| u32::from(a).wrapping_mul(b).wrapping_add(c)),
+            (2, true) => ternary(|a: i16, b: u32, c: u32| (a as u32).wrapping_mul(b).wrapping_add(c)),
+            (2, false) => ternary(|a: u16, b: u32, c: u32| u32::from(a).wrapping_mul(b).wrapping_add(c)),
+            (8, _) => ternary(|a: u64, b: u32, c: u32| (a as u32).wrapping_mul(b).wrapping_add(c)),
+            _ => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c)),
+        };
+        self.lanes(run, Args { d: offset, a: index, b: scale, c: plus, ..Args::EMPTY });
+        Ok(offset)
+    }
+
     /// A register with `base + offset`, of the width of `ty`.
     fn sum(&mut self, base: Reg, offset: i64, ty: ScalarType) -> Decoded<Reg> {
         let run = match ty.bytes() {
@@ -295,6 +329,7 @@ impl FunctionCompiler<'_> {
         let name = |symbol: &Symbol| self.body.name(*symbol).into_owned();
         match operand {
             Operand::Name(symbol) | Operand::Element(symbol, _) | Operand::Offset(symbol, _) => name(symbol),
+            Operand::Indexed(element) => name(&element.array),
             Operand::Not(symbol) => format!("!{}", name(symbol)),
             Operand::Negated(symbol) => format!("-{}", name(symbol)),
             Operand::Component(symbol, selector) => format!("{}.{selector}", name(symbol)),
@@ -310,29 +345,33 @@ impl FunctionCompiler<'_> {
     }
 }
 
-/// The bits of a constant as a value of type `ty`.
+/// The bits of a constant as a value of type `ty`, as ptxas takes it: `0f…` stands for its bits
+/// wherever it is, `0d…` and decimal fractions are rounded to 32 bits, and what is narrower takes
+/// the lowest bits.
 pub(super) fn constant_bits(constant: Constant, ty: ScalarType) -> u64 {
-    let double = match constant {
-        Constant::Integer(value) => {
-            let bits = value as u64;
-            return match ty.bytes() {
-                1 => bits & 0xff,
-                2 => bits & 0xffff,
-                4 => bits & 0xffff_ffff,
-                _ => bits,
-            };
+    let half = match ty {
+        ScalarType::F16 => Some(soft::F16),
+        ScalarType::Bf16 => Some(soft::BF16),
+        _ => None,
+    };
+    let rounded = |bits, format| soft::convert(bits, soft::F64, format, soft::Rounding::NearestEven);
+    let bits = match (constant, half) {
+        (Constant::Integer(value), _) => value as u64,
+        // ptxas takes no numbers here.
+        (Constant::Single(bits), Some(format)) => rounded(f64::from(f32::from_bits(bits)).to_bits(), format),
+        (Constant::Double(bits), Some(format)) => rounded(bits, format),
+        (Constant::Single(bits), None) => bits.into(),
+        // The upper bits of a NaN's payload are kept.
+        (Constant::Double(bits), None) if ty.bytes() == 4 && f64::from_bits(bits).is_nan() => {
+            bits >> 32 & 0x8000_0000 | 0x7fc0_0000 | bits >> 29 & 0x003f_ffff
         }
-        Constant::Single(bits) if ty == ScalarType::F64 => f64::from(f32::from_bits(bits)),
-        Constant::Single(bits) if !matches!(ty, ScalarType::F16 | ScalarType::Bf16) => return bits.into(),
-        Constant::Single(bits) => f64::from(f32::from_bits(bits)),
-        Constant::Double(bits) if matches!(ty.bytes(), 8) => return bits,
-        Constant::Double(bits) => f64::from_bits(bits),
+        (Constant::Double(bits), None) if ty.bytes() == 4 => rounded(bits, soft::F32),
+        (Constant::Double(bits), None) => bits,
     };
-    let format = match ty {
-        ScalarType::F16 => soft::F16,
-        ScalarType::Bf16 => soft::BF16,
-        ScalarType::F64 => return double.to_bits(),
-        _ => soft::F32,
-    };
-    soft::convert(double.to_bits(), soft::F64, format, soft::Rounding::NearestEven)
+    match ty.bytes() {
+        1 => bits & 0xff,
+        2 => bits & 0xffff,
+        4 => bits & 0xffff_ffff,
+        _ => bits,
+    }
 }

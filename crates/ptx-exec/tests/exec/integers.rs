@@ -28,6 +28,20 @@ fn value(raw: u64, width: Width, signed: bool) -> i128 {
 }
 
 #[test]
+fn products_without_carries() {
+    let product = |a: u64, b: u64| {
+        (0..64).fold(0u128, |sum, bit| if a >> bit & 1 != 0 { sum ^ (u128::from(b) << bit) } else { sum })
+    };
+    for ty in ["u64", "s64"] {
+        let three = [W64; 3];
+        check(&format!("clmad.lo.{ty} $d, $a, $b, $c;"), W64, &three, |x| product(x[0], x[1]) as u64 ^ x[2]);
+        check(&format!("clmad.hi.{ty} $d, $a, $b, $c;"), W64, &three, |x| {
+            (product(x[0], x[1]) >> 64) as u64 ^ x[2]
+        });
+    }
+}
+
+#[test]
 fn arithmetic_wraps() {
     for (name, width, signed) in TYPES {
         let v = |raw| value(raw, width, signed);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::body::{Names, Operand, Symbol};
 use crate::instruction::{Control, Operations};
-use crate::syntax::{Function, Linkage, Module, StateSpace, Statement, Variable};
+use crate::syntax::{Function, Module, StateSpace, Statement, Variable};
 
 /// Where shared variables lie in a block's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl SharedLayout {
         let mut offsets = vec![0; variables.len()];
         let (mut end, mut dynamic_align) = (0u64, 1);
         for (offset, variable) in offsets.iter_mut().zip(variables) {
-            match static_bytes(variable) {
+            match variable.stated_bytes() {
                 Some(bytes) => {
                     *offset = aligned(end, variable.alignment());
                     end = offset.saturating_add(bytes);
@@ -35,17 +35,12 @@ impl SharedLayout {
         }
         let dynamic_start = aligned(end, dynamic_align);
         for (offset, variable) in offsets.iter_mut().zip(variables) {
-            if static_bytes(variable).is_none() {
+            if variable.stated_bytes().is_none() {
                 *offset = dynamic_start;
             }
         }
         SharedLayout { offsets, static_bytes: end, dynamic_start }
     }
-}
-
-/// The size of a shared variable; none if it is sized at launch.
-fn static_bytes(variable: &Variable) -> Option<u64> {
-    variable.bytes().filter(|_| variable.linkage != Linkage::Extern)
 }
 
 /// Bytes of static shared memory that a kernel uses: the variables that it and the functions it may

@@ -17,7 +17,9 @@ use std::collections::HashMap;
 
 use super::definitions::{Cursor, Definition, Definitions, Origin};
 use super::sum::{Atom, Sum, SumId, Sums};
-use crate::body::{Base, Body, Home, InstructionId, Operand, RegisterId, SpecialRegister, Symbol, component};
+use crate::body::{
+    Base, Body, Home, Indexed, InstructionId, Operand, RegisterId, SpecialRegister, Symbol, component,
+};
 use crate::flow::{BlockId, Flow, Loop};
 use crate::instruction::{Access, Flag, Opcode, Operation, Part, accesses};
 use crate::syntax::{Constant, FunctionKind, ScalarType, StateSpace};
@@ -190,6 +192,7 @@ impl<'m> Maker<'_, 'm> {
             | Operand::Element(Symbol::Variable(variable), bytes) => {
                 address(variable, bytes, &mut self.values.sums)
             }
+            Operand::Indexed(element) => self.indexed(element, bits, cursor),
             Operand::Name(_) | Operand::Component(..) => {
                 let register = operand.register()?;
                 let fits = self.bits(register) == Some(bits);
@@ -197,6 +200,19 @@ impl<'m> Maker<'_, 'm> {
             }
             _ => None,
         }
+    }
+
+    /// The address of an element of an array.
+    fn indexed(&mut self, element: Indexed<'m>, bits: u32, cursor: &Cursor<'_, '_>) -> Option<Sum> {
+        let Symbol::Variable(array) = element.array else { return None };
+        let width = element.index.register().map_or(Some(32), |register| self.bits(register))?;
+        let index = self.operand(&Operand::Name(element.index), width, cursor)?.truncated(32);
+        let index = index.plus(&Sum::number(element.plus.into(), 32))?;
+        let mut offset = index.times_number(element.size.into());
+        if bits == 64 {
+            offset = self.values.sums.extended(offset, false, None);
+        }
+        self.values.sums.single(Atom::Address(array), bits).plus(&offset)
     }
 
     fn special(&mut self, special: SpecialRegister, axis: u8, bits: u32) -> Option<Sum> {
@@ -263,8 +279,7 @@ impl<'m> Maker<'_, 'm> {
 
     /// What `ld.param` loads out of a kernel's parameters.
     fn parameter(&mut self, operation: &Operation, source: &Operand<'m>, bits: u32) -> Option<Sum> {
-        let Operand::Address(address) = source else { return None };
-        let Base::Name(Symbol::Variable(variable)) = address.base else { return None };
+        let (Base::Name(Symbol::Variable(variable)), offset) = source.place()? else { return None };
         let is_kernels = self.body.function.kind == FunctionKind::Entry
             && matches!(self.body.variables[variable.index()].home, Home::Parameter(_));
         let plain = operation.space == Some(StateSpace::Param) && operation.vector.is_none();
@@ -272,7 +287,7 @@ impl<'m> Maker<'_, 'm> {
         if !is_kernels || !plain || loaded != Some(bits) {
             return None;
         }
-        let offset = u32::try_from(address.offset).ok()?;
+        let offset = u32::try_from(offset).ok()?;
         let atom = Atom::Parameter { variable, offset, bytes: (bits / 8) as u8 };
         Some(self.values.sums.single(atom, bits))
     }

@@ -43,6 +43,7 @@ use std::borrow::Cow;
 
 use crate::diagnostic::Diagnostic;
 use crate::syntax::tree::{Constant, Function, Instruction, Location, Name, Prototype, Variable};
+use crate::syntax::types::ScalarType;
 pub use module::{Global, Names};
 pub use special::SpecialRegister;
 
@@ -115,6 +116,8 @@ pub enum Operand<'m> {
     Offset(Symbol<'m>, i64),
     /// `name[index]`: the variable and the bytes before the element.
     Element(Symbol<'m>, i64),
+    /// `name[register + number]`.
+    Indexed(Indexed<'m>),
     /// A number.
     Constant(Constant),
     /// `!p`.
@@ -131,6 +134,22 @@ pub enum Operand<'m> {
     List(Vec<Operand<'m>>),
     /// `[base + bytes, rest…]`.
     Address(Address<'m>),
+}
+
+/// `array[register + number]`: an element of an array.
+///
+/// ptxas computes the element's offset in 32 bits, wraps it, and adds it to the array's address as
+/// an unsigned number. The offset counts scalars: a component of a vector is an element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Indexed<'m> {
+    /// The array.
+    pub array: Symbol<'m>,
+    /// The register: narrower ones are extended to 32 bits, of wider ones the lower half counts.
+    pub index: Symbol<'m>,
+    /// The number.
+    pub plus: u32,
+    /// Bytes of an element.
+    pub size: u32,
 }
 
 /// An address in brackets.
@@ -151,6 +170,8 @@ pub enum Base<'m> {
     Name(Symbol<'m>),
     /// A component of a vector register.
     Component(Symbol<'m>, &'m str),
+    /// An element of an array.
+    Indexed(Indexed<'m>),
     /// Nothing: the address is the offset.
     Absolute,
 }
@@ -284,6 +305,38 @@ impl<'m> Body<'m> {
     }
 }
 
+impl<'m> Body<'m> {
+    /// Why an operand is no element of an array although it is written as one; none where it is
+    /// one, or is written otherwise.
+    pub fn wrong_element(&self, operand: &Operand<'m>) -> Option<String> {
+        let (array, index) = match *operand {
+            Operand::Element(array, _) => (array, None),
+            Operand::Indexed(element) => (element.array, Some(element.index)),
+            _ => return None,
+        };
+        let is_array = match array {
+            Symbol::Variable(id) => !self.variable(id).dimensions.is_empty(),
+            _ => false,
+        };
+        if !is_array {
+            return Some(format!("`{}` is no array: only arrays are indexed", self.name(array)));
+        }
+        let ty = match index? {
+            Symbol::Register(id) => self.registers[id.index()].declaration.map(|variable| variable.ty),
+            Symbol::Special(special) if !special.is_vector() => Some(special.ty()),
+            Symbol::Variable(_) => return None,
+            _ => None,
+        };
+        let fits = |ty: ScalarType| !ty.is_float() && ty != ScalarType::Pred && ty.bytes() <= 8;
+        (!ty.is_some_and(fits)).then(|| {
+            format!(
+                "`{}` is no integer register: it cannot index an array",
+                self.name(index.unwrap_or(array))
+            )
+        })
+    }
+}
+
 impl Register<'_> {
     /// Components of the vector that it is one of; 1 for any other register.
     pub fn width(&self) -> u8 {
@@ -326,6 +379,17 @@ impl<'m> Operand<'m> {
         }
     }
 
+    /// What an operand of a load or store accesses: an address without coordinates, or an element
+    /// of an array, which needs no brackets.
+    pub fn place(&self) -> Option<(Base<'m>, i64)> {
+        match self {
+            Operand::Address(address) if address.rest.is_empty() => Some((address.base, address.offset)),
+            Operand::Element(symbol, bytes) => Some((Base::Name(*symbol), *bytes)),
+            Operand::Indexed(element) => Some((Base::Indexed(*element), 0)),
+            _ => None,
+        }
+    }
+
     /// Calls `visit` for each register that the operand mentions; a vector register mentions its
     /// components.
     pub fn registers(&self, body: &Body<'m>, visit: &mut impl FnMut(RegisterId)) {
@@ -340,6 +404,7 @@ impl<'m> Operand<'m> {
             Operand::Offset(symbol, _) | Operand::Element(symbol, _) => {
                 symbol.register().into_iter().for_each(visit);
             }
+            Operand::Indexed(element) => element.index.register().into_iter().for_each(visit),
             Operand::Pair(first, second) => {
                 first.registers(body, visit);
                 second.registers(body, visit);
@@ -362,6 +427,7 @@ impl<'m> Base<'m> {
         match self {
             Base::Name(symbol) => Some(Operand::Name(symbol)),
             Base::Component(symbol, selector) => Some(Operand::Component(symbol, selector)),
+            Base::Indexed(element) => Some(Operand::Indexed(element)),
             Base::Absolute => None,
         }
     }
@@ -371,6 +437,7 @@ impl<'m> Base<'m> {
         match self {
             Base::Name(symbol) => symbol.register(),
             Base::Component(symbol, selector) => symbol.part(selector),
+            Base::Indexed(element) => element.index.register(),
             Base::Absolute => None,
         }
     }

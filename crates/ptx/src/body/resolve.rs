@@ -6,8 +6,8 @@ use super::module::{Global, Names};
 use super::scope::{Declared, Scope};
 use super::special::SpecialRegister;
 use super::{
-    Address, Base, Body, COMPONENTS, Guard, Home, InstructionId, Label, LabelId, Line, Operand, Place,
-    Register, RegisterId, Symbol, TableId, VariableId,
+    Address, Base, Body, COMPONENTS, Guard, Home, Indexed, InstructionId, Label, LabelId, Line, Operand,
+    Place, Register, RegisterId, Symbol, TableId, VariableId,
 };
 use crate::diagnostic::Diagnostic;
 use crate::syntax::tree::{self, Function, Instruction, Location, Name, Statement, Variable};
@@ -209,12 +209,13 @@ impl<'m> Resolver<'_, 'm> {
             tree::Operand::Component(name, selector) => Operand::Component(self.resolve(name), selector),
             tree::Operand::Offset(name, bytes) => Operand::Offset(self.resolve(name), *bytes),
             tree::Operand::Element(name, index) => {
-                let symbol = self.resolve(name);
-                let element = match symbol {
-                    Symbol::Variable(id) => self.body.variable(id).element_bytes() as i64,
-                    _ => 1,
-                };
-                Operand::Element(symbol, index.wrapping_mul(element))
+                let array = self.resolve(name);
+                Operand::Element(array, index.wrapping_mul(self.scalar_bytes(array).into()))
+            }
+            tree::Operand::Indexed(name, register, plus) => {
+                let array = self.resolve(name);
+                let size = self.scalar_bytes(array);
+                Operand::Indexed(Indexed { array, index: self.resolve(register), plus: *plus as u32, size })
             }
             tree::Operand::Constant(constant) => Operand::Constant(*constant),
             tree::Operand::Not(name) => Operand::Not(self.resolve(name)),
@@ -236,6 +237,14 @@ impl<'m> Resolver<'_, 'm> {
                 let rest = self.operands(&address.rest);
                 Operand::Address(Address { base, offset: address.offset, rest })
             }
+        }
+    }
+
+    /// Bytes that an index of an array counts: those of a scalar, in arrays of vectors too.
+    fn scalar_bytes(&self, array: Symbol<'m>) -> u32 {
+        match array {
+            Symbol::Variable(id) => self.body.variable(id).ty.bytes() as u32,
+            _ => 1,
         }
     }
 

@@ -62,6 +62,11 @@ impl<'u, 'm> Site<'u, 'm> {
     pub(super) fn operands(self) -> &'u [Operand<'m>] {
         &self.line.operands
     }
+
+    /// The declared type of a register.
+    pub(super) fn type_of(self, register: RegisterId) -> Option<ScalarType> {
+        Some(self.body.registers[register.index()].declaration?.ty)
+    }
 }
 
 /// What a variable in `.param` stands for.
@@ -149,7 +154,7 @@ impl<'n, 'm> Compiler<'n, 'm> {
         // Shared memory whose size the launch says comes last.
         let variables = || module.variables();
         for sized in [true, false] {
-            for variable in variables().filter(|variable| variable.bytes().is_some() == sized) {
+            for variable in variables().filter(|variable| variable.stated_bytes().is_some() == sized) {
                 let address = compiler.place(variable);
                 compiler.globals.insert(&variable.name, address);
             }
@@ -361,7 +366,11 @@ impl<'n, 'm> Compiler<'n, 'm> {
             }
             Operand::Constant(constant) => self.constant(bits(*constant, ty)),
             Operand::Pair(first, _) => self.read(first, ty),
-            Operand::Sink | Operand::Vector(_) | Operand::List(_) | Operand::Address(_) => self.constant(0),
+            Operand::Sink
+            | Operand::Indexed(_)
+            | Operand::Vector(_)
+            | Operand::List(_)
+            | Operand::Address(_) => self.constant(0),
         }
     }
 
@@ -573,7 +582,6 @@ fn bits(constant: Constant, ty: ScalarType) -> u64 {
         (Constant::Integer(value), ScalarType::F32) => (value as f32).to_bits().into(),
         (Constant::Integer(value), ScalarType::F64) => (value as f64).to_bits(),
         (Constant::Integer(value), _) => value as u64,
-        (Constant::Single(bits), ScalarType::F64) => f64::from(f32::from_bits(bits)).to_bits(),
         (Constant::Single(bits), _) => bits.into(),
         (Constant::Double(bits), ScalarType::F32) => (f64::from_bits(bits) as f32).to_bits().into(),
         (Constant::Double(bits), _) => bits,

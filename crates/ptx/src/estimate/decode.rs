@@ -2,7 +2,7 @@
 
 use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::{Compiler, Site};
-use crate::body::{Base, Operand};
+use crate::body::{Base, Indexed, Operand};
 use crate::instruction::{
     Atomic, Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
 };
@@ -83,7 +83,11 @@ impl<'m> Compiler<'_, 'm> {
                 self.pack(site, to, parts, ty);
             }
             [to, from] => {
-                let (to, from) = (self.write(to), self.read(from, ty));
+                let from = match from {
+                    Operand::Indexed(element) => self.element(site, *element),
+                    other => self.read(other, ty),
+                };
+                let to = self.write(to);
                 self.emit(site, movement(to, from, ty));
             }
             _ => self.unknown(site),
@@ -236,9 +240,8 @@ impl<'m> Compiler<'_, 'm> {
 
     fn load_parameter(&mut self, site: Site<'_, 'm>) {
         let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
-        let [to, Operand::Address(address)] = site.operands() else {
-            return self.unknown(site);
-        };
+        let [to, source] = site.operands() else { return self.unknown(site) };
+        let Some((base, offset)) = source.place() else { return self.unknown(site) };
         let parts = match to {
             Operand::Vector(parts) => parts.as_slice(),
             _ => std::slice::from_ref(to),
@@ -246,15 +249,15 @@ impl<'m> Compiler<'_, 'm> {
         self.emit(site, Action::Nothing);
         for (index, part) in (0i64..).zip(parts) {
             let to = self.write(part);
-            let offset = address.offset.wrapping_add(index * ty.bytes() as i64);
-            let from = match address.base {
+            let offset = offset.wrapping_add(index * ty.bytes() as i64);
+            let from = match base {
                 Base::Name(symbol) => self.parameter(symbol, offset, ty.bytes()),
                 _ => None,
             };
             let action = match from {
                 Some(from) => movement(to, from, ty),
                 None => {
-                    let base = self.base(address.base);
+                    let base = self.base(site, base);
                     Action::Unknown { to, from: [base, NONE, NONE, NONE], kind: loaded_kind(ty) }
                 }
             };
@@ -265,14 +268,15 @@ impl<'m> Compiler<'_, 'm> {
     fn store_parameter(&mut self, site: Site<'_, 'm>) {
         let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
         self.emit(site, Action::Nothing);
-        let [Operand::Address(address), from] = site.operands() else { return };
+        let [to, from] = site.operands() else { return };
+        let Some((base, offset)) = to.place() else { return };
         let parts = match from {
             Operand::Vector(parts) => parts.as_slice(),
             _ => std::slice::from_ref(from),
         };
         for (index, part) in (0i64..).zip(parts) {
-            let offset = address.offset.wrapping_add(index * ty.bytes() as i64);
-            let Base::Name(symbol) = address.base else { continue };
+            let offset = offset.wrapping_add(index * ty.bytes() as i64);
+            let Base::Name(symbol) = base else { continue };
             let Some(to) = self.parameter(symbol, offset, ty.bytes()) else { continue };
             let from = self.read(part, ty);
             self.emit_part(site, movement(to, from, ty));
@@ -280,8 +284,9 @@ impl<'m> Compiler<'_, 'm> {
     }
 
     /// The register of an address, without its offset.
-    fn base(&mut self, base: Base<'m>) -> Register {
+    fn base(&mut self, site: Site<'_, 'm>, base: Base<'m>) -> Register {
         match base {
+            Base::Indexed(element) => self.element(site, element),
             Base::Name(symbol) => self.read_symbol(symbol),
             Base::Component(symbol, selector) => match symbol.part(selector) {
                 Some(id) => self.register(id),
@@ -289,6 +294,26 @@ impl<'m> Compiler<'_, 'm> {
             },
             Base::Absolute => self.constant(0),
         }
+    }
+
+    /// The register of the address of an array's element.
+    fn element(&mut self, site: Site<'_, 'm>, element: Indexed<'m>) -> Register {
+        let unsigned = |bits| Kind::Integer { bits, signed: false };
+        let index = self.read_symbol(element.index);
+        let declared = element.index.register().and_then(|register| site.type_of(register));
+        let [widened, offset, address] = [(); 3].map(|()| self.temporary());
+        let scale = self.constant(element.size.into());
+        let plus = self.constant(element.plus.wrapping_mul(element.size).into());
+        let array = self.read_symbol(element.array);
+        let narrow = declared.map_or(unsigned(32), bits_of);
+        for (op, from, kind, to, operands) in [
+            (Op::Convert(None), narrow, unsigned(32), widened, [index, NONE, NONE, NONE]),
+            (Op::MultiplyAdd, unsigned(32), unsigned(32), offset, [widened, scale, plus, NONE]),
+            (Op::Add, unsigned(64), unsigned(64), address, [array, offset, NONE, NONE]),
+        ] {
+            self.emit_part(site, Action::Compute { form: Form { op, from, to: kind }, to, from: operands });
+        }
+        address
     }
 
     fn access(&mut self, site: Site<'_, 'm>) {
@@ -303,7 +328,7 @@ impl<'m> Compiler<'_, 'm> {
                     }
                     _ => self.constant(rows.into()),
                 };
-                let address = self.base(access.base);
+                let address = self.base(site, access.base);
                 let (space, store) = (space_of(site.operation), access.direction == Direction::Store);
                 return self.emit(site, Action::Fragment { space, store, rows, element, address, stride });
             }
@@ -317,7 +342,7 @@ impl<'m> Compiler<'_, 'm> {
         let access = Access {
             space: space_of(site.operation),
             direction: access.direction,
-            address: self.base(access.base),
+            address: self.base(site, access.base),
             offset: access.offset,
             bytes: bytes.clamp(1, 128),
             lanes,
@@ -381,7 +406,7 @@ impl<'m> Compiler<'_, 'm> {
                 update: None,
             })
         };
-        let (source, target) = (self.base(from.base), self.base(to.base));
+        let (source, target) = (self.base(site, from.base), self.base(site, to.base));
         self.emit(site, part(Space::Global, Direction::Load, source, from.offset));
         self.emit_part(site, part(Space::Shared, Direction::Store, target, to.offset));
     }

@@ -81,9 +81,7 @@ pub fn accesses<'m>(operation: &Operation, operands: &[Operand<'m>]) -> Vec<Acce
 fn access<'m>(operation: &Operation, operands: &[Operand<'m>], direction: Direction) -> Option<Access<'m>> {
     let (base, offset) = operands.iter().find_map(|operand| match operand {
         Operand::Address(address) => Some((address.base, address.offset)),
-        // An element of an array needs no brackets.
-        Operand::Element(symbol, bytes) => Some((Base::Name(*symbol), *bytes)),
-        _ => None,
+        other => other.place(),
     })?;
     let element = operation.types().last().copied().unwrap_or(ScalarType::B32);
     let vectors = operands.iter().filter_map(|operand| match operand {

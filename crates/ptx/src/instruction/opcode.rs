@@ -45,6 +45,7 @@ opcodes! {
     Brx = "brx",
     Call = "call",
     Clusterlaunchcontrol = "clusterlaunchcontrol",
+    Clmad = "clmad",
     Clz = "clz",
     Cnot = "cnot",
     Copysign = "copysign",

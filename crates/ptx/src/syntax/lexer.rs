@@ -139,7 +139,7 @@ impl<'a> Lexer<'a> {
             TokenKind::End
         } else if first.is_ascii_digit() || first == b'.' && self.peek(1).is_ascii_digit() {
             self.number()?
-        } else if starts_word(first) {
+        } else if starts_word(first) && (first != b'%' || continues_word(self.peek(1))) {
             self.word();
             TokenKind::Word
         } else if first == b'"' {

@@ -307,6 +307,8 @@ impl Display for Operand {
             Operand::Component(name, component) => write!(out, "{name}.{component}"),
             Operand::Offset(name, from) => write!(out, "{name}+{from}"),
             Operand::Element(name, index) => write!(out, "{name}[{index}]"),
+            Operand::Indexed(name, register, 0) => write!(out, "{name}[{register}]"),
+            Operand::Indexed(name, register, plus) => write!(out, "{name}[{register}+{plus}]"),
             Operand::Constant(constant) => write!(out, "{constant}"),
             Operand::Not(name) => write!(out, "!{name}"),
             Operand::Negated(name) => write!(out, "-{name}"),

@@ -189,8 +189,8 @@ impl Variable {
         self.ty.bytes() * u64::from(self.vector)
     }
 
-    /// Bytes of the variable; `None` if it is an array without a size, or too big for 64 bits. An
-    /// empty first dimension takes its size from the initialiser.
+    /// Bytes of the variable, [`u64::MAX`] where they do not fit into 64 bits; `None` if it is an
+    /// array without a size. An empty first dimension takes its size from the initialiser.
     pub fn bytes(&self) -> Option<u64> {
         let mut total = self.element_bytes();
         for (index, dimension) in self.dimensions.iter().enumerate() {
@@ -199,9 +199,16 @@ impl Variable {
                 (None, Some(Initializer::List(items))) if index == 0 => items.len() as u64,
                 _ => return None,
             };
-            total = total.checked_mul(length)?;
+            total = total.saturating_mul(length);
         }
         Some(total)
+    }
+
+    /// Bytes of the variable if its declaration states them: `[]` and `[0]` leave them open. An
+    /// `.extern` variable that states its size and is defined nowhere is a definition to ptxas, full
+    /// of zeros; shared memory that does not is sized at launch.
+    pub fn stated_bytes(&self) -> Option<u64> {
+        self.bytes().filter(|&bytes| bytes > 0)
     }
 
     /// Alignment in bytes: `.align`, or the natural one of the element.
@@ -520,6 +527,8 @@ pub enum Operand {
     Offset(Name, i64),
     /// `name[index]`: an element of an array.
     Element(Name, i64),
+    /// `name[register + number]`: an element of an array whose index a register holds.
+    Indexed(Name, Name, i64),
     /// A number.
     Constant(Constant),
     /// `!p`.

@@ -34,34 +34,55 @@ impl<'m> Verifier<'_, 'm> {
             let own = |body: &Body<'_>| body.variables.iter().any(|place| &*place.declaration.name == name);
             self.names.before(item, name).is_some() || body.is_some_and(own)
         };
-        if let Err(message) = check(variable, 0, initializer, &is_known) {
+        if let Err(message) =
+            initializer.fits(variable).and_then(|()| check(variable, initializer, &is_known))
+        {
             self.problem(variable.position, format!("initial value of `{name}`: {message}"));
         }
     }
 }
 
-/// Checks the value of what is left of the variable after `depth` dimensions.
-fn check(
-    variable: &Variable,
-    depth: usize,
-    value: &Initializer,
-    is_known: &impl Fn(&str) -> bool,
-) -> Result<(), String> {
-    match value {
-        Initializer::List(items) => {
-            let vector = usize::from(variable.vector);
-            let length = match variable.dimensions.get(depth) {
-                Some(length) => *length,
-                None if depth == variable.dimensions.len() && vector > 1 => Some(vector as u64),
-                // A list for the whole of what lies deeper, as in a flat list for a matrix, or a
-                // texture's fields.
-                None => None,
+impl Initializer {
+    /// Whether the braces are those of the variable, as ptxas wants them: one pair for each
+    /// dimension and one for a vector, no more values in an array than it has elements, and as many
+    /// in a vector as it has components. Textures and samplers have fields within one pair.
+    pub fn fits(&self, variable: &Variable) -> Result<(), String> {
+        let arrays = variable.dimensions.len();
+        let innermost = arrays + usize::from(variable.vector > 1);
+        let mut open = vec![(self, 0)];
+        while let Some((value, depth)) = open.pop() {
+            let Initializer::List(items) = value else {
+                match depth < innermost && !value.is_field() {
+                    true => return Err("fewer braces than the variable has dimensions".to_owned()),
+                    false => continue,
+                }
             };
-            if length.is_some_and(|length| items.len() as u64 > length) {
-                return Err(format!("{} values for {} elements", items.len(), length.unwrap_or(0)));
+            let length = items.len() as u64;
+            let most = variable.dimensions.get(depth).copied().flatten();
+            if let Some(most) = most.filter(|most| length > *most) {
+                return Err(format!("{length} values for {most} elements"));
             }
-            items.iter().try_for_each(|item| check(variable, depth + 1, item, is_known))
+            if depth == arrays && depth < innermost && length != u64::from(variable.vector) {
+                return Err(format!("{length} values for a vector of {}", variable.vector));
+            }
+            if depth >= innermost && !items.iter().all(Initializer::is_field) {
+                return Err("more braces than the variable has dimensions".to_owned());
+            }
+            open.extend(items.iter().map(|item| (item, depth + 1)));
         }
+        Ok(())
+    }
+
+    /// Whether it is a field of a texture or sampler.
+    fn is_field(&self) -> bool {
+        matches!(self, Initializer::Field(..) | Initializer::Setting(..))
+    }
+}
+
+/// Checks each value.
+fn check(variable: &Variable, value: &Initializer, is_known: &impl Fn(&str) -> bool) -> Result<(), String> {
+    match value {
+        Initializer::List(items) => items.iter().try_for_each(|item| check(variable, item, is_known)),
         Initializer::Constant(constant) => match constant {
             Constant::Integer(_) if variable.ty.is_float() && variable.ty.bytes() >= 4 => {
                 Err(format!("an integer is no `{}`: write it as a floating-point number", variable.ty))

@@ -88,6 +88,9 @@ impl<'m> Operands<'_, 'm> {
     }
 
     fn operand(self, kind: &Kind, operand: &Operand<'m>, usage: Use<'_>) -> Checked {
+        if let Some(problem) = self.body.wrong_element(operand) {
+            return Err(problem);
+        }
         match kind {
             Kind::Value { ty, constant, wider, symbol, sink } => match operand {
                 Operand::Sink if *sink => Ok(()),
@@ -100,6 +103,7 @@ impl<'m> Operands<'_, 'm> {
                 {
                     Ok(())
                 }
+                Operand::Indexed(_) if *symbol && !ty.is_float() => Ok(()),
                 Operand::Negated(name) if usage.instance.form.opcode == "vmad" => {
                     self.register(*name, *ty, *wider, usage)
                 }
@@ -142,6 +146,9 @@ impl<'m> Operands<'_, 'm> {
                 // An element of an array needs no brackets.
                 Operand::Element(name, _) if usage.accesses_memory() && rest.is_empty() => {
                     self.base(*name, *space)
+                }
+                Operand::Indexed(element) if usage.accesses_memory() && rest.is_empty() => {
+                    self.base(element.array, *space)
                 }
                 other => Err(format!("an address in brackets is needed, not {}", self.shape(other))),
             },
@@ -305,6 +312,7 @@ impl<'m> Operands<'_, 'm> {
             Base::Component(symbol, _) => {
                 self.find_register(symbol)?;
             }
+            Base::Indexed(element) => self.base(element.array, space)?,
             Base::Absolute => {
                 if space.is_some_and(|space| space != StateSpace::Local) {
                     return Err("an address must be a register or a variable: move the number to a register"
@@ -379,7 +387,9 @@ impl<'m> Operands<'_, 'm> {
         match operand {
             Operand::Name(symbol) => format!("`{}`", self.body.name(*symbol)),
             Operand::Component(..) => "a component".to_owned(),
-            Operand::Offset(..) | Operand::Element(..) => "the address of a variable".to_owned(),
+            Operand::Offset(..) | Operand::Element(..) | Operand::Indexed(_) => {
+                "the address of a variable".to_owned()
+            }
             Operand::Constant(Constant::Integer(value)) => format!("the number {value}"),
             Operand::Constant(_) => "a floating-point number".to_owned(),
             Operand::Not(symbol) => format!("`!{}`", self.body.name(*symbol)),

@@ -281,7 +281,7 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
         return dot(form);
     }
     let opcode = form.opcode?;
-    let multiplies = form.is(&[Opcode::Mul, Opcode::Mad, Opcode::Mul24, Opcode::Mad24]);
+    let multiplies = form.is(&[Opcode::Mul, Opcode::Mad, Opcode::Clmad, Opcode::Mul24, Opcode::Mad24]);
     let part = if multiplies { form.part.take() } else { None };
     let saturate = form.take(Flag::Saturate);
     let relu = form.take(Flag::Rectified);
@@ -315,6 +315,13 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
         }
         (Opcode::Mul24, ..) => same(multiply24(ty, part?, false, false)?, 2),
         (Opcode::Mad24, ..) => same(multiply24(ty, part?, true, false)?, 3),
+        (Opcode::Clmad, ..) if matches!(ty, U64 | S64) => match part? {
+            Part::Low => same(ternary(|a: u64, b: u64, c: u64| carryless_product(a, b) as u64 ^ c), 3),
+            Part::High => {
+                same(ternary(|a: u64, b: u64, c: u64| (carryless_product(a, b) >> 64) as u64 ^ c), 3)
+            }
+            Part::Wide => None,
+        },
         (Opcode::Sad, ..) => same(sum_of_differences(ty)?, 3),
         (Opcode::Div, ..) => same(divide(ty)?, 2),
         (Opcode::Rem, ..) => same(remainder(ty)?, 2),
@@ -324,6 +331,11 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
         (Opcode::Max, ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
         _ => None,
     }
+}
+
+/// The product of two polynomials over the field of two elements.
+fn carryless_product(a: u64, b: u64) -> u128 {
+    (0..64).filter(|bit| b >> bit & 1 != 0).fold(0, |product, bit| product ^ u128::from(a) << bit)
 }
 
 fn sum_of_differences(ty: ScalarType) -> Option<LaneHandler> {

@@ -1,6 +1,6 @@
 //! Loads and stores, and the addresses that they access.
 
-use ptx::body::{Address, Base, Line, Operand, Symbol};
+use ptx::body::{Base, Indexed, Line, Operand, Symbol};
 use ptx::instruction::{Cache, Flag, Opcode};
 use ptx::{ScalarType, StateSpace, Variable};
 
@@ -59,10 +59,14 @@ pub(crate) fn place(
         Operand::Address(address) if !address.rest.is_empty() => {
             return invalid("this address takes no coordinates");
         }
-        Operand::Address(address) => (address.base, address.offset),
-        Operand::Element(symbol, bytes) => (Base::Name(*symbol), *bytes),
-        _ => return invalid(format!("`{}` is not an address", compiler.show(operand))),
+        _ => match operand.place() {
+            Some(place) => place,
+            None => return invalid(format!("`{}` is not an address", compiler.show(operand))),
+        },
     };
+    if let Base::Indexed(element) = base {
+        return indexed(compiler, element);
+    }
     let Some(base) = base.operand() else { return absolute(compiler, offset, space) };
     let space = match space {
         None => Space::Generic,
@@ -101,6 +105,13 @@ fn variable(compiler: &mut FunctionCompiler, symbol: Symbol, offset: i64) -> Dec
         }
     };
     Ok(Place { space, address: compiler.input(class, input), offset })
+}
+
+/// An element of an array: its space is that of the array.
+fn indexed(compiler: &mut FunctionCompiler, element: Indexed) -> Decoded<Place> {
+    let Place { space, address, .. } = variable(compiler, element.array, 0)?;
+    let address = compiler.element_address(element, compiler.class(address))?;
+    Ok(Place { space, address, offset: 0 })
 }
 
 fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSpace>) -> Decoded<Place> {
@@ -485,9 +496,9 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
 /// Whether the address is that of a kernel parameter, and where: for loads that need not be
 /// executed.
 pub(crate) fn kernel_param(compiler: &FunctionCompiler, operand: &Operand) -> Option<u32> {
-    let Operand::Address(Address { base: Base::Name(symbol), offset, .. }) = operand else { return None };
-    match compiler.symbol_place(*symbol) {
-        Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(*offset).ok()?),
+    let (Base::Name(symbol), offset) = operand.place()? else { return None };
+    match compiler.symbol_place(symbol) {
+        Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(offset).ok()?),
         _ => None,
     }
 }

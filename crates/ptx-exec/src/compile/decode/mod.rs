@@ -78,6 +78,7 @@ pub(crate) fn instruction<'m>(
     mut form: Form,
     next: Option<usize>,
 ) -> Decoded<()> {
+    check_elements(compiler, line, &form)?;
     let form = &mut form;
     let outcome = if let Some(outcome) = control::decode(compiler, line, form, next) {
         outcome
@@ -114,6 +115,20 @@ pub(crate) fn instruction<'m>(
     };
     outcome?;
     left_over(line, form)
+}
+
+/// Complains about elements of arrays (`array[1]`, `array[%r1]`) where ptxas takes none.
+fn check_elements(compiler: &FunctionCompiler, line: &Line, form: &Form) -> Decoded<()> {
+    for operand in &line.operands {
+        if let Some(problem) = compiler.body.wrong_element(operand) {
+            return invalid(problem);
+        }
+        let is_element = matches!(operand, Operand::Element(..) | Operand::Indexed(_));
+        if is_element && !form.is(&[Opcode::Ld, Opcode::Ldu, Opcode::St, Opcode::Mov, Opcode::Cvta]) {
+            return invalid(format!("`{}` takes no element of an array", line.instruction.mnemonic));
+        }
+    }
+    Ok(())
 }
 
 /// Complains about modifiers that nobody has taken.

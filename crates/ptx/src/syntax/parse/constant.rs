@@ -1,4 +1,11 @@
-//! Constant expressions, evaluated as C does on 64-bit integers (and doubles).
+//! Constant expressions, evaluated as ptxas 13.5 does on 64-bit integers (and doubles): as C does,
+//! except that
+//!
+//! 1. `%` and `~` give unsigned numbers, and `%` takes its operands for unsigned ones;
+//! 2. shifts count modulo 64;
+//! 3. the type of `c ? a : b` is that of the operand that it picks.
+//!
+//! `tests/constants.rs` compares random expressions with ptxas.
 //!
 //! Precedence climbing; only the operand of a unary operator, a parenthesis and a right-hand side
 //! recurse, each one level deeper.
@@ -174,7 +181,7 @@ impl Parser<'_, '_> {
             (b'-', Value::Unsigned(value)) => Value::Unsigned(value.wrapping_neg()),
             (b'-', Value::Single(bits)) => Value::Single(bits ^ 0x8000_0000),
             (b'-', Value::Double(value)) => Value::Double(-value),
-            (_, Value::Signed(value)) => Value::Signed(!value),
+            (_, Value::Signed(value)) => Value::Unsigned(!value as u64),
             (_, Value::Unsigned(value)) => Value::Unsigned(!value),
             _ => return self.error("this operator needs an integer"),
         })
@@ -196,6 +203,7 @@ fn apply(operator: [u8; 2], left: Value, right: Value) -> Option<Value> {
         b"!=" => return truth(a != b),
         // A shift takes its type from what is shifted.
         b"<<" | b">>" => return Some(shift(operator[0] == b'<', left, b)),
+        b"%\0" => return a.checked_rem(b).map(Value::Unsigned),
         _ => {}
     }
     let order = match (left, right) {
@@ -212,12 +220,10 @@ fn apply(operator: [u8; 2], left: Value, right: Value) -> Option<Value> {
     Some(match (left, right) {
         (Value::Signed(a), Value::Signed(b)) => Value::Signed(match &operator {
             b"/\0" => a.checked_div(b)?,
-            b"%\0" => a.checked_rem(b)?,
             _ => modular(operator[0], a as u64, b as u64)? as i64,
         }),
         _ => Value::Unsigned(match &operator {
             b"/\0" => a.checked_div(b)?,
-            b"%\0" => a.checked_rem(b)?,
             _ => modular(operator[0], a, b)?,
         }),
     })
@@ -236,12 +242,12 @@ fn modular(operator: u8, a: u64, b: u64) -> Option<u64> {
 }
 
 fn shift(left: bool, value: Value, count: u64) -> Value {
-    let count = count.min(64) as u32;
+    let count = (count % 64) as u32;
     match (value, left) {
-        (Value::Signed(value), false) => Value::Signed(value >> count.min(63)),
-        (Value::Signed(value), true) => Value::Signed(value.checked_shl(count).unwrap_or(0)),
-        (Value::Unsigned(value), false) => Value::Unsigned(value.checked_shr(count).unwrap_or(0)),
-        (Value::Unsigned(value), true) => Value::Unsigned(value.checked_shl(count).unwrap_or(0)),
+        (Value::Signed(value), false) => Value::Signed(value >> count),
+        (Value::Signed(value), true) => Value::Signed(value << count),
+        (Value::Unsigned(value), false) => Value::Unsigned(value >> count),
+        (Value::Unsigned(value), true) => Value::Unsigned(value << count),
         (float, _) => float,
     }
 }

@@ -55,11 +55,27 @@ impl Parser<'_, '_> {
             return Ok(Operand::Offset(name, self.signed_offset()?));
         }
         if self.eat(b'[') {
-            let index = self.integer("an array index")?;
+            let element = self.element(name)?;
             self.expect(b']')?;
-            return Ok(Operand::Element(name, index));
+            return Ok(element);
         }
         Ok(Operand::Name(name))
+    }
+
+    /// After `array[`: a constant, or a register and a constant that is added to it. As in ptxas,
+    /// nothing is subtracted from a register and the constant comes last.
+    fn element(&mut self, array: Name) -> Parsed<Operand> {
+        if self.peek().kind != TokenKind::Word || self.at_word("WARP_SZ") {
+            return Ok(Operand::Element(array, self.wrapped("an array index")?));
+        }
+        let register = self.identifier("a register or a constant as an array index")?;
+        let plus = if self.eat(b'+') { self.wrapped("a number to add to an array index")? } else { 0 };
+        Ok(Operand::Indexed(array, register, plus))
+    }
+
+    /// A constant integer expression modulo 2^64.
+    fn wrapped(&mut self, what: &str) -> Parsed<i64> {
+        self.integer::<i128>(what).map(|value| value as i64)
     }
 
     /// After `first`: the `|p` of a second destination, if there is one.
