@@ -28,5 +28,6 @@ mod numbers;
 mod nvcc;
 mod packed;
 mod prologues;
+mod provided;
 mod vectors;
 mod video;
