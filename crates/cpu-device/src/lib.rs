@@ -36,6 +36,7 @@ mod coverage;
 mod device;
 pub mod entry;
 mod error;
+mod error_string;
 mod graph;
 mod handle;
 mod image;

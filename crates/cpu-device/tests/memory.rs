@@ -171,7 +171,7 @@ fn fills_write_their_value_and_nothing_else() {
 fn pageable_memory_can_be_touched_when_an_asynchronous_copy_returns() {
     let _context = Context::new();
     let mut random = Random::new(6);
-    for count in [100, 64 << 10, 300_000] {
+    for count in [100, 64 << 10, 1 << 20, (1 << 20) + 1, 4 << 20] {
         let original = random.bytes(count);
         let address = upload(&vec![0; count]);
         let mut host = original.clone();

@@ -10,6 +10,9 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+/// What `cuDriverGetVersion` answers.
+const DRIVER_VERSION: u32 = 13_000;
+
 /// What `cuGetProcAddress` finds: the exported symbol that has the address, and the status.
 fn find(name: &str, version: i32, flags: u32) -> (Option<&'static str>, CUdriverProcAddressQueryResult) {
     let name = CString::new(name).unwrap();
@@ -31,6 +34,27 @@ fn functions_are_found_by_name_version_and_stream() {
     assert_eq!(find("cuNothing", 13000, 0), (None, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
     let mut address = std::ptr::null_mut();
     fails!(CUDA_ERROR_NOT_FOUND, cuGetProcAddress(c"cuNothing".as_ptr(), &mut address, 13000, 0));
+    fails!(CUDA_ERROR_NOT_FOUND, cuGetProcAddress(c"cuLaunchKernelEx".as_ptr(), &mut address, 11050, 0));
+    // Asked for or not, the status has the answer.
+    for (name, version) in [(c"cuNothing", 0), (c"cuLaunchKernelEx", 11050), (c"cuInit", 0), (c"", 12000)] {
+        let mut address = std::ptr::dangling_mut();
+        let none = std::ptr::null_mut();
+        ok!(cuGetProcAddress_v2(name.as_ptr(), &mut address, version, 0, none));
+        assert!(address.is_null(), "{name:?}");
+    }
+    assert_eq!(find("cuInit", -1, 0), (Some("cuInit"), found), "every version");
+    assert_eq!(find("cuInit", 12000, 3).0, Some("cuInit"));
+    for (name, version, flags) in
+        [(c"cuInit", 13001, 0), (c"cuNothing", 99000, 0), (c"cuInit", 12000, 4), (c"cuInit", 12000, 8)]
+    {
+        let mut status = 77;
+        fails!(
+            CUDA_ERROR_INVALID_VALUE,
+            cuGetProcAddress_v2(name.as_ptr(), &mut address, version, flags, &mut status)
+        );
+        assert_eq!(status, 77, "{name:?} {version} {flags}");
+        fails!(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress(name.as_ptr(), &mut address, version, flags));
+    }
     // The address that is found is the function: no context is needed for this one.
     ok!(cuGetProcAddress(c"cuDriverGetVersion".as_ptr(), &mut address, 13000, 0));
     let mut version = 0;
@@ -73,7 +97,17 @@ fn every_code_has_a_name_and_a_meaning() {
     assert_eq!(unsafe { CStr::from_ptr(text) }, c"CUDA_ERROR_ILLEGAL_ADDRESS");
     ok!(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &mut text));
     // SAFETY: as above.
-    assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
+    assert_eq!(unsafe { CStr::from_ptr(text) }, c"an illegal memory access was encountered");
+    for (code, expected) in [
+        (CUDA_SUCCESS, c"no error"),
+        (CUDA_ERROR_INVALID_VALUE, c"invalid argument"),
+        (CUDA_ERROR_UNSUPPORTED_PTX_VERSION, c"the provided PTX was compiled with an unsupported toolchain."),
+        (CUDA_ERROR_UNKNOWN, c"unknown error"),
+    ] {
+        ok!(cuGetErrorString(code, &mut text));
+        // SAFETY: as above.
+        assert_eq!(unsafe { CStr::from_ptr(text) }, expected);
+    }
     fails!(CUDA_ERROR_INVALID_VALUE, cuGetErrorName(12345, &mut text));
     assert!(text.is_null());
 }
@@ -148,7 +182,9 @@ fn every_answer_of_get_proc_address_is_what_dlsym_finds() {
         let base = CString::new(entry.base).unwrap();
         for (version, flags) in versions.iter().flat_map(|version| flags.map(|flags| (*version, flags))) {
             let per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-            let meant = cuda_abi::resolve(entry.base, version, per_thread);
+            // The driver refuses to speak of versions that it does not have.
+            let meant =
+                cuda_abi::resolve(entry.base, version, per_thread).filter(|_| version <= DRIVER_VERSION);
             let exported = meant
                 .map_or(std::ptr::null_mut(), |index| library.symbol(cuda_abi::ENTRY_POINTS[index].symbol));
             let (mut old, mut new, mut status) = (std::ptr::null_mut(), std::ptr::null_mut(), 99);

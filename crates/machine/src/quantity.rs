@@ -114,6 +114,16 @@ quantities! {
     ClocksSet = "clocks_set", "clocks held by a setting", Share;
     /// 1 while another device of its group holds the clocks (`SyncBoost`).
     SyncBoost = "sync_boost", "sync boost", Share;
+    /// 1 while the clocks of the display hold the clocks (`DisplayClockSetting`).
+    DisplayClocks = "display_clocks", "clocks held by the display", Share;
+    /// 1 while a limit of the board lowers the clocks (`BoardLimit`).
+    BoardLimit = "board_limit", "board limit", Share;
+    /// 1 while the clocks are lower for the device's reliability (`Reliability`).
+    ReliabilityLimit = "reliability_limit", "reliability limit", Share;
+    /// 1 while the clocks are lower for a reason that has no name here.
+    OtherClockReason = "other_clock_reason", "unknown clock reason", Share;
+    /// The bits of that reason as NVML tells them; missing while there is none.
+    OtherClockReasonBits = "other_clock_reason_bits", "bits of the unknown clock reason", Count;
     /// 1 once the driver has lost the device (`NVML_ERROR_GPU_IS_LOST`).
     Lost = "lost", "lost by the driver", Share;
     /// Processors that the program's processes kept busy.
@@ -132,12 +142,16 @@ quantities! {
 
 impl Quantity {
     /// Why clocks are lower than they could be, the gravest first.
-    pub const CLOCK_REASONS: [Quantity; 6] = [
+    pub const CLOCK_REASONS: [Quantity; 10] = [
         Quantity::ThermalSlowdown,
         Quantity::PowerBrake,
         Quantity::HardwareSlowdown,
+        Quantity::ReliabilityLimit,
+        Quantity::BoardLimit,
         Quantity::PowerCapped,
+        Quantity::OtherClockReason,
         Quantity::SyncBoost,
+        Quantity::DisplayClocks,
         Quantity::ClocksSet,
     ];
 }

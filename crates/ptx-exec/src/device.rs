@@ -58,6 +58,11 @@ pub unsafe trait Memory: Sync {
         u64::MAX
     }
 
+    /// Whether the process has memory for another thread.
+    fn can_start_thread(&self) -> bool {
+        true
+    }
+
     /// Who does what device code asks of the device runtime.
     fn runtime(&self) -> Option<&dyn DeviceRuntime> {
         None
@@ -65,6 +70,12 @@ pub unsafe trait Memory: Sync {
 
     /// What device code printed.
     fn print(&self, text: &[u8]);
+
+    /// Whether the byte at `address` belongs to a constant variable. Kernels may write it through a
+    /// generic address, as on GPUs, but what they read there afterwards is undefined.
+    fn is_constant(&self, _address: u64) -> bool {
+        false
+    }
 
     /// Which bytes have been written of the allocation that holds `address`; `None` where nobody
     /// keeps track, or its owner may write it unseen.

@@ -68,7 +68,7 @@ pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
-pub use observe::{Counted, Group, Observation, WatchOptions};
+pub use observe::{Counted, Group, LatentDefect, Observation, WatchOptions};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };

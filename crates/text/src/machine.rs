@@ -108,9 +108,14 @@ fn of_clocks(device: &DeviceSummary) -> Option<String> {
 }
 
 /// Reasons for low clocks that held for long enough, with their share of the samples.
-fn told_reasons(device: &DeviceSummary) -> Vec<(&'static str, String)> {
+fn told_reasons(device: &DeviceSummary) -> Vec<(String, String)> {
     let told = device.reasons().into_iter().filter(|(_, share)| *share >= SHARE);
-    told.map(|(reason, share)| (reason.label(), units::share(share))).collect()
+    let bits = device.readings.get(Quantity::OtherClockReasonBits);
+    let label = |reason: Quantity| match (reason, bits) {
+        (Quantity::OtherClockReason, Some(bits)) => format!("{} {:#x}", reason.label(), bits.most as u64),
+        _ => reason.label().to_owned(),
+    };
+    told.map(|(reason, share)| (label(reason), units::share(share))).collect()
 }
 
 /// What GPM and the counters of the links say.
@@ -231,6 +236,15 @@ mod tests {
 
     fn summary(quantities: &[(Quantity, f64)]) -> Summary {
         Summary::of(&machine(quantities), ["GPU-01010101-01"]).unwrap()
+    }
+
+    #[test]
+    fn an_unknown_clock_reason_is_told_by_its_bits() {
+        let bits = [(Quantity::OtherClockReason, 1.0), (Quantity::OtherClockReasonBits, 6144.0)];
+        let told = line(&summary(&bits).devices[0]);
+        assert!(told.contains("unknown clock reason 0x1800 100%"), "{told}");
+        let told = line(&summary(&[(Quantity::BoardLimit, 1.0)]).devices[0]);
+        assert!(told.contains("board limit 100%") && !told.contains("unknown"), "{told}");
     }
 
     #[test]

@@ -22,12 +22,13 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[IdleCause::Transferring],
-    detects: "Asynchronous copies with pageable host memory at one end, of more than 64 KiB on average. The \
-        driver stages smaller ones quickly; what they cost is that the host waits for them (APEX-L43).",
-    source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory, \
-        and the size up to which the driver stages a copy and returns.",
+    detects: "Asynchronous copies with pageable host memory at one end, of more than 64 KiB on average. \
+        Smaller ones cost their calls and the waits for them, not the transfer (APEX-L43).",
+    source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory. \
+        Calls that copy up to 1 MiB to the device return before the copy is done, those of 4 MiB wait (seen on \
+        an H200, driver 580).",
     why: "The device cannot access pageable memory: the driver copies through a staging buffer at a lower \
-        rate, and the call waits for it.",
+        rate, and the call waits until the buffer has the last bytes.",
     change: "Allocate the host buffer with cudaMallocHost, or pin it with cudaHostRegister (PyTorch: \
         pin_memory=True and .to(device, non_blocking=True)).",
     saving: "CPU time of these calls while the device is idle or copies, less the time of the same copies \

@@ -5,6 +5,7 @@ use crate::EXPORTED;
 use crate::device;
 use crate::entry::{entries, read, text, write, write_if_wanted};
 use crate::error::{Error, Result, fail};
+use crate::error_string::error_string;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -32,13 +33,13 @@ entries! {
 
     /// What a code means.
     fn cuGetErrorString(code: CUresult, text: *mut *const c_char) {
-        static DESCRIPTIONS: OnceLock<Texts> = OnceLock::new();
-        write_text_of(code, text, DESCRIPTIONS.get_or_init(|| texts(result_description)))
+        static STRINGS: OnceLock<Texts> = OnceLock::new();
+        write_text_of(code, text, STRINGS.get_or_init(|| texts(error_string)))
     }
 
     /// The address of a function by its base name and the version asked for.
     fn cuGetProcAddress(name: *const c_char, address: *mut *mut c_void, version: i32, flags: u64) {
-        let found = find(text(name)?, version, flags);
+        let found = find(text(name)?, version, flags)?;
         write_if_wanted(address, found.unwrap_or(std::ptr::null_mut()));
         found.map(drop).map_err(|_| Error(CUDA_ERROR_NOT_FOUND))
     }
@@ -51,11 +52,12 @@ entries! {
         flags: u64,
         status: *mut CUdriverProcAddressQueryResult,
     ) {
-        let found = find(text(name)?, version, flags);
+        let found = find(text(name)?, version, flags)?;
+        // As in the driver, the call succeeds and the status has the result, also where the caller
+        // does not ask for it.
         write_if_wanted(status, found.err().unwrap_or(CU_GET_PROC_ADDRESS_SUCCESS));
         write_if_wanted(address, found.unwrap_or(std::ptr::null_mut()));
-        // As in the driver, a status that the caller passes has the result, and the call succeeds.
-        if found.is_err() && status.is_null() { fail(CUDA_ERROR_NOT_FOUND) } else { Ok(()) }
+        Ok(())
     }
 
     /// Tables of undocumented functions.
@@ -78,25 +80,26 @@ entries! {
 
 /// The address under which this library exports the newest form of `name` that `version` knows: the
 /// one that `dlsym` gives, as the driver answers, so that a tool in between can tell functions by
-/// their addresses.
+/// their addresses. A version that this driver does not have, and unknown flags, are errors of the
+/// call; -1 is every version. The answers are those of an H200 (driver 580).
 fn find(
     name: &CStr,
     version: i32,
     flags: u64,
-) -> std::result::Result<*mut c_void, CUdriverProcAddressQueryResult> {
+) -> Result<std::result::Result<*mut c_void, CUdriverProcAddressQueryResult>> {
     let known = u64::from(CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
     let name = name.to_str().unwrap_or_default();
     let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    if flags & !known != 0 || version < 0 {
-        return Err(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    if flags & !known != 0 || version > device::DRIVER_VERSION {
+        return fail(CUDA_ERROR_INVALID_VALUE);
     }
-    match cuda_abi::resolve(name, version as u32, per_thread) {
+    Ok(match cuda_abi::resolve(name, version as u32, per_thread) {
         Some(index) => Ok(EXPORTED[index] as *mut c_void),
         None if cuda_abi::resolve(name, u32::MAX, per_thread).is_some() => {
             Err(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
         }
         None => Err(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
-    }
+    })
 }
 
 /// Text for each code, as programs in C want it.

@@ -261,10 +261,10 @@ unsafe fn launch(
     arguments: *const *mut c_void,
     extra: *const *mut c_void,
 ) -> Result {
-    let function = Function::resolve(named)?;
+    let function = Function::resolve_in(named, stream)?;
     // SAFETY: as promised by the caller.
     let arguments = unsafe { Arguments::read(&function.attributes, arguments, extra)? };
-    stream.enqueue(Operation::Kernel(Launch::new(named, configuration, arguments)?))
+    stream.enqueue(Operation::Kernel(Launch::of(function, named, configuration, arguments)?))
 }
 
 /// What a launch's attributes ask for: whether it is cooperative.

@@ -5,6 +5,7 @@ use crate::context;
 use crate::entry::{array, entries, opaque, refuse, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::Table;
+use crate::module;
 use crate::module::link::Link;
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
@@ -163,12 +164,10 @@ unsafe fn add_data(state: CUlinkState, kind: CUjitInputType, data: &[u8], name: 
 unsafe fn add_file(state: CUlinkState, kind: CUjitInputType, path: *const c_char) -> Result {
     let link = Link::resolve(state)?;
     // SAFETY: as promised by the caller.
-    let path = unsafe { text(path)? }.to_string_lossy();
-    let data = std::fs::read(&*path).map_err(|_| Error(CUDA_ERROR_FILE_NOT_FOUND))?;
-    if !holds_code(kind)? {
-        return Ok(());
-    }
-    conclude(&link, link.add(&path, &data))
+    let path = unsafe { text(path)? };
+    let is_code = holds_code(kind)?;
+    let add = |data: Vec<u8>| if is_code { link.add(&path.to_string_lossy(), &data) } else { Ok(()) };
+    conclude(&link, module::read_file(path).and_then(add))
 }
 
 /// Writes the log and returns what came of a step.

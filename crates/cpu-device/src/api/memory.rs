@@ -1,7 +1,7 @@
 //! Memory management and unified addressing: allocation, host memory, managed memory, and what is
 //! known of a pointer.
 
-use crate::context;
+use crate::context::{self, Context};
 use crate::device::{self, PITCH_ALIGNMENT};
 use crate::entry::{array, entries, opaque, refuse, supported, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
@@ -56,7 +56,7 @@ entries! {
         if address == 0 {
             return Ok(());
         }
-        let context = context::current()?;
+        let context = current_or_owner(address)?;
         ensure(find(address)?.start == address, CUDA_ERROR_INVALID_VALUE)?;
         context.forbid_while_capturing()?;
         context.order.wait();
@@ -89,10 +89,10 @@ entries! {
 
     /// Frees page-locked host memory.
     fn cuMemFreeHost(address: *mut c_void) {
-        let context = context::current()?;
         if address.is_null() {
             return Ok(());
         }
+        let context = current_or_owner(address as u64)?;
         ensure(find(address as u64)?.start == address as u64, CUDA_ERROR_INVALID_VALUE)?;
         context.forbid_while_capturing()?;
         context.order.wait();
@@ -118,8 +118,7 @@ entries! {
 
     /// Ends page-locking.
     fn cuMemHostUnregister(address: *mut c_void) {
-        let context = context::current()?;
-        context.order.wait();
+        current_or_owner(address as u64)?.order.wait();
         let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Registered);
         released.map(drop).ok_or(Error(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED))
     }
@@ -248,6 +247,15 @@ fn allocate(bytes: u64, kind: Kind, flags: u32) -> Result<Arc<Allocation>> {
     context.forbid_while_capturing()?;
     let request = Request { bytes, kind, flags, context: context.handle };
     Ok(device::get()?.memory.allocate(request)?)
+}
+
+/// The current context; in a thread without one, that of the allocation at `address`: calls that end
+/// an allocation need none.
+fn current_or_owner(address: u64) -> Result<Arc<Context>> {
+    match context::current() {
+        Err(Error(CUDA_ERROR_INVALID_CONTEXT)) => Context::resolve(opaque(find(address)?.context)),
+        current => current,
+    }
 }
 
 /// The allocation that holds an address.

@@ -2,7 +2,7 @@
 
 use crate::context;
 use crate::entry::{array, entries, opaque, text, write, write_if_wanted};
-use crate::error::{Error, Result, ensure, fail};
+use crate::error::{Result, ensure, fail};
 use crate::module::{self, LoadError, Module};
 use cuda_abi::types::*;
 use ptx_exec::Program;
@@ -42,7 +42,6 @@ entries! {
 
     /// Ends a module.
     fn cuModuleUnload(module: CUmodule) {
-        context::current()?;
         Module::resolve(module)?.unload();
         Ok(())
     }
@@ -55,7 +54,6 @@ entries! {
 
     /// A module's function by name.
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
-        context::current()?;
         let module = Module::resolve(module)?;
         let found = module.function(&text(name)?.to_string_lossy())?;
         write(function, opaque(found.handle))
@@ -82,7 +80,6 @@ entries! {
         module: CUmodule,
         name: *const c_char,
     ) {
-        context::current()?;
         let (start, size) = Module::resolve(module)?.global(&text(name)?.to_string_lossy())?;
         write_if_wanted(address, start);
         write_if_wanted(bytes, size as usize);
@@ -119,13 +116,10 @@ pub(super) unsafe fn compile(image: *const c_void, log: &mut JitLog) -> Result<A
 pub(super) unsafe fn load_file(path: *const c_char, log: &mut JitLog) -> Result<Arc<Program>> {
     crate::device::get()?;
     // SAFETY: as promised by the caller.
-    let path = unsafe { text(path)? }.to_string_lossy();
-    let image = std::fs::read(&*path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error(CUDA_ERROR_FILE_NOT_FOUND),
-        _ => Error(CUDA_ERROR_OPERATING_SYSTEM),
-    })?;
+    let path = unsafe { text(path)? };
+    let compiled = module::read_file(path).and_then(|image| module::compile_bytes(&image));
     // SAFETY: the log's buffers are what the program gave.
-    unsafe { log.conclude(module::compile_bytes(&image)) }
+    unsafe { log.conclude(compiled) }
 }
 
 /// The program's buffers for the compiler's messages. The size of each buffer is passed as an

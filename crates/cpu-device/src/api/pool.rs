@@ -31,6 +31,9 @@ entries! {
     fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) also cuMemFreeAsync_ptsz [default]
     {
         let stream = Stream::resolve(stream, default)?;
+        if address == 0 {
+            return Ok(());
+        }
         if stream.capture().is_some() { pool::check_freeable(address)? } else { pool::plan_free(address)? }
         stream.enqueue(Operation::Free(address))
     }
@@ -141,8 +144,13 @@ entries! {
 ///
 /// `address` is null or valid for a write.
 unsafe fn allocate(address: *mut CUdeviceptr, bytes: usize, pool: &Pool, stream: &Stream) -> Result {
-    ensure(!address.is_null() && bytes > 0, CUDA_ERROR_INVALID_VALUE)?;
+    ensure(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let context = stream.context()?;
+    if bytes == 0 {
+        // As the driver answers, also in a capture, which gets no node.
+        // SAFETY: as promised by the caller.
+        return unsafe { write(address, 0) };
+    }
     let start = match stream.capture() {
         None => pool.allocate(bytes as u64, context.handle)?.start,
         Some(capture) => {

@@ -6,6 +6,7 @@
 //! plain word, and a `pthread` key frees it: its destructors run after those of C++, and the state
 //! passes on to the last of the rounds in which they run.
 
+use crate::memory::headroom;
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::cell::{Cell, RefCell};
@@ -157,7 +158,8 @@ pub fn on_ample_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let slot = Mutex::new(Some(work));
     let take = || slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     let spawned = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, || take().map(|work| work())).ok()?;
+        let thread = headroom::for_thread().then(std::thread::Builder::new)?;
+        let thread = thread.spawn_scoped(scope, || take().map(|work| work())).ok()?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     spawned.unwrap_or_else(|| take().expect("no thread has begun it")())

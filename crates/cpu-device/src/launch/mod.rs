@@ -10,6 +10,7 @@ use crate::context::{self, Context};
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::device_runtime::{GridRuntime, Requests};
+use crate::memory::headroom;
 use crate::memory::host::Map;
 use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
@@ -46,7 +47,16 @@ pub struct Launch {
 impl Launch {
     /// Checks a launch. The kernel's handle is `named`.
     pub fn new(named: CUfunction, configuration: Configuration, arguments: Arguments) -> Result<Arc<Launch>> {
-        let function = Function::resolve(named)?;
+        Launch::of(Function::resolve(named)?, named, configuration, arguments)
+    }
+
+    /// The same of a kernel that has been looked up.
+    pub fn of(
+        function: Arc<Function>,
+        named: CUfunction,
+        configuration: Configuration,
+        arguments: Arguments,
+    ) -> Result<Arc<Launch>> {
         check(device::get()?, &function, &configuration)?;
         Ok(Arc::new(Launch { function, named: named as u64, configuration, arguments }))
     }
@@ -354,7 +364,9 @@ struct KernelMemory<'a> {
 unsafe impl ptx_exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;
-        let (mut start, mut end, mut writable) = (found.start, found.end(), found.writable);
+        // To GPUs constants are global memory behind another cache.
+        let writable = found.writable || found.is_constant();
+        let (mut start, mut end, mut writable) = (found.start, found.end(), writable);
         if found.kind == Kind::Registered {
             let run = self.map.get_or_init(Map::read).around(address, start, end)?;
             (start, end, writable) = (run.start, run.end, writable && run.writable);
@@ -393,6 +405,14 @@ unsafe impl ptx_exec::Memory for KernelMemory<'_> {
 
     fn surface(&self, handle: u64) -> Option<ptx_exec::Image> {
         crate::image::texture_object::surface(handle)
+    }
+
+    fn is_constant(&self, address: u64) -> bool {
+        self.device.memory.find(address).is_some_and(|found| found.is_constant())
+    }
+
+    fn can_start_thread(&self) -> bool {
+        headroom::for_thread()
     }
 
     fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {

@@ -13,7 +13,7 @@
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
 use apex_trace::counts::{Defect, LaunchCounts, Place};
-use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, WatchOptions};
+use ptx_exec::{Counted, Fault, Group, LatentDefect, LaunchStats, Observation, Shadow, WatchOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +43,9 @@ const MAX_SOURCES: usize = 256;
 /// Different defects that are kept at most.
 const MAX_DEFECTS: usize = 1000;
 
+/// Defects that the host has to read that are kept at most.
+const MAX_LATENT: usize = 256;
+
 /// Which launches are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counting {
@@ -69,6 +72,8 @@ struct State {
     counted: Duration,
     all: Duration,
     defects: Vec<Found>,
+    /// Copies of what nobody had written: defects once the host reads them.
+    latent: Vec<LatentDefect>,
 }
 
 /// A defect, all its places, and the count that was last written down.
@@ -119,6 +124,24 @@ pub fn around(
     let (outcome, seen) = execute(WatchOptions { count, sample, check: watcher.check });
     watcher.keep(kernel, configuration, seen, count, started.elapsed());
     outcome.map(drop).map_err(Box::new)
+}
+
+/// The host reads device memory: copies of what nobody had written in it are defects.
+pub fn host_reads(address: u64, bytes: u64) {
+    let watcher = watcher();
+    let mut state = watcher.lock();
+    let is_read = |latent: &mut LatentDefect| latent.is_in(address, bytes);
+    let read: Vec<_> = state.latent.extract_if(.., is_read).collect();
+    if !read.is_empty() {
+        read.into_iter().for_each(|latent| state.tell_if_new(latent.group));
+        state.write_defects(watcher);
+    }
+}
+
+/// Bytes are copied from one place of device memory to another, which has the shadow `shadow`.
+pub fn follow_copy(shadow: &Arc<Shadow>, address: u64, source: u64, bytes: u64) {
+    let mut state = watcher().lock();
+    state.latent.iter_mut().for_each(|latent| latent.follow(shadow, address, source, bytes));
 }
 
 /// Writes a fault into the session, under the name of its code.
@@ -204,11 +227,8 @@ impl Watcher {
                 }
             }
         }
-        for group in seen.defects {
-            if state.found(group.clone()) {
-                tell(&group.defect);
-            }
-        }
+        seen.defects.into_iter().for_each(|group| state.tell_if_new(group));
+        seen.latent.into_iter().for_each(|latent| state.remember(latent));
         state.write_defects(self);
     }
 
@@ -223,14 +243,25 @@ impl State {
         !name.is_empty() && self.sources.len() < MAX_SOURCES && self.sources.insert(Arc::clone(name))
     }
 
-    /// Counts a defect; whether it is a new one that is kept. It is a known one if they share a
-    /// place.
+    /// Counts a defect, and prints a new one.
+    fn tell_if_new(&mut self, group: Group) {
+        if self.found(group.clone()) {
+            tell(&group.defect);
+        }
+    }
+
+    /// Keeps a defect of which the host has to read something first.
+    fn remember(&mut self, latent: LatentDefect) {
+        if let Some(known) = self.latent.iter_mut().find(|known| is_same(&known.group, &latent.group)) {
+            known.absorb(latent);
+        } else if self.latent.len() < MAX_LATENT {
+            self.latent.push(latent);
+        }
+    }
+
+    /// Counts a defect; whether it is a new one that is kept.
     fn found(&mut self, group: Group) -> bool {
-        let same = |known: &&mut Found| {
-            let (ours, theirs) = (&known.group, &group);
-            (&ours.defect.kind, &ours.defect.kernel) == (&theirs.defect.kind, &theirs.defect.kernel)
-                && theirs.places.iter().any(|place| ours.places.contains(place))
-        };
+        let same = |known: &&mut Found| is_same(&known.group, &group);
         if let Some(Found { group: known, .. }) = self.defects.iter_mut().find(same) {
             known.defect.count = known.defect.count.saturating_add(group.defect.count);
             for place in group.places {
@@ -284,6 +315,12 @@ impl State {
         self.failed = true;
         eprintln!("apex: cpu device: {error}: what is counted and found from here on is not recorded");
     }
+}
+
+/// Whether two defects are one: they share a place.
+fn is_same(one: &Group, other: &Group) -> bool {
+    (&one.defect.kind, &one.defect.kernel) == (&other.defect.kind, &other.defect.kernel)
+        && other.places.iter().any(|place| one.places.contains(place))
 }
 
 /// Says on standard error what is wrong, and where.

@@ -4,7 +4,8 @@
 //! `CUDA_ERROR_LAUNCH_TIMEOUT`, as a GPU that drives a display does.
 
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
+use crate::memory::headroom;
 use cuda_abi::types::{CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_OUT_OF_MEMORY};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub fn limit() -> Option<Duration> {
 /// whether it did. Without a thread that watches, nothing is done.
 pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) -> Result<(T, bool)> {
     let (done, changed) = (Mutex::new(false), Condvar::new());
+    ensure(headroom::for_thread(), CUDA_ERROR_OUT_OF_MEMORY)?;
     std::thread::scope(|scope| {
         let watcher = std::thread::Builder::new().spawn_scoped(scope, || {
             let guard = done.lock().unwrap_or_else(PoisonError::into_inner);

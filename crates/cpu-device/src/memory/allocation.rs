@@ -79,7 +79,7 @@ pub struct Allocation {
     pub flags: u32,
     /// The context it was made in, as a handle; 0 for none.
     pub context: u64,
-    /// Whether kernels may write it.
+    /// Whether kernels may write it; constants they may write through a generic address.
     pub writable: bool,
     /// Which of its bytes have been written; kept where launches are checked and nobody can write
     /// unseen.
@@ -130,6 +130,11 @@ impl Allocation {
     /// Whether the host may use the address too.
     pub fn is_on_host(&self) -> bool {
         self.kind.is_host() || self.kind == Kind::Managed
+    }
+
+    /// Whether it is a constant variable of a module.
+    pub fn is_constant(&self) -> bool {
+        self.kind == Kind::Global && !self.writable
     }
 
     /// The first address after the range.

@@ -12,6 +12,7 @@
 mod allocation;
 mod backing;
 pub mod copy;
+pub mod headroom;
 pub mod host;
 pub mod ipc;
 pub mod pool;
@@ -242,9 +243,14 @@ impl Memory {
             return;
         }
         match (self.shadow(address), self.shadow(source)) {
-            (Some(shadow), Some(from)) => shadow.copy(address, &from, source, bytes),
+            (Some(shadow), Some(from)) => {
+                shadow.copy(address, &from, source, bytes);
+                observation::follow_copy(&shadow, address, source, bytes);
+            }
             (Some(shadow), None) => shadow.mark(address, bytes),
-            (None, _) => {}
+            // To where nobody keeps track: the host reads it.
+            (None, Some(_)) => observation::host_reads(source, bytes),
+            (None, None) => {}
         }
     }
 

@@ -14,12 +14,15 @@ use crate::device::{self, ARCHITECTURE, ATTRIBUTES, COMPUTE_CAPABILITY, MAX_ARGU
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::launch::LegacyLaunch;
-use crate::memory::{self, Allocation, Request};
+use crate::memory::{self, Allocation, Request, headroom};
+use crate::stream::Stream;
 use cuda_abi::types::*;
 use fatbin::{Architectures, Image, ImageError};
 use ptx_exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -45,10 +48,35 @@ pub struct LoadError {
 ///
 /// As for [`fatbin::read_pointer`].
 pub unsafe fn compile_at(image: *const u8) -> std::result::Result<Arc<Program>, LoadError> {
+    check_headroom(0)?;
     // SAFETY: as promised by the caller.
     let read = unsafe { fatbin::read_pointer(image, ARCHITECTURE) };
     let address = image as u64;
     thread::on_ample_stack(|| compile(read, address))
+}
+
+/// The contents of a file that a program names as a module.
+pub fn read_file(path: &CStr) -> std::result::Result<Vec<u8>, LoadError> {
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    apex_untrusted::read::read(path, apex_untrusted::read::PTX).map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => CUDA_ERROR_FILE_NOT_FOUND,
+            std::io::ErrorKind::OutOfMemory => CUDA_ERROR_OUT_OF_MEMORY,
+            _ => CUDA_ERROR_OPERATING_SYSTEM,
+        };
+        LoadError { code, message: format!("{} cannot be loaded: {error}", path.display()) }
+    })
+}
+
+/// The error of a process that has too little memory left to compile so many bytes of PTX.
+fn check_headroom(bytes: usize) -> std::result::Result<(), LoadError> {
+    if headroom::for_ptx(bytes) {
+        return Ok(());
+    }
+    let message = format!(
+        "out of memory: the process has no address space left to compile {bytes} bytes of PTX; raise its limit (ulimit -v)"
+    );
+    Err(LoadError { code: CUDA_ERROR_OUT_OF_MEMORY, message })
 }
 
 /// Compiles an image whose length is known.
@@ -67,6 +95,7 @@ fn compile(
         Ok(Image::LtoIrOnly) => return Err(no_ptx_but_lto_ir()),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
+    check_headroom(texts.iter().map(|text| text.len()).sum())?;
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
     let mut sources = Vec::new();
     for text in &texts {
@@ -287,6 +316,16 @@ impl Function {
         match FUNCTIONS.get(handle as u64) {
             Some(function) => Ok(function),
             None => Kernel::resolve(handle.cast())?.function(&context::current()?),
+        }
+    }
+
+    /// The same for a launch in a stream: a library's kernel becomes a function of the stream's
+    /// context, and none has to be current.
+    pub fn resolve_in(handle: CUfunction, stream: &Stream) -> Result<Arc<Function>> {
+        device::get()?;
+        match FUNCTIONS.get(handle as u64) {
+            Some(function) => Ok(function),
+            None => Kernel::resolve(handle.cast())?.function(&stream.context()?),
         }
     }
 

@@ -17,6 +17,7 @@
 use crate::context::thread;
 use crate::device;
 use crate::error::{Result, ensure};
+use crate::memory::headroom;
 use cuda_abi::types::CUDA_ERROR_OUT_OF_MEMORY;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -222,7 +223,7 @@ impl Pool {
             }
             self.serve(idle);
         };
-        thread.spawn(begin).is_ok()
+        headroom::for_thread() && thread.spawn(begin).is_ok()
     }
 
     /// The life of a pool thread, which has been counted as idle or not.

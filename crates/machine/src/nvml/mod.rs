@@ -24,13 +24,18 @@ const NAME: usize = 128;
 const MIB: f64 = 1_048_576.0;
 
 /// `nvmlClocksEventReason…`: which bits say that a reason holds.
-const REASONS: [(u64, Quantity); 5] = [
+const REASONS: [(u64, Quantity); 8] = [
     (0x4, Quantity::PowerCapped),
     (0x20 | 0x40, Quantity::ThermalSlowdown),
     (0x80, Quantity::PowerBrake),
     (0x2, Quantity::ClocksSet),
     (0x10, Quantity::SyncBoost),
+    (0x100, Quantity::DisplayClocks),
+    (0x200, Quantity::BoardLimit),
+    (0x400, Quantity::ReliabilityLimit),
 ];
+/// `GpuIdle`: the clocks are low because nothing runs.
+const IDLE: u64 = 0x1;
 /// `HwSlowdown`, which is also set with each of its causes.
 const HARDWARE_SLOWDOWN: u64 = 0x8;
 const CAUSES_OF_HARDWARE_SLOWDOWN: u64 = 0x40 | 0x80;
@@ -46,6 +51,22 @@ const GPM: [(c_uint, Quantity, f64); 8] = [
     (60, Quantity::NvlinkReceived, MIB),
     (61, Quantity::NvlinkSent, MIB),
 ];
+
+/// Sets the quantity of each reason for low clocks from the bits that NVML tells.
+fn set_reasons(found: u64, readings: &mut Readings) {
+    let holds = |is: bool| f64::from(u8::from(is));
+    for (bits, quantity) in REASONS {
+        readings.set(quantity, holds(found & bits != 0));
+    }
+    let other = found & HARDWARE_SLOWDOWN != 0 && found & CAUSES_OF_HARDWARE_SLOWDOWN == 0;
+    readings.set(Quantity::HardwareSlowdown, holds(other));
+    let known = REASONS.iter().fold(IDLE | HARDWARE_SLOWDOWN, |known, (bits, _)| known | bits);
+    let unknown = found & !known;
+    readings.set(Quantity::OtherClockReason, holds(unknown != 0));
+    if unknown != 0 {
+        readings.set(Quantity::OtherClockReasonBits, unknown as f64);
+    }
+}
 
 /// NVML, ready to be asked.
 pub struct Nvml {
@@ -290,13 +311,9 @@ impl Asked {
             // SAFETY: the handle is NVML's, the number is writable.
             self.number("clock reasons", |handle, found: *mut c_ulonglong| unsafe { ask(handle, found) })
         });
-        let Some(found) = found else { return };
-        let holds = |is: bool| f64::from(u8::from(is));
-        for (bits, quantity) in REASONS {
-            readings.set(quantity, holds(found & bits != 0));
+        if let Some(found) = found {
+            set_reasons(found, readings);
         }
-        let other = found & HARDWARE_SLOWDOWN != 0 && found & CAUSES_OF_HARDWARE_SLOWDOWN == 0;
-        readings.set(Quantity::HardwareSlowdown, holds(other));
     }
 
     fn read_energy(&mut self, functions: &Functions, now_ns: u64, readings: &mut Readings) {
@@ -401,4 +418,41 @@ impl Asked {
 fn rate(then_ns: u64, now_ns: u64, before: u64, after: u64) -> Option<f64> {
     let (ns, grown) = (now_ns.checked_sub(then_ns)?, after.checked_sub(before)?);
     (ns > 0).then(|| grown as f64 / (ns as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_of_the_clock_reasons_is_kept() {
+        let reasons = |bits: u64| {
+            let mut readings = Readings::default();
+            set_reasons(bits, &mut readings);
+            let held = Quantity::CLOCK_REASONS.into_iter();
+            let held: Vec<_> =
+                held.filter(|reason| readings.get(*reason).is_some_and(|span| span.mean == 1.0)).collect();
+            (held, readings.get(Quantity::OtherClockReasonBits).map(|span| span.most))
+        };
+        assert_eq!(reasons(0), (vec![], None));
+        assert_eq!(reasons(IDLE), (vec![], None));
+        for (bit, quantity) in [
+            (0x2, Quantity::ClocksSet),
+            (0x4, Quantity::PowerCapped),
+            (0x8, Quantity::HardwareSlowdown),
+            (0x10, Quantity::SyncBoost),
+            (0x20, Quantity::ThermalSlowdown),
+            (0x48, Quantity::ThermalSlowdown),
+            (0x88, Quantity::PowerBrake),
+            (0x100, Quantity::DisplayClocks),
+            (0x200, Quantity::BoardLimit),
+            (0x400, Quantity::ReliabilityLimit),
+        ] {
+            assert_eq!(reasons(bit), (vec![quantity], None), "{bit:#x}");
+        }
+        for bit in 11..53 {
+            let expected = (vec![Quantity::OtherClockReason], Some((1u64 << bit) as f64));
+            assert_eq!(reasons(1 << bit | IDLE), expected, "bit {bit}");
+        }
+    }
 }

@@ -116,8 +116,8 @@ impl From<&counts::Place> for Place {
 /// A defect that the CPU device found: once for all places that one mistake shows at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Defect {
-    /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that
-    /// ended a kernel.
+    /// `uninitialized-read`, `shared-race`, `shared-out-of-bounds`, `constant-write`,
+    /// `divergent-barrier`, or the name of a CUDA error that ended a kernel.
     pub kind: String,
     /// The kernel, as the driver names it.
     pub kernel: String,

@@ -62,6 +62,32 @@ const LIBRARY_NAMES: [&str; 22] = [
 const RUNTIME_SYMBOLS: [&str; 6] =
     ["__cudart", "libcudart_static", "__device_stub__", "__wrapper__device_stub_", "__cuda", "_start"];
 
+/// Rust crates that launch for others, wherever their source lies: `apex-gpu` may be a path
+/// dependency, and `cudarc` a vendored one.
+const RUST_LIBRARIES: [&str; 2] = ["apex_gpu", "cudarc"];
+
+/// Crates of Rust's own library, whose traits every crate implements.
+const RUST_STANDARD: [&str; 3] = ["core", "alloc", "std"];
+
+/// Whether a function's path says that it is a Rust library's: `apex_gpu::launch::Launch::launch`,
+/// `<apex_gpu::Buffer<f32> as core::ops::Drop>::drop`. What the user's crate implements for types
+/// of a library is the user's.
+fn is_of_rust_library(function: &str) -> bool {
+    let is_in = |path: &str, crates: &[&str]| {
+        let path = path.trim_start_matches(['&', '<', '*', '(', '[']);
+        let path = ["mut ", "const ", "dyn "].iter().fold(path, |path, word| path.trim_start_matches(word));
+        path.split_once("::").is_some_and(|(root, _)| crates.contains(&root.trim_start_matches('<')))
+    };
+    let is_library = |path: &str| is_in(path, &RUST_LIBRARIES);
+    // The trait of `<Type as Trait>::function`.
+    match function.strip_prefix('<').and_then(|rest| rest.split_once(" as ")) {
+        Some((of, interface)) => {
+            is_library(of) && (is_library(interface) || is_in(interface, &RUST_STANDARD))
+        }
+        None => is_library(function),
+    }
+}
+
 fn is_of_library(path: &str) -> bool {
     SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
         || LIBRARY_PATHS.iter().any(|part| path.contains(part))
@@ -76,7 +102,7 @@ fn is_of_user(module: &Module) -> bool {
 }
 
 /// Whether the function is a part of CUDA's runtime that was linked into the program, the
-/// compiler's own, or a source's that is installed.
+/// compiler's own, a Rust library's that launches for others, or a source's that is installed.
 fn is_of_runtime(place: &Place) -> bool {
     let symbol = place.symbol.as_deref().unwrap_or_default();
     let function = place.function.as_deref().unwrap_or_default();
@@ -87,6 +113,7 @@ fn is_of_runtime(place: &Place) -> bool {
             .is_some_and(|rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase()))
     };
     RUNTIME_SYMBOLS.iter().any(|prefix| symbol.starts_with(prefix) || function.starts_with(prefix))
+        || is_of_rust_library(function)
         || match &place.file {
             Some(file) => is_of_library(file),
             None => is_api("cuda") || is_api("cu"),
@@ -150,6 +177,38 @@ mod tests {
         for path in ["/home/me/train", "/home/me/.cache/torch_extensions/py312/ext/ext.so", "/w/libcustom.so"]
         {
             assert!(is_users(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn rust_libraries_that_launch_are_left_out_wherever_their_source_lies() {
+        let place = |function: &str| Place {
+            function: Some(function.into()),
+            symbol: None,
+            file: Some("/home/me/apex/crates/gpu/src/launch/mod.rs".into()),
+            line: Some(308),
+        };
+        for function in [
+            "apex_gpu::launch::Launch::launch",
+            "apex_gpu::launch::Launch::launch::{{closure}}",
+            "<apex_gpu::launch::Launch>::launch",
+            "<apex_gpu::Buffer<my::Number> as core::ops::drop::Drop>::drop",
+            "<&mut apex_gpu::Buffer<f32> as apex_gpu::Argument>::pass",
+            "cudarc::driver::safe::launch::LaunchArgs::launch",
+            "<cudarc::driver::LaunchArgs as cudarc::driver::Launch>::go",
+        ] {
+            assert!(is_of_runtime(&place(function)), "{function}");
+        }
+        for function in [
+            "solver::step",
+            "apex_gpu_solver::step",
+            "solver::apex_gpu::step",
+            "<solver::Kernel as apex_gpu::Launchable>::launch",
+            "<apex_gpu::Buffer<f32> as solver::Norm>::norm",
+            "<solver::Model<apex_gpu::Buffer<f32>>>::forward",
+            "main",
+        ] {
+            assert!(!is_of_runtime(&place(function)), "{function}");
         }
     }
 

@@ -67,15 +67,16 @@ impl<'l, P: Probe> Block<'l, P> {
     /// Room for a block of `launch`; `None` if there is not enough memory for it.
     pub(crate) fn new(launch: &'l Launch<'l>, probe: P) -> Option<Self> {
         let mut share = Share::new(&launch.budget);
-        let shared = Arena::new(launch.shared_bytes, 1024, &mut share)?;
+        let shared = Arena::new(launch.allocated_shared(), 1024, &mut share)?;
         let warps = launch.warps();
         let local_total = launch.local_of_block();
         let local = Arena::new(local_total, u64::from(launch.local_align), &mut share)?;
         let window = |start: u64, bytes: u64| Region { start, end: start + bytes, writable: true };
         let (shared_window, local_window) =
-            (window(shared.start(), launch.shared_bytes), window(local.start(), local_total));
-        let spaces =
+            (window(shared.start(), launch.allocated_shared()), window(local.start(), local_total));
+        let mut spaces =
             Spaces::new(launch.memory, launch.params, shared_window, local_window, launch.local_bytes);
+        spaces.requested_shared = launch.shared_bytes;
         let warp_local = |index: u32| local.start() + u64::from(index) * WARP as u64 * launch.local_bytes;
         Some(Block {
             launch,

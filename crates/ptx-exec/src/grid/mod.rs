@@ -136,6 +136,9 @@ impl<'a> Workspace<'a> {
         if address != 0 {
             // SAFETY: `malloc` has just given these bytes, aligned to 16.
             unsafe { (address as *mut u128).write(0) };
+            if let Some(shadow) = memory.shadow(address) {
+                shadow.mark(address, size_of::<u128>() as u64);
+            }
         }
         Workspace { memory, address }
     }

@@ -43,7 +43,10 @@ pub(super) fn execute<P: Probe>(
         return Err(launch.fault(launch.no_room(), [0; 3]));
     };
     std::thread::scope(|scope| {
-        let worker = || std::thread::Builder::new().spawn_scoped(scope, || work.run(None)).ok();
+        let worker = || {
+            let thread = launch.memory.can_start_thread().then(std::thread::Builder::new)?;
+            thread.spawn_scoped(scope, || work.run(None)).ok()
+        };
         let workers: Vec<_> = (1..workers).map_while(|_| worker()).collect();
         work.run(Some(first));
         for worker in workers {

@@ -26,6 +26,9 @@ pub const MAX_THREADS: u32 = 1024;
 /// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
 pub const MAX_SHARED: u32 = 163 * 1024;
 
+/// Bytes in which shared memory is allocated.
+const SHARED_UNIT: u64 = 128;
+
 /// What a call takes of a thread's stack at least: the address to return to.
 const CALL_BYTES: u32 = 8;
 
@@ -95,6 +98,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) identity: u64,
     /// The address of the workspace that the grid shares; 0 without one.
     pub(crate) workspace: u64,
+    /// Shared memory of a block, as the kernel and the launch ask for it.
     pub(crate) shared_bytes: u64,
     /// Local memory of a thread.
     pub(crate) local_bytes: u64,
@@ -206,6 +210,12 @@ pub fn local_bytes(linked: &Linked, kernel: KernelId, stack: u32) -> u64 {
 }
 
 impl<'a> Launch<'a> {
+    /// Shared memory that a block can access: GPUs allocate it in units, and programs read behind
+    /// what they asked for.
+    pub(crate) fn allocated_shared(&self) -> u64 {
+        self.shared_bytes.next_multiple_of(SHARED_UNIT)
+    }
+
     /// Local memory of all threads of a block, those that fill up the last warp included.
     pub(crate) fn local_of_block(&self) -> u64 {
         u64::from(self.warps()) * WARP as u64 * self.local_bytes
@@ -213,7 +223,7 @@ impl<'a> Launch<'a> {
 
     /// The fault of a launch of which not one block has room.
     pub(crate) fn no_room(&self) -> Stop {
-        let (local, block) = (self.local_bytes, self.local_of_block() + self.shared_bytes);
+        let (local, block) = (self.local_bytes, self.local_of_block() + self.allocated_shared());
         let text = format!(
             "out of memory: a block takes {block} bytes, {local} of them local memory of each thread, and the host has \
              not as much left"

@@ -44,6 +44,8 @@ pub(crate) struct Spaces<'a> {
     regions: [Region; REMEMBERED],
     /// The block's shared memory.
     pub(crate) shared: Region,
+    /// Bytes of it that the launch asked for, for messages.
+    pub(crate) requested_shared: u64,
     /// The kernel's parameters, read-only.
     pub(crate) params: Region,
     /// Local memory of the block's threads, one after the other.
@@ -162,6 +164,7 @@ impl<'a> Spaces<'a> {
             memory,
             regions,
             shared,
+            requested_shared: shared.end - shared.start,
             params,
             local,
             local_bytes,
@@ -503,7 +506,7 @@ impl<'a> Spaces<'a> {
         let fits = |size: u64| address < size && size - address >= bytes;
         match space {
             Space::Shared if !fits(self.shared.end - self.shared.start) => {
-                beyond("shared", self.shared.end - self.shared.start)
+                beyond("shared", self.requested_shared)
             }
             Space::Local if !fits(self.local_bytes) => beyond("local", self.local_bytes),
             Space::Shared | Space::Local => Ok(()),

@@ -1,16 +1,17 @@
 //! Looking for defects: uses of what was never written, races in shared memory, divergent barriers.
 //!
 //! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a
-//! defect where it decides a branch or an address, or leaves the thread. What a call hands over in
-//! part counts as written, and so does what an assertion or `printf` reads: compilers copy padding
-//! there.
+//! defect where it decides a branch or an address, or where what is computed from it leaves the
+//! thread. A copy in memory is as undefined as its source, and a defect only once it is used, or the
+//! host reads all of it. What a call hands over in part counts as written, and so does what an
+//! assertion or `printf` reads: compilers copy padding there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use apex_trace::counts::Direction;
 
-use crate::code::{BarrierKind, Call, Callee, Op, Transfer};
+use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
 use crate::launch::Launch;
 use crate::launch::symbolization;
 use crate::memory::shadow::Shadow;
@@ -22,7 +23,7 @@ use crate::observe::race::{Races, Stamp};
 use crate::observe::request::{Request, requests};
 use crate::observe::site::{Site, Sites};
 use crate::observe::survey::{self, Spot};
-use crate::observe::undefined::Values;
+use crate::observe::undefined::{Stored, Values};
 use crate::operands::{AccessArgs, AccessKind};
 use crate::registers::lanes::{WARP, each_lane};
 use crate::warp::Warp;
@@ -32,6 +33,8 @@ use crate::warp::barrier::CLUSTER_BARRIER;
 pub(super) const UNINITIALIZED: &str = "uninitialized-read";
 const RACE: &str = "shared-race";
 const DIVERGENT: &str = "divergent-barrier";
+const CONSTANT_WRITE: &str = "constant-write";
+const BEYOND_SHARED: &str = "shared-out-of-bounds";
 
 /// Shadows of allocations that are remembered.
 const REMEMBERED: usize = 4;
@@ -44,15 +47,16 @@ pub(super) struct Checker<'l> {
     /// The last barrier of the whole block.
     barrier: Option<StepId>,
     races: Races,
-    shared: Shadow,
+    pub(super) shared: Shadow,
     /// Local memory of all threads, one after the other.
     pub(super) local: Shadow,
     global: Vec<Arc<Shadow>>,
     pub(super) values: Values,
-    /// Undefined values that were stored in local memory: their origins, by place in
-    /// [`Checker::local`].
-    pub(super) stored: HashMap<u64, u32>,
+    /// Undefined values that the block has stored, by their first byte.
+    pub(super) stored: HashMap<Spot, Stored>,
     pub(super) defects: Defects,
+    /// Stores that are defects once the host reads what they stored.
+    pub(super) latent: Defects,
 }
 
 impl<'l> Checker<'l> {
@@ -70,6 +74,7 @@ impl<'l> Checker<'l> {
             values: Values::default(),
             stored: HashMap::new(),
             defects: Defects::default(),
+            latent: Defects::default(),
         })
     }
 
@@ -97,12 +102,12 @@ impl<'l> Checker<'l> {
                 self.requests(moment, &sites[moment.pc as usize]);
                 self.values.define_results(moment);
             }
-            Op::Lanes { .. } => self.values.compute(moment),
+            Op::Lanes { .. } => self.values.compute(moment, sites[moment.pc as usize].treatment),
             Op::Warp { members, .. } => {
                 if members.is_some() {
                     self.order.meet(&threads(moment.warp, active), None);
                 }
-                self.values.compute(moment);
+                self.values.compute(moment, sites[moment.pc as usize].treatment);
             }
             Op::Image(_) => self.image(moment),
             Op::Barrier { kind, barrier, .. } => {
@@ -131,6 +136,7 @@ impl<'l> Checker<'l> {
                 }
             }
             Op::JumpTable { .. } => self.check_uses(moment, "branches on"),
+            Op::Fence => threads(moment.warp, active).into_iter().for_each(|thread| self.order.fence(thread)),
             _ => self.values.define_results(moment),
         }
     }
@@ -201,12 +207,13 @@ impl<'l> Checker<'l> {
         };
         if args.kind == AccessKind::Copy {
             let (from, to) = (survey::sources(moment, args), survey::spots(moment, args));
-            self.read(moment, &from, args.copied);
-            self.write(moment, &to, args.copied);
+            self.copy(moment, &from, &to, args.copied);
             self.race(moment, site, &to, args.copied, true, |_, _| 0);
             return;
         }
         let spots = survey::spots(moment, args);
+        self.check_shared_bounds(moment, &spots, bytes);
+        self.order_globally(moment, site, direction, &spots);
         let writes = direction != Direction::Load;
         let value = |lane: usize, byte: u32| stored_byte(moment, args, bytes, lane, byte);
         match direction {
@@ -249,8 +256,27 @@ impl<'l> Checker<'l> {
         });
     }
 
+    /// Strong accesses to global memory pass on what threads had done before a fence: locks and
+    /// barriers of the whole grid are made of them.
+    fn order_globally(&mut self, moment: &Moment, site: &Site, direction: Direction, spots: &[Spot; WARP]) {
+        if !site.synchronizes {
+            return;
+        }
+        each_lane(moment.lanes.mask, |lane| {
+            if let Spot::Global(_) = spots[lane] {
+                let thread = moment.warp * WARP as u32 + lane as u32;
+                if direction != Direction::Load {
+                    self.order.signal(thread, site.releases);
+                }
+                if direction != Direction::Store {
+                    self.order.observe(thread);
+                }
+            }
+        });
+    }
+
     /// Complains about the lanes that read what was never written.
-    fn read(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
+    pub(super) fn read(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
         let mut unwritten = 0u32;
         each_lane(moment.lanes.mask, |lane| {
             unwritten |= u32::from(!self.is_written(spots[lane], bytes)) << lane;
@@ -298,15 +324,56 @@ impl<'l> Checker<'l> {
     }
 
     pub(super) fn write(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
+        let mut constants = 0u32;
         each_lane(moment.lanes.mask, |lane| match spots[lane] {
             Spot::Param => {}
             Spot::Shared(offset) => self.shared.mark(offset, bytes.into()),
             Spot::Local(thread, offset) => self.local.mark(self.local_place(thread, offset), bytes.into()),
-            Spot::Global(address) => {
-                if let Some(shadow) = self.shadow(address) {
-                    shadow.mark(address, bytes.into());
-                }
-            }
+            Spot::Global(address) => match self.shadow(address) {
+                Some(shadow) => shadow.mark(address, bytes.into()),
+                None => constants |= u32::from(self.launch.memory.is_constant(address)) << lane,
+            },
+        });
+        if constants != 0 {
+            self.note_access(CONSTANT_WRITE, moment, constants, spots, |at| {
+                format!("writes {bytes} bytes of a constant variable, {at}")
+            });
+        }
+    }
+
+    /// Complains about the lanes that access shared memory which the launch did not ask for: GPUs
+    /// allocate it in units, and do not notice.
+    fn check_shared_bounds(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
+        let (end, allocated) = (self.launch.shared_bytes, self.launch.allocated_shared());
+        let mut beyond = 0u32;
+        each_lane(moment.lanes.mask, |lane| {
+            let Spot::Shared(offset) = spots[lane] else { return };
+            // What lies beyond the unit ends the kernel.
+            let reaches = offset.saturating_add(bytes.into());
+            beyond |= u32::from(reaches > end && reaches <= allocated) << lane;
+        });
+        if beyond != 0 {
+            self.note_access(BEYOND_SHARED, moment, beyond, spots, |at| {
+                format!("accesses {bytes} bytes of shared memory beyond the {end} of the launch, {at}")
+            });
+        }
+    }
+
+    /// Notes a defect of an access by `lanes`; `text` says what the first of them does.
+    fn note_access(
+        &mut self,
+        kind: &'static str,
+        moment: &Moment,
+        lanes: u32,
+        spots: &[Spot; WARP],
+        text: impl FnOnce(&str) -> String,
+    ) {
+        let lane = lanes.trailing_zeros() as usize;
+        let who = self.who(moment.warp * WARP as u32 + lane as u32);
+        let (launch, spot) = (self.launch, spots[lane]);
+        let (place, scope) = ((moment.function, moment.pc), (moment.function, moment.local));
+        self.defects.note(kind, place, None, lanes.count_ones().into(), || {
+            (format!("{who} {}", text(&describe(launch, scope, spot))), Vec::new())
         });
     }
 
@@ -372,7 +439,12 @@ impl<'l> Checker<'l> {
         let inner = self.inner_frame(moment);
         match call.callee {
             // What a builtin returns lies at the start of its frame.
-            Callee::Builtin(_) => self.mark_local(moment, inner, 16),
+            Callee::Builtin(builtin) => {
+                self.mark_local(moment, inner, 16);
+                if let Builtin::Runtime(runtime) = builtin {
+                    self.mark_output(moment, call, runtime.output_bytes());
+                }
+            }
             Callee::Function(function) => {
                 let bytes = self.launch.code(function).frame_bytes;
                 self.each_local(moment, inner, bytes, |local, at, bytes| local.unmark(at, bytes));
@@ -385,6 +457,22 @@ impl<'l> Checker<'l> {
         }
     }
 
+    /// A function of the device runtime writes so many bytes where its first argument points.
+    fn mark_output(&mut self, moment: &Moment, call: &Call, bytes: u32) {
+        let Some(pointer) = call.arguments.first().filter(|pointer| bytes > 0 && pointer.bytes == 8) else {
+            return;
+        };
+        let offset = u64::from(moment.local) + u64::from(pointer.caller);
+        let mut spots = [Spot::Param; WARP];
+        each_lane(moment.lanes.mask, |lane| {
+            let Some(at) = moment.spaces.local(lane, offset, 8) else { return };
+            // SAFETY: `local` has found the bytes inside the lane's memory.
+            let address = unsafe { at.cast::<u64>().read_unaligned() };
+            spots[lane] = survey::generic_spot(moment, lane, address);
+        });
+        self.write(moment, &spots, bytes);
+    }
+
     /// What a call hands over: written, unless nothing of it is.
     fn hand_over(&mut self, moment: &Moment, from: u32, to: u32, bytes: u32) {
         let launch = self.launch;
@@ -393,13 +481,14 @@ impl<'l> Checker<'l> {
                 return;
             }
             let thread = moment.warp * WARP as u32 + lane as u32;
+            let spots = [from, to].map(|offset| Spot::Local(thread, offset.into()));
             let [from, to] = [from, to].map(|offset| self.local_place(thread, offset.into()));
             if bytes == 0 || (0..u64::from(bytes)).any(|byte| self.local.is_written(from + byte, 1)) {
                 return self.local.mark(to, bytes.into());
             }
             self.local.unmark(to, bytes.into());
-            if let Some(&origin) = self.stored.get(&from) {
-                self.stored.insert(to, origin);
+            if let Some(&known) = self.stored.get(&spots[0]) {
+                self.stored.insert(spots[1], known);
             }
         });
     }
@@ -429,7 +518,7 @@ impl<'l> Checker<'l> {
     }
 
     /// The shadow of the allocation that holds an address.
-    fn shadow(&mut self, address: u64) -> Option<Arc<Shadow>> {
+    pub(super) fn shadow(&mut self, address: u64) -> Option<Arc<Shadow>> {
         if let Some(index) = self.global.iter().position(|shadow| shadow.holds(address, 1)) {
             return Some(self.global[index].clone());
         }

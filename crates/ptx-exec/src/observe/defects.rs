@@ -6,9 +6,11 @@
 //! first place and the number of its places.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
 
 use apex_trace::counts::{Defect, Place};
 
+use crate::memory::shadow::Shadow;
 use crate::observe::StepId;
 use crate::observe::site::Sites;
 
@@ -24,10 +26,82 @@ pub(super) enum Link {
     Variable(String),
 }
 
-struct Found {
+/// A defect at its places.
+pub(super) struct Found {
     text: String,
     count: u64,
     links: Vec<Link>,
+    bytes: Vec<CopiedByte>,
+}
+
+impl Found {
+    /// Keeps a byte whose reading makes it a defect.
+    pub(super) fn hold(&mut self, byte: CopiedByte) {
+        if self.bytes.len() < MAX_BYTES {
+            self.bytes.push(byte);
+        }
+    }
+}
+
+/// Copied bytes that are kept of a latent defect at most.
+const MAX_BYTES: usize = 256;
+
+/// A byte of device memory into which a kernel copied what nobody had written.
+#[derive(Clone, Debug)]
+pub struct CopiedByte {
+    shadow: Weak<Shadow>,
+    address: u64,
+}
+
+impl CopiedByte {
+    /// The byte at an address of the memory that `shadow` describes.
+    pub fn new(shadow: &Arc<Shadow>, address: u64) -> CopiedByte {
+        CopiedByte { shadow: Arc::downgrade(shadow), address }
+    }
+
+    /// Whether its memory exists and nobody has written the byte since.
+    fn is_undefined(&self) -> bool {
+        self.shadow.upgrade().is_some_and(|shadow| !shadow.is_written(self.address, 1))
+    }
+}
+
+/// A store that copied what nobody had written: a defect once the host reads it.
+#[derive(Clone, Debug)]
+pub struct LatentDefect {
+    /// The defect.
+    pub group: Group,
+    bytes: Vec<CopiedByte>,
+}
+
+impl LatentDefect {
+    /// Whether the `bytes` bytes from `address` have some of what was copied, still undefined.
+    pub fn is_in(&self, address: u64, bytes: u64) -> bool {
+        let inside = |byte: &&CopiedByte| byte.address.wrapping_sub(address) < bytes;
+        self.bytes.iter().filter(inside).any(CopiedByte::is_undefined)
+    }
+
+    /// Follows a copy of `bytes` bytes from `source` to `address`, which has the shadow `shadow`.
+    pub fn follow(&mut self, shadow: &Arc<Shadow>, address: u64, source: u64, bytes: u64) {
+        let offset = |byte: &CopiedByte| byte.address.wrapping_sub(source);
+        let copied = self.bytes.iter().filter(|byte| offset(byte) < bytes && byte.is_undefined());
+        let copied: Vec<_> =
+            copied.map(|byte| CopiedByte::new(shadow, address.wrapping_add(offset(byte)))).collect();
+        self.add(copied);
+    }
+
+    /// The same defect was met again.
+    pub fn absorb(&mut self, other: LatentDefect) {
+        self.group.defect.count = self.group.defect.count.saturating_add(other.group.defect.count);
+        self.add(other.bytes);
+    }
+
+    /// Keeps more bytes; the oldest make room.
+    fn add(&mut self, bytes: Vec<CopiedByte>) {
+        self.bytes.retain(CopiedByte::is_undefined);
+        self.bytes.extend(bytes);
+        let surplus = self.bytes.len().saturating_sub(4 * MAX_BYTES);
+        self.bytes.drain(..surplus);
+    }
 }
 
 /// Defects by what they are and where.
@@ -54,19 +128,23 @@ impl Defects {
         other: Option<StepId>,
         times: u64,
         describe: impl FnOnce() -> (String, Vec<Link>),
-    ) {
+    ) -> &mut Found {
         let found = self.found.entry((kind, place, other)).or_insert_with(|| {
             let (text, links) = describe();
-            Found { text, count: 0, links }
+            Found { text, count: 0, links, bytes: Vec::new() }
         });
         found.count += times;
+        found
     }
 
     /// Adds what another worker has found.
     pub(super) fn absorb(&mut self, other: Defects) {
         for (key, found) in other.found {
             match self.found.get_mut(&key) {
-                Some(known) => known.count += found.count,
+                Some(known) => {
+                    known.count += found.count;
+                    found.bytes.into_iter().for_each(|byte| known.hold(byte));
+                }
                 None => {
                     self.found.insert(key, found);
                 }
@@ -74,8 +152,14 @@ impl Defects {
         }
     }
 
+    /// The defects, grouped.
     pub(super) fn finish(self, kernel: &str, sites: &Sites) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
+        self.finish_latent(kernel, sites).into_iter().map(|latent| latent.group).collect()
+    }
+
+    /// The same, with the bytes that make each a defect once the host reads them.
+    pub(super) fn finish_latent(self, kernel: &str, sites: &Sites) -> Vec<LatentDefect> {
+        let mut groups: Vec<LatentDefect> = Vec::new();
         // The group that has a name, by kind and name; groups that turn out to be one are emptied
         // into the first.
         let mut named: HashMap<(&'static str, Name), usize> = HashMap::new();
@@ -92,21 +176,24 @@ impl Defects {
                 let (place, other) = places.clone();
                 let (kind, kernel) = (kind.to_owned(), kernel.to_owned());
                 let defect = Defect { kind, kernel, text: found.text, place, other, count: 0, places: 0 };
-                groups.push(Group { defect, places: Vec::new() });
+                groups.push(LatentDefect { group: Group { defect, places: Vec::new() }, bytes: Vec::new() });
             }
             for &member in members.iter().skip(1) {
-                let Group { defect, places } = &mut groups[member];
+                let LatentDefect { group: Group { defect, places }, bytes } = &mut groups[member];
                 let (count, mut more) = (std::mem::take(&mut defect.count), std::mem::take(places));
-                groups[target].defect.count += count;
-                groups[target].places.append(&mut more);
+                let mut bytes = std::mem::take(bytes);
+                groups[target].group.defect.count += count;
+                groups[target].group.places.append(&mut more);
+                groups[target].bytes.append(&mut bytes);
                 named.values_mut().filter(|group| **group == member).for_each(|group| *group = target);
             }
-            groups[target].defect.count += found.count;
-            groups[target].places.push(places);
+            groups[target].group.defect.count += found.count;
+            groups[target].group.places.push(places);
+            groups[target].bytes.extend(found.bytes);
             named.extend(names.into_iter().map(|name| ((kind, name), target)));
         }
-        groups.retain(|group| !group.places.is_empty());
-        for group in &mut groups {
+        groups.retain(|latent| !latent.group.places.is_empty());
+        for LatentDefect { group, .. } in &mut groups {
             group.defect.places = group.places.len() as u64;
         }
         groups

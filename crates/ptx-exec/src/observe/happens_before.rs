@@ -10,6 +10,11 @@
 //! member mask (the ISA guarantees memory order for `bar.warp.sync` only), and atomic, volatile or
 //! otherwise strong accesses to the same address of shared memory. The memory model guarantees
 //! less, so no correct program is reported.
+//!
+//! Strong accesses to global memory order what comes before a fence of the thread that writes and
+//! what comes after the read of another. The addresses do not matter, because the order may pass
+//! through other blocks: the last block that arrives at a barrier of the grid releases all others
+//! through another address.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,6 +35,10 @@ pub(super) struct HappensBefore {
     objects: HashMap<u64, View>,
     /// What threads that arrived at a barrier without waiting had heard.
     arrived: [Option<View>; BARRIERS],
+    /// What each thread had heard and done at its last fence.
+    fenced: HashMap<u32, View>,
+    /// What threads had heard and done before a fence and a strong write of global memory.
+    published: Option<View>,
 }
 
 impl HappensBefore {
@@ -41,6 +50,8 @@ impl HappensBefore {
             views: vec![None; threads],
             objects: HashMap::new(),
             arrived: Default::default(),
+            fenced: HashMap::new(),
+            published: None,
         }
     }
 
@@ -63,6 +74,8 @@ impl HappensBefore {
         self.views.fill(None);
         self.objects.clear();
         self.arrived = Default::default();
+        self.fenced.clear();
+        self.published = None;
     }
 
     /// These threads have met; at a barrier, with those that arrived there before.
@@ -112,6 +125,42 @@ impl HappensBefore {
         self.clocks[thread as usize] = self.now;
     }
 
+    /// `thread` passes a fence.
+    pub(super) fn fence(&mut self, thread: u32) {
+        let mut view = vec![0; self.clocks.len()];
+        self.tell(&mut view, thread);
+        self.fenced.insert(thread, view.into());
+        self.now += 1;
+        self.clocks[thread as usize] = self.now;
+    }
+
+    /// `thread` writes global memory in a way that orders, with a fence in it if it `releases`.
+    pub(super) fn signal(&mut self, thread: u32, releases: bool) {
+        if releases {
+            self.fence(thread);
+        }
+        let Some(fenced) = self.fenced.get(&thread) else { return };
+        let mut view = fenced.to_vec();
+        if let Some(published) = &self.published {
+            hear(&mut view, published);
+        }
+        self.published = Some(view.into());
+    }
+
+    /// `thread` reads global memory in a way that orders.
+    pub(super) fn observe(&mut self, thread: u32) {
+        let Some(published) = self.published.clone() else { return };
+        let view = match &self.views[thread as usize] {
+            Some(own) => {
+                let mut view = published.to_vec();
+                hear(&mut view, own);
+                view.into()
+            }
+            None => published,
+        };
+        self.views[thread as usize] = Some(view);
+    }
+
     /// Adds to `view` what `thread` has heard and done.
     fn tell(&self, view: &mut [u32], thread: u32) {
         if let Some(own) = &self.views[thread as usize] {
@@ -154,6 +203,23 @@ mod tests {
         order.meet(&[1], Some(3));
         assert!(order.precedes(0, producer, 1) && !order.precedes(1, consumer, 0));
         assert!(!order.precedes(0, order.clock(0), 1));
+    }
+
+    #[test]
+    fn global_memory_passes_on_what_came_before_a_fence() {
+        let mut order = HappensBefore::new(3);
+        let stamp = order.clock(0);
+        order.signal(0, false);
+        order.observe(1);
+        assert!(!order.precedes(0, stamp, 1), "without a fence");
+        order.fence(0);
+        let later = order.clock(0);
+        order.signal(0, false);
+        order.observe(1);
+        assert!(order.precedes(0, stamp, 1) && !order.precedes(0, later, 1) && !order.precedes(0, stamp, 2));
+        order.signal(0, true);
+        order.observe(2);
+        assert!(order.precedes(0, later, 2) && !order.precedes(0, order.clock(0), 2));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::observe::probe::{Moment, Probe};
 use crate::warp::Warp;
 use check::Checker;
 use defects::Defects;
-pub use defects::Group;
+pub use defects::{Group, LatentDefect};
 use site::Sites;
 use tally::Tallies;
 
@@ -56,12 +56,14 @@ impl WatchOptions {
 }
 
 /// What was seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Observation {
     /// What was counted; none unless it was asked for.
     pub counts: Option<Counted>,
     /// The defects that were found.
     pub defects: Vec<Group>,
+    /// Copies of what nobody had written: defects once the host reads them.
+    pub latent: Vec<LatentDefect>,
 }
 
 /// What was counted of a launch.
@@ -99,13 +101,21 @@ struct Strata {
     watched: [AtomicU64; 2],
 }
 
+/// What observers have seen.
+#[derive(Default)]
+struct Seen {
+    tallies: [Tallies; 2],
+    defects: Defects,
+    latent: Defects,
+}
+
 /// Watches a launch.
 pub(super) struct Watch<'l> {
     launch: &'l Launch<'l>,
     options: WatchOptions,
     sites: Sites<'l>,
     strata: Strata,
-    seen: Mutex<([Tallies; 2], Defects)>,
+    seen: Mutex<Seen>,
 }
 
 impl<'l> Watch<'l> {
@@ -132,7 +142,8 @@ impl<'l> Watch<'l> {
     /// What all observers have seen, once they are gone, of a launch that executed so many
     /// instructions to its end.
     pub(super) fn finish(self, executed: Option<u64>) -> Observation {
-        let (tallies, defects) = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Seen { tallies, defects, latent } =
+            self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
         let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
         // The strata have not been given what ran last; nor has anything of a launch that failed,
@@ -153,6 +164,7 @@ impl<'l> Watch<'l> {
         Observation {
             counts: self.options.count.then_some(counted),
             defects: defects.finish(&self.launch.kernel_name(), &self.sites),
+            latent: latent.finish_latent(&self.launch.kernel_name(), &self.sites),
         }
     }
 }
@@ -245,11 +257,12 @@ impl Drop for Observer<'_, '_> {
     fn drop(&mut self) {
         self.account(0);
         let mut seen = self.watch.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        for (sums, tallies) in seen.0.iter_mut().zip(&mut self.tallies) {
+        for (sums, tallies) in seen.tallies.iter_mut().zip(&mut self.tallies) {
             sums.absorb(std::mem::take(tallies));
         }
         if let Some(checker) = &mut self.checker {
-            seen.1.absorb(std::mem::take(&mut checker.defects));
+            seen.defects.absorb(std::mem::take(&mut checker.defects));
+            seen.latent.absorb(std::mem::take(&mut checker.latent));
         }
     }
 }

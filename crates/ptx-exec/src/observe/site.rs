@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use apex_trace::counts::{Direction, InstructionClass, Place};
-use ptx::instruction::{Atomic, Flag, Opcode, Operation};
+use ptx::instruction::{Atomic, Flag, Opcode, Operation, Order};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::{Code, Op};
 use crate::launch::Launch;
 use crate::observe::lines::LineKey;
+use crate::observe::undefined::Treatment;
 
 /// A step as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +30,14 @@ pub(super) struct Site {
     pub(super) access: Option<(Direction, u32)>,
     /// Whether an access orders others around it: atomics, volatile and strong accesses.
     pub(super) synchronizes: bool,
+    /// Whether it releases what the thread has done before, as after a fence.
+    pub(super) releases: bool,
     /// Whether lanes may go different ways here.
     pub(super) branches: bool,
     /// Of barriers: whether all lanes of a warp have to be there together.
     pub(super) aligned: bool,
+    /// What the instruction does with values that nobody has defined.
+    pub(super) treatment: Treatment,
 }
 
 /// The sites of a launch's functions, found out when they are first needed.
@@ -104,8 +109,23 @@ fn site(operation: &Operation, op: &Op, counts: bool) -> Site {
         operations: if counts { operations(operation) } else { None },
         access,
         synchronizes: operation.is(&[Opcode::Atom, Opcode::Red]) || operation.is_strong(),
+        releases: matches!(operation.order, Some(Order::Release | Order::AcquireRelease)),
         branches: counts && matches!(op, Op::Jump { .. } | Op::JumpTable { .. }),
         aligned: operation.is(&[Opcode::Bar]) || operation.has(Flag::Aligned),
+        treatment: treatment(operation),
+    }
+}
+
+fn treatment(operation: &Operation) -> Treatment {
+    use Opcode as O;
+    let floats = || operation.types().iter().any(|ty| ty.is_float());
+    match operation.opcode {
+        Some(O::Mov) => Treatment::Copied,
+        // Conversions of integers extend and cut what is copied in parts.
+        Some(O::Cvt) if !floats() => Treatment::Copied,
+        Some(O::Selp | O::Prmt | O::Bfe | O::Bfi | O::Shl | O::Shr | O::Shf) => Treatment::Arranged,
+        Some(O::And | O::Or | O::Lop3 | O::Shfl) => Treatment::Arranged,
+        _ => Treatment::Computed,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::operands::{AccessArgs, Reg, Space as StepSpace};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 
 /// Where a lane accesses memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Spot {
     /// A host address.
     Global(u64),
@@ -71,6 +71,11 @@ pub(super) fn generic_spots(moment: &Moment, register: Reg) -> [Spot; WARP] {
     // SAFETY: the frame has the register, a long.
     let addresses = unsafe { moment.lanes.source::<u64>(register) };
     std::array::from_fn(|lane| spot(moment.spaces, moment.warp, lane, StepSpace::Generic, addresses[lane]))
+}
+
+/// The spot at a generic address.
+pub(super) fn generic_spot(moment: &Moment, lane: usize, address: u64) -> Spot {
+    spot(moment.spaces, moment.warp, lane, StepSpace::Generic, address)
 }
 
 /// The global addresses that an asynchronous copy reads.

@@ -30,6 +30,29 @@ pub(super) struct Origin {
     pub(super) frame: u32,
 }
 
+/// What has been done with an undefined value since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Treatment {
+    /// It was moved: a copy of memory, with its padding and the members of a union that are unset.
+    #[default]
+    Copied,
+    /// Its bits were selected, masked or shifted, as compilers do with members and bit fields.
+    Arranged,
+    /// It took part in a computation or decided one.
+    Computed,
+}
+
+/// An undefined value in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    /// The index of its origin.
+    pub(super) origin: u32,
+    pub(super) treatment: Treatment,
+    /// Which of its bits are undefined.
+    pub(super) bits: u64,
+    pub(super) bytes: u32,
+}
+
 /// What is undefined in a register.
 #[derive(Clone, Copy)]
 pub(super) struct Undefined {
@@ -37,10 +60,13 @@ pub(super) struct Undefined {
     pub(super) bits: [u64; WARP],
     /// For each lane with such bits the index of its origin.
     pub(super) origins: [u32; WARP],
+    /// For each lane with such bits what was done with them.
+    pub(super) treatments: [Treatment; WARP],
 }
 
 impl Undefined {
-    pub(super) const NOTHING: Undefined = Undefined { bits: [0; WARP], origins: [0; WARP] };
+    pub(super) const NOTHING: Undefined =
+        Undefined { bits: [0; WARP], origins: [0; WARP], treatments: [Treatment::Copied; WARP] };
 
     /// The lanes of `mask` in which any of the bits `wanted` is undefined.
     pub(super) fn lanes(&self, mask: u32, wanted: u64) -> u32 {
@@ -115,6 +141,7 @@ impl Values {
         let found = self.registers.entry(key).or_insert_with(|| Undefined::NOTHING.into());
         each_lane(mask, |lane| {
             (found.bits[lane], found.origins[lane]) = (undefined.bits[lane], undefined.origins[lane]);
+            found.treatments[lane] = undefined.treatments[lane];
         });
         if found.bits == [0; WARP] {
             self.registers.remove(&key);
@@ -133,8 +160,9 @@ impl Values {
         }
     }
 
-    /// The results of a step on registers: undefined where its sources make them so.
-    pub(super) fn compute(&mut self, moment: &Moment) {
+    /// The results of a step on registers: undefined where its sources make them so. `treatment` is
+    /// what the instruction does with values.
+    pub(super) fn compute(&mut self, moment: &Moment, treatment: Treatment) {
         if self.is_empty() {
             return;
         }
@@ -148,6 +176,8 @@ impl Values {
             return self.define_results(moment);
         }
         let exchanges = matches!(moment.step.op, Op::Warp { .. });
+        let decided = from.iter().any(|(_, class, _)| *class == Class::Predicate);
+        let treatment = if decided { Treatment::Computed } else { treatment };
         let mut trial = Trial::new(moment, &operands);
         let results = trial.differences(&from);
         for (reg, class, bits) in results {
@@ -159,6 +189,12 @@ impl Values {
                     undefined.bits[lane] |= kept.bits[lane];
                 }
                 undefined.origins[lane] = origin_of(&from, &kept, lane, exchanges);
+                let before = from.iter().filter(|(.., source)| exchanges || source.bits[lane] != 0);
+                let before = before.flat_map(|(.., source)| {
+                    let lanes = if exchanges { 0..WARP } else { lane..lane + 1 };
+                    lanes.filter(|&other| source.bits[other] != 0).map(|other| source.treatments[other])
+                });
+                undefined.treatments[lane] = before.chain([treatment]).max().unwrap_or(treatment);
             });
             self.set(moment, class, reg, moment.mask, Some(&undefined));
         }

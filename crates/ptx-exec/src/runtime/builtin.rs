@@ -12,6 +12,44 @@ type LaneFault = (FaultKind, String, usize);
 /// Longest string that is read from device memory, in bytes.
 const MAX_STRING: u64 = 1 << 16;
 
+/// The parameters and the result of a provided function, by their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// Bytes of the result; 0 for none.
+    pub(crate) result: u32,
+    /// Bytes of each parameter; `None` where it does not matter what is passed.
+    pub(crate) params: Option<&'static [u32]>,
+}
+
+impl Signature {
+    /// Where the parameters lie in the frame of a call, behind the result: each is aligned to its
+    /// size, structures to 4 bytes. A declaration without the result changes nothing.
+    pub(crate) fn offsets(params: &[u32], result: u32) -> Vec<u32> {
+        let mut end = result;
+        let place = |bytes: &u32| {
+            let align = if bytes.is_power_of_two() { *bytes } else { 4 };
+            let start = end.next_multiple_of(align);
+            end = start + bytes;
+            start
+        };
+        params.iter().map(place).collect()
+    }
+}
+
+impl Builtin {
+    /// How the function is called.
+    pub(crate) fn signature(self) -> Signature {
+        let (result, params): (u32, Option<&'static [u32]>) = match self {
+            Builtin::Print => (4, Some(&[8, 8])),
+            Builtin::Malloc => (8, Some(&[8])),
+            Builtin::Free => (0, Some(&[8])),
+            Builtin::AssertFail => (0, Some(&[8, 8, 4, 8, 8])),
+            Builtin::Runtime(call) => return call.signature(),
+        };
+        Signature { result, params }
+    }
+}
+
 /// Calls a builtin in the lanes of `mask`. Its results and arguments lie at `frame` of local
 /// memory, as in any call.
 pub(crate) fn run(

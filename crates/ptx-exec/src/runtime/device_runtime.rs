@@ -12,7 +12,7 @@ use crate::code::RuntimeCall;
 use crate::device::{DeviceLaunch, DeviceWork, SUCCESS};
 use crate::fault::FaultKind;
 use crate::program::{KernelId, Program, function_at};
-use crate::runtime::builtin::CallArea;
+use crate::runtime::builtin::{CallArea, Signature};
 use crate::warp::Surroundings;
 use cuda_launch::LaunchConfig;
 
@@ -89,6 +89,38 @@ pub(crate) fn refusal(name: &str) -> Option<String> {
 /// driver has.
 pub fn is_device_runtime(text: &str) -> bool {
     text.contains("__cuda_syscall_")
+}
+
+impl RuntimeCall {
+    /// How the function is called: as `cuda_device_runtime_api.h` declares it.
+    pub(crate) fn signature(self) -> Signature {
+        let (result, params): (u32, &'static [u32]) = match self {
+            RuntimeCall::GetParameterBuffer => (8, &[8, 12, 12, 4]),
+            RuntimeCall::LaunchDevice => (4, &[8, 8]),
+            RuntimeCall::GetLastError | RuntimeCall::PeekAtLastError => (4, &[]),
+            RuntimeCall::GetErrorString | RuntimeCall::GetErrorName => (8, &[4]),
+            RuntimeCall::GetDeviceCount | RuntimeCall::GetDevice => (4, &[8]),
+            RuntimeCall::DeviceGetAttribute => (4, &[8, 4, 4]),
+            RuntimeCall::Create => (4, &[8, 4]),
+            // Several functions, none of which looks at what it gets.
+            RuntimeCall::Order => return Signature { result: 4, params: None },
+            RuntimeCall::MemcpyAsync => (4, &[8, 8, 8, 4, 8]),
+            RuntimeCall::MemsetAsync => (4, &[8, 4, 8, 8]),
+            RuntimeCall::Malloc => (4, &[8, 8]),
+            RuntimeCall::Free => (4, &[8]),
+            RuntimeCall::GraphSetConditional => (0, &[8, 4]),
+        };
+        Signature { result, params: Some(params) }
+    }
+
+    /// Bytes that the function writes where its first argument points.
+    pub(crate) fn output_bytes(self) -> u32 {
+        match self {
+            RuntimeCall::GetDeviceCount | RuntimeCall::GetDevice | RuntimeCall::DeviceGetAttribute => 4,
+            RuntimeCall::Create | RuntimeCall::Malloc => 8,
+            _ => 0,
+        }
+    }
 }
 
 /// Calls a function of the device runtime in one lane of a warp, whose results and arguments lie at

@@ -28,6 +28,7 @@ mod numbers;
 mod nvcc;
 mod packed;
 mod prologues;
+mod provided;
 mod sizes;
 mod vectors;
 mod video;

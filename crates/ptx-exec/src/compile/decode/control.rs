@@ -7,10 +7,11 @@ use ptx::{ScalarType, Variable};
 use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
 use crate::compile::decode::Form;
 use crate::compile::decode::{load_store, stack};
-use crate::compile::frame::parameter_layout;
+use crate::compile::frame::{formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Guard, Reg};
 use crate::registers::shapes::unary;
+use crate::runtime::builtin::Signature;
 use crate::runtime::device_runtime;
 
 /// Decodes what changes or delays control flow. `None` if the opcode is none of these.
@@ -241,7 +242,14 @@ fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut For
         let name = compiler.show(parts.callee);
         return invalid(format!("`{name}` takes {} parameters and returns {}", params.len(), returns.len()));
     }
-    let (places, _) = parameter_layout(returns.iter().chain(params));
+    let (places, _) = match callee {
+        Callee::Builtin(builtin) => {
+            // The function finds its arguments behind its result, which the caller may not fetch.
+            compiler.frame_space(8, 8);
+            (provided_layout(&compiler.show(parts.callee), builtin, returns, params)?, 0)
+        }
+        _ => parameter_layout(returns.iter().chain(params)),
+    };
     let (result_places, argument_places) = places.split_at(returns.len());
     let mut arguments = Vec::new();
     for ((operand, variable), &(callee, bytes)) in parts.arguments.iter().zip(params).zip(argument_places) {
@@ -257,6 +265,33 @@ fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut For
     }
     compiler.push(Op::Results(results.into()));
     registers.iter().try_for_each(|value| load_store::load_frame(compiler, value))
+}
+
+/// Where the results and arguments of a function that the device provides lie: where the function
+/// expects them, whether or not the declaration has its result.
+fn provided_layout(
+    name: &str,
+    builtin: Builtin,
+    returns: &[Variable],
+    params: &[Variable],
+) -> Decoded<Vec<(u32, u32)>> {
+    let Signature { result, params: expected } = builtin.signature();
+    let bytes = |variables: &[Variable]| -> Vec<u32> {
+        variables.iter().map(|variable| formal_bytes(variable).min(u32::MAX.into()) as u32).collect()
+    };
+    let (returned, declared) = (bytes(returns), bytes(params));
+    let fits = (returned.is_empty() || returned == [result])
+        && (result != 0 || returned.is_empty())
+        && expected.is_none_or(|expected| declared == expected);
+    if !fits {
+        let expected = expected.map_or_else(|| "any".to_owned(), |bytes| format!("{bytes:?}"));
+        return invalid(format!(
+            "`{name}` is provided by the device with parameters of {expected} bytes and a result of {result}, but is \
+             declared with {declared:?} and {returned:?}"
+        ));
+    }
+    let arguments = Signature::offsets(&declared, result).into_iter().zip(declared);
+    Ok(returned.iter().map(|&bytes| (0, bytes)).chain(arguments).collect())
 }
 
 /// Whether the function called `name` needs no definition.
