@@ -227,7 +227,8 @@ fn occupancy_fell(
     memory: &mut Memory,
 ) -> Option<Observed> {
     let now = occupancy(view.profile);
-    let own = *memory.occupancy.get_or_insert(now?);
+    memory.occupancy = memory.occupancy.or(now);
+    let own = memory.occupancy?;
     let of_run = reference.and_then(|reference| Some((reference.occupancy?, reference)));
     let before = of_run.map_or(own, |(occupancy, _)| occupancy);
     let Some(now) = now else {
@@ -425,3 +426,6 @@ fn power_capped(uuid: &str, readings: Option<&Readings>, limit: f64) -> Observed
         next: Next::Report,
     })
 }
+
+#[cfg(test)]
+mod tests;

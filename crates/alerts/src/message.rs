@@ -18,11 +18,14 @@ pub const ALERTMANAGER_PATH: &str = "/api/v2/alerts";
 /// A notice in one line, printable: what, of which session, since when.
 pub fn line(notice: &Notice) -> String {
     let Notice { state, at, alert } = notice;
-    let lasted = units::time(at.since(alert.since) as f64);
+    let since = at.since(alert.since);
+    let lasted = units::time(since as f64);
+    // A condition that needs no time to be reported may have just begun.
+    let lasting = if since == 0 { String::new() } else { format!("; for {lasted}") };
     let (name, what) = (alert.rule.name(), &alert.what);
     let text = match state {
-        State::Fired => format!("alert {name}: {}: {what}; for {lasted}", alert.session),
-        State::Repeated => format!("still {name}: {}: {what}; for {lasted}", alert.session),
+        State::Fired => format!("alert {name}: {}: {what}{lasting}", alert.session),
+        State::Repeated => format!("still {name}: {}: {what}{lasting}", alert.session),
         State::Resolved => format!("over {name}: {}, after {lasted}; it was: {what}", alert.session),
         State::Ended => {
             format!("over {name}: {} has ended, {lasted} after it began; it was: {what}", alert.session)

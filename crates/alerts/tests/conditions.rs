@@ -215,7 +215,9 @@ fn lost_records_are_told_at_once() {
     let profile = Profile::default();
     assert_eq!(told(&looks.look(&profile, None, 0)), Vec::<String>::new());
     let notices = looks.look(&profile, None, 1024);
-    assert!(told(&notices)[0].contains("1,024 records were lost for want of space"), "{notices:?}");
+    let line = &told(&notices)[0];
+    assert!(line.contains("1,024 records were lost for want of space"), "{line}");
+    assert!(line.ends_with("(1,024 since its start, measured)"), "it has not lasted yet: {line}");
     for dropped in [2000, 2000, 2000] {
         assert_eq!(told(&looks.look(&profile, None, dropped)), Vec::<String>::new());
     }

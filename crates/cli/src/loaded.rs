@@ -38,13 +38,18 @@ pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
         session::must_exist(path)?;
         anyhow::Ok(Loaded::read(path, filters)?)
     })?;
-    let problems = once(&loaded.profile.recorder.problems);
+    tell_problems(&loaded.profile.recorder.problems);
+    Ok(loaded)
+}
+
+/// Says the problems of a session on stderr.
+pub fn tell_problems(problems: &[String]) {
+    let problems = once(problems);
     problems.iter().take(PROBLEMS).for_each(output::remark);
     if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
         let more = units::counted(more as u64, "more problem", "more problems");
         output::remark(format!("{more}; `apex report --json` lists all"));
     }
-    Ok(loaded)
 }
 
 /// Reads a whole session.

@@ -94,7 +94,7 @@ enum Command {
 
 fn main() -> ExitCode {
     run::ignore_file_size_signal();
-    let arguments = match arguments() {
+    let arguments = match on_enough_stack(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
@@ -129,6 +129,16 @@ fn main() -> ExitCode {
 /// The command with a variable for each option.
 fn command() -> clap::Command {
     environment::with_variables(Arguments::command())
+}
+
+/// Does `work` in a thread with enough stack: clap's tables take more than the main thread has under
+/// a small limit (`ulimit -s 64`). Where the system refuses a thread, this one has to do.
+fn on_enough_stack<R: Send>(work: impl Fn() -> R + Sync) -> R {
+    const BYTES: usize = 1 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(BYTES).spawn_scoped(scope, &work);
+        thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(&work)
+    })
 }
 
 /// The command line, and what the environment adds to it.

@@ -248,7 +248,7 @@ pub fn stdout_identity() -> Option<(u64, u64)> {
 
 /// Whether a file of this name in a session's folder is part of the session.
 fn is_part_of_session(name: &OsStr) -> bool {
-    name == apex_machine::FILE || apex_trace::is_part_of_session(name)
+    name == apex_machine::FILE || name == apex_timeline::INDEX_FILE || apex_trace::is_part_of_session(name)
 }
 
 /// The file of a session that this is.

@@ -6,7 +6,7 @@ mod common;
 use common::{Context, cu, download, ok, upload};
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
-use std::process::Command;
+use test_process::Command;
 
 const NONE: *mut c_void = std::ptr::null_mut();
 

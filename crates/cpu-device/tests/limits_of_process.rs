@@ -6,7 +6,7 @@ use common::{Context, cu, image, ok};
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
 use std::path::Path;
-use std::process::Command;
+use test_process::Command;
 
 const NONE: *mut c_void = std::ptr::null_mut();
 

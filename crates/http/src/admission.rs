@@ -67,7 +67,11 @@ impl Admission {
 
     /// Whether the headers bear the token.
     fn bears(&self, token: &Token, headers: &HeaderMap) -> bool {
-        let borne = header(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let borne = header(headers, header::AUTHORIZATION).and_then(|value| {
+            // The scheme's case does not matter (RFC 9110, 11.1).
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim_start_matches(' '))
+        });
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -28,6 +29,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 const SWEEP: Duration = Duration::from_secs(1);
 /// Until the next attempt where the system gives no more descriptors.
 const RETRY: Duration = Duration::from_millis(100);
+/// Pairs of descriptors that a runtime needs at most: for its events, its wake-ups and its signals.
+const RUNTIME_PAIRS: usize = 4;
 /// Without an event for so long, a stream is sent that there is nothing.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -149,6 +152,7 @@ impl Server {
             stop: stop.clone(),
             limits,
         });
+        has_descriptors().map_err(Error::Serve)?;
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let computing = 2 * shared.limits.answers;
         runtime.enable_all().max_blocking_threads(computing).thread_name("apex-http");
@@ -169,6 +173,13 @@ impl Server {
         runtime.shutdown_background();
         served.map_err(Error::Serve)
     }
+}
+
+/// An error if the system does not give the descriptors that a runtime needs, for which tokio
+/// panics.
+fn has_descriptors() -> std::io::Result<()> {
+    let pairs: std::io::Result<Vec<_>> = (0..RUNTIME_PAIRS).map(|_| UnixStream::pair()).collect();
+    pairs.map(drop)
 }
 
 fn stop_on_signals(stop: Stop) -> std::io::Result<()> {

@@ -199,6 +199,28 @@ fn pages_of_other_origins_are_refused() {
     );
     let followed = ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
     assert_eq!(answered(&followed), 200, "a link that the user follows");
+    // Each of several origins has to be the page's own, and each of the three words counts.
+    let own = "Origin: http://localhost:8000";
+    assert_eq!(answered(&[own, own]), 200);
+    assert_eq!(answered(&[own, "Origin: http://attacker.example"]), 403);
+    assert_eq!(answered(&["Origin: http://attacker.example", own]), 403);
+    assert_eq!(answered(&["Origin: https://localhost:8000"]), 200, "a proxy in front speaks TLS");
+    assert_eq!(answered(&["Origin: ftp://localhost:8000"]), 403);
+    assert_eq!(answered(&["Origin: http://LOCALHOST:8000"]), 200);
+    let fetched = |site: &str, mode: &str, to: &str| {
+        let words = [("Site", site), ("Mode", mode), ("Dest", to)];
+        let headers = words.map(|(name, word)| format!("Sec-Fetch-{name}: {word}"));
+        answered(&headers.each_ref().map(String::as_str))
+    };
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(fetched(site, "navigate", "document"), 200, "{site}");
+        assert_eq!(fetched(site, "cors", "document"), 403, "{site}");
+        assert_eq!(fetched(site, "navigate", "empty"), 403, "{site}");
+    }
+    assert_eq!(fetched("same-origin", "cors", "empty"), 200);
+    assert_eq!(fetched("none", "navigate", "document"), 200);
+    // A link does not excuse a foreign origin.
+    assert_eq!(answered(&[&followed[..], &["Origin: http://attacker.example"]].concat()), 403);
 }
 
 #[test]
@@ -215,8 +237,22 @@ fn a_token_is_demanded_of_each_request() {
         assert!(refused.contains("www-authenticate: Bearer\r\n") && !refused.contains(TOKEN));
     }
     assert_eq!(status(&get("/", &format!("Authorization: Bearer {TOKEN}"))), 200);
+    for scheme in ["bearer", "BEARER", "bEaReR ", "Bearer  "] {
+        assert_eq!(status(&get("/", &format!("Authorization: {scheme} {TOKEN}"))), 200, "{scheme}");
+    }
+    for value in ["", "Bearer", "Basic ", "Bearerx ", "XBearer ", "Bearer\t", "Bearer x "] {
+        assert_eq!(status(&get("/", &format!("Authorization: {value}{TOKEN}"))), 401, "{value:?}");
+    }
     let cookie = format!("apex-token-{}={TOKEN}", server.address.port());
     assert_eq!(status(&get("/", &format!("Cookie: a=b; {cookie}"))), 200);
+    assert_eq!(status(&get("/", &format!("Cookie: {cookie}; a=b"))), 200);
+    let port = server.address.port();
+    for name in ["", "a", "token", "apex-token-1", "apex-token", &format!("xapex-token-{port}")] {
+        assert_eq!(status(&get("/", &format!("Cookie: {name}={TOKEN}"))), 401, "{name}");
+    }
+    for query in ["xtoken=", "tokens=", "Token=", "token", "a=token="] {
+        assert_eq!(status(&get(&format!("/?{query}{TOKEN}"), "X: y")), 401, "{query}");
+    }
     // The address that was printed: the token goes into a cookie, and out of the address.
     let sent_on = get(&format!("//attacker.example/s?a=1&token={TOKEN}&b=2"), "X: y");
     assert_eq!(status(&sent_on), 303);

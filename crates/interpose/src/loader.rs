@@ -304,7 +304,7 @@ impl Library {
     }
 }
 
-type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+pub(crate) type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 /// glibc's `dlopen`, which opens what it is told.
 pub fn genuine_dlopen() -> *mut c_void {
@@ -331,7 +331,7 @@ pub fn genuine(name: &CStr, version: &CStr, known: &AtomicPtr<c_void>) -> *mut c
 /// glibc's `dlsym`. The one to which our own call would be bound may be that of a shim that the
 /// user preloads: it would answer with the shim's functions, which forward to us, and a launch
 /// would never arrive.
-fn genuine_dlsym() -> LookUp {
+pub(crate) fn genuine_dlsym() -> LookUp {
     #[cfg(target_arch = "x86_64")]
     const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
     #[cfg(not(target_arch = "x86_64"))]

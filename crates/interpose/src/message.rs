@@ -1,7 +1,7 @@
 //! Messages of the library on the program's standard error.
 
 use crate::environment;
-use apex_trace::MappedControl;
+use apex_trace::control;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says why the program is not recorded, once in a process, and leaves word in the session, so that
@@ -16,8 +16,9 @@ pub fn say_once(line: &str) {
 
 /// Leaves word in the session, for its reports, of what is not recorded and why.
 pub fn leave_word(line: &str) {
-    if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
-        control.complain(line);
+    if let Some(session) = environment::session() {
+        // Where not even this works, the line on standard error has to do.
+        let _ = control::complain_in(&session, line);
     }
 }
 

@@ -3,8 +3,10 @@
 
 mod support;
 
+use apex_trace::Process;
 use apex_trace::layout::QueueState;
-use support::{Recording, finished};
+use std::process::ExitStatus;
+use support::{Recording, compiled, finished};
 use test_process::Command;
 
 /// A program with the queue on, also where it gains nothing.
@@ -135,5 +137,63 @@ fn what_was_handed_over_before_a_kill_leaves_a_session_that_opens() {
         child.kill().unwrap();
         child.wait().unwrap();
         recording.open();
+    }
+}
+
+/// How `shims/endings.c` ended, how many launches it recorded, and the process; `None` without a C
+/// compiler.
+fn ended(way: &str, launches: usize) -> Option<(ExitStatus, usize, Process)> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("endings.c", &folder.path().join("endings"), &["-ldl", "-lpthread"])?;
+    let recording = Recording::untimed();
+    let mut command = recording.program(&program);
+    command.args([way, &launches.to_string()]).env("FAKE_BUSY", "1");
+    command.env("APEX_FAST", "queue").env("APEX_FAST_ALWAYS", "1");
+    let output = command.output().expect("the program starts");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{way}");
+    let process = recording.process();
+    Some((output.status, support::launches(&process).len(), process))
+}
+
+/// Each way in which a process can end itself or become another program.
+#[test]
+fn queued_calls_are_made_before_the_process_ends_in_any_way() {
+    for way in [
+        "exit",
+        "_exit",
+        "_Exit",
+        "quick_exit",
+        "handler",
+        "execl",
+        "execlp",
+        "execle",
+        "execv",
+        "execve",
+        "execvp",
+        "execvpe",
+        "fexecve",
+        "exec-fails",
+        "vfork",
+        "main-pthread-exit",
+        "main-system-call",
+        "thread-system-call",
+        "returns",
+    ] {
+        let Some((status, made, process)) = ended(way, 5000) else { return };
+        assert!(status.success(), "{way}: {status}");
+        assert_eq!((made, process.queue_waiting), (5000, 0), "{way}");
+        assert!(process.queue.made > 1000, "{way}: {:?}", process.queue);
+    }
+}
+
+/// Where nothing can be done, what was queued is counted.
+#[test]
+fn calls_that_a_killed_process_had_queued_are_counted() {
+    for way in ["kill", "terminate", "system-call"] {
+        let Some((status, made, process)) = ended(way, 5000) else { return };
+        assert_eq!(status.success(), way == "system-call", "{way}: {status}");
+        // (A call may have been made whose count was not written any more.)
+        let told = made as u64 + process.queue_waiting;
+        assert!((5000..=5001).contains(&told), "{way}: {made} made, {} wait", process.queue_waiting);
     }
 }

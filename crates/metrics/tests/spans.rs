@@ -111,6 +111,12 @@ fn a_session_is_one_trace() {
         named("step").into_iter().partition(|span| span["attributes"].get("apex.step").is_none());
     assert_eq!(ranges.len(), 60);
     assert!(steps.len() > 50 && steps.iter().all(|step| parent_of(step) == "steady state"), "{steps:?}");
+    let mut numbered: Vec<_> = steps
+        .iter()
+        .map(|step| (number(step, "start"), step["attributes"]["apex.step"].as_u64().unwrap()))
+        .collect();
+    numbered.sort_unstable();
+    assert!(numbered.iter().map(|&(_, step)| step).eq(0..steps.len() as u64), "{numbered:?}");
     let forward: Vec<&Value> = spans.iter().filter(|span| text(span, "name").contains("ward")).collect();
     assert_eq!(forward.len(), 60);
     assert!(forward.iter().all(|span| parent_of(span) == "step" && !text(span, "name").contains('\u{1b}')));

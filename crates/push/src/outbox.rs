@@ -50,6 +50,8 @@ struct Shared<M> {
 #[derive(Debug)]
 struct Queue<M> {
     messages: VecDeque<M>,
+    /// A message is under way: it was taken out, and is neither sent nor given up yet.
+    under_way: bool,
     /// Messages that were lost since the last one that was taken.
     lost: u64,
     /// No message will come any more.
@@ -81,8 +83,14 @@ impl<M: Send + 'static> Outbox<M> {
         send: impl FnMut(&M) -> Result<(), Failure> + Send + 'static,
         tell: impl FnMut(Event) + Send + 'static,
     ) -> Self {
-        let queue =
-            Queue { messages: VecDeque::new(), lost: 0, closed: false, abandoned: false, done: false };
+        let queue = Queue {
+            messages: VecDeque::new(),
+            under_way: false,
+            lost: 0,
+            closed: false,
+            abandoned: false,
+            done: false,
+        };
         let shared =
             Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new(), most: policy.waiting });
         let worker = Arc::clone(&shared);
@@ -107,7 +115,8 @@ impl<M: Send + 'static> Outbox<M> {
     }
 
     /// Waits until all messages have been sent or given up, at most so long. Returns how many were
-    /// not sent.
+    /// not sent, among them the one that is under way, of which nobody will learn whether it
+    /// arrives.
     pub fn close(mut self, longest: Duration) -> u64 {
         let begun = Instant::now();
         let mut queue = self.shared.lock();
@@ -119,7 +128,7 @@ impl<M: Send + 'static> Outbox<M> {
                 // The attempt that is under way ends with the process.
                 queue.abandoned = true;
                 self.thread = None;
-                return queue.lost + queue.messages.len() as u64;
+                return queue.lost + queue.messages.len() as u64 + u64::from(queue.under_way);
             }
             queue = self.shared.wait(queue, left);
         }
@@ -148,13 +157,19 @@ impl<M, S: FnMut(&M) -> Result<(), Failure>, T: FnMut(Event)> Sender<'_, M, S, T
         while let Some(message) = self.next() {
             match self.attempt(&message) {
                 Ok(()) => {
-                    let lost = std::mem::take(&mut self.shared.lock().lost);
+                    let mut queue = self.shared.lock();
+                    queue.under_way = false;
+                    let lost = std::mem::take(&mut queue.lost);
+                    drop(queue);
                     if std::mem::take(&mut self.fails) || lost > 0 {
                         (self.tell)(Event::Recovered(lost));
                     }
                 }
                 Err(failure) => {
-                    self.shared.lock().lost += 1;
+                    let mut queue = self.shared.lock();
+                    queue.under_way = false;
+                    queue.lost += 1;
+                    drop(queue);
                     if !std::mem::replace(&mut self.fails, true) {
                         (self.tell)(Event::Fails(failure));
                     }
@@ -171,6 +186,7 @@ impl<M, S: FnMut(&M) -> Result<(), Failure>, T: FnMut(Event)> Sender<'_, M, S, T
                 return None;
             }
             if let Some(message) = queue.messages.pop_front() {
+                queue.under_way = true;
                 return Some(message);
             }
             if queue.closed {

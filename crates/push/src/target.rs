@@ -6,10 +6,14 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use std::fmt;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
+
+/// Pairs of descriptors that a runtime and a connection need at most.
+const RUNTIME_PAIRS: usize = 5;
 
 /// An address, `http://HOST[:PORT]/PATH`.
 ///
@@ -114,6 +118,7 @@ impl Target {
     /// # Errors If it was not accepted: only a status of 200 to 299 means acceptance.
     pub fn post(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<(), Failure> {
         let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
+        has_descriptors().map_err(|error| unreachable(&error))?;
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| unreachable(&error))?;
         let sent = runtime.block_on(async {
@@ -148,6 +153,13 @@ impl Target {
         // The head of the answer says all; hyper bounds its size, and its body is not read.
         Ok(sender.send_request(request).await.map_err(broken)?.status())
     }
+}
+
+/// An error if the system does not give the descriptors that a runtime needs, for which tokio
+/// panics.
+fn has_descriptors() -> io::Result<()> {
+    let pairs: io::Result<Vec<_>> = (0..RUNTIME_PAIRS).map(|_| UnixStream::pair()).collect();
+    pairs.map(drop)
 }
 
 impl fmt::Debug for Target {

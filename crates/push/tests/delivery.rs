@@ -4,7 +4,7 @@ use apex_push::{Event, Failure, Outbox, Policy, Target};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than anything here takes: reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ fn attempts_are_bounded_and_changes_are_told_once() {
 #[test]
 fn of_too_many_messages_the_oldest_are_lost_and_nobody_waits() {
     let (answer, answers) = channel();
-    let (outbox, attempts, _events) = outbox(FEW, answers);
+    let (outbox, attempts, events) = outbox(FEW, answers);
     outbox.put(0);
     // The thread hangs in its first attempt.
     assert_eq!(attempts.recv().unwrap(), 0);
@@ -146,6 +146,7 @@ fn of_too_many_messages_the_oldest_are_lost_and_nobody_waits() {
     drop(answer);
     assert_eq!(outbox.close(PATIENCE), 0, "what was lost was told when messages were taken again");
     assert_eq!(attempts.iter().collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(events.iter().collect::<Vec<_>>(), [Event::Recovered(3)]);
 }
 
 #[test]
@@ -155,5 +156,68 @@ fn closing_gives_up_what_hangs() {
     outbox.put(0);
     assert_eq!(attempts.recv().unwrap(), 0);
     outbox.put(1);
-    assert_eq!(outbox.close(Duration::ZERO), 1);
+    assert_eq!(outbox.close(Duration::ZERO), 2, "the one that hangs has not arrived either");
+}
+
+/// What waits when time is up is not tried any more, and nor is what failed for a while.
+#[test]
+fn nothing_is_tried_after_the_outbox_was_given_up() {
+    let (answer, answers) = channel();
+    let (outbox, attempts, events) = outbox(FEW, answers);
+    (0..2).for_each(|message| outbox.put(message));
+    assert_eq!(attempts.recv().unwrap(), 0);
+    assert_eq!(outbox.close(Duration::ZERO), 2);
+    answer.send(Ok(())).unwrap();
+    assert!(attempts.iter().next().is_none(), "the thread ends");
+    assert!(events.iter().next().is_none());
+}
+
+#[test]
+fn what_was_given_up_before_counts_with_what_is_under_way() {
+    let (answer, answers) = channel();
+    let (outbox, attempts, _events) = outbox(FEW, answers);
+    answer.send(Err(Failure::Refused(404))).unwrap();
+    (0..3).for_each(|message| outbox.put(message));
+    assert_eq!([attempts.recv().unwrap(), attempts.recv().unwrap()], [0, 1]);
+    assert_eq!(outbox.close(Duration::ZERO), 3);
+}
+
+#[test]
+fn what_was_never_taken_is_counted_and_told_once() {
+    let (answer, answers) = channel();
+    let refused = || Err(Failure::Refused(404));
+    [refused(), refused(), refused()].into_iter().for_each(|result| answer.send(result).unwrap());
+    let (outbox, attempts, events) = outbox(Policy { waiting: 9, ..FEW }, answers);
+    (0..3).for_each(|message| outbox.put(message));
+    assert_eq!(outbox.close(PATIENCE), 3);
+    assert_eq!(attempts.iter().collect::<Vec<_>>(), [0, 1, 2], "a refusal for good is not repeated");
+    assert_eq!(events.iter().collect::<Vec<_>>(), [Event::Fails(Failure::Refused(404))]);
+}
+
+/// Pauses are at least as long as the policy says: twice as long before each further attempt.
+#[test]
+fn pauses_between_attempts_double() {
+    let policy = Policy { attempts: 4, pause: Duration::from_millis(20), waiting: 1 };
+    let (tell, told) = channel();
+    let send = move |_: &u32| {
+        tell.send(Instant::now()).unwrap();
+        Err(Failure::Refused(503))
+    };
+    let outbox = Outbox::start(policy, send, |_| {});
+    outbox.put(0);
+    assert_eq!(outbox.close(PATIENCE), 1);
+    let moments: Vec<Instant> = told.iter().collect();
+    let pauses: Vec<u128> = moments.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert_eq!(pauses.len(), 3, "{pauses:?}");
+    assert!(pauses.iter().zip([20, 40, 80]).all(|(&pause, least)| pause >= least), "{pauses:?}");
+}
+
+/// A message is taken even where none may wait.
+#[test]
+fn one_message_waits_at_least() {
+    let (_, answers) = channel();
+    let (outbox, attempts, _events) = outbox(Policy { waiting: 0, ..FEW }, answers);
+    outbox.put(7);
+    assert_eq!(outbox.close(PATIENCE), 0);
+    assert_eq!(attempts.iter().collect::<Vec<_>>(), [7]);
 }

@@ -51,6 +51,13 @@ fn of_queues(profile: &Profile) -> Vec<String> {
     if let Some(total) = queues().filter(|queue| queue.made > 0).cloned().reduce(add) {
         sentences.push(used(&total));
     }
+    let not_made = queues().fold(0_u64, |sum, queue| sum.saturating_add(queue.not_made));
+    if not_made > 0 {
+        sentences.push(format!(
+            "--fast: {} not made: the process was ended first, or it still ran when the session was read.",
+            units::counted(not_made, "queued call was", "queued calls were")
+        ));
+    }
     let off = |state| queues().filter(|queue| queue.state == state).count();
     for (state, why) in [
         (

@@ -10,8 +10,10 @@ use crate::mapping::{Mapping, without_sigxfsz};
 use apex_untrusted::Folder;
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::offset_of;
 use std::ops::Deref;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -204,6 +206,35 @@ impl Control {
     pub(crate) fn give_back(&self, bytes: u64) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+}
+
+/// As [`Control::complain`], for a process that may have no room to map the page of the session in
+/// `dir`: then the word is written into its file.
+pub fn complain_in(dir: &Path, text: &str) -> io::Result<()> {
+    match MappedControl::open(dir) {
+        Ok(control) => control.complain(text),
+        Err(_) => {
+            let file = apex_untrusted::read::open_in_place(&dir.join(CONTROL_FILE))?;
+            write_complaint(&file, text)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_complaint(file: &File, text: &str) -> io::Result<()> {
+    let (mut magic, mut state) = ([0; CONTROL_MAGIC.len()], [0; size_of::<u32>()]);
+    file.read_exact_at(&mut magic, 0)?;
+    let state_at = offset_of!(Control, complaint) as u64;
+    file.read_exact_at(&mut state, state_at)?;
+    let is_page = magic == CONTROL_MAGIC && file.metadata()?.len() >= CONTROL_BYTES as u64;
+    if !is_page || u32::from_le_bytes(state) != Complaint::None as u32 {
+        return Ok(());
+    }
+    let text = &text.as_bytes()[..text.len().min(COMPLAINT_BYTES)];
+    file.write_all_at(text, offset_of!(Control, complaint_text) as u64)?;
+    let length = (text.len() as u32).to_le_bytes();
+    file.write_all_at(&length, offset_of!(Control, complaint_bytes) as u64)?;
+    file.write_all_at(&(Complaint::Written as u32).to_le_bytes(), state_at)
 }
 
 /// The page, mapped.

@@ -97,7 +97,17 @@ pub struct FileHeader {
     pub pool: [AtomicU64; PoolFigures::FIELDS],
     /// The launch queue's batches: the fields of [`BatchFigures`].
     pub batches: [AtomicU64; 3],
+    /// Calls that the launch queue took. It is current at any moment, and so is `queue_made`, so
+    /// that a killed process leaves the number of calls that waited.
+    pub queue_taken: OwnLine,
+    /// Calls of these that were made.
+    pub queue_made: OwnLine,
 }
+
+/// A counter on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct OwnLine(pub AtomicU64);
 
 /// [`FileHeader::drop_errno`] when the session's size limit, not the system, refused space.
 pub const LIMIT_REACHED: u32 = u32::MAX;

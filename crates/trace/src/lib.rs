@@ -93,8 +93,8 @@ pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{
-    CallSort, CallTotals, Definitions, Event, KeptCode, META_FILE, Process, Recent, Record, Session, Totals,
-    Watcher, has_process_files, is_part_of_session, is_session,
+    CallSort, CallTotals, Definitions, Event, Headers, KeptCode, META_FILE, Process, Recent, Record, Session,
+    Totals, Watcher, has_process_files, is_part_of_session, is_session,
 };
 pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -22,8 +22,8 @@ use crate::definition::Definition;
 use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
-    BatchFigures, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, PoolFigures, PoolState, QueueFigures,
-    QueueState, RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
+    BatchFigures, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, OwnLine, PoolFigures, PoolState,
+    QueueFigures, QueueState, RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::ticks::{self, now};
@@ -102,6 +102,8 @@ impl ProcessFile {
             queue: [const { AtomicU64::new(0) }; QueueFigures::FIELDS],
             pool: [const { AtomicU64::new(0) }; PoolFigures::FIELDS],
             batches: [const { AtomicU64::new(0) }; 3],
+            queue_taken: OwnLine::default(),
+            queue_made: OwnLine::default(),
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -199,6 +201,20 @@ impl ProcessFile {
             for (field, value) in self.shared.header().queue.iter().zip(figures.to_array()) {
                 field.store(value, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Counts a call that the launch queue took.
+    #[inline]
+    pub fn count_queue_taken(&self) {
+        self.count(&self.shared.header().queue_taken.0, 1);
+    }
+
+    /// Says how many of the calls that the launch queue took have been made. One thread calls it.
+    #[inline]
+    pub fn set_queue_made(&self, calls: u64) {
+        if self.is_ours() {
+            self.shared.header().queue_made.0.store(calls, Ordering::Relaxed);
         }
     }
 

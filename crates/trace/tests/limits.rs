@@ -6,7 +6,7 @@ mod common;
 use apex_trace::control::Settings;
 use apex_trace::definition::{Definition, Graph};
 use apex_trace::layout::{CHUNK_BYTES, Ended, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
-use apex_trace::{Control, Lane, MappedControl, ProcessFile, Session};
+use apex_trace::{Control, Headers, Lane, MappedControl, ProcessFile, Session};
 use common::*;
 use std::fs;
 use std::io::Write;
@@ -353,4 +353,42 @@ fn child_whose_file_size_limit_falls() {
 fn fill(path: &Path) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
+}
+
+/// What is lost, and whether there is anything, is known without the records.
+#[test]
+fn headers_say_what_the_session_says_without_its_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 2, 1);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    assert!(!Headers::read(dir.path()).unwrap().has_records);
+    let mut lane = Lane::default();
+    assert!((0..5 * LAUNCHES_PER_CHUNK as u32).all(|number| lane.record(&file, &launch(1, number))));
+    file.count_dropped(3);
+    (0..5).for_each(|_| file.count_queue_taken());
+    file.set_queue_made(3);
+    // Damage to what a chunk holds shows in its records alone.
+    let path = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let path = path.into_iter().find(|path| path.extension().is_some_and(|found| found == "rec")).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let before = Headers::read(dir.path()).unwrap();
+    for chunk in bytes[HEADER_BYTES..].chunks_mut(CHUNK_BYTES) {
+        chunk[64..].fill(0xff);
+    }
+    fs::write(&path, bytes).unwrap();
+    let session = Session::open(dir.path()).unwrap();
+    for headers in [before, Headers::read(dir.path()).unwrap()] {
+        assert!(headers.has_records);
+        let process = &session.processes[0];
+        assert_eq!(headers.lost(), process.dropped + process.overwritten);
+        assert!(headers.lost() > 3);
+        assert_eq!(headers.session.causes_of_loss(), session.causes_of_loss());
+        let of = |process: &apex_trace::Process| (process.pid, process.queue_waiting);
+        assert_eq!((of(&headers.session.processes[0]), of(process)), ((std::process::id(), 2), of(process)));
+        assert!(headers.session.processes[0].records().next().is_none());
+    }
+    fs::write(dir.path().join("1.rec"), "no process file").unwrap();
+    assert_eq!(Headers::read(dir.path()).unwrap().session.problems.len(), 1);
+    assert!(Headers::read(&dir.path().join("nowhere")).is_err());
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use apex_trace::MappedControl;
-use apex_trace::control::{CONTROL_FILE, Settings, TimingMode};
+use apex_trace::control::{CONTROL_FILE, Settings, TimingMode, complain_in};
 use std::fs;
 use std::sync::atomic::Ordering;
 
@@ -161,4 +161,39 @@ mod meta {
         let error = meta.store(&folder).unwrap_err().to_string();
         assert!(error.contains("missing/session.json"), "{error}");
     }
+}
+
+/// A process without room for a mapping leaves its word through the file.
+#[test]
+fn a_complaint_needs_no_mapping() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(complain_in(dir.path(), "no session").is_err());
+    let ours = MappedControl::create(dir.path(), Settings::default()).unwrap();
+    let in_child = |text: &str| {
+        // SAFETY: the child makes system calls, and allocates what this thread's allocator holds.
+        match unsafe { libc::fork() } {
+            0 => {
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+                // SAFETY: a limit of this process alone; then it ends.
+                unsafe {
+                    libc::setrlimit(libc::RLIMIT_AS, &raw const none);
+                    let is_mapped = MappedControl::open(dir.path()).is_ok();
+                    let is_done = complain_in(dir.path(), text).is_ok();
+                    libc::_exit(i32::from(is_mapped) + 2 * i32::from(!is_done));
+                }
+            }
+            child => {
+                let mut status = -1;
+                // SAFETY: `status` is valid for writing.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                assert_eq!(status, 0);
+            }
+        }
+    };
+    in_child(&format!("cannot open the driver{}", "!".repeat(1000)));
+    in_child("another");
+    let kept = ours.complaint().unwrap();
+    assert!(kept.starts_with("cannot open the driver!!!") && kept.len() == 512, "{kept}");
+    ours.complain("a third");
+    assert_eq!(ours.complaint().unwrap(), kept);
 }

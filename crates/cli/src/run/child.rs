@@ -129,7 +129,7 @@ impl Signals {
         loop {
             match self.next(pause) {
                 Some(signal) => {
-                    self.interrupted.set(self.interrupted.get() || INTERRUPTS.contains(&signal.si_signo));
+                    self.note(&signal);
                     relay(&signal, child);
                 }
                 None => pause = look(),
@@ -140,13 +140,53 @@ impl Signals {
         }
     }
 
+    /// The program has ended: from here on, a signal that ends programs ends this process. One that
+    /// came before was the program's.
+    pub fn end_by_signals(&self) {
+        while let Some(signal) = self.next(Some(Duration::ZERO)) {
+            self.note(&signal);
+        }
+        // SAFETY: pointers to locals and fields that are initialised; the numbers are valid.
+        unsafe {
+            let mut mask = self.taken;
+            for signal in INTERRUPTS {
+                if libc::sigismember(&raw const self.mask_before, signal) == 0 {
+                    libc::sigdelset(&raw mut mask, signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+        }
+    }
+
+    /// A signal that came before the program was started and that ends this process.
+    pub fn ends_before_start(&self) -> Option<i32> {
+        // SAFETY: signal sets and actions are plain data, for which zeros are valid; every pointer
+        // is to such a local, and the numbers are valid.
+        let is_due = |signal: i32| unsafe {
+            let mut pending: libc::sigset_t = std::mem::zeroed();
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigpending(&raw mut pending);
+            libc::sigaction(signal, std::ptr::null(), &raw mut action);
+            libc::sigismember(&raw const pending, signal) == 1
+                && libc::sigismember(&raw const self.mask_before, signal) == 0
+                && action.sa_sigaction != libc::SIG_IGN
+        };
+        INTERRUPTS.into_iter().find(|&signal| is_due(signal))
+    }
+
     /// Whether a signal that ends programs came while one was waited for.
     pub fn interrupted(&self) -> bool {
         self.interrupted.get()
     }
 
-    /// Waits for a signal that ends programs.
+    fn note(&self, signal: &libc::siginfo_t) {
+        self.interrupted.set(self.interrupted.get() || INTERRUPTS.contains(&signal.si_signo));
+    }
+
+    /// Waits for a signal that ends programs, which then does not end this process.
     pub fn wait_for_interrupt(&self) {
+        // SAFETY: an initialised set; a null pointer means that the old mask is not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.taken, std::ptr::null_mut()) };
         while self.next(None).is_none_or(|signal| !INTERRUPTS.contains(&signal.si_signo)) {}
     }
 
@@ -186,23 +226,28 @@ fn relay(info: &libc::siginfo_t, child: &Child) {
     }
 }
 
+/// Ends this process by a signal, with its default action and without a core file.
+pub fn end_by(signal: i32) -> ! {
+    // SAFETY: plain system calls on locals; a second core file, ours, must not replace the
+    // program's.
+    unsafe {
+        let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    // Still here: as process 1 of a container, whom signals spare.
+    std::process::exit(128 + signal);
+}
+
 /// Ends this process the way the program ended: by the same exit code, or by the same signal.
 pub fn end_like(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal() {
-        // SAFETY: plain system calls on locals; a second core file, ours, must not replace the
-        // program's.
-        unsafe {
-            let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
-            libc::signal(signal, libc::SIG_DFL);
-            let mut only: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut only);
-            libc::sigaddset(&raw mut only, signal);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
-            libc::raise(signal);
-        }
-        // Still here: as process 1 of a container, whom signals spare.
-        std::process::exit(128 + signal);
+        end_by(signal);
     }
     // SAFETY: ends the process. Nothing waits in a buffer, and a thread may be in a driver's
     // library, whose functions for the process's end must then not run.

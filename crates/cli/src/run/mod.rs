@@ -26,9 +26,9 @@ use crate::text::Style;
 use crate::{exit, session, units};
 use anyhow::{Context, bail};
 use apex::environment;
-use apex_trace::META_FILE;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::meta::{self, Exit, Host, Meta};
+use apex_trace::{Headers, META_FILE, Session};
 use apex_untrusted::{Folder, read};
 use apex_view::Loaded;
 use child::Signals;
@@ -304,6 +304,10 @@ pub fn record(
     driver::set_nvtx(&mut program, libraries.folder());
     let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
+    if let Some(signal) = signals.ends_before_start() {
+        fresh.discard(&[CONTROL_FILE, META_FILE]);
+        child::end_by(signal);
+    }
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
         Err(error) => {
@@ -323,12 +327,14 @@ pub fn record(
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
-    machine::finish(sampler);
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
+    remember(&meta, &fresh.folder);
+    // What comes now takes as long as the session is large, and may be interrupted.
+    signals.end_by_signals();
+    machine::finish(sampler);
     if control.keeps_code() {
         triton::keep(&fresh.folder, &control);
     }
-    remember(&meta, &fresh.folder);
     Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })
 }
 
@@ -447,6 +453,10 @@ pub fn real_ns() -> u64 {
 /// Says what was captured, or loudly that nothing was; then ends as the program did.
 fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let failed_to_read = |error: anyhow::Error| output::remark(output::causes(&error));
+    if args.quiet && !args.report && !args.recording.check && tell_losses(&recorded.session) {
+        stay(recorded);
+        end_like(recorded.status);
+    }
     if let Ok(loaded) = loaded::just_recorded(&recorded.session).map_err(failed_to_read) {
         let captured = summarize(&loaded, recorded, args);
         if captured && args.report {
@@ -454,9 +464,7 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
             // Lost with the terminal, it can be had again with `apex report`.
             let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());
         }
-        if let Some((dashboard, signals)) = &recorded.shown {
-            dashboard.stay(signals);
-        }
+        stay(recorded);
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
         }
@@ -465,6 +473,42 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
         }
     }
     end_like(recorded.status)
+}
+
+/// Has the dashboard stay, if there is one, as long as somebody may look at it.
+fn stay(recorded: &Recorded) {
+    if let Some((dashboard, signals)) = &recorded.shown {
+        dashboard.stay(signals);
+    }
+}
+
+/// Says what was lost of a session, without reading its records: all that `--quiet` wants to know.
+/// False if the session has no records or cannot be read; then nothing was said.
+fn tell_losses(session: &Path) -> bool {
+    let Ok(headers) = Headers::read(session) else { return false };
+    if !headers.has_records {
+        return false;
+    }
+    let problems: Vec<_> = headers.session.problems.iter().map(ToString::to_string).collect();
+    loaded::tell_problems(&problems);
+    let waiting = headers.session.processes.iter().map(|process| (process.pid, process.queue_waiting));
+    tell_lost(headers.lost(), &headers.session, waiting);
+    true
+}
+
+/// Says how many records were lost and why, and how many queued calls, by process, were not made.
+fn tell_lost(records: u64, session: &Session, not_made: impl Iterator<Item = (u32, u64)>) {
+    if records > 0 {
+        let causes = session.causes_of_loss().into_iter().collect::<Vec<_>>().join("; ");
+        output::remark(format!("{} RECORDS WERE LOST: {causes}", units::count(records)));
+    }
+    for (pid, calls) in not_made.filter(|&(_, calls)| calls > 0) {
+        output::remark(format!(
+            "{} NOT MADE: process {pid} ended before the queue of --fast could make {}",
+            units::counted(calls, "QUEUED CALL WAS", "QUEUED CALLS WERE"),
+            if calls == 1 { "it" } else { "them" },
+        ));
+    }
 }
 
 /// The line at the end, or the warning that nothing was captured. Returns whether something was.
@@ -477,10 +521,9 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         }
         return false;
     }
-    if lost > 0 {
-        let causes = loaded.session.causes_of_loss().into_iter().collect::<Vec<_>>().join("; ");
-        output::remark(format!("{} RECORDS WERE LOST: {causes}", units::count(lost)));
-    }
+    let waiting =
+        profile.processes.iter().filter_map(|process| Some((process.pid, process.queue.as_ref()?.not_made)));
+    tell_lost(lost, &loaded.session, waiting);
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };

@@ -3,7 +3,7 @@
 
 use super::Recorded;
 use super::inspect::{self, Program};
-use super::watch::Seen;
+use super::watch::{Recorder, Seen};
 use crate::units;
 use apex::environment;
 use apex_trace::{Control, MappedControl};
@@ -87,15 +87,16 @@ fn recording_off(control: &Control) -> String {
     }
 }
 
-/// Likely causes, each a sentence; never empty.
+/// Likely causes, each a sentence; never empty. That the program failed comes first, because it is
+/// certain.
 fn causes(command: &[OsString], seen: &BTreeMap<u32, Seen>, status: ExitStatus) -> Vec<String> {
-    let mut causes = Vec::new();
+    let mut causes = Vec::from_iter(failure(status));
     causes.extend(command.first().and_then(|name| launcher(name)));
     causes.extend(clears_environment(command));
     causes.extend(obstacle(command));
     causes.extend(seen.iter().filter_map(|(pid, process)| suspicious(*pid, process)));
     if causes.is_empty() {
-        causes.push(no_cuda(seen, status));
+        causes.push(no_cuda(seen));
     }
     causes
 }
@@ -135,40 +136,38 @@ fn obstacle(command: &[OsString]) -> Option<String> {
 }
 
 fn suspicious(pid: u32, process: &Seen) -> Option<String> {
-    let Seen { name, recorder, is_musl, other_driver } = process;
+    let Seen { name, recorder, other_driver } = process;
     match (recorder, other_driver) {
-        (false, _) if *is_musl => Some(format!(
-            "{name} (pid {pid}) uses musl's dynamic linker, and libapex.so needs glibc: link it to glibc to record it"
-        )),
-        (true, Some(driver)) => Some(format!(
+        (Recorder::Loaded, Some(driver)) => Some(format!(
             "{name} (pid {pid}) opened {driver} in a way that bypasses APEX: in a name space of its own \
                 (dlmopen), or beside another driver"
         )),
-        (false, Some(driver)) => Some(format!(
-            "{name} (pid {pid}) uses {driver} without libapex.so: its environment was cleared, or it has \
-                other privileges than its caller"
-        )),
-        (false, None) => Some(format!(
-            "{name} (pid {pid}) ran without libapex.so: its environment was cleared, or it is statically linked"
-        )),
-        (true, None) => None,
+        (Recorder::Without(why), Some(driver)) => {
+            Some(format!("{name} (pid {pid}) uses {driver} without libapex.so: {why}"))
+        }
+        (Recorder::Without(why), None) => Some(format!("{name} (pid {pid}) ran without libapex.so: {why}")),
+        (Recorder::Loaded, None) | (Recorder::Due(_), _) => None,
     }
 }
 
-fn no_cuda(seen: &BTreeMap<u32, Seen>, status: ExitStatus) -> String {
-    let names: std::collections::BTreeSet<_> = seen.values().map(|process| process.name.as_str()).collect();
+fn no_cuda(seen: &BTreeMap<u32, Seen>) -> String {
+    let loaded = seen.values().filter(|process| process.recorder == Recorder::Loaded);
+    let names: std::collections::BTreeSet<_> = loaded.map(|process| process.name.as_str()).collect();
     let tree = match names.len() {
         0 => String::new(),
         _ => format!(" (seen with libapex.so: {})", names.into_iter().collect::<Vec<_>>().join(", ")),
     };
-    if status.success() {
-        return format!("the program made no CUDA call{tree}: it selected the CPU, or does not use CUDA");
-    }
+    format!("the program made no CUDA call{tree}: it selected the CPU, or does not use CUDA")
+}
+
+/// How the program failed, if it did: that is a reason to make no call.
+fn failure(status: ExitStatus) -> Option<String> {
     let how = match status.signal() {
+        _ if status.success() => return None,
         Some(signal) => format!("was ended by signal {signal}"),
         None => format!("failed with exit status {}", status.code().unwrap_or_default()),
     };
-    format!("the program {how} before it made a CUDA call{tree}: see its own output")
+    Some(format!("the program {how} before it made a CUDA call: see its own output"))
 }
 
 #[cfg(test)]
@@ -181,9 +180,10 @@ mod tests {
         causes(&command, &seen, ExitStatus::from_raw(0)).join("\n")
     }
 
-    fn process(name: &str, recorder: bool, other_driver: Option<&str>) -> Seen {
-        let other_driver = other_driver.map(String::from);
-        Seen { name: name.into(), recorder, is_musl: false, other_driver }
+    fn process(name: &str, is_loaded: bool, other_driver: Option<&str>) -> Seen {
+        let without = || Recorder::Without("its environment was cleared".into());
+        let recorder = if is_loaded { Recorder::Loaded } else { without() };
+        Seen { name: name.into(), recorder, other_driver: other_driver.map(String::from) }
     }
 
     #[test]
@@ -217,6 +217,24 @@ mod tests {
         let said = |raw| causes(&["x".into()], &BTreeMap::new(), ExitStatus::from_raw(raw)).join("\n");
         assert!(said(127 << 8).contains("failed with exit status 127 before it made a CUDA call"));
         assert!(said(11).contains("was ended by signal 11 before"));
+    }
+
+    /// What was seen of short-lived processes differs from run to run; how the program failed does not.
+    #[test]
+    fn how_a_program_failed_comes_first_whatever_was_seen() {
+        let due = Seen { recorder: Recorder::Due(std::time::Instant::now()), ..process("sh", true, None) };
+        let stripped = process("python3", false, None);
+        let failed = |seen: &[&Seen]| {
+            let seen = (10..).zip(seen.iter().map(|&seen| seen.clone())).collect();
+            causes(&["sh".into()], &seen, ExitStatus::from_raw(1 << 8))
+        };
+        let expected = "the program failed with exit status 1 before it made a CUDA call: see its own output";
+        assert_eq!(failed(&[]), [expected]);
+        assert_eq!(failed(&[&due]), [expected]);
+        assert_eq!(failed(&[&process("sh", true, None)]), [expected]);
+        let both = failed(&[&stripped]);
+        assert_eq!((both.len(), &*both[0]), (2, expected));
+        assert_eq!(causes_of(&["sh"], &[due]).lines().count(), 1, "and it is no cause");
     }
 
     #[test]

@@ -4,12 +4,18 @@
 //! There are at most a dozen samples in some ten seconds. They end as soon as a process has made a
 //! CUDA call, and do not affect the program.
 
+use super::inspect::Program;
+use super::libraries::RECORDER;
 use apex_machine::host::descendants;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Looks that are taken at most.
 const LOOKS: u32 = 12;
+/// A process that the library is due in for so long does not load it. Before, it may be between its
+/// start and the dynamic linker's work.
+const LONGEST_DUE: Duration = Duration::from_secs(2);
 /// Pause after the first look; each next one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -22,16 +28,26 @@ pub struct Watch {
 }
 
 /// What one process looked like when it was last seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its name, as `ps` shows it.
     pub name: String,
     /// Whether the injected library was loaded.
-    pub recorder: bool,
-    /// Whether its dynamic linker is musl's, which cannot load the injected library.
-    pub is_musl: bool,
+    pub recorder: Recorder,
     /// Another libcuda that was loaded beside or instead of it.
     pub other_driver: Option<String>,
+}
+
+/// The injected library in a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorder {
+    /// It was loaded.
+    Loaded,
+    /// It was not, since this moment, although the dynamic linker is to load it: it may not have come to
+    /// that yet.
+    Due(Instant),
+    /// It will not be, for this reason.
+    Without(String),
 }
 
 impl Watch {
@@ -48,6 +64,7 @@ impl Watch {
         if self.looks > 0 {
             for pid in descendants(self.root) {
                 if let Some(seen) = inspect(pid) {
+                    let seen = seen.after(self.seen.remove(&pid));
                     self.seen.insert(pid, seen);
                 }
             }
@@ -64,19 +81,53 @@ impl Watch {
     }
 }
 
+impl Seen {
+    /// This, where the same process was seen `before`.
+    fn after(mut self, before: Option<Seen>) -> Seen {
+        if let (Recorder::Due(_), Some(Seen { recorder: Recorder::Due(since), name, .. })) =
+            (&self.recorder, before)
+            && name == self.name
+        {
+            self.recorder = match since.elapsed() > LONGEST_DUE {
+                true => Recorder::Without(
+                    "its dynamic linker did not load the library that LD_PRELOAD names".into(),
+                ),
+                false => Recorder::Due(since),
+            };
+        }
+        self
+    }
+}
+
+/// `None` of a process that ends, or that does not show itself.
 fn inspect(pid: u32) -> Option<Seen> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string();
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty())?;
     let files: BTreeSet<&str> =
         maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).collect();
     let named = |part: &str| {
         files.iter().find(|path| path.rsplit('/').next().is_some_and(|name| name.contains(part)))
     };
-    Some(Seen {
-        name,
-        recorder: named(super::libraries::RECORDER).is_some(),
-        is_musl: named("ld-musl-").is_some(),
-        other_driver: named("libcuda.so").map(ToString::to_string),
+    let recorder = if named(RECORDER).is_some() { Recorder::Loaded } else { absent(pid)? };
+    Some(Seen { name, recorder, other_driver: named("libcuda.so").map(ToString::to_string) })
+}
+
+/// Why the library is not in a process: what its program and its environment say, which hold from the
+/// process's start on. `None` if they do not show themselves.
+fn absent(pid: u32) -> Option<Recorder> {
+    if let Some(obstacle) = Program::of(Path::new(&format!("/proc/{pid}/exe"))).obstacle() {
+        return Some(Recorder::Without(obstacle));
+    }
+    // What of a process that ends is left is empty. (An empty environment has a zero, or nothing.)
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let preload =
+        environment.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
+    let names_it = |preload: &[u8]| preload.windows(RECORDER.len()).any(|part| part == RECORDER.as_bytes());
+    Some(match preload {
+        Some(preload) if names_it(preload) => Recorder::Due(Instant::now()),
+        Some(_) => Recorder::Without("LD_PRELOAD was replaced in its environment".into()),
+        None => Recorder::Without("its environment was cleared: LD_PRELOAD is missing".into()),
     })
 }
 
@@ -97,10 +148,60 @@ mod tests {
             std::thread::sleep(pause);
         }
         assert!(names(&watch).is_superset(&["sh", "sleep"].map(String::from).into()), "{:?}", watch.seen);
-        assert!(watch.seen.values().all(|seen| !seen.recorder && seen.other_driver.is_none()));
+        for seen in watch.seen.values() {
+            let Recorder::Without(why) = &seen.recorder else { panic!("{seen:?}") };
+            assert!(why.contains("LD_PRELOAD is missing") && seen.other_driver.is_none(), "{seen:?}");
+        }
         let sleep = *watch.seen.iter().find(|(_, seen)| seen.name == "sleep").unwrap().0;
         // SAFETY: the child of the shell that this test started.
         unsafe { libc::kill(sleep.cast_signed(), libc::SIGKILL) };
         shell.wait().unwrap();
+    }
+
+    /// Between the start of a program and the dynamic linker's work, its memory does not show the
+    /// library: a process that is seen then is no cause.
+    #[test]
+    fn a_process_in_which_the_library_is_due_counts_only_after_a_while() {
+        let due = |since| Seen { name: "python3".into(), recorder: Recorder::Due(since), other_driver: None };
+        let now = Instant::now();
+        assert_eq!(due(now).after(None), due(now));
+        assert_eq!(due(now).after(Some(due(now))), due(now));
+        let Some(long_ago) = now.checked_sub(LONGEST_DUE * 2) else { return };
+        let seen = due(now).after(Some(due(long_ago)));
+        assert!(matches!(seen.recorder, Recorder::Without(_)), "{seen:?}");
+        let other = Seen { name: "bash".into(), ..due(long_ago) };
+        assert_eq!(due(now).after(Some(other)), due(now), "it has become another program");
+        let loaded = Seen { recorder: Recorder::Loaded, ..due(now) };
+        assert_eq!(loaded.clone().after(Some(due(long_ago))), loaded);
+    }
+
+    /// A program that the dynamic linker has not begun with yet, of which nothing shows but its
+    /// environment: it is stopped at its first instruction.
+    #[test]
+    fn a_program_at_its_first_instruction_is_not_one_without_the_library() {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new("/bin/true");
+        command.env("LD_PRELOAD", format!("/nowhere/{RECORDER}"));
+        // SAFETY: a system call without memory.
+        unsafe {
+            command.pre_exec(|| {
+                libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let mut status = 0;
+        // SAFETY: `status` is valid for writing; the child is this test's.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        if !libc::WIFSTOPPED(status) {
+            eprintln!("skipped: processes cannot be traced here");
+            return;
+        }
+        let seen = inspect(child.id());
+        // SAFETY: as before.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        child.wait().unwrap();
+        assert!(matches!(seen.as_ref().unwrap().recorder, Recorder::Due(_)), "{seen:?}");
     }
 }

@@ -29,6 +29,26 @@ fn a_stripped_environment_is_named() {
     let script = format!("env -u LD_PRELOAD sleep 0.3; test -x {program}");
     let message = complaint(&sandbox, &["sh", "-c", &script]);
     assert!(message.contains("sleep (pid") && message.contains("ran without libapex.so"), "{message}");
+    assert!(message.contains("LD_PRELOAD is missing"), "{message}");
+}
+
+/// What is seen of short-lived processes differs from run to run; the cause does not.
+#[test]
+fn a_program_that_fails_early_is_the_cause_in_each_run() {
+    let sandbox = Sandbox::new();
+    let mut said = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        let script =
+            "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.01; done; exit 3";
+        let mut apex = sandbox.apex(&["run", "--no-machine", "--device", "cpu", "-o", "s", "--"]);
+        let message = text(&output(apex.args(["sh", "-c", script]), 3).stderr);
+        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+        said.insert(message);
+    }
+    assert_eq!(said.len(), 1, "{said:?}");
+    let message = said.first().unwrap();
+    assert!(message.contains("likely cause: the program failed with exit status 3 before"), "{message}");
+    assert_eq!(message.matches("likely cause").count(), 1, "{message}");
 }
 
 /// A program that exits with 0 and has no dynamic linker.

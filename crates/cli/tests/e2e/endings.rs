@@ -1,6 +1,6 @@
 //! How `apex` ends: as the program did, or with a code of its own.
 
-use crate::common::{Sandbox, output, program, text};
+use crate::common::{APEX, Sandbox, output, program, text};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
@@ -174,4 +174,32 @@ fn the_report_option_prints_the_report_to_stderr() {
     let output = sandbox.recorded(&["--report"], &["launch", "2"]);
     assert_eq!(text(&output.stdout), "launched 2\n");
     assert!(text(&output.stderr).contains("1 of 1 kernel,"));
+}
+
+/// A small stack is the program's affair: `apex` starts it where it starts without.
+#[test]
+fn a_limit_on_the_stack_does_not_keep_the_program_from_starting() {
+    let sandbox = Sandbox::new();
+    let run = |command: &str| {
+        let mut shell = sandbox.command("sh");
+        shell.args(["-c", &format!("ulimit -s 64; exec {command}")]).env("APEX", APEX);
+        output(&mut shell, 7)
+    };
+    run("sh -c 'exit 7'");
+    run("\"$APEX\" run --no-machine --device cpu -q -o s -- sh -c 'exit 7'");
+}
+
+/// Servers say that descriptors are missing; with those that there are they may not even say that.
+#[test]
+fn few_descriptors_are_an_error_message() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "1"]);
+    for descriptors in 5..=11 {
+        for command in ["dashboard --no-open s", "metrics --listen 127.0.0.1:0 s"] {
+            let mut shell = sandbox.command("sh");
+            let script = format!("ulimit -n {descriptors}; exec \"$APEX\" {command}");
+            let said = text(&output(shell.args(["-c", &script]).env("APEX", APEX), 125).stderr);
+            assert!(said.contains("apex: ") && !said.contains("panicked"), "{descriptors}: {said}");
+        }
+    }
 }

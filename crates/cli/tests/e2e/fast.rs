@@ -170,3 +170,20 @@ fn the_doctor_says_whether_launches_can_be_handed_over() {
     let check = checks["checks"].as_array().unwrap().iter().find(|check| check["id"] == "fast").unwrap();
     assert!(check["found"].as_str().unwrap().contains("--fast"), "{check}");
 }
+
+/// Launches that had returned success when the program was killed are in the record, or counted.
+#[test]
+fn calls_that_a_killed_program_had_queued_are_told() {
+    let sandbox = Sandbox::new();
+    let words = ["launch", "3000", "raise", "9"];
+    let mut command = sandbox.record(&["--fast", "--quiet"], &words);
+    let run = command.env("APEX_FAST_ALWAYS", "1").output().unwrap();
+    let profile = &sandbox.json(&["report", "s", "--json"])["profile"];
+    let not_made = profile["processes"][0]["queue"]["not_made"].as_u64().unwrap();
+    let told = sandbox.launches("s") + not_made;
+    // (The last one may have been made without being counted as made.)
+    assert!((3000..=3001).contains(&told), "{told}, {not_made} of them not made");
+    let said = text(&run.stderr);
+    assert_eq!(said.contains("NOT MADE: process"), not_made > 0, "{said}");
+    assert_eq!(unwrapped_report(&sandbox, "s").contains("not made: the process was ended"), not_made > 0);
+}

@@ -2,6 +2,7 @@
 
 use crate::common::{Running, Sandbox, controlling, output, program, send, terminal, text, wait_until};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use test_process::Command;
@@ -111,4 +112,59 @@ fn ignored_signals_stay_ignored_by_the_program() {
     std::fs::write(sandbox.path("end"), "").unwrap();
     assert_eq!(apex.0.wait().unwrap().code(), Some(6));
     assert!(program().exists());
+}
+
+/// What `apex` does after the program has ended takes as long as it takes; a signal ends it. Here it
+/// cannot write its report, because nobody reads its stderr.
+#[test]
+fn a_signal_after_the_program_ends_apex() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.record(&["--report"], &["launch", "3"]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        // SAFETY: system calls on a descriptor that is open.
+        unsafe {
+            let flags = libc::fcntl(writer.as_raw_fd(), libc::F_GETFL);
+            libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+            let filling = [b' '; 512];
+            while libc::write(writer.as_raw_fd(), filling.as_ptr().cast(), filling.len()) > 0 {}
+            libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags);
+        }
+        let mut apex = Running(command.stdout(Stdio::null()).stderr(writer).spawn().unwrap());
+        let id = apex.0.id();
+        drop(command);
+        wait_until("the session has ended", || {
+            let meta = std::fs::read_to_string(sandbox.path("s/session.json")).unwrap_or_default();
+            meta.contains("\"ended_real_ns\": 1")
+        });
+        // It may be a moment before that is followed by taking no more signals for the program.
+        wait_until("signals are no longer taken for the program", || {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+            u64::from_str_radix(blocked, 16).unwrap() & 1 << (signal - 1) == 0
+        });
+        send(id, signal);
+        assert_eq!(apex.0.wait().unwrap().signal(), Some(signal));
+        drop(reader);
+        assert_eq!(sandbox.launches("s"), 3);
+    }
+}
+
+/// With `--quiet`, nothing is read of the records, which may be many.
+#[test]
+fn a_quiet_run_reads_no_records() {
+    let sandbox = Sandbox::new();
+    // Whatever is in a chunk behind its head: here it is damaged before `apex` could read it.
+    let damage = "for file in s/*.rec; do printf '\\377\\377\\377\\377' | \
+        dd of=$file bs=1 seek=$((4096 + 262144 + 128)) conv=notrunc status=none; done";
+    let script = format!("{} launch 3 && {damage}", program().display());
+    let run = |options: &[&str]| {
+        let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "s"]);
+        let said = text(&output(command.args(options).args(["--", "sh", "-c", &script]), 0).stderr);
+        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+        said
+    };
+    let loud = run(&[]);
+    assert!(loud.contains(".rec: byte "), "the damage shows where records are read: {loud}");
+    assert_eq!(run(&["--quiet"]), "");
 }

@@ -22,14 +22,23 @@ unsafe extern "C" {
     /// glibc's `atexit` for a given library; with a null handle the handler stays when a library is
     /// unloaded.
     fn __cxa_atexit(handler: extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> i32;
+    /// glibc's `at_quick_exit`, likewise.
+    fn __cxa_at_quick_exit(handler: extern "C" fn(*mut c_void), library: *mut c_void) -> i32;
 }
 
 fn initialized(result: CUresult) {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if result == CUDA_SUCCESS && !REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: `at_exit` is what a handler must be, and this library is never unloaded.
-        unsafe { __cxa_atexit(at_exit, null_mut(), null_mut()) };
+        // SAFETY: both are what a handler must be, and this library is never unloaded.
+        unsafe {
+            __cxa_atexit(at_exit, null_mut(), null_mut());
+            __cxa_at_quick_exit(at_quick_exit, null_mut());
+        }
     }
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    queue::shut_down_soon();
 }
 
 extern "C" fn at_exit(_: *mut c_void) {

@@ -31,6 +31,7 @@ pub mod accepted;
 pub mod batch;
 mod enqueue_cost;
 mod gain;
+mod last_thread;
 mod opening;
 pub mod order;
 mod ring;
@@ -145,6 +146,9 @@ pub struct Queue {
     file: &'static ProcessFile,
     objects: &'static Objects,
     guard: ForkGuard,
+    /// The process's identifier: a child of `vfork`, which the guard takes for this process, has
+    /// another one.
+    process: u32,
     /// Calls that could have been queued and were not, since the last call for which the ring must
     /// be empty.
     streak: AtomicU32,
@@ -226,13 +230,30 @@ impl Drop for GpuWait {
     }
 }
 
+/// Longest time that a process whose handlers of the end are not called waits for one queued call:
+/// the driver may be unable to make it, because the GPU hangs, or because the thread that ends the
+/// process has interrupted the driver.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
 /// The process comes to its end: what waits is made, and nothing is queued any more.
 pub fn shut_down() {
     if let Some(queue) = existing() {
-        let mut rounds = 0;
-        while !queue.end(None) {
-            wait::pause(&mut rounds);
-        }
+        queue.shut_down(None);
+    }
+}
+
+/// As [`shut_down`], for `_exit` and its like, which any code may call, a signal handler too.
+pub fn shut_down_soon() {
+    if let Some(queue) = existing().filter(|queue| queue.is_of_process()) {
+        queue.shut_down(Some(PATIENCE_NS));
+    }
+}
+
+/// The process is about to become another program: what waits is made. If that fails, the queue
+/// goes on.
+pub fn before_exec() {
+    if let Some(queue) = existing().filter(|queue| queue.is_of_process()) {
+        queue.make_rest(Some(PATIENCE_NS));
     }
 }
 
@@ -263,6 +284,7 @@ impl Queue {
             file: &recorder.file,
             objects: recorder.objects,
             guard: ForkGuard::new().ok()?,
+            process: std::process::id(),
             streak: AtomicU32::new(0),
             short_rows: AtomicU32::new(0),
             is_resting: AtomicBool::new(false),
@@ -278,7 +300,9 @@ impl Queue {
     pub fn takes(&'static self) -> Taking {
         if self.ring.is_closed() {
             self.open_if_due();
-            return Taking::Closed;
+            // (Another thread has just closed it, and calls of this one may still wait.)
+            let is_empty = self.ring.made() >= self.ring.given();
+            return if is_empty { Taking::Closed } else { Taking::Not };
         }
         if self.objects.captures.any() {
             return Taking::Not;
@@ -306,6 +330,9 @@ impl Queue {
     ) -> bool {
         let is_put = self.ring.put(kind, context, bytes, write);
         self.worker.wake_if_asleep();
+        if is_put && !context.is_null() {
+            self.file.count_queue_taken();
+        }
         is_put
     }
 
@@ -420,6 +447,19 @@ impl Queue {
         if !self.gain.is_gained(now) && !self.stays_open {
             self.close(now);
         }
+    }
+
+    /// Whether the caller is a thread of this process, and not a child that shares its memory.
+    fn is_of_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Waits until the calls that wait are made; see [`Worker::wait_for_rest`].
+    fn make_rest(&self, patience_ns: Option<u64>) {
+        if !self.worker.is_this_thread() {
+            self.worker.wait_for_rest(&self.ring, patience_ns);
+        }
+        self.note_figures();
     }
 
     /// Writes what the queue did into the process file.

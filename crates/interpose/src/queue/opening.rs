@@ -16,6 +16,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Shortest sleep of the worker while the queue is closed, nanoseconds.
 const LEAST_REST_NS: u64 = 1_000_000;
+/// How long a thread that ends the process waits for one that opens or closes the queue.
+const CHANGING_NS: u64 = 100_000_000;
 
 impl Queue {
     /// Opens the queue, which is closed, if it is time.
@@ -94,6 +96,22 @@ impl Queue {
                 self.file.set_queue_state(why);
             }
         })
+    }
+
+    /// Closes the queue for good at the end of the process, and has the calls that wait made. The
+    /// calling thread may have interrupted one that opens or closes the queue, so it waits for
+    /// such a thread only for a while.
+    pub(super) fn shut_down(&self, patience_ns: Option<u64>) {
+        self.ended.store(true, SeqCst);
+        let begun = wait::now_ns();
+        let mut rounds = 0;
+        // (A thread that opens it closes it again, for it has ended.)
+        while self.changing.load(SeqCst) && wait::now_ns() - begun < CHANGING_NS {
+            wait::pause(&mut rounds);
+        }
+        self.ring.close();
+        hot().hands_over.store(false, Relaxed);
+        self.make_rest(patience_ns);
     }
 
     /// No call is queued from here on, those that wait are made, and calls go straight to the

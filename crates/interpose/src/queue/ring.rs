@@ -79,6 +79,14 @@ pub struct Waiting {
     pub arguments: *mut u8,
 }
 
+impl Waiting {
+    /// Whether the program made it. The queue's own calls have no context.
+    #[inline(always)]
+    pub fn is_programs(&self) -> bool {
+        !self.context.is_null()
+    }
+}
+
 impl Ring {
     /// An empty ring, closed; `None` if there is no memory for it.
     pub fn new() -> Option<Ring> {
@@ -174,6 +182,12 @@ impl Ring {
     #[inline(always)]
     pub fn next(&self) -> Option<Waiting> {
         self.peek(0)
+    }
+
+    /// Whether the call with the next ticket is there. Any thread may ask; the answer may be old.
+    pub fn has_next(&self) -> bool {
+        let ticket = self.made();
+        self.places[ticket as usize % PLACES].turn.load(Acquire) == ticket + 1
     }
 
     /// The call that is so many behind the next one, less than [`PLACES`], if it is there. For the

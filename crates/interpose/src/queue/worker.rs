@@ -2,9 +2,12 @@
 //!
 //! It makes them in order, one at a time, each in the context in which the program made it. Without
 //! work it polls for some 200 µs and then sleeps. While the queue is closed, it wakes up when the
-//! queue may open.
+//! queue may open. It ends when the program's threads have ended ([`last_thread`]), because a
+//! process lives as long as one of its threads.
 
 use super::batch::{Batches, Next};
+use super::last_thread::Watch;
+use super::ring::Ring;
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
 use super::{MOST_PARAMETERS, Queue, Scratch};
 use crate::driver;
@@ -17,7 +20,7 @@ use crate::record::thread::{self, Thread};
 use apex_trace::layout::QueueState;
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use std::mem::{MaybeUninit, zeroed};
+use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence};
@@ -27,6 +30,12 @@ use std::sync::atomic::{AtomicU32, compiler_fence};
 const LOOKS: u32 = 6000;
 /// Rounds in which a thread looks whether its calls are made before it sleeps: some 200 µs.
 const WAITING_LOOKS: u32 = 6000;
+
+/// How long a thread that ends the process waits for a call whose arguments are not written yet: it
+/// may have interrupted the thread that writes them.
+const MISSING_NS: u64 = 1_000_000_000;
+/// Pause between looks of a thread that ends the process, nanoseconds.
+const ENDING_PAUSE_NS: u64 = 100_000;
 
 /// States of the worker.
 const ABSENT: u32 = 0;
@@ -87,6 +96,25 @@ impl Worker {
         self.waiting.fetch_sub(1, SeqCst);
     }
 
+    /// Waits until the calls that are in the ring have been made, in a thread that ends the process
+    /// and may have interrupted any other code. It gives up if no call is made for `patience_ns`,
+    /// and if the next call has a ticket but never comes. Atomics and system calls only.
+    pub fn wait_for_rest(&self, ring: &Ring, patience_ns: Option<u64>) {
+        self.wake_if_asleep();
+        let (mut made, mut since) = (ring.made(), now_ns());
+        while ring.made() < ring.given() {
+            let now = now_ns();
+            if ring.made() != made {
+                (made, since) = (ring.made(), now);
+            }
+            let most = if ring.has_next() { patience_ns } else { Some(MISSING_NS) };
+            if most.is_some_and(|most| now.saturating_sub(since) > most) {
+                return;
+            }
+            sleep(&self.rounds, self.rounds.load(SeqCst), Some(ENDING_PAUSE_NS));
+        }
+    }
+
     /// A call was made: whoever waits may look again.
     #[inline(always)]
     fn tell_waiting(&self) {
@@ -109,9 +137,15 @@ pub fn start(queue: &'static Queue) -> bool {
     let batches = Batches::new(queue.stays_open, queue.control);
     let scratch = Scratch { pointers, batches };
     queue.worker.state.store(AWAKE, SeqCst);
-    let is_made = without_signals(|| {
+    let is_made = without_signals(|mask| {
         let builder = std::thread::Builder::new().name(OWN_THREAD.to_owned());
-        builder.spawn(move || run(queue, scratch)).is_ok()
+        let work = move || {
+            run(queue, scratch);
+            // This is the program's last thread. If it ends as the last thread of all, glibc calls
+            // the program's handlers of the end from it; signals work meanwhile as they would.
+            set_mask(&mask);
+        };
+        builder.spawn(work).is_ok()
     });
     if !is_made {
         queue.worker.state.store(ABSENT, SeqCst);
@@ -119,26 +153,32 @@ pub fn start(queue: &'static Queue) -> bool {
     is_made
 }
 
-/// Runs `work` with all signals blocked: a thread that it makes never runs the program's handlers.
-fn without_signals<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: valid sets; zeros are a set, and the mask that was there is put back.
-    unsafe {
-        let (mut all, mut before) = (zeroed::<libc::sigset_t>(), MaybeUninit::uninit());
+/// Runs `work`, which gets the mask of before, with all signals blocked: a thread that it makes
+/// never runs the program's handlers.
+fn without_signals<R>(work: impl FnOnce(libc::sigset_t) -> R) -> R {
+    // SAFETY: valid sets; zeros are a set.
+    let before = unsafe {
+        let (mut all, mut before) = (zeroed::<libc::sigset_t>(), zeroed::<libc::sigset_t>());
         libc::sigfillset(&mut all);
-        let is_blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, before.as_mut_ptr()) == 0;
-        let result = work();
-        if is_blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
-        }
-        result
-    }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    };
+    let result = work(before);
+    set_mask(&before);
+    result
 }
 
+fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: a valid set; a null pointer means that the old one is not wanted.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, null_mut()) };
+}
+
+/// Makes calls until the program's threads have ended.
 fn run(queue: &'static Queue, scratch: Scratch) {
     queue.worker.thread.store(thread_id(), Relaxed);
     let mut maker =
-        Maker { queue, scratch, context: null_mut(), context_epoch: 0, range: 0, has_failed: false };
-    let mut looks = 0;
+        Maker { queue, scratch, context: null_mut(), context_epoch: 0, range: 0, made: 0, has_failed: false };
+    let (mut looks, mut watch) = (0, Watch::new());
     loop {
         if maker.make_next() {
             looks = 0;
@@ -165,9 +205,17 @@ fn run(queue: &'static Queue, scratch: Scratch) {
             state.store(AWAKE, SeqCst);
             continue;
         }
+        watch.begin();
         while queue.worker.is_asleep() {
-            sleep(state, ASLEEP, queue.rest_ns());
+            let rest = queue.rest_ns().unwrap_or(u64::MAX);
+            sleep(state, ASLEEP, Some(rest.min(watch.pause_ns())));
             queue.arm_if_due();
+            // (The last thread may have handed a call over before it ended.)
+            if watch.is_last_thread() && queue.worker.is_asleep() {
+                queue.shut_down(None);
+                while maker.make_next() {}
+                return;
+            }
         }
     }
 }
@@ -182,6 +230,8 @@ struct Maker {
     context_epoch: u32,
     /// The range that this thread has stated to be in.
     range: u32,
+    /// Calls of the program that were made.
+    made: u64,
     /// Whether the driver has refused a call, and the queue has not ended yet.
     has_failed: bool,
 }
@@ -211,8 +261,7 @@ impl Maker {
         if queue.is_batching && call.kind.launch.is_some() {
             self.scratch.batches.was_single(ns);
         }
-        queue.ring.were_made(1);
-        queue.worker.tell_waiting();
+        self.were_made(1, u64::from(call.is_programs()));
         if result != CUDA_SUCCESS {
             self.has_failed |= queue.refused(result);
         }
@@ -248,9 +297,18 @@ impl Maker {
         let ns = now.saturating_sub(begun);
         let avoided = self.scratch.batches.was_batch(count, ns, now);
         queue.gain.made_batch(count as u64, ns, avoided);
-        queue.ring.were_made(count);
-        queue.worker.tell_waiting();
+        self.were_made(count, count as u64);
         true
+    }
+
+    /// The next `count` calls of the ring were made, so many of them the program's.
+    #[inline(always)]
+    fn were_made(&mut self, count: usize, of_program: u64) {
+        let queue = self.queue;
+        self.made += of_program;
+        queue.ring.were_made(count);
+        queue.file.set_queue_made(self.made);
+        queue.worker.tell_waiting();
     }
 
     #[cold]

@@ -473,6 +473,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             launches: extent.launches,
             timed_share: state.timed as f64 / extent.launches.max(1) as f64,
             streams: extent.streams.len(),
+            has_threads: extent.has_threads,
             gpu_time_ns: state.gpu_time(self.costs),
             iterations: found.and_then(|found| found.iterations(&self.reading.window)),
             collectives: self.collectives(&state),

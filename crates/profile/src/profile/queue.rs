@@ -10,6 +10,9 @@ pub struct LaunchQueue {
     pub state: State,
     /// Calls that were queued and made.
     pub made: u64,
+    /// Calls that were queued and not made: of a process that has ended, they are lost; of one that
+    /// ran when the session was read, they waited.
+    pub not_made: u64,
     /// Time that the driver took for them, recording included, on the queue's thread.
     pub call_ns: f64,
     /// How often the program waited until calls were made.
@@ -72,6 +75,7 @@ impl LaunchQueue {
         Some(Self {
             state,
             made,
+            not_made: process.queue_waiting,
             call_ns,
             waits,
             wait_ns,

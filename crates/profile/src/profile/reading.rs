@@ -81,6 +81,10 @@ pub(super) struct Extent {
     pub streams: BTreeSet<u32>,
     /// The stream that was launched into last.
     last_stream: Option<u32>,
+    /// The first thread that launched.
+    thread: Option<u32>,
+    /// Whether another thread launched, too.
+    pub has_threads: bool,
 }
 
 impl Extent {
@@ -153,8 +157,8 @@ impl<'b> Reading<'b> {
             matches!(event, Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_));
         self.part.recorder.records += u64::from(!is_no_call);
         match event {
-            Event::Launch(launch) => self.launch(&launch, record.range),
-            Event::GraphLaunch(launch) => self.graph_launch(&launch, record.range),
+            Event::Launch(launch) => self.launch(&launch, record),
+            Event::GraphLaunch(launch) => self.graph_launch(&launch, record),
             Event::Timing(timing) => self.timing(&timing),
             Event::Call(call) => self.call(&call, record),
             Event::StackSample(sample) => self.stack(&sample, record.tid),
@@ -173,7 +177,8 @@ impl<'b> Reading<'b> {
         places.for_each(|place| count(self.part.ranges.counts(place)));
     }
 
-    fn launch(&mut self, launch: &Launch, range: u32) {
+    fn launch(&mut self, launch: &Launch, record: &Record) {
+        let Record { range, tid, .. } = *record;
         let (start, cpu_ns) = self.times(&launch.head);
         let counts = self.counts_at(start);
         let config = self.config(launch.config);
@@ -192,7 +197,8 @@ impl<'b> Reading<'b> {
         }
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
-        self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
+        let device = config.and_then(|config| self.configs[config].device);
+        self.extend(device, (launch.stream, tid), start, cpu_ns);
         if let Some(config) = config {
             let stratum = self.stratum(launch.head.start);
             let state = &mut self.configs[config];
@@ -213,7 +219,8 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn graph_launch(&mut self, launch: &GraphLaunch, range: u32) {
+    fn graph_launch(&mut self, launch: &GraphLaunch, record: &Record) {
+        let Record { range, tid, .. } = *record;
         let (start, cpu_ns) = self.times(&launch.head);
         let (stratum, counts) = (self.stratum(launch.head.start), self.counts_at(start));
         let at = self.graph(launch.graph);
@@ -245,7 +252,7 @@ impl<'b> Reading<'b> {
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
         self.sequences.interrupt(Some(launch.stream));
-        self.extend(device, launch.stream, start, cpu_ns);
+        self.extend(device, (launch.stream, tid), start, cpu_ns);
     }
 
     fn timing(&mut self, timing: &Timing) {
@@ -443,12 +450,13 @@ impl<'b> Reading<'b> {
         ((share * STRATA as f64) as u64).min(STRATA - 1)
     }
 
-    fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
+    fn extend(&mut self, device: Option<usize>, (stream, tid): (u32, u32), start: f64, cpu_ns: u64) {
         let counts = self.counts_at(start);
         let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
         extent.end = extent.end.max(start + cpu_ns as f64);
         if counts {
             extent.launches += 1;
+            extent.has_threads |= *extent.thread.get_or_insert(tid) != tid;
             if extent.last_stream.replace(stream) != Some(stream) {
                 extent.streams.insert(stream);
             }

@@ -58,11 +58,17 @@ fn overcounted(profile: &Profile, activity: &Activity) -> Option<String> {
     let time = activity.gpu_time_ns?;
     let least = time.value - 2.0 * time.standard_error?;
     let is_over = activity.streams == 1 && activity.span_ns > 0.0 && least / activity.span_ns > OVERCOUNTED;
+    let why = match time.samples < activity.launches {
+        true => {
+            "the launches that were timed were slower than the others (record with `--timing all` to time each)"
+        }
+        false if activity.has_threads => {
+            "several threads launch into that stream, and a time holds more than one kernel"
+        }
+        // Each kernel was timed, and the program ended before the last ones did.
+        false => return None,
+    };
     is_over.then(|| {
-        let why = match activity.timed_share < 1.0 {
-            true => "the launches that were timed were slower than the others (record with `--timing all` to time each)",
-            false => "several threads launch into that stream, and a time holds more than one kernel",
-        };
         format!(
             "kernels of process {} cannot have taken as long as it seems, {:.1} times as long as the run, in one stream: {why}",
             profile.processes[activity.process].pid,
@@ -182,21 +188,21 @@ mod tests {
     fn times_that_cannot_be_are_named_where_chance_does_not_explain_them() {
         let processes = vec![Process { pid: 7, ..Process::default() }];
         let profile = Profile { processes, ..Profile::default() };
-        let said = |error, timed_share| {
+        let said = |error, launches, has_threads| {
             let gpu_time_ns = Some(Figure::sampled(1400.0, 10, error));
-            overcounted(
-                &profile,
-                &Activity { streams: 1, span_ns: 1000.0, gpu_time_ns, timed_share, ..Activity::default() },
-            )
+            // (Each kernel has a time, which does not mean that each launch has one.)
+            let share = Activity { streams: 1, span_ns: 1000.0, timed_share: 1.0, ..Activity::default() };
+            overcounted(&profile, &Activity { gpu_time_ns, launches, has_threads, ..share })
         };
-        assert!(
-            said(Some(50.0), 0.1)
-                .unwrap()
-                .contains("process 7 cannot have taken as long as it seems, 1.4 times")
-        );
-        assert!(said(Some(50.0), 1.0).unwrap().contains("several threads launch into that stream"));
-        assert_eq!(said(Some(150.0), 0.1), None);
-        assert_eq!(said(None, 0.1), None);
+        for has_threads in [false, true] {
+            let some = said(Some(50.0), 43, has_threads).unwrap();
+            assert!(some.contains("process 7 cannot have taken as long as it seems, 1.4 times"), "{some}");
+            assert!(some.contains("the launches that were timed were slower"), "{some}");
+        }
+        assert!(said(Some(50.0), 10, true).unwrap().contains("several threads launch into that stream"));
+        assert_eq!(said(Some(50.0), 10, false), None, "one thread's kernels do not overlap in its stream");
+        assert_eq!(said(Some(150.0), 43, false), None);
+        assert_eq!(said(None, 43, false), None);
     }
 
     #[test]

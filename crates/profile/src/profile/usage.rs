@@ -28,6 +28,9 @@ pub struct Activity {
     pub timed_share: f64,
     /// Streams that work was launched into. With more than one, kernels may overlap.
     pub streams: usize,
+    /// Whether several threads launched.
+    #[serde(skip)]
+    pub has_threads: bool,
     /// GPU time of kernels; `None` if no launch was timed.
     pub gpu_time_ns: Option<Figure>,
     /// How the span divides into kinds of time.

@@ -147,20 +147,22 @@ impl CountsFile {
         let no_memory = || in_file("cannot write", &self.path, io::ErrorKind::OutOfMemory.into());
         let bytes = framed(&mut self.buffer, tag, fill).ok_or_else(no_memory)?;
         take(self.control.as_deref(), bytes.len(), &self.path)?;
-        let written = reopened(&self.path, self.identity)
-            .and_then(|mut file| without_sigxfsz(|| file.write_all(bytes)));
+        let written = reopened(&self.path, self.identity).and_then(|(mut file, end)| {
+            // Half a record, of which the rest found no space, would end the file for its readers.
+            without_sigxfsz(|| file.write_all(bytes)).inspect_err(|_| drop(file.set_len(end)))
+        });
         written.map_err(|error| in_file("cannot write", &self.path, error))
     }
 }
 
-/// The file, open at its end, unless another one was put in its place.
-fn reopened(path: &Path, known: (u64, u64)) -> io::Result<File> {
+/// The file, open at its end, and where that is; unless another one was put in its place.
+fn reopened(path: &Path, known: (u64, u64)) -> io::Result<(File, u64)> {
     let mut file = open_in_place(path)?;
     if identity(&file.metadata()?) != known {
         return Err(io::Error::from_raw_os_error(libc::ESTALE));
     }
-    file.seek(SeekFrom::End(0))?;
-    Ok(file)
+    let end = file.seek(SeekFrom::End(0))?;
+    Ok((file, end))
 }
 
 /// Takes bytes out of the session's limit.

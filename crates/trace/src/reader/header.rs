@@ -30,6 +30,7 @@ pub(crate) struct Header {
     pub queue_state: QueueState,
     pub queue: QueueFigures,
     pub batches: BatchFigures,
+    pub queue_waiting: u64,
     pub pool_state: PoolState,
     pub pool: PoolFigures,
 }
@@ -97,6 +98,8 @@ impl Header {
                 launches: u64_at(page, offset_of!(FileHeader, batches) + size_of::<u64>()),
                 avoided_ns: u64_at(page, offset_of!(FileHeader, batches) + 2 * size_of::<u64>()),
             },
+            queue_waiting: u64_at(page, offset_of!(FileHeader, queue_taken))
+                .saturating_sub(u64_at(page, offset_of!(FileHeader, queue_made))),
             pool_state: PoolState::from_raw(u32_at(page, offset_of!(FileHeader, pool_state)))
                 .unwrap_or_default(),
             pool: PoolFigures::from_array(std::array::from_fn(|at| {

@@ -9,6 +9,7 @@
 mod definitions;
 mod file;
 mod header;
+mod headers;
 mod history;
 mod problems;
 mod process;
@@ -18,6 +19,7 @@ mod totals;
 mod watcher;
 
 pub use definitions::Definitions;
+pub use headers::Headers;
 pub use process::Process;
 pub use records::{Event, Record};
 pub use totals::{CallSort, CallTotals, Totals};

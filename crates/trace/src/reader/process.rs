@@ -53,6 +53,9 @@ pub struct Process {
     pub queue: QueueFigures,
     /// Figures of the batches among them.
     pub batches: BatchFigures,
+    /// Calls that the launch queue took and that are not made. Once the process has ended, they
+    /// are lost.
+    pub queue_waiting: u64,
     /// What became of its memory pool.
     pub pool_state: PoolState,
     /// What the memory pool did.
@@ -111,6 +114,7 @@ impl Process {
             queue_state: header.queue_state,
             queue: header.queue,
             batches: header.batches,
+            queue_waiting: header.queue_waiting,
             pool_state: header.pool_state,
             pool: header.pool,
             definitions: Arc::default(),

@@ -1,0 +1,83 @@
+//! A session without its records: what the first pages of its files say.
+//!
+//! This takes the same time however long the program ran.
+
+use crate::error::{Error, Problem};
+use crate::layout::{ChunkHeader, ChunkKind, HEADER_BYTES};
+use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset};
+use crate::reader::process::Process;
+use crate::reader::source::{Opened, Source};
+use crate::reader::{Session, list};
+use std::path::Path;
+
+/// What was found.
+#[derive(Debug)]
+pub struct Headers {
+    /// The session. Its processes have no records, definitions or threads.
+    pub session: Session,
+    /// Whether a process recorded anything.
+    pub has_records: bool,
+}
+
+impl Headers {
+    /// Reads the first pages of the files in `dir`, and the heads of chunks up to the first one with
+    /// records.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn read(dir: &Path) -> Result<Headers, Error> {
+        let (paths, _) = list(dir)?;
+        let (mut processes, mut problems, mut has_records) = (Vec::new(), Vec::new(), false);
+        for path in paths {
+            match read_file(&path, &mut has_records)? {
+                Ok(process) => processes.push(process),
+                Err(what) => problems.push(Problem { path, offset: 0, what }),
+            }
+        }
+        let session = Session {
+            dir: dir.to_owned(),
+            #[cfg(feature = "meta")]
+            meta: None,
+            processes,
+            counts: Vec::new(),
+            code: None,
+            problems,
+        };
+        Ok(Headers { session, has_records })
+    }
+
+    /// Records lost in all processes, for whatever reason; saturates.
+    pub fn lost(&self) -> u64 {
+        let of = |process: &Process| process.dropped.saturating_add(process.overwritten);
+        self.session.processes.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
+
+/// The process of a file, or what is wrong with the file.
+fn read_file(path: &Path, has_records: &mut bool) -> Result<Result<Process, String>, Error> {
+    let source = Source::Path(path.to_owned());
+    let file = match source.open() {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(format!("cannot be opened: {error}"))),
+    };
+    let mut page = Vec::new();
+    if let Err(error) = file.read(0, HEADER_BYTES, &mut page) {
+        return Ok(Err(format!("cannot be read: {error}")));
+    }
+    let FirstPage::Header(header) = FirstPage::parse(&page, path)? else {
+        return Ok(Err("holds no process".to_owned()));
+    };
+    *has_records = *has_records || holds_records(&file, &header);
+    Ok(Ok(Process::of_header(*header, path.to_owned(), source)))
+}
+
+fn holds_records(file: &Opened, header: &Header) -> bool {
+    let mut bytes = Vec::new();
+    let chunks = u32::try_from(header.chunks).unwrap_or(u32::MAX);
+    (0..chunks)
+        .map_while(|chunk| {
+            file.read(chunk_offset(chunk), size_of::<ChunkHeader>(), &mut bytes).ok()?;
+            ChunkHead::parse(&bytes)
+        })
+        .any(|head| head.kind() == Some(ChunkKind::Records) && head.payload_bytes() > 0)
+}
