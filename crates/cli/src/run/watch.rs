@@ -179,8 +179,7 @@ mod tests {
     /// environment: it is stopped at its first instruction.
     #[test]
     fn a_program_at_its_first_instruction_is_not_one_without_the_library() {
-        use std::os::unix::process::CommandExt;
-        let mut command = std::process::Command::new("/bin/true");
+        let mut command = test_process::Command::new("/bin/true");
         command.env("LD_PRELOAD", format!("/nowhere/{RECORDER}"));
         // SAFETY: a system call without memory.
         unsafe {
@@ -195,8 +194,7 @@ mod tests {
         // SAFETY: `status` is valid for writing; the child is this test's.
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
         if !libc::WIFSTOPPED(status) {
-            eprintln!("skipped: processes cannot be traced here");
-            return;
+            return test_skip::impossible_here("processes cannot be traced here");
         }
         let seen = inspect(child.id());
         // SAFETY: as before.
