@@ -3,6 +3,7 @@
 `in_turns` times functions beside each other on a GPU; it needs PyTorch. The statistics need nothing.
 """
 
+import functools
 import itertools
 import math
 import random
@@ -109,15 +110,21 @@ def rotating(launches):
     return lambda: next(turns)()
 
 
-def sm_clock(handles=[]):
+@functools.cache
+def nvml_handle():
+    """The first device of NVML, which is initialised once."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def sm_clock():
     """The clock of the multiprocessors in MHz, as NVML reads it; None without pynvml."""
     try:
         import pynvml
 
-        if not handles:
-            pynvml.nvmlInit()
-            handles.append(pynvml.nvmlDeviceGetHandleByIndex(0))
-        return pynvml.nvmlDeviceGetClockInfo(handles[0], pynvml.NVML_CLOCK_SM)
+        return pynvml.nvmlDeviceGetClockInfo(nvml_handle(), pynvml.NVML_CLOCK_SM)
     except Exception:  # NVML's errors have no type where pynvml is missing
         return None
 
