@@ -130,6 +130,14 @@ fn a_signal_after_the_program_ends_apex() {
             while libc::write(writer.as_raw_fd(), filling.as_ptr().cast(), filling.len()) > 0 {}
             libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags);
         }
+        // Under nohup, or behind a shell's `&`, the tests ignore some of these signals, and `apex` goes on to.
+        // SAFETY: a system call without memory.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let mut apex = Running(command.stdout(Stdio::null()).stderr(writer).spawn().unwrap());
         let id = apex.0.id();
         drop(command);
