@@ -181,7 +181,7 @@ fn fatbins_are_loaded_and_linked() {
 #[test]
 fn a_module_that_lacks_a_variable_says_which() {
     let _context = Context::new();
-    let text = format!("{HEADER}.extern .global .u32 elsewhere;\n.visible .entry run() {{ ret; }}\0");
+    let text = format!("{HEADER}.extern .global .u32 elsewhere[];\n.visible .entry run() {{ ret; }}\0");
     let (mut module, mut log) = (std::ptr::null_mut(), [0u8; 300]);
     let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
