@@ -175,7 +175,7 @@ fn nothing_is_tried_after_the_outbox_was_given_up() {
 #[test]
 fn what_was_given_up_before_counts_with_what_is_under_way() {
     let (answer, answers) = channel();
-    let (outbox, attempts, _events) = outbox(FEW, answers);
+    let (outbox, attempts, _events) = outbox(Policy { waiting: 9, ..FEW }, answers);
     answer.send(Err(Failure::Refused(404))).unwrap();
     (0..3).for_each(|message| outbox.put(message));
     assert_eq!([attempts.recv().unwrap(), attempts.recv().unwrap()], [0, 1]);
