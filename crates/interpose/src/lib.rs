@@ -12,15 +12,16 @@
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
 //! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
 //! `native`: those of compiled code. `nvtx`, `ranges`: the ranges that the program names. `queue`:
-//! calls that a thread makes for the program. `endings`: what precedes `_exit` and `exec`. [`pool`]: device memory that is kept. `driver`: the
-//! calls that the library makes on its own account. `switch`: whether calls are recorded.
+//! calls that a thread makes for the program. `endings`: what precedes `_exit` and `exec`. [`pool`]:
+//! device memory that is kept. `driver`: the calls that the library makes on its own account.
+//! `switch`: whether calls are recorded.
 //! [`flush`]: calls that go past held work let it out first. [`limits`] and `tables`: memory, fixed
 //! beforehand. ARCHITECTURE.md has the order in which these may use each other.
 //!
 //! # Invariants
 //! 1. *Inert.* Nothing happens before the first driver call (but that ranges which the program
-//!    names are remembered, and that `endings` looks functions up). With `APEX_DISABLE=1`, or without a session, every slot holds the real
-//!    address: the library is bare jumps.
+//!    names are remembered, and that `endings` looks functions up). With `APEX_DISABLE=1`, or
+//!    without a session, every slot holds the real address: the library is bare jumps.
 //! 2. *Faithful.* A hook forwards the program's own arguments unchanged, and the result comes back
 //!    unchanged; but for `--fast`, where `queue` makes calls later, in their order, and `pool`
 //!    serves allocations from what it kept. The program computes what it computes without.

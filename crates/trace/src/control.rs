@@ -160,8 +160,8 @@ impl Control {
         self.changed();
     }
 
-    /// Leaves word why a process, or a part of it, is not recorded, for whoever reads the session. The first of a
-    /// session is kept.
+    /// Leaves word why a process, or a part of it, is not recorded, for whoever reads the session.
+    /// The first of a session is kept.
     pub fn complain(&self, text: &str) {
         let (none, writing) = (Complaint::None as u32, Complaint::BeingWritten as u32);
         if self.complaint.compare_exchange(none, writing, Ordering::Relaxed, Ordering::Relaxed).is_err() {

@@ -118,7 +118,7 @@ fn absent(pid: u32) -> Option<Recorder> {
     if let Some(obstacle) = Program::of(Path::new(&format!("/proc/{pid}/exe"))).obstacle() {
         return Some(Recorder::Without(obstacle));
     }
-    // What of a process that ends is left is empty. (An empty environment has a zero, or nothing.)
+    // A process that ends shows an empty environment, as does one that has none: its link tells.
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let preload =

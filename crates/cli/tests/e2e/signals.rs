@@ -130,7 +130,8 @@ fn a_signal_after_the_program_ends_apex() {
             while libc::write(writer.as_raw_fd(), filling.as_ptr().cast(), filling.len()) > 0 {}
             libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags);
         }
-        // Under nohup, or behind a shell's `&`, the tests ignore some of these signals, and `apex` goes on to.
+        // Under nohup, or behind a shell's `&`, the tests ignore some of these signals, and `apex`
+        // would inherit that.
         // SAFETY: a system call without memory.
         unsafe {
             command.pre_exec(move || {
