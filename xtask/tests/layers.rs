@@ -10,6 +10,7 @@ use test_process::Command;
 const LAYERS: [&[&str]; 13] = [
     &["test-process"],
     &[
+        "apex-environment",
         "apex-untrusted",
         "apex-http",
         "apex-random",
@@ -54,21 +55,34 @@ const LAYERS: [&[&str]; 13] = [
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
-const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
+const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
     ("cuda-abi", &[]),
+    ("apex-environment", &[]),
     ("cuda-launch", &[]),
     ("apex-untrusted", &["libc"]),
     ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
     // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
     (
         "apex-interpose",
-        &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "fatbin", "libc", "lz4_flex", "ruzstd"],
+        &[
+            "cuda-abi",
+            "cuda-launch",
+            "apex-environment",
+            "apex-trace",
+            "apex-untrusted",
+            "fatbin",
+            "libc",
+            "lz4_flex",
+            "ruzstd",
+        ],
     ),
     ("apex-nvrtc", &["libc"]),
 ];
 
 /// What a crate may not link, not even through others.
-const NEVER_LINKS: [(&str, &[&str]); 6] = [
+const NEVER_LINKS: [(&str, &[&str]); 7] = [
+    // The library would be dead weight in the command: a megabyte.
+    ("apex-cli", &["apex-interpose"]),
     ("ptx", &["libc", "cuda-abi"]),
     ("ptx-exec", &["cuda-abi", "fatbin"]),
     ("apex-interpose", &["apex-cpu-device"]),

@@ -11,11 +11,11 @@
 //! second driver beside the one that is forwarded to; and a driver in a name space of its own
 //! (`dlmopen`), into which this library cannot follow. The last two are said once.
 
-use crate::environment;
 use crate::loader::{self, Driver};
-use crate::locate::FileId;
 use crate::message::say_once;
 use crate::switch::caught;
+use apex_environment as environment;
+use apex_environment::locate::FileId;
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -6,7 +6,7 @@
 //! the table in `cuda-abi`.
 //!
 //! # Reading order
-//! `loader`: the first driver call finds the real driver (`locate`) and fills the slots through
+//! `loader`: the first driver call finds the real driver (`apex_environment::locate`) and fills the slots through
 //! which every exported symbol jumps: with the real address, or with a function of `hooks`.
 //! `hooks`: decide about a call, forward it, record it. `objects`: what is known of the driver's
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
@@ -35,28 +35,18 @@
 //!    [`stack`] of our own.
 //!
 //! # Environment
-//! | variable | meaning |
-//! | --- | --- |
-//! | `APEX_SESSION` | the session directory, absolute; without it nothing is recorded |
-//! | `APEX_DRIVER` | the driver to forward to, absolute; without it the machine's own is searched for |
-//! | `APEX_DISABLE` | `1`: bare jumps, whatever else is set |
-//! | `APEX_FAST` | what of `queue`, `batch` and `memory` is on |
-//! | `APEX_FAST_ALWAYS` | `1`: the queue and batches stay on where they gain nothing (for tests) |
-//!
-//! Everything else (recording on and off, timing mode and budget, size limit) is in the session's
+//! [`apex_environment`] describes the variables that are read. Everything else (recording on and off, timing mode and budget, size limit) is in the session's
 //! control page ([`apex_trace::control`]), which `apex run` makes before it starts the program.
 
 mod allocator;
 mod by_path;
 mod driver;
 mod endings;
-pub mod environment;
 pub mod flush;
 mod hooks;
 mod hot;
 pub mod limits;
 mod loader;
-pub mod locate;
 mod memory;
 mod message;
 mod native;

@@ -11,13 +11,14 @@
 //! constructor of the driver), the call returns "not initialized".
 
 use crate::driver;
-use crate::locate::{self, FileId};
 use crate::message::say_once;
 use crate::queue::order::Order;
 use crate::record;
 use crate::stack::on_large_stack;
 use crate::switch::caught;
-use crate::{environment, flush, hooks, pool, queue};
+use crate::{flush, hooks, pool, queue};
+use apex_environment as environment;
+use apex_environment::locate::{self, FileId};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;

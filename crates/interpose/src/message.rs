@@ -1,6 +1,6 @@
 //! Messages of the library on the program's standard error.
 
-use crate::environment;
+use apex_environment as environment;
 use apex_trace::control;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -17,6 +17,7 @@ use apex_model::file::FileError;
 use apex_model::forecast::{Forecast, Forecaster};
 use apex_model::{Cache, Model, Precision};
 use ptx::estimate::Work;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -231,6 +232,23 @@ pub struct Models {
     timing: Timing,
 }
 
+/// The files that are part of the program, compressed by `build.rs`, in the order of [`Models::FILES`].
+const SHIPPED_FILES: [&[u8]; 3] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/small.apexmodel.zst")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/large.apexmodel.zst")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/what-if.apexmodel.zst")),
+];
+
+/// The bytes of a file that `build.rs` compressed.
+fn decompressed(mut compressed: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ruzstd::decoding::StreamingDecoder::new(&mut compressed)
+        .expect("a test reads what is shipped")
+        .read_to_end(&mut bytes)
+        .expect("a test reads what is shipped");
+    bytes
+}
+
 impl Models {
     /// The files of a folder of models, in the order small, large, what-if.
     pub const FILES: [&str; 3] = ["small.apexmodel", "large.apexmodel", "what-if.apexmodel"];
@@ -239,12 +257,9 @@ impl Models {
     pub fn shipped() -> Arc<Models> {
         static SHIPPED: std::sync::OnceLock<Arc<Models>> = std::sync::OnceLock::new();
         let load = || {
-            let files = [
-                &include_bytes!("../models/small.apexmodel")[..],
-                include_bytes!("../models/large.apexmodel"),
-                include_bytes!("../models/what-if.apexmodel"),
-            ];
-            let models = files.map(|bytes| Model::from_bytes(bytes).expect("a test reads what is shipped"));
+            let models = SHIPPED_FILES.map(|compressed| {
+                Model::from_bytes(&decompressed(compressed)).expect("a test reads what is shipped")
+            });
             Arc::new(Models::new(models).expect("a test uses what is shipped"))
         };
         SHIPPED.get_or_init(load).clone()

@@ -1,7 +1,7 @@
 //! Environment variables and parent processes that change what a program loads.
 
 use super::Check;
-use apex::environment;
+use apex_environment as environment;
 use std::path::Path;
 
 pub(super) fn checks() -> Vec<Check> {

@@ -2,7 +2,7 @@
 
 use super::libraries::{CPU_DEVICE, Libraries, RECORDER};
 use crate::output;
-use apex::environment;
+use apex_environment as environment;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -106,7 +106,7 @@ fn missing_for_gpu() -> Option<&'static str> {
     if device_nodes().is_empty() {
         return Some("no GPU here");
     }
-    apex::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
+    environment::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
 }
 
 /// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm`; `/dev/dxg` under WSL; `/dev/nvmap` on

@@ -25,7 +25,7 @@ use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
 use anyhow::{Context, bail};
-use apex::environment;
+use apex_environment as environment;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::meta::{self, Exit, Host, Meta};
 use apex_trace::{Headers, META_FILE, Session};

@@ -5,7 +5,7 @@ use super::Recorded;
 use super::inspect::{self, Program};
 use super::watch::{Recorder, Seen};
 use crate::units;
-use apex::environment;
+use apex_environment as environment;
 use apex_trace::{Control, MappedControl};
 use apex_view::Loaded;
 use std::collections::BTreeMap;

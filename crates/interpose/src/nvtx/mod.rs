@@ -12,11 +12,11 @@
 
 mod event;
 
-use crate::environment;
 use crate::ranges::texts::{DOMAINS, STRINGS};
 use crate::ranges::{self, Change};
 use crate::record::ranges::changed;
 use crate::switch::caught;
+use apex_environment as environment;
 use apex_trace::layout::flags;
 use event::{Event, Text};
 use std::ffi::{c_char, c_int, c_uint, c_void};

@@ -41,12 +41,13 @@ mod worker;
 pub use ring::LARGEST_BYTES;
 pub use wait::now_ns;
 
+use crate::driver;
 use crate::hot::{hot, own};
 use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::record::Recorder;
-use crate::{driver, environment};
 use accepted::Accepted;
+use apex_environment as environment;
 use apex_trace::layout::QueueState;
 use apex_trace::{Control, ForkGuard, ProcessFile};
 use batch::{Batches, OfLaunch};

@@ -3,7 +3,8 @@
 use super::Recorder;
 use crate::switch::guarded;
 use crate::tables::put;
-use crate::{driver, environment, limits};
+use crate::{driver, limits};
+use apex_environment as environment;
 use apex_trace::image;
 use apex_untrusted::read;
 use fatbin::kept;

@@ -1,5 +1,11 @@
-//! The environment variables by which `apex run` configures this library. They are read at the
-//! first driver call.
+//! The environment of a recorded program: the variables by which `apex run` configures the injected
+//! library, which reads them at the first driver call, and the files that may be its real driver
+//! ([`locate`]).
+//!
+//! It is a crate of its own so that the command does not link the library, and depends on nothing,
+//! so that the library stays small.
+
+pub mod locate;
 
 use std::path::PathBuf;
 
@@ -7,14 +13,13 @@ use std::path::PathBuf;
 /// forwarded.
 pub const SESSION: &str = "APEX_SESSION";
 /// The driver to forward to, an absolute path. Without it the driver is searched for
-/// ([`crate::locate`]).
+/// ([`locate`]).
 pub const DRIVER: &str = "APEX_DRIVER";
 /// `1` makes the library bare jumps to the driver, whatever else is set.
 pub const DISABLE: &str = "APEX_DISABLE";
 
-/// How the program is made faster, separated by commas: `queue` moves launches to a thread of this
-/// library ([`crate::queue`]), `batch` also combines queued launches into graphs
-/// ([`crate::queue::batch`]), `memory` reuses freed memory ([`crate::pool`]).
+/// How the program is made faster, separated by commas: `queue` moves launches to a thread of the
+/// library, `batch` also combines queued launches into graphs, `memory` reuses freed memory.
 pub const FAST: &str = "APEX_FAST";
 
 /// `1` keeps the queue on where it gains nothing: what tests want.
