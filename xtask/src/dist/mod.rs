@@ -8,6 +8,7 @@ mod archive;
 mod build;
 mod deb;
 mod needs;
+mod size;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -44,9 +45,10 @@ const SUMMARY: &str = "Records, judges and explains the kernel launches of any C
 /// with that version and newer ones; without it, with those that this machine's linker asks for.
 ///
 /// # Errors
-/// A tool that is missing, a build that fails, a file that cannot be written.
+/// A tool that is missing, a build that fails, a file that is too large or cannot be written.
 pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
     let built = build::run(glibc)?;
+    size::check(&built.files())?;
     let release = Release {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time: commit_time()?,
