@@ -27,6 +27,7 @@ const LAYERS: [&[&str]; 13] = [
         "ptx",
         "fatbin",
         "apex-machine",
+        "apex-host-stacks",
         "apex-trace",
         "occupancy",
         "apex-csv",
