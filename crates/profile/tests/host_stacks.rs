@@ -191,11 +191,9 @@ fn a_session_without_samples_says_nothing_of_them() {
     let profile = profile_of(&dir);
     assert!(profile.idle_functions().is_empty() && profile.functions_while_idle().is_empty());
     let text = serde_json::to_string(&profile).unwrap();
-    assert!(
-        !["host_stacks", "host_sampling", "idle_samples"]
-            .iter()
-            .any(|name| text.contains(&format!("{name:?}:")))
-    );
+    for name in ["host_stacks", "host_sampling", "host_samples"] {
+        assert_eq!(text.find(&format!("{name:?}:")).map(|at| &text[at..at + 90]), None);
+    }
 }
 
 /// The idle stretches of a process.
@@ -276,7 +274,7 @@ proptest! {
         expected.retain(|_, samples| *samples > 0);
         let mut found: BTreeMap<IdleCause, u64> = BTreeMap::new();
         let mut idle_of_samples: BTreeMap<IdleCause, u64> = BTreeMap::new();
-        for samples in profile.activities.iter().flat_map(|activity| &activity.idle_samples) {
+        for samples in profile.activities.iter().flat_map(|activity| &activity.host_samples) {
             *found.entry(samples.cause).or_default() += samples.read;
             *idle_of_samples.entry(samples.cause).or_default() += samples.idle_ns as u64;
             prop_assert_eq!(samples.stacks.iter().map(|one| one.samples).sum::<u64>(), samples.read);
@@ -307,7 +305,7 @@ proptest! {
         let places = profile.idle_places(|_, _| true);
         let all: f64 = places.iter().map(|place| place.time.value).sum();
         let sampled: f64 =
-            profile.activities.iter().flat_map(|one| &one.idle_samples).map(|one| one.sampled_ns).sum();
+            profile.activities.iter().flat_map(|one| &one.host_samples).map(|one| one.sampled_ns).sum();
         prop_assert!(all <= sampled * (1.0 + 1e-9), "{} of {}", all, sampled);
     }
 }

@@ -295,7 +295,7 @@ impl SampledHost {
 
 /// Moves the stacks of an activity's samples to other places, and puts the most frequent first.
 pub(super) fn renumber_host_stacks(activity: &mut Activity, place: &[usize]) {
-    for samples in &mut activity.idle_samples {
+    for samples in &mut activity.host_samples {
         for one in &mut samples.stacks {
             one.stack = place[one.stack];
             one.other = one.other.map(|(other, stack)| (other, place[stack]));

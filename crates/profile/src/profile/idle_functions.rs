@@ -207,7 +207,7 @@ impl Profile {
         let groups: Vec<&IdleSamples> = self
             .activities
             .iter()
-            .flat_map(|activity| activity.idle_samples.iter().map(move |samples| (activity, samples)))
+            .flat_map(|activity| activity.host_samples.iter().map(move |samples| (activity, samples)))
             .filter(|(activity, samples)| is_meant(activity, samples))
             .map(|(_, samples)| samples)
             .collect();
@@ -230,7 +230,7 @@ impl Profile {
     }
 
     fn idle_samples(&self) -> impl Iterator<Item = &IdleSamples> {
-        self.activities.iter().flat_map(|activity| &activity.idle_samples)
+        self.activities.iter().flat_map(|activity| &activity.host_samples)
     }
 
     /// The thread's own stack; where that has no function of the user's and another thread of the

@@ -477,7 +477,7 @@ impl<'b> Reading<'b> {
         let (activities, times) = self.activities(&costs, observer);
         for (mut activity, samples) in activities {
             if let (Some(host), Some(samples)) = (&self.others.host, samples) {
-                activity.idle_samples = host.samples(samples, &mut self.part.host_stacks);
+                activity.host_samples = host.samples(samples, &mut self.part.host_stacks);
             }
             self.part.activities.push(activity);
         }

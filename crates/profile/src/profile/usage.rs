@@ -63,7 +63,7 @@ pub struct Activity {
     pub collectives: Vec<Collective>,
     /// Samples of the host by idle account; empty where it was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub idle_samples: Vec<IdleSamples>,
+    pub host_samples: Vec<IdleSamples>,
 }
 
 impl Activity {
