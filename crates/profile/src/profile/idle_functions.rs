@@ -8,6 +8,7 @@
 //! of stacks whose innermost frame is not known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -59,8 +60,8 @@ pub struct IdlePlace<'p> {
     pub state: HostState,
     /// For a thread that waited: the stack that most often kept it waiting.
     pub other: Option<(Other, &'p HostStack)>,
-    /// The most frequent stack.
-    pub stack: &'p HostStack,
+    /// The stacks, the most frequent first, with their samples.
+    pub stacks: Vec<(&'p HostStack, u64)>,
     /// Idle time at this place, nanoseconds.
     pub time: Figure,
 }
@@ -273,10 +274,11 @@ impl<'p> AtPlace<'p> {
 
     fn finish(self, pool: &Pool) -> Option<IdlePlace<'p>> {
         let (state, _) = self.states.into_iter().max_by_key(|&(_, samples)| samples)?;
-        let (stack, _) = self.stacks.into_iter().max_by_key(|&(_, samples)| samples)?;
+        let mut stacks: Vec<(&HostStack, u64)> = self.stacks.into_iter().collect();
+        stacks.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
         let other = self.others.into_iter().max_by_key(|&(_, samples)| samples).map(|(other, _)| other);
         let Self { user, library, samples, .. } = self;
-        Some(IdlePlace { user, library, state, other, stack, time: pool.time(samples) })
+        Some(IdlePlace { user, library, state, other, stacks, time: pool.time(samples) })
     }
 }
 
@@ -297,6 +299,41 @@ impl IdlePlace<'_> {
     /// The line of the user's, if one is known.
     pub fn line(&self) -> Option<&Frame> {
         self.user.map(|user| &user.frame)
+    }
+
+    /// Whether most samples have a frame inside of the user's of which this is true.
+    pub fn is_mostly_in(&self, is_such: impl Fn(&HostFrame) -> bool) -> bool {
+        let inner =
+            |stack: &HostStack| stack.frames.iter().take_while(|frame| frame.is_of_library()).any(&is_such);
+        let all: u64 = self.stacks.iter().map(|&(_, samples)| samples).fold(0, u64::saturating_add);
+        let such = self.stacks.iter().filter(|(stack, _)| inner(stack)).map(|&(_, samples)| samples);
+        such.fold(0, u64::saturating_add) > all / 2
+    }
+}
+
+impl HostStack {
+    /// The innermost line that is not a library's, and what it calls: `numpy.sort, called from
+    /// pictures.py:7 decode`; `None` without frames.
+    pub fn place(&self) -> Option<String> {
+        let (user, library) = user_and_library(self);
+        in_words(user, library)
+    }
+}
+
+impl fmt::Display for IdlePlace<'_> {
+    /// The function of a library in backquotes, and the line that calls it.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&in_words(self.user, self.library).unwrap_or_else(|| "unknown functions".into()))
+    }
+}
+
+fn in_words(user: Option<&HostFrame>, library: Option<&HostFrame>) -> Option<String> {
+    let called = library.map(|library| format!("`{}`", library.qualified_name()));
+    match (called, user.map(|user| &user.frame)) {
+        (Some(called), Some(user)) => Some(format!("{called}, called from {user}")),
+        (Some(called), None) => Some(called),
+        (None, Some(user)) => Some(user.to_string()),
+        (None, None) => None,
     }
 }
 
