@@ -27,12 +27,6 @@ fn waits(r#for: WaitsFor) -> Doing {
     Doing::Waiting { syscall: None, r#for }
 }
 
-/// The thread that writes the test's sessions.
-fn tid() -> u32 {
-    // SAFETY: takes no arguments.
-    unsafe { libc::gettid() as u32 }
-}
-
 /// Steps of a kernel of 10 ms, for which the host waits, and 30 ms of the host's own code, of which
 /// 20 ms are in `torch.save`. The start-up takes 500 ms.
 fn training(dir: &TempDir, steps: u64) -> Vec<u64> {
@@ -58,9 +52,9 @@ fn training(dir: &TempDir, steps: u64) -> Vec<u64> {
 }
 
 fn sampler(dir: &TempDir) -> (HostSampler, u32) {
-    let mut host = HostSampler::new(dir.path(), PERIOD);
-    let process = host.process(std::process::id(), 1, "python");
-    let thread = host.thread(process, tid(), "python");
+    test_session::open(dir);
+    let host = HostSampler::new(dir.path(), PERIOD);
+    let thread = host.main;
     (host, thread)
 }
 
@@ -72,7 +66,6 @@ fn profile_of(dir: &TempDir) -> Profile {
 fn the_steady_state_names_its_functions_and_not_those_of_the_start_up() {
     let dir = TempDir::new().unwrap();
     let starts = training(&dir, 40);
-    test_session::open(&dir);
     let (mut host, thread) = sampler(&dir);
     let import: OnHost<'_> = (FrameKind::Python, "_find_and_load", "<frozen importlib._bootstrap>", 1);
     host.samples(thread, (MS, starts[0]), &[TRAIN, import], &Doing::Running);
@@ -129,7 +122,6 @@ fn the_steady_state_names_its_functions_and_not_those_of_the_start_up() {
 fn a_thread_that_waits_is_shown_with_what_keeps_it_waiting() {
     let dir = TempDir::new().unwrap();
     let starts = training(&dir, 40);
-    test_session::open(&dir);
     let (mut host, thread) = sampler(&dir);
     let busy = host.thread(0, 77, "prefetch");
     let worker = host.process(99, std::process::id(), "pt_data_worker");
@@ -165,7 +157,6 @@ fn a_thread_that_waits_is_shown_with_what_keeps_it_waiting() {
 fn what_was_not_sampled_is_unknown() {
     let dir = TempDir::new().unwrap();
     let starts = training(&dir, 40);
-    test_session::open(&dir);
     let (mut host, thread) = sampler(&dir);
     // The sampler starts at the middle, and another thread is of no interest.
     let other = host.thread(0, 78, "monitor");
@@ -234,7 +225,6 @@ proptest! {
         }
         recording.timed(config, LEGACY, MS);
         recording.exit();
-        test_session::open(&dir);
         let (mut host, thread) = sampler(&dir);
         let stacks: [&[OnHost<'_>]; 4] = [&[], &[TRAIN], &[TRAIN, SAVE], &[STEP, SAVE, SAVE, WRITE]];
         let doings = [Doing::Running, waits(WaitsFor::Sleep), waits(WaitsFor::Gil { holder: None })];

@@ -17,15 +17,24 @@ pub struct HostSampler {
     writer: Writer,
     origin_ns: u64,
     period_ns: u64,
+    /// The thread that made the session's first call.
+    pub main: u32,
 }
 
 impl HostSampler {
-    /// For the session in `dir`, whose processes have ended.
+    /// For the session in `dir`, whose processes have ended and which [`crate::open`] has opened.
     pub fn new(dir: &Path, period_ns: u64) -> Self {
         let session = Session::open(dir).expect("a session");
-        let head = Head { period_ns, ..Head::default() };
+        let lost = vec!["compiled frames of other users: not permitted".to_owned()];
+        let head = Head { period_ns, lost };
         let writer = Writer::new(Folder::open(dir).expect("its folder"), head, MOST_BYTES);
-        Self { writer, origin_ns: session.processes[0].clock.monotonic_ns(0), period_ns }
+        let first = &session.processes[0];
+        let origin_ns = first.clock.monotonic_ns(0);
+        let tid = first.records_by_time().next().expect("a record").tid;
+        let mut sampler = Self { writer, origin_ns, period_ns, main: 0 };
+        let process = sampler.process(first.pid, first.parent_pid, "python");
+        sampler.main = sampler.thread(process, tid, "python");
+        sampler
     }
 
     /// A process; its index.

@@ -80,7 +80,7 @@ fn judge(profile: &Profile) -> Outcome {
     let span = profile.totals.span_ns.max(1.0);
     let share = |place: &IdlePlace<'_>| place.time.value / span;
     let mut places = profile.idle_places(is_no_launching);
-    places.retain(|place| share(place) >= NAMED);
+    places.retain(|place| share(place) >= NAMED && is_known(place));
     // Imports are of the start-up, where the run has no steps.
     places.sort_by_key(|place| Kind::of(place) == Kind::Import);
     places.truncate(MOST);
@@ -120,6 +120,11 @@ fn is_no_launching(activity: &Activity, samples: &IdleSamples) -> bool {
     samples.is_pause || host_bound::is_slow(activity)
 }
 
+/// Whether a function is known.
+fn is_known(place: &IdlePlace<'_>) -> bool {
+    place.user.is_some() || place.library.is_some()
+}
+
 /// Whether there are enough samples at a place.
 fn is_sampled(place: &IdlePlace<'_>, profile: &Profile) -> bool {
     let groups = profile.activities.iter().flat_map(|activity| &activity.host_samples);
@@ -141,7 +146,7 @@ pub(super) fn mostly_at(
     let all: f64 = places.iter().map(|place| place.time.value).sum();
     let shares = places.iter().map(|place| (place, place.time.value / all.max(1.0)));
     let named: Vec<String> = shares
-        .filter(|(place, share)| *share >= LEAST && (place.user, place.library) != (None, None))
+        .filter(|(place, share)| *share >= LEAST && is_known(place))
         .take(2)
         .map(|(place, share)| format!("{place} ({})", percent(share)))
         .collect();
@@ -233,6 +238,7 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
         Kind::Thread => format!("Make what the launching thread waits for shorter: {other}"),
         Kind::Compile => {
             let cache = compilation_cache(profile).map_or_else(String::new, |cache| format!(". {cache}"));
+            let what = place.user.map_or(what, |user| format!("what {} calls", user.frame));
             format!(
                 "Compile {what} once: keep shapes, and numbers that compiled code contains, the same from step to step \
                     (pad shapes, mark them dynamic, pass numbers as tensors or arguments){cache}"
