@@ -27,7 +27,6 @@ const LAYERS: [&[&str]; 13] = [
         "ptx",
         "fatbin",
         "apex-machine",
-        "apex-host-stacks",
         "apex-trace",
         "occupancy",
         "apex-csv",
@@ -35,6 +34,7 @@ const LAYERS: [&[&str]; 13] = [
         "apex-device-code",
     ],
     &[
+        "apex-call-frames",
         "ptx-exec",
         "test-session",
         "fake-driver",
@@ -43,7 +43,15 @@ const LAYERS: [&[&str]; 13] = [
         "cuda-program",
         "cudarc-client",
     ],
-    &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
+    &[
+        "apex-cpu-device",
+        "apex-nvrtc",
+        "apex-interpose",
+        "apex-alias",
+        "apex-model",
+        "apex-dataset",
+        "apex-host-stacks",
+    ],
     &["apex-profile", "flushing-library", "careless-library"],
     &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
@@ -55,15 +63,26 @@ const LAYERS: [&[&str]; 13] = [
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
-const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
+const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
     ("cuda-abi", &[]),
     ("cuda-launch", &[]),
     ("apex-untrusted", &["libc"]),
     ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-call-frames", &["apex-trace", "apex-untrusted", "cuda-launch", "libc"]),
     // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
     (
         "apex-interpose",
-        &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "fatbin", "libc", "lz4_flex", "ruzstd"],
+        &[
+            "cuda-abi",
+            "cuda-launch",
+            "apex-call-frames",
+            "apex-trace",
+            "apex-untrusted",
+            "fatbin",
+            "libc",
+            "lz4_flex",
+            "ruzstd",
+        ],
     ),
     ("apex-nvrtc", &["libc"]),
 ];

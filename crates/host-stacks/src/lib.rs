@@ -15,9 +15,15 @@
 //! * The reader trusts nothing that a file says, and never panics.
 
 mod file;
+mod linux;
+mod process;
+mod python;
 mod record;
+mod sampler;
+mod waits;
 
 pub use file::{FILE, HostStacks, Writer};
 pub use record::{
     Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread, WaitsFor,
 };
+pub use sampler::{Options, Sampler, USUAL_HZ};

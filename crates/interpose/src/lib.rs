@@ -57,7 +57,6 @@ mod hot;
 pub mod limits;
 mod loader;
 pub mod locate;
-mod memory;
 mod message;
 mod native;
 mod nvtx;
