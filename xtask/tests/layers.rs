@@ -35,6 +35,7 @@ const LAYERS: [&[&str]; 13] = [
         "apex-device-code",
     ],
     &[
+        "apex-call-frames",
         "ptx-exec",
         "test-session",
         "fake-driver",
@@ -43,7 +44,15 @@ const LAYERS: [&[&str]; 13] = [
         "cuda-program",
         "cudarc-client",
     ],
-    &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
+    &[
+        "apex-cpu-device",
+        "apex-nvrtc",
+        "apex-interpose",
+        "apex-alias",
+        "apex-model",
+        "apex-dataset",
+        "apex-host-stacks",
+    ],
     &["apex-profile", "flushing-library", "careless-library"],
     &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
@@ -61,12 +70,14 @@ const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
     ("cuda-launch", &[]),
     ("apex-untrusted", &["libc"]),
     ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-call-frames", &["apex-trace", "apex-untrusted", "cuda-launch", "libc"]),
     // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
     (
         "apex-interpose",
         &[
             "cuda-abi",
             "cuda-launch",
+            "apex-call-frames",
             "apex-environment",
             "apex-trace",
             "apex-untrusted",

@@ -102,6 +102,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
             found.what_if = prediction::what_if(profile, &programs, models, found);
         }
     }
+    rules::drop_explained(&mut advice.findings);
     cap_kernels(profile, &mut advice.findings);
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);

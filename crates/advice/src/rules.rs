@@ -22,6 +22,7 @@ mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
 mod host_bound;
+mod host_function;
 mod language;
 mod launch_bound;
 mod layout_conversions;
@@ -151,6 +152,10 @@ pub(crate) const SYMPTOM: &str = low_utilisation::RULE.id;
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
+/// The rule that names the host's functions that the device waits for, and what it makes needless.
+pub(crate) const HOST_FUNCTION: &str = host_function::RULE.id;
+pub(crate) use host_function::drop_explained;
+
 /// The rule that says that ranks wait for another one.
 pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
 
@@ -207,6 +212,7 @@ pub static RULES: &[Rule] = &[
     double_arithmetic::RULE,
     short_graph_kernels::RULE,
     repeated_loads::RULE,
+    host_function::RULE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

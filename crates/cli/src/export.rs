@@ -7,7 +7,7 @@ use apex_export::csv::Csv;
 use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
-use apex_export::{Reading, rows, timeline};
+use apex_export::{Reading, collapsed, rows, timeline};
 use apex_metrics::Spans;
 use apex_view::Loaded;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -16,19 +16,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Writes a session as JSON, CSV, Parquet, a Perfetto trace or OpenTelemetry spans.
+/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or collapsed stacks.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
   apex export --format parquet --what launches -o launches.parquet
   apex export --format csv --what calls --window 1.5s..2s > calls.csv
   apex export --format json | jq .profile.totals
+  apex export --format collapsed > idle.folded     speedscope or flamegraph.pl shows it
   apex export --format otlp | curl --data-binary @- -H 'Content-Type: application/x-protobuf' \\
       https://collector:4318/v1/traces
 
 Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration, \
 `calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU \
-tracks hold the timed kernels. Spans are those of `apex metrics --spans`.")]
+tracks hold the timed kernels. Spans are those of `apex metrics --spans`. \
+Collapsed stacks count samples of the thread that launches next while the GPU was idle.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
@@ -59,6 +61,8 @@ enum Format {
     Perfetto,
     /// Spans for an OpenTelemetry collector: one request, in protocol buffers
     Otlp,
+    /// Sampled call stacks of the host while a GPU was idle, for flame-graph tools
+    Collapsed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -128,6 +132,10 @@ impl Args {
     fn check(&self) -> anyhow::Result<()> {
         match (self.format, self.what) {
             (Format::Otlp, Some(_)) => bail!("--what does not apply to spans"),
+            (Format::Collapsed, Some(_)) => bail!("--what does not apply to call stacks"),
+            (Format::Collapsed, None) if self.window.is_some() => {
+                bail!("--window does not apply to call stacks, which are those of the whole session")
+            }
             (Format::Otlp, None) if self.window.is_some() => {
                 bail!("--window does not apply to spans, which are those of the whole session")
             }
@@ -162,6 +170,7 @@ impl Args {
                 out.write_all(&Spans::of(&loaded.session).otlp(env!("CARGO_PKG_VERSION")))?;
                 out.flush()
             }
+            (Format::Collapsed, _) => collapsed::write(&loaded.profile, out),
             (Format::Json, None) => json::summary(&loaded.session, &loaded.profile, out),
             (Format::Json, Some(what)) => {
                 let (session, profile) = (&loaded.session, &loaded.profile);

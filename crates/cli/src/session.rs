@@ -248,7 +248,8 @@ pub fn stdout_identity() -> Option<(u64, u64)> {
 
 /// Whether a file of this name in a session's folder is part of the session.
 fn is_part_of_session(name: &OsStr) -> bool {
-    name == apex_machine::FILE || name == apex_timeline::INDEX_FILE || apex_trace::is_part_of_session(name)
+    [apex_machine::FILE, apex_host_stacks::FILE, apex_timeline::INDEX_FILE].iter().any(|&file| name == file)
+        || apex_trace::is_part_of_session(name)
 }
 
 /// The file of a session that this is.

@@ -1,12 +1,14 @@
-//! Sessions as JSON, CSV, Parquet and Perfetto traces.
+//! Sessions as JSON, CSV, Parquet, Perfetto traces and collapsed stacks.
 //!
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).
 //! * [`timeline`] turns a session into a [`perfetto`] trace.
+//! * [`collapsed`] has the host's sampled call stacks while devices were idle.
 //!
 //! Nothing is judged here. Only definitions, measured durations and one row group are held in
 //! memory, because sessions are larger than memory. An unknown value is null.
 
+pub mod collapsed;
 pub mod csv;
 pub mod json;
 mod names;

@@ -47,7 +47,6 @@ mod hooks;
 mod hot;
 pub mod limits;
 mod loader;
-mod memory;
 mod message;
 mod native;
 mod nvtx;

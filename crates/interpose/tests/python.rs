@@ -28,18 +28,18 @@ fn interpreters() -> Vec<(u32, PathBuf)> {
     let versions =
         std::fs::read_dir(Path::new(&home).join(".pyenv/versions")).into_iter().flatten().flatten();
     paths.extend(versions.map(|version| version.path().join("bin/python3")));
-    paths.extend((10..=14).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))));
+    paths.extend((9..=14).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))));
     let mut found = BTreeMap::new();
     for path in paths {
         let asked =
             Command::new(&path).args(["-c", "import sys, ctypes; print(sys.version_info[1])"]).output();
         let minor = asked.ok().and_then(|answer| String::from_utf8(answer.stdout).ok()?.trim().parse().ok());
-        if let Some(minor @ 10..=14) = minor {
+        if let Some(minor @ 9..=14) = minor {
             found.entry(minor).or_insert(path);
         }
     }
     if found.is_empty() {
-        test_skip::missing_dependency("no Python interpreter from 3.10 to 3.14");
+        test_skip::missing_dependency("no Python interpreter from 3.9 to 3.14");
     }
     found.into_iter().collect()
 }
@@ -201,7 +201,7 @@ fn threads_without_frames_have_their_names() {
         let process = recording.process();
         let found = by_grid(&process);
         let lambda: Vec<&str> = found[&1003].iter().map(|frame| frame.1.as_str()).collect();
-        let outer = if minor == 10 { "<lambda>" } else { "foreign.<locals>.<lambda>" };
+        let outer = if minor < 11 { "<lambda>" } else { "foreign.<locals>.<lambda>" };
         assert_eq!(lambda, ["launch", outer], "3.{minor}");
         let mut threads = BTreeMap::new();
         for sample in samples(&process) {

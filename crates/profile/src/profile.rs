@@ -17,6 +17,9 @@ mod costs;
 mod counts;
 mod devices;
 mod geometry;
+mod host_stacks;
+mod idle_functions;
+mod interned;
 mod kernels;
 mod launches;
 mod lines;
@@ -56,6 +59,8 @@ pub use code::{
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
+pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
+pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
 pub use kernels::{Kernel, Launches};
 pub use launches::LaunchesOverTime;
 pub use lines::{Line, Sources};
@@ -102,6 +107,13 @@ pub struct Profile {
     pub defects: Vec<Defect>,
     /// Call stacks of launches, in the order of their frames.
     pub call_stacks: Vec<CallStack>,
+    /// Sampled call stacks of the host while a device was idle, in the order of their frames; empty
+    /// where nothing was sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_stacks: Vec<HostStack>,
+    /// How the host was sampled; `None` where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_sampling: Option<HostSampling>,
     /// The program's NVTX ranges, each before the ranges inside it.
     pub ranges: Vec<Range>,
     /// The cost of recording, and lost records.

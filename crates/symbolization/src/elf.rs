@@ -15,7 +15,13 @@ const MOST_SECTIONS: u64 = 1 << 16;
 /// Maximum number of bytes of a section's notes.
 const MOST_NOTE_BYTES: u64 = 4096;
 
+/// Maximum number of segments.
+const MOST_SEGMENTS: u64 = 1 << 10;
+
 const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+/// `PT_LOAD`
+const LOADED: u32 = 1;
 const SECTION_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
 /// `SHF_COMPRESSED`
@@ -32,6 +38,8 @@ pub struct File {
     file: fs::File,
     metadata: fs::Metadata,
     sections: Vec<Section>,
+    /// The address at which the file's first byte is loaded.
+    start: u64,
     functions: Vec<Function>,
     /// Names of functions.
     names: Vec<u8>,
@@ -53,8 +61,18 @@ struct Function {
 }
 
 impl File {
-    /// The file at `path`; `None` if it cannot be read or is of another format.
+    /// The file at `path` with its functions; `None` if it cannot be read or is of another format.
     pub fn open(path: &Path) -> Option<File> {
+        let mut file = File::open_sections(path)?;
+        file.read_functions(".symtab", ".strtab");
+        if file.functions.is_empty() {
+            file.read_functions(".dynsym", ".dynstr");
+        }
+        Some(file)
+    }
+
+    /// The file at `path` without its functions.
+    pub fn open_sections(path: &Path) -> Option<File> {
         let file = read::open(path, MOST_FILE_BYTES).ok()?;
         let metadata = file.metadata().ok()?;
         let header = piece(&file, 0, HEADER_BYTES as u64)?;
@@ -74,12 +92,27 @@ impl File {
             bytes: u64_at(entry, 32),
         };
         let sections = entries.iter().map(section).collect();
-        let mut file = File { file, metadata, sections, functions: Vec::new(), names: Vec::new() };
-        file.read_functions(".symtab", ".strtab");
-        if file.functions.is_empty() {
-            file.read_functions(".dynsym", ".dynstr");
+        let start = start(&file, &header);
+        Some(File { file, metadata, sections, start, functions: Vec::new(), names: Vec::new() })
+    }
+
+    /// The address at which the file's first byte is loaded; 0 if it is not loaded.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The addresses of symbols that the file exports; `None` for each that it does not.
+    pub fn exported<const N: usize>(&self, wanted: [&str; N]) -> [Option<u64>; N] {
+        let tables = (self.section(".dynsym", MOST_TABLE_BYTES), self.section(".dynstr", MOST_TABLE_BYTES));
+        let (Some(table), Some(names)) = tables else { return [None; N] };
+        let mut found = [None; N];
+        for entry in table.as_chunks::<SYMBOL_BYTES>().0 {
+            let name = text(&names, u32_at(entry, 0)).filter(|_| u16_at(entry, 6) != 0);
+            if let Some(at) = name.and_then(|name| wanted.iter().position(|wanted| *wanted == name)) {
+                found[at] = Some(u64_at(entry, 8));
+            }
         }
-        Some(file)
+        found
     }
 
     /// Its length, bytes.
@@ -137,6 +170,16 @@ impl File {
         self.functions.sort_by_key(|function| function.begin);
         self.names = names;
     }
+}
+
+/// The address at which the file's first byte is loaded, by its program headers.
+fn start(file: &fs::File, header: &[u8]) -> u64 {
+    let count = u64::from(u16_at(header, 56)).min(MOST_SEGMENTS);
+    let segments = piece(file, u64_at(header, 32), count * SEGMENT_BYTES as u64).unwrap_or_default();
+    let (segments, _) = segments.as_chunks::<SEGMENT_BYTES>();
+    let is_first =
+        |segment: &&[u8; SEGMENT_BYTES]| u32_at(&segment[..], 0) == LOADED && u64_at(&segment[..], 8) == 0;
+    segments.iter().find(is_first).map_or(0, |segment| u64_at(segment, 16))
 }
 
 /// `bytes` bytes of the file from `offset` on; `None` if it has not as many.

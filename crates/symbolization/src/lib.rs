@@ -58,6 +58,13 @@ pub struct Place {
     pub line: Option<u32>,
 }
 
+/// The addresses of symbols that the file at `path` exports, from its first byte on as it is loaded;
+/// `None` if the file cannot be read.
+pub fn exported<const N: usize>(path: &Path, wanted: [&str; N]) -> Option<[Option<u64>; N]> {
+    let file = File::open_sections(path)?;
+    Some(file.exported(wanted).map(|address| address.map(|address| address.wrapping_sub(file.start()))))
+}
+
 /// The symbols of a file.
 pub struct Symbols {
     file: File,
@@ -188,6 +195,20 @@ mod tests {
         let line = include_str!("lib.rs").lines().position(|line| line.contains("fn somewhere"));
         assert_eq!(place.line, line.map(|line| line as u32 + 1));
         assert_eq!(symbols.at(u64::MAX), []);
+    }
+
+    #[test]
+    fn exported_symbols_have_the_address_at_which_they_are_loaded() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let library = maps.lines().find(|line| line.contains("/libc.so")).expect("the C library");
+        let base = u64::from_str_radix(library.split('-').next().expect("an address"), 16).expect("a number");
+        let path = Path::new(&library[library.find('/').expect("a path")..]);
+        let [environment, missing] = exported(path, ["environ", "no_such_symbol"]).expect("a file");
+        unsafe extern "C" {
+            static environ: *const *const std::ffi::c_char;
+        }
+        assert_eq!((environment.map(|at| base + at), missing), (Some(&raw const environ as u64), None));
+        assert_eq!(exported(Path::new("/proc/self/maps"), ["environ"]), None);
     }
 
     #[test]

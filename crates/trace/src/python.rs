@@ -1,8 +1,8 @@
 //! Code objects of the Python interpreter: which line an instruction belongs to.
 //!
 //! The recorder copies a code object's line table as the interpreter holds it, once; it is decoded
-//! here, by those who read. There are two formats: pairs of bytes (CPython 3.10, PEP 626) and
-//! location entries (3.11 and later, PEP 657). Any bytes are a table: one that makes no sense gives
+//! here, by those who read. There are three formats: differences of addresses and lines (CPython
+//! 3.9), pairs of bytes (3.10, PEP 626) and location entries (3.11 and later, PEP 657). Any bytes are a table: one that makes no sense gives
 //! no line.
 
 use crate::codec::MAX_LINE_TABLE_BYTES;
@@ -32,6 +32,9 @@ pub enum LineTable {
     Pairs(Vec<u8>),
     /// CPython 3.11 and later: entries that begin with a byte whose highest bit is set.
     Locations(Vec<u8>),
+    /// CPython 3.9, `co_lnotab`: a byte of instruction bytes and a signed byte of lines from one
+    /// entry to the next, alternately.
+    Differences(Vec<u8>),
 }
 
 impl LineTable {
@@ -43,6 +46,7 @@ impl LineTable {
         match format {
             1 => LineTable::Pairs(bytes),
             2 => LineTable::Locations(bytes),
+            3 => LineTable::Differences(bytes),
             _ => LineTable::Unknown,
         }
     }
@@ -52,13 +56,14 @@ impl LineTable {
             LineTable::Unknown => 0,
             LineTable::Pairs(_) => 1,
             LineTable::Locations(_) => 2,
+            LineTable::Differences(_) => 3,
         }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             LineTable::Unknown => &[],
-            LineTable::Pairs(bytes) | LineTable::Locations(bytes) => bytes,
+            LineTable::Pairs(bytes) | LineTable::Locations(bytes) | LineTable::Differences(bytes) => bytes,
         }
     }
 }
@@ -71,6 +76,7 @@ impl PythonCode {
         let line = match (&self.lines, u64::try_from(offset)) {
             (LineTable::Unknown, _) => None,
             (_, Err(_)) => Some(first),
+            (LineTable::Differences(bytes), Ok(offset)) => Some(line_of_differences(bytes, first, offset)),
             (LineTable::Pairs(bytes), Ok(offset)) => line_of_pairs(bytes, first, offset),
             (LineTable::Locations(bytes), Ok(offset)) => line_of_locations(bytes, first, offset),
         };
@@ -94,6 +100,18 @@ fn line_of_pairs(bytes: &[u8], first: i64, offset: u64) -> Option<i64> {
         }
     }
     None
+}
+
+fn line_of_differences(bytes: &[u8], first: i64, offset: u64) -> i64 {
+    let (mut line, mut begin) = (first, 0);
+    for pair in bytes.chunks_exact(2) {
+        begin += u64::from(pair[0]);
+        if begin > offset {
+            break;
+        }
+        line += i64::from(pair[1] as i8);
+    }
+    line
 }
 
 /// Bytes of a code unit, in which location entries count instructions.
@@ -161,6 +179,9 @@ mod tests {
     const OF_LOCATIONS: [(i32, i32, u32); 7] =
         [(0, 2, 5), (2, 30, 6), (30, 42, 7), (42, 44, 8), (44, 56, 7), (56, 58, 6), (58, 62, 9)];
 
+    const DIFFERENCES: &[u8] = &[0, 1, 12, 1, 4, 1, 2, 255, 6, 2];
+    const OF_DIFFERENCES: [(i32, u32); 5] = [(0, 6), (12, 7), (16, 8), (18, 7), (24, 9)];
+
     fn check(code: &PythonCode, ranges: &[(i32, i32, u32)]) {
         for &(from, to, line) in ranges {
             for offset in (from..to).step_by(2) {
@@ -179,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_3_9_gives_its_lines() {
+        // The same function by CPython 3.9: what `co_lnotab` and `dis.findlinestarts` give.
+        let code = code(5, LineTable::Differences(DIFFERENCES.to_vec()));
+        let mut line = 5;
+        for offset in (0..30).step_by(2) {
+            line = OF_DIFFERENCES.iter().find(|start| start.0 == offset).map_or(line, |start| start.1);
+            assert_eq!(code.line(offset), Some(line), "offset {offset}");
+        }
+        assert_eq!(code.line(-1), Some(5));
+    }
+
+    #[test]
     fn instructions_without_a_line_have_none() {
         let pairs = code(10, LineTable::Pairs(vec![2, 0x80, 2, 1]));
         assert_eq!([0, 2].map(|offset| pairs.line(offset)), [None, Some(11)]);
@@ -190,7 +223,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_are_a_table(
-            format in 0u32..4,
+            format in 0u32..5,
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80),
             first_line: u32,
             offset: i32,

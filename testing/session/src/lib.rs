@@ -1,6 +1,8 @@
 //! Sessions written as the injected library writes them, with a clock whose ticks are nanoseconds
 //! since the start.
 
+mod host;
+
 use std::fs::OpenOptions;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -14,6 +16,8 @@ use apex_trace::layout::{
 use apex_trace::{Ended, Lane, ProcessFile, Session};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use tempfile::TempDir;
+
+pub use host::{HostSampler, OnHost};
 
 /// Multiprocessors of the device.
 pub const SMS: i32 = 132;
@@ -230,7 +234,10 @@ pub fn of_program<T>(program: impl FnOnce(&mut Recording), read: impl FnOnce(&Se
 /// Opens the session in `dir`, whose processes have all ended.
 pub fn open(dir: impl AsRef<Path>) -> Session {
     for entry in std::fs::read_dir(&dir).expect("the session's directory") {
-        tick_in_nanoseconds(&entry.expect("an entry").path());
+        let path = entry.expect("an entry").path();
+        if path.file_name().is_none_or(|name| name != apex_host_stacks::FILE) {
+            tick_in_nanoseconds(&path);
+        }
     }
     Session::open(dir.as_ref()).expect("a session")
 }

@@ -28,6 +28,10 @@ use apex_profile::{Accounts, Figure, IdleCause, Profile, total};
 /// A finding on the host's side that may save this share of the job says why the device is idle.
 const CAUSE: f64 = 0.1;
 
+/// Idle time whose function was seen goes before idle time of up to so many times the length that a rule
+/// explains from calls alone.
+const OBSERVED: f64 = 2.0;
+
 /// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.
 pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
     let mut by_kernel: BTreeMap<usize, Vec<(f64, usize, usize)>> = BTreeMap::new();
@@ -98,7 +102,11 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     let mut left = all.clone();
     add_idle_time(profile, findings, &mut left);
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
-    let wanted = |f: usize| time_of(&findings[f]) + findings[f].saving.beyond.map_or(0.0, |busy| busy.value);
+    let wanted = |f: usize| {
+        let Finding { rule, saving, .. } = &findings[f];
+        let all = time_of(&findings[f]) + saving.beyond.map_or(0.0, |busy| busy.value);
+        if rule == rules::HOST_FUNCTION { all * OBSERVED } else { all }
+    };
     order.sort_by(|&a, &b| {
         let depth = |f: usize| ancestors(&findings[f].rule, &fired).count();
         depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))

@@ -3,8 +3,8 @@
 use apex_trace::layout::CallClass;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compilation_cache, confidence, counted, idle_during,
-    in_pauses, is_mostly_xla, job_saving, percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compilation_cache, confidence, counted,
+    host_function, idle_during, in_pauses, is_mostly_xla, job_saving, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{
@@ -70,9 +70,7 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     };
     let span = total(waiting.iter().map(|activity| activity.span_ns));
-    let inputs = waiting.iter().filter_map(|activity| inputs(activity)).reduce(f64::max);
-    let loads = waiting.iter().filter_map(|activity| loads(activity)).fold(0.0, f64::max);
-    let reason = Reason::of(profile, &waiting, loads, inputs);
+    let (reason, loads, inputs) = Reason::of(profile, &waiting);
     let mut evidence = vec![
         Evidence::new(
             "share of time idle during host code",
@@ -102,6 +100,13 @@ fn judge(profile: &Profile) -> Outcome {
         change: reason.change().map(|change| match compilation_cache(profile) {
             Some(cache) if reason == Reason::Compilation => format!("{change}. {cache}"),
             _ => change.to_owned(),
+        })
+        .or_else(|| {
+            let places = host_function::mostly_at(profile, |_, samples| samples.cause == IdleCause::HostCode)?;
+            Some(format!(
+                "Move the host's work to another thread or process that runs while the device works: most of the idle \
+                    time in host code is at {places}"
+            ))
         }),
         saving: Saving {
             beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
@@ -112,6 +117,13 @@ fn judge(profile: &Profile) -> Outcome {
             "it is unknown how much of the host code can overlap with the device's work",
         ),
     })
+}
+
+/// What to change about host code that the calls around it explain; `None` where they do not.
+pub(super) fn reason(profile: &Profile) -> Option<&'static str> {
+    let waiting: Vec<&Activity> = profile.activities.iter().collect();
+    let (reason, ..) = Reason::of(profile, &waiting);
+    reason.change()
 }
 
 /// What the host is likely to do while the device waits.
@@ -129,9 +141,11 @@ enum Reason {
 }
 
 impl Reason {
-    /// Given how many calls load code and how many copies bring input in an iteration.
-    fn of(profile: &Profile, waiting: &[&Activity], loads: f64, inputs: Option<f64>) -> Self {
-        if loads >= LOADS {
+    /// Also returns how many calls load code and how many copies bring input in an iteration.
+    fn of(profile: &Profile, waiting: &[&Activity]) -> (Self, f64, Option<f64>) {
+        let inputs = waiting.iter().filter_map(|activity| inputs(activity)).reduce(f64::max);
+        let loads = waiting.iter().filter_map(|activity| loads(activity)).fold(0.0, f64::max);
+        let reason = if loads >= LOADS {
             Self::Compilation
         } else if inputs.is_some_and(|copies| copies >= COPIES) {
             if waiting.iter().all(|activity| fetches(activity)) { Self::RoundTrip } else { Self::Input }
@@ -141,7 +155,8 @@ impl Reason {
             Self::Dispatch
         } else {
             Self::Unknown
-        }
+        };
+        (reason, loads, inputs)
     }
 
     /// What shows it, as the end of a sentence.
@@ -205,7 +220,7 @@ fn idle(activity: &Activity) -> f64 {
 }
 
 /// Whether the mean idle time before a launch or copy is longer than launching explains.
-fn is_slow(activity: &Activity) -> bool {
+pub(super) fn is_slow(activity: &Activity) -> bool {
     in_own_code(activity) > EACH_NS * (activity.launches + transfers(activity)) as f64
 }
 
@@ -231,7 +246,7 @@ fn is_dispatched_by_jax(profile: &Profile, waiting: &[&Activity]) -> bool {
 
 /// Other idle time and copies, which may go with the code: a host that does not prepare the input
 /// runs ahead.
-fn behind_it(profile: &Profile) -> f64 {
+pub(super) fn behind_it(profile: &Profile) -> f64 {
     let others: Vec<IdleCause> =
         IdleCause::ALL.into_iter().filter(|cause| *cause != IdleCause::HostCode).collect();
     idle_during(profile, &others).map_or(0.0, |idle| idle.bounds().1)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, framework, in_pauses, job_saving,
-    percent, time,
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, framework, host_function, in_pauses,
+    job_saving, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
@@ -107,10 +107,14 @@ fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<Stri
     let launches = activities().map(|a| a.launches).saturating_sum();
     let each = code / launches.max(1) as f64;
     if owner == Owner::PyTorch && each > OWN_CODE_NS {
+        let places = host_function::mostly_at(profile, |_, samples| !samples.is_pause);
+        let find = places.map_or_else(
+            || "Find what the host runs between launches, with a CPU profiler (py-spy)".to_owned(),
+            |places| format!("Shorten what the host runs between launches, mostly {places}"),
+        );
         return Some(format!(
-            "Find what the host runs between launches, with a CPU profiler (py-spy): {} before each launch are several \
-                times what an operation of PyTorch takes (10 to 20 µs). Then launch less often: a CUDA graph \
-                (torch.compile(mode=\"reduce-overhead\")), a larger batch",
+            "{find}: {} before each launch are several times what an operation of PyTorch takes (10 to 20 µs). Then \
+                launch less often: a CUDA graph (torch.compile(mode=\"reduce-overhead\")), a larger batch",
             time(each)
         ));
     }

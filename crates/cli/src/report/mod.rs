@@ -3,6 +3,7 @@
 mod counts;
 pub mod findings;
 mod head;
+mod idle;
 pub mod kernels;
 mod lines;
 mod machine;
@@ -18,7 +19,7 @@ use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::Advice;
 use apex_machine::Summary;
-use apex_profile::{Profile, SiteTotals};
+use apex_profile::{IdleFunctions, Profile, SiteTotals};
 use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
 use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
@@ -120,6 +121,9 @@ struct Document<'a> {
     top: Vec<usize>,
     /// What is launched from where.
     places: Vec<SiteTotals>,
+    /// What the host did in each idle account of the phase; absent where it was not sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    idle_functions: Vec<IdleFunctions>,
     profile: &'a Profile,
     /// What the machine did meanwhile, with everything else that ran on it.
     machine: Option<Summary>,
@@ -153,6 +157,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         filters: shown.applied(),
         top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
+        idle_functions: shown.job.idle_functions(),
         profile: &loaded.profile,
         machine: loaded.machine_summary(),
         verdict: apex_text::verdict::sentences(&shown.part(), &advice),
@@ -205,6 +210,9 @@ fn write_shown(
         ranges::by_range(out, &loaded.profile, view.top, style, width)?;
     } else {
         top_kernels(out, shown, view, style, width)?;
+    }
+    if shown.kernels.is_none() {
+        idle::table(out, &shown.job, style, width)?;
     }
     findings::brief(out, profile, &advice, FINDINGS, style, width)
 }

@@ -10,6 +10,7 @@ mod dashboard;
 pub mod driver;
 mod driver_file;
 mod embedded;
+mod host_stacks;
 pub mod inspect;
 pub mod libraries;
 mod machine;
@@ -66,6 +67,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
   apex run --dashboard -- python train.py
+  apex run --host-stacks off -- ./latency_test
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
 
 `apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside \
@@ -153,6 +155,10 @@ pub struct Recording {
     /// Do not sample the machine: power, clocks, temperature, memory, CPU usage
     #[arg(long, value_parser = FalseyValueParser::new())]
     pub no_machine: bool,
+    /// Samples of each host thread's call stack in a second, for processes that use the GPU and
+    /// their descendants, or `off`
+    #[arg(long, value_name = "HZ|off", default_value = "100")]
+    pub host_stacks: host_stacks::Rate,
     /// Whether recording is off until it is switched on.
     #[arg(skip)]
     pub paused: bool,
@@ -321,6 +327,7 @@ pub fn record(
     } else {
         machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
     };
+    let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
     meta.pid = Some(child.id());
     meta.host = Host::here();
     remember(&meta, &fresh.folder);
@@ -331,6 +338,7 @@ pub fn record(
     remember(&meta, &fresh.folder);
     // What comes now takes as long as the session is large, and may be interrupted.
     signals.end_by_signals();
+    host_stacks::finish(stacks);
     machine::finish(sampler);
     if control.keeps_code() {
         triton::keep(&fresh.folder, &control);

@@ -200,6 +200,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::create_dir(sandbox.path("steady")).unwrap();
     record(&sandbox.path("steady"), launch_bound);
     test_session::open(sandbox.path("steady"));
+    crate::host_code::add_samples(&sandbox.path("steady"));
     for entry in std::fs::read_dir(sandbox.path("cut")).unwrap() {
         std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(5000).unwrap();
     }
@@ -256,13 +257,16 @@ fn document_of_page(sandbox: &Sandbox) -> Vec<u8> {
         Some(Value::Array(children)) => children,
         _ => Vec::new(),
     };
-    let mut open = children(&mut document["places"]["root"]);
-    let mut nodes = Vec::new();
-    while let Some(mut node) = open.pop() {
-        open.extend(children(&mut node));
-        nodes.push(node);
+    for root in ["/places/root", "/places/idle/root"] {
+        let Some(root) = document.pointer_mut(root) else { continue };
+        let mut open = children(root);
+        let mut nodes = Vec::new();
+        while let Some(mut node) = open.pop() {
+            open.extend(children(&mut node));
+            nodes.push(node);
+        }
+        root["children"] = nodes.into();
     }
-    document["places"]["root"]["children"] = nodes.into();
     document.to_string().into_bytes()
 }
 

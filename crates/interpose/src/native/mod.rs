@@ -4,7 +4,7 @@
 //! `_Unwind_Backtrace` does. That function takes what the tables and the stack hold on trust: a
 //! wrong table (hand-written assembly, code made at run time) leads it to addresses where nothing
 //! is, and ends the program. Hence the same contract as in [`crate::python`]: **nothing of the
-//! program is dereferenced**. The kernel copies every byte ([`crate::memory`]), chains are followed
+//! program is dereferenced**. The kernel copies every byte ([`apex_call_frames::memory`]), chains are followed
 //! for a bounded number of steps, and each frame must lie above the one that it called. A table
 //! that is wrong gives frames that are wrong, or none; never a fault. Where there is no table, the
 //! stack ends.
@@ -22,7 +22,7 @@ mod table;
 pub use modules::{Identity, Loaded};
 pub use row_cache::BYTES;
 
-use crate::memory::Memory;
+use apex_call_frames::memory::Memory;
 use bytes::StackWindow;
 use modules::Modules;
 use row::{Cfa, Rule};

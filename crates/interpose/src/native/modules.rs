@@ -1,6 +1,6 @@
 //! Which loaded file an address belongs to.
 
-use crate::memory::{Memory, word_at};
+use apex_call_frames::memory::{Memory, word_at};
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::os::unix::fs::MetadataExt;

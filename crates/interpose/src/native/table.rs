@@ -9,7 +9,7 @@ use super::REGISTERS;
 use super::bytes::Bytes;
 use super::modules::Loaded;
 use super::row::{Cfa, Rule};
-use crate::memory::Memory;
+use apex_call_frames::memory::Memory;
 
 /// Most bytes of an entry that is read.
 const ENTRY_BYTES: usize = 2048;

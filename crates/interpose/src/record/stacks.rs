@@ -11,13 +11,14 @@
 use super::Recorder;
 use super::thread::Thread;
 use crate::limits;
-use crate::memory::Memory;
 use crate::message::leave_word;
 use crate::native::{Loaded, Registers, Unwinder};
-use crate::python::code::Identity;
-use crate::python::{self, Frames, Python};
+use crate::python::Python;
 use crate::switch::guarded;
 use crate::tables::put;
+use apex_call_frames::memory::Memory;
+use apex_call_frames::python::code::Identity;
+use apex_call_frames::python::{Frame, Frames, Interpreter};
 use apex_trace::definition::{CallStack, Definition, Module, NativeFrame, PythonFrame};
 use apex_trace::layout::{Call, CallClass, Slots, StackSample, flags};
 use apex_trace::python::PythonCode;
@@ -208,14 +209,14 @@ impl Recorder {
         if thread == OWN_THREAD {
             return None;
         }
-        let mut found = Frames::new();
+        let mut found = Frames::default();
         let mut python = Vec::new();
         let mut interpreter = None;
         if let Some(of) = self.stacks.python.as_ref() {
             of.frames(&mut found);
             python.try_reserve_exact(found.found().len()).ok()?;
             for frame in found.found() {
-                let code = self.python_code(of, frame)?;
+                let code = self.python_code(of.interpreter(), frame)?;
                 python.push(PythonFrame { code, offset: frame.offset });
             }
             // What called the interpreter is no part of what the interpreter called.
@@ -266,7 +267,7 @@ impl Recorder {
     }
 
     /// The identifier of a frame's code object.
-    fn python_code(&self, python: &Python, frame: &python::Frame) -> Option<u32> {
+    fn python_code(&self, python: &Interpreter, frame: &Frame) -> Option<u32> {
         let identity = python.identity(frame.code, &frame.head);
         let mut given = self.stacks.given.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = given.codes.get(&identity) {

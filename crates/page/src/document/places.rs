@@ -5,7 +5,7 @@
 
 use super::Limits;
 use super::figure::{Figure, text};
-use apex_profile::{CallStack, Frame, Profile, SiteTotals, StackCount, total};
+use apex_profile::{Account, CallStack, Frame, HostFrame, HostStack, Profile, SiteTotals, StackCount, total};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -24,6 +24,31 @@ pub struct Places {
     /// The innermost lines that are not a library's, the most expensive first.
     list: Vec<Site>,
     left_out: usize,
+    /// Where the host was while devices were idle; absent where it was not sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle: Option<Idle>,
+}
+
+/// Where the host was while devices were idle.
+#[derive(Debug, Serialize)]
+struct Idle {
+    /// All idle time; below it accounts, and below these the frames of the thread that launches
+    /// next.
+    root: IdleNode,
+    /// Samples that were read.
+    samples: u64,
+}
+
+/// A frame with the idle time that the host spent in it and in the frames inside of it.
+#[derive(Debug, Serialize)]
+struct IdleNode {
+    name: String,
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    idle_ns: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<IdleNode>,
 }
 
 /// What is launched from a place.
@@ -125,7 +150,62 @@ impl Places {
             samples,
             list: sites.iter().take(limits.places).map(site).collect(),
             left_out: sites.len().saturating_sub(limits.places),
+            idle: Idle::of(profile, limits.nodes),
         }
+    }
+}
+
+impl Idle {
+    fn of(profile: &Profile, nodes: usize) -> Option<Self> {
+        if profile.host_stacks.is_empty() {
+            return None;
+        }
+        let (mut root, mut samples) = (Branch::default(), 0_u64);
+        for group in profile.activities.iter().flat_map(|activity| &activity.host_samples) {
+            samples = samples.saturating_add(group.read);
+            let account = (Kind::Other, Account::Idle(group.cause).name().to_owned(), None);
+            let all: f64 = group.stacks.iter().map(|one| one.samples as f64).sum();
+            let known = if all > 0.0 { group.sampled_ns } else { 0.0 };
+            for one in &group.stacks {
+                let path = host_path(&profile.host_stacks[one.stack]);
+                let time = known * (one.samples as f64 / all);
+                root.add([account.clone()].into_iter().chain(path), (0.0, time), 1.0);
+            }
+            if group.idle_ns > known {
+                let unknown = (Kind::Other, "not sampled".to_owned(), None);
+                root.add([account, unknown].into_iter(), (0.0, group.idle_ns - known), 1.0);
+            }
+        }
+        Some(Self { root: IdleNode::of(root.finish_within(nodes)), samples })
+    }
+}
+
+impl IdleNode {
+    /// A tree whose times are idle time.
+    fn of(node: Node) -> Self {
+        let Node { name, kind, file, gpu_time_ns, children, .. } = node;
+        Self {
+            name,
+            kind,
+            file,
+            idle_ns: gpu_time_ns,
+            children: children.into_iter().map(Self::of).collect(),
+        }
+    }
+}
+
+/// The frames of a sampled stack from the outermost to the innermost.
+fn host_path(stack: &HostStack) -> Vec<(Kind, String, Option<String>)> {
+    let frames = &stack.frames[..stack.frames.len().min(FRAMES)];
+    let cut = (frames.len() < stack.frames.len()).then(|| (Kind::Other, "… outer frames".to_owned(), None));
+    let step = |frame: &HostFrame| {
+        let kind = if frame.is_of_library() { Kind::Library } else { Kind::Own };
+        (kind, frame.frame.to_string(), Some(frame.frame.file.clone()))
+    };
+    let path: Vec<_> = cut.into_iter().chain(frames.iter().rev().map(step)).collect();
+    match path.is_empty() {
+        true => vec![(Kind::Other, format!("thread {} without known frames", stack.thread), None)],
+        false => path,
     }
 }
 

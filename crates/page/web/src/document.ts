@@ -243,6 +243,15 @@ export interface Node {
   children?: Node[];
 }
 
+/** A frame with the idle time that the host spent in it and in the frames inside of it. */
+export interface IdleNode {
+  name: string;
+  kind: Node['kind'];
+  file?: string;
+  idle_ns: number;
+  children?: IdleNode[];
+}
+
 export interface Document {
   schema: 'apex.page/1';
   apex_version: string;
@@ -293,6 +302,8 @@ export interface Document {
     samples: number;
     list: { place: string; file: string | null; launches: number; gpu_time_ns: number; samples: number; kernels: number }[];
     left_out: number;
+    /** Where the host was while devices were idle, where it was sampled. */
+    idle?: { root: IdleNode; samples: number };
   };
   ranges: {
     list: {

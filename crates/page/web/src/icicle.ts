@@ -1,8 +1,27 @@
 // Call paths as boxes: each as wide as its share of its parent, below it.
-import type { Node } from './document';
+import type { IdleNode, Node } from './document';
+
+/** A node with what the width of its box measures. */
+export interface Measured {
+  name: string;
+  kind: Node['kind'];
+  file?: string;
+  amount: number;
+  children?: Measured[];
+}
+
+/** The tree of launches by GPU time or launches. */
+export function byWork(node: Node, by: 'gpu_time_ns' | 'launches'): Measured {
+  return { ...node, amount: node[by], children: node.children?.map((child) => byWork(child, by)) };
+}
+
+/** The tree of idle time. */
+export function byIdleTime(node: IdleNode): Measured {
+  return { ...node, amount: node.idle_ns, children: node.children?.map(byIdleTime) };
+}
 
 export interface Box {
-  node: Node;
+  node: Measured;
   /** Index of the box that it lies below; -1 of the root. */
   parent: number;
   depth: number;
@@ -16,16 +35,16 @@ export interface Box {
 /** Narrower boxes are not drawn. */
 const NARROWEST = 0.0015;
 
-export function layout(root: Node, by: 'gpu_time_ns' | 'launches'): Box[] {
+export function layout(root: Measured): Box[] {
   const boxes: Box[] = [];
-  const add = (node: Node, parent: number, depth: number, left: number, width: number, path: string) => {
+  const add = (node: Measured, parent: number, depth: number, left: number, width: number, path: string) => {
     const at = boxes.push({ node, parent, depth, left, width, path }) - 1;
-    const whole = node[by];
+    const whole = node.amount;
     let from = left;
     const children = (node.children ?? []).map((child, place) => ({ child, place }));
-    children.sort((a, b) => b.child[by] - a.child[by]);
+    children.sort((a, b) => b.child.amount - a.child.amount);
     for (const { child, place } of children) {
-      const wide = whole > 0 ? (child[by] / whole) * width : 0;
+      const wide = whole > 0 ? (child.amount / whole) * width : 0;
       if (wide >= NARROWEST) add(child, at, depth + 1, from, wide, path ? `${path}.${place}` : `${place}`);
       from += wide;
     }
@@ -35,7 +54,7 @@ export function layout(root: Node, by: 'gpu_time_ns' | 'launches'): Box[] {
 }
 
 /** The node that a path leads to, as far as there is one. */
-export function find(root: Node, path: string): { node: Node; path: string; names: string[] } {
+export function find(root: Measured, path: string): { node: Measured; path: string; names: string[] } {
   let node = root;
   const names: string[] = [];
   const taken: string[] = [];

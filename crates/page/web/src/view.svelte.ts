@@ -14,7 +14,7 @@ export interface View {
   /** Order of its lines. */
   lines: '' | 'worst';
   /** What the flame graph measures. */
-  by: '' | 'launches';
+  by: '' | 'launches' | 'idle';
   /** Path of places from the root of the flame graph. */
   zoom: string;
   /**

@@ -16,6 +16,7 @@
 //! the longest plausible durations; an account's interval spans the three results.
 
 mod host;
+mod idle_samples;
 mod ledger;
 mod over_time;
 mod phases;
@@ -30,11 +31,17 @@ use crate::profile::{CopyDirection, Sizes};
 use crate::sketch::Distribution;
 use apex_trace::layout::CallClass;
 
+pub(crate) use idle_samples::{
+    IdleAccount, IdleSampler, SampledThread, SampledThreads, StackOf, Sum as IdleSum,
+};
 pub(crate) use ledger::Boundaries;
 pub use ledger::Use;
 pub use over_time::OverTime;
 pub(crate) use phases::{Launched, Loop};
 pub(crate) use timeline::{Model, NewWork, Queued, Seen, Timeline, Work};
+
+/// What is known of each idle account of a device.
+pub(crate) type IdleSums = BTreeMap<IdleAccount, IdleSum>;
 
 /// The host's activity while the device was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use apex_trace::definition::StreamKind;
 
 use super::host::Host;
+use super::idle_samples::{IdleAccount, IdleSampler};
 use super::ledger::{Ledger, Use};
-use super::{Boundaries, IdleCause, PhaseKind};
+use super::{Boundaries, IdleCause, IdleSums, Pauses, PhaseKind};
 use crate::figure::{Figure, NINETY_PERCENT};
 use crate::observer::{Called, ObservedWork};
 use crate::profile::by_id::ById;
@@ -177,6 +178,8 @@ pub(crate) struct Timeline {
     gaps: Gaps,
     /// Final events that the observer has not received yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
+    /// The host's samples; `None` where there are none.
+    samples: Option<IdleSampler>,
 }
 
 impl Timeline {
@@ -202,7 +205,18 @@ impl Timeline {
             ledger: Ledger::new(reported, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
             seen: None,
+            samples: None,
         }
+    }
+
+    /// From now on the host's samples are sorted by the idle accounts that they fall into.
+    pub fn sort(&mut self, samples: IdleSampler) {
+        self.samples = Some(samples);
+    }
+
+    /// The host's samples by idle account.
+    pub fn take_samples(&mut self) -> Option<IdleSums> {
+        self.samples.take().map(IdleSampler::finish)
     }
 
     /// From now on [`Self::tell`] has something to tell.
@@ -418,15 +432,18 @@ impl Timeline {
         let thread = next.map_or(self.last_thread, |next| next.thread);
         let mut by = ByCause::default();
         let (before, off_ns) = (self.last_kernel, self.last_off_ns);
-        let Self { host, ledger, seen, .. } = self;
+        let Self { host, ledger, seen, samples, .. } = self;
         let (start, end) = (from.max(ledger.span.0), to.min(ledger.span.1));
         self.gaps.idle_ns += to - from;
         if start < end {
-            let phase = ledger.phase();
+            let (phase, is_pause) = (ledger.phase(), end - start >= Pauses::LEAST_NS);
             host.explain(start, end, thread, |from, to, cause| {
                 by[cause as usize] += (to - from) as f64;
                 ledger.add(from, to, Use::Idle(cause));
                 saw(seen, ledger.span, from, to, Use::Idle(cause));
+                if let Some(samples) = samples {
+                    samples.add((from, to), thread, IdleAccount { phase, cause, is_pause });
+                }
             });
             self.gaps.idle(OpenGap { start, end, phase, before, off_ns, by });
         }

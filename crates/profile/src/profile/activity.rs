@@ -5,6 +5,7 @@ mod waits;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
@@ -17,7 +18,8 @@ use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
 use super::{Activity, Collective, CopyDirection, Sizes, sampled};
 use crate::accounts::{
-    Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued, Seen, Timeline, Work,
+    Boundaries, IdleCause, IdleSampler, IdleSums, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued,
+    SampledThreads, Seen, Timeline, Work,
 };
 use crate::figure::Figure;
 use crate::observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer};
@@ -61,6 +63,9 @@ struct CallSums {
     /// Of copies.
     sizes: Sizes,
 }
+
+/// The use of a device, and the host's samples while it was idle.
+type Sampled = (Activity, Option<IdleSums>);
 
 /// Entry point, class, where a copy goes, pageable, asynchronous.
 type CallKey = (u32, u8, Option<CopyDirection>, bool, bool);
@@ -111,7 +116,7 @@ impl Reading<'_> {
         &self,
         costs: &Costs,
         mut observer: Option<&mut dyn Observer>,
-    ) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
+    ) -> (Vec<Sampled>, BTreeMap<usize, RangeTimes>) {
         let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
         let found = self.launched.find_loop(end);
         let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
@@ -136,6 +141,11 @@ impl Reading<'_> {
         (start as u64, (start as u64).saturating_add(cpu_ns))
     }
 
+    /// The threads of this process that were sampled.
+    fn sampled_threads(&self) -> Option<Arc<SampledThreads>> {
+        self.others.host.as_ref()?.threads(self.process.pid, self.process.clock.monotonic_ns(0))
+    }
+
     /// Entry points that wait for an event.
     fn event_synchronisations(&self) -> HashSet<u32> {
         let apis = self.calls.keys().map(|&(api, _)| api);
@@ -156,11 +166,16 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             let bandwidth = device.map_or(0.0, |device| reading.part.devices[device].memory_bytes_per_ns());
             (device, Device::new(extent, &reading.window, bandwidth, costs, &boundaries, observed))
         };
+        let mut devices: BTreeMap<_, _> = reading.extents.iter().map(device).collect();
+        if let Some(threads) = reading.sampled_threads() {
+            let sampler = || IdleSampler::new(Arc::clone(&threads));
+            devices.values_mut().for_each(|device: &mut Device| device.model.usual().sort(sampler()));
+        }
         // The same places as those of the first reading: they come from the same definitions.
         let mut ranges = Ranges::default();
         let range_places = RangePlaces::of(reading.process, &mut ranges);
         Self {
-            devices: reading.extents.iter().map(device).collect(),
+            devices,
             event_calls: reading.event_synchronisations(),
             events: HashMap::new(),
             met: IndexById::default(),
@@ -451,17 +466,17 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         self.on(call.stream, |timeline| timeline.queue(NewWork { taken: taken.next().unwrap_or(0), ..work }));
     }
 
-    fn finish(mut self, found: Option<&Loop>) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
+    fn finish(mut self, found: Option<&Loop>) -> (Vec<Sampled>, BTreeMap<usize, RangeTimes>) {
         let devices = std::mem::take(&mut self.devices);
-        let mut activities: Vec<Activity> =
+        let mut activities: Vec<Sampled> =
             devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect();
         if self.reading.window != (0..u64::MAX) {
-            activities.retain(|activity| activity.span_ns > 0.0);
+            activities.retain(|(activity, _)| activity.span_ns > 0.0);
         }
         (activities, self.range_times)
     }
 
-    fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
+    fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Sampled {
         let extent = &self.reading.extents[&device];
         let (start_ns, end_ns) = extent.within(&self.reading.window);
         let mut activity = Activity {
@@ -482,6 +497,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         };
         let mut model = state.model;
         model.each(Timeline::end);
+        let samples = model.usual().take_samples();
         if let Some(observer) = &mut self.observer {
             tell_of(&mut **observer, device, &mut model);
         }
@@ -509,7 +525,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let [usual, ..] = timelines;
         (activity.gaps, activity.long_gaps, activity.long_gaps_ns) = usual.gaps();
         activity.tell_idle_time();
-        activity
+        (activity, samples)
     }
 
     fn phase_of(&self, device: Option<usize>, kind: PhaseKind, accounts: crate::Accounts) -> Phase {

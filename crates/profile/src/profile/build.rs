@@ -19,6 +19,8 @@ use cuda_launch::{DeviceAttributes, compute_capability};
 
 use super::calls::{CallCounts, CopyCounts};
 use super::counts::CountedKernels;
+use super::host_stacks::{HostSampling, HostStack, SampledHost, renumber_host_stacks};
+use super::interned::Interned;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
 use super::reading::Reading;
@@ -81,21 +83,18 @@ impl Profile {
 
     /// The profile of a part of a session.
     pub fn of_selection(session: &Session, selection: &Selection) -> Self {
-        let mut profile = Self::of_selection_without_images(session, selection);
+        let mut builder = Builder::default();
+        builder.take_samples(SampledHost::read(&session.dir));
+        let mut profile = builder.profile_of(session, selection);
         profile.images = code::images(&session.dir, &profile.kernels);
         profile.sources = lines::sources(session, selection);
         profile
     }
 
-    /// Like [`Self::of_selection`], with empty [`Profile::images`] and [`Profile::sources`].
+    /// Like [`Self::of_selection`], with empty [`Profile::images`] and [`Profile::sources`], and
+    /// without the host's samples.
     pub fn of_selection_without_images(session: &Session, selection: &Selection) -> Self {
-        let mut builder = Builder::default();
-        builder.add_selection(session, selection);
-        let (mut profile, ranks) = (builder.finish(), ranks(session));
-        for process in &mut profile.processes {
-            process.rank = ranks.iter().position(|&pid| pid == process.pid);
-        }
-        profile
+        Builder::default().profile_of(session, selection)
     }
 }
 
@@ -107,6 +106,10 @@ pub struct Builder {
     pub(super) processes: Vec<StartedProcess>,
     pub(super) kernels: Kernels,
     pub(super) stacks: Stacks,
+    /// The host's samples of the session that is read.
+    pub(super) host: Option<SampledHost>,
+    pub(super) host_stacks: Interned<HostStack>,
+    host_sampling: Option<HostSampling>,
     pub(super) ranges: Ranges,
     pub(super) graphs: Vec<Graph>,
     pub(super) calls: BTreeMap<(String, u8), CallCounts>,
@@ -145,6 +148,23 @@ impl Builder {
     /// Adds a session, and passes its single events to an observer.
     pub fn add_observed(&mut self, session: &Session, observer: &mut dyn Observer) {
         self.add(session, &Selection::default(), Some(observer));
+    }
+
+    /// From now on the host's samples are those of the session that is read.
+    fn take_samples(&mut self, host: Option<SampledHost>) {
+        self.host_sampling = host.as_ref().map(SampledHost::sampling);
+        self.problems.extend(host.iter().flat_map(SampledHost::problems));
+        self.host = host;
+    }
+
+    /// The profile of a part of one session.
+    fn profile_of(mut self, session: &Session, selection: &Selection) -> Profile {
+        self.add_selection(session, selection);
+        let (mut profile, ranks) = (self.finish(), ranks(session));
+        for process in &mut profile.processes {
+            process.rank = ranks.iter().position(|&pid| pid == process.pid);
+        }
+        profile
     }
 
     /// Adds a part of what a session recorded.
@@ -241,6 +261,8 @@ impl Builder {
     pub fn merge(&mut self, mut other: Self) {
         let devices: Vec<usize> = other.devices.drain(..).map(|device| self.device(device)).collect();
         let stacks = self.stacks.merge(other.stacks);
+        let host_stacks = self.host_stacks.merge(other.host_stacks);
+        self.host_sampling = self.host_sampling.take().or(other.host_sampling);
         let kernels = self.kernels.merge(other.kernels, &devices, &stacks);
         self.ranges.merge(other.ranges);
         let first = self.processes.len();
@@ -252,6 +274,7 @@ impl Builder {
         for activity in &mut other.activities {
             activity.process += first;
             device(&mut activity.device);
+            renumber_host_stacks(activity, &host_stacks);
         }
         for graph in &mut other.graphs {
             graph.process += first;
@@ -312,10 +335,14 @@ impl Builder {
             ..process
         };
         let (call_stacks, stacks) = self.stacks.finish();
+        let (host_stacks, places) = self.host_stacks.finish();
+        self.activities.iter_mut().for_each(|activity| renumber_host_stacks(activity, &places));
         self.graphs.iter_mut().for_each(|graph| renumber_stacks(&mut graph.stacks, &stacks));
         let mut profile = Profile {
             kernels: self.kernels.finish(&self.devices, &self.counted, &stacks),
             call_stacks,
+            host_stacks,
+            host_sampling: self.host_sampling,
             ranges: self.ranges.finish(),
             devices: self.devices,
             processes: self.processes.into_iter().map(started).collect(),

@@ -95,9 +95,14 @@ fn is_of_library(path: &str) -> bool {
 
 /// Whether the file is an executable or library of the user's.
 fn is_of_user(module: &Module) -> bool {
-    let name = module.path.rsplit('/').next().unwrap_or_default();
-    module.path.starts_with('/')
-        && !is_of_library(&module.path)
+    is_file_of_user(&module.path)
+}
+
+/// Whether the executable or library at a path is the user's.
+pub(super) fn is_file_of_user(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    path.starts_with('/')
+        && !is_of_library(path)
         && !LIBRARY_NAMES.iter().any(|library| name.starts_with(library))
 }
 

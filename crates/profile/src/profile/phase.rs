@@ -237,6 +237,7 @@ impl Activity {
             ..self.clone()
         };
         activity.phases.retain(|phase| phase.kind == kind);
+        activity.host_samples.retain(|samples| samples.phase == kind);
         activity.long_gaps = activity.gaps.len() as u64;
         activity.long_gaps_ns = activity.gaps.iter().map(|gap| gap.duration_ns.value).sum();
         activity.tell_idle_time();

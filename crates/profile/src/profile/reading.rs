@@ -475,7 +475,12 @@ impl<'b> Reading<'b> {
         self.sampled.sort();
         let costs = self.costs(&estimates);
         let (activities, times) = self.activities(&costs, observer);
-        self.part.activities.extend(activities);
+        for (mut activity, samples) in activities {
+            if let (Some(host), Some(samples)) = (&self.others.host, samples) {
+                activity.host_samples = host.samples(samples, &mut self.part.host_stacks);
+            }
+            self.part.activities.push(activity);
+        }
         times.into_iter().for_each(|(range, times)| self.part.ranges.counts(range).times = times);
         let launches =
             self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();

@@ -6,6 +6,7 @@
 //! place launches it, and says nothing of how often.
 
 use super::Profile;
+use super::interned::Interned;
 use super::native::Symbolizer;
 use apex_trace::Process;
 use serde::Serialize;
@@ -264,8 +265,7 @@ impl<'p> Site<'p> {
 /// The call stacks of a profile that grows, each once.
 #[derive(Default)]
 pub(super) struct Stacks {
-    list: Vec<CallStack>,
-    index: HashMap<CallStack, usize>,
+    all: Interned<CallStack>,
     symbolizer: Symbolizer,
 }
 
@@ -284,7 +284,7 @@ impl Stacks {
             Some(self.symbolizer.frames(module, frame, kernel))
         });
         let native = native.flatten().collect();
-        Some(self.place(CallStack {
+        Some(self.all.place(CallStack {
             frames: stack.python.iter().filter_map(frame).collect(),
             native,
             thread: stack.thread.clone(),
@@ -292,33 +292,19 @@ impl Stacks {
         }))
     }
 
-    fn place(&mut self, stack: CallStack) -> usize {
-        *self.index.entry(stack).or_insert_with_key(|stack| {
-            self.list.push(stack.clone());
-            self.list.len() - 1
-        })
-    }
-
     /// What stands for the stack at a place.
     pub fn site(&self, place: usize) -> Site<'_> {
-        self.list[place].site()
+        self.all.get(place).site()
     }
 
     /// Adds the stacks of others; their places here.
     pub fn merge(&mut self, others: Stacks) -> Vec<usize> {
-        others.list.into_iter().map(|stack| self.place(stack)).collect()
+        self.all.merge(others.all)
     }
 
-    /// All of them in an order that does not depend on who came first, and where each of the others
-    /// is in it.
+    /// See [`Interned::finish`].
     pub fn finish(self) -> (Vec<CallStack>, Vec<usize>) {
-        let mut order: Vec<usize> = (0..self.list.len()).collect();
-        order.sort_by(|&a, &b| self.list[a].cmp(&self.list[b]));
-        let mut place = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
-        let mut list = self.list;
-        list.sort();
-        (list, place)
+        self.all.finish()
     }
 }
 

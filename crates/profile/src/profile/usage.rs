@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::IdleSamples;
 use super::launches::LaunchesOverTime;
 use crate::accounts::{Accounts, IdleCause, Iterations, OverTime, Phase, PhaseKind};
 use crate::figure::Figure;
@@ -60,6 +61,9 @@ pub struct Activity {
     pub launches_over_time: Vec<LaunchesOverTime>,
     /// Collectives (NCCL) that were launched and timed.
     pub collectives: Vec<Collective>,
+    /// Samples of the host by idle account; empty where it was not sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_samples: Vec<IdleSamples>,
 }
 
 impl Activity {

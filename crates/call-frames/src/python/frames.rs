@@ -1,6 +1,6 @@
-//! Walking the frames of the calling thread.
+//! Walking the frames of a thread.
 
-use super::Python;
+use super::Interpreter;
 use super::code::{HEAD_BYTES, Head};
 use super::layout::{Innermost, Instruction, MOST_OFFSET};
 use crate::memory::{Memory, PIECES, half_at, word_at};
@@ -8,8 +8,8 @@ use crate::memory::{Memory, PIECES, half_at, word_at};
 /// Most frames of a stack that are kept, the innermost ones.
 pub const MOST: usize = 64;
 
-/// Most steps from frame to frame: frames that are not Python's lie between.
-const MOST_STEPS: usize = 4 * MOST;
+/// Steps from frame to frame for each frame that is kept: frames that are not Python's lie between.
+const STEPS: usize = 4;
 
 /// Bytes of a frame that are read; all offsets lie within.
 const FRAME_BYTES: u64 = MOST_OFFSET as u64;
@@ -19,6 +19,8 @@ const WINDOW_BYTES: usize = 4096;
 /// A frame.
 #[derive(Clone, Copy, Default)]
 pub struct Frame {
+    /// Where it lies.
+    pub address: u64,
     /// Address of its code object.
     pub code: u64,
     /// The instruction that it executes, bytes after the first.
@@ -27,18 +29,26 @@ pub struct Frame {
     pub head: Head,
 }
 
-/// The frames of a stack, innermost first.
-pub struct Frames {
-    frames: [Frame; MOST],
+/// The frames of a stack, the innermost `N` of them, innermost first.
+pub struct Frames<const N: usize = MOST> {
+    frames: [Frame; N],
     count: usize,
     /// Whether there are more.
     pub is_cut: bool,
 }
 
-impl Frames {
-    /// None yet.
-    pub fn new() -> Frames {
-        Frames { frames: [Frame::default(); MOST], count: 0, is_cut: false }
+impl<const N: usize> Default for Frames<N> {
+    fn default() -> Self {
+        Frames { frames: [Frame::default(); N], count: 0, is_cut: false }
+    }
+}
+
+impl<const N: usize> Frames<N> {
+    /// Keeps the outermost frames only.
+    pub fn keep_outermost(&mut self, count: usize) {
+        let inner = self.count.saturating_sub(count);
+        self.frames.copy_within(inner..self.count, 0);
+        self.count -= inner;
     }
 
     /// Those that were found.
@@ -76,18 +86,12 @@ impl Window {
     }
 }
 
-impl Python {
-    /// The frames of the calling thread; false if it is no thread of the interpreter.
-    pub fn frames(&self, found: &mut Frames) -> bool {
-        // SAFETY: the interpreter's function; it may be called in any thread, with or without the
-        // GIL, at any time after the interpreter's library was loaded, which is never unloaded.
-        let state = unsafe { (self.this_thread_state)() } as u64;
-        if state == 0 {
-            return false;
-        }
-        self.walk(self.innermost(state).unwrap_or(0), found);
-        self.keep_code_objects(found);
-        true
+impl Interpreter {
+    /// The frames of the thread with the state at this address, without heads. What is no code
+    /// object is still among them, until [`Interpreter::keep_code_objects`].
+    pub fn walk<const N: usize>(&self, state: u64, found: &mut Frames<N>) {
+        (found.count, found.is_cut) = (0, false);
+        self.walk_from(self.innermost(state).unwrap_or(0), found);
     }
 
     fn innermost(&self, state: u64) -> Option<u64> {
@@ -98,12 +102,11 @@ impl Python {
         }
     }
 
-    /// Notes what each frame from `frame` outwards executes. What is no code object is still among
-    /// it.
-    fn walk(&self, mut frame: u64, found: &mut Frames) {
+    /// Notes what each frame from `frame` outwards executes.
+    fn walk_from<const N: usize>(&self, mut frame: u64, found: &mut Frames<N>) {
         let layout = &self.layout;
         let mut window = Window { bytes: [0; WINDOW_BYTES], start: 0, length: 0 };
-        for _ in 0..MOST_STEPS {
+        for _ in 0..STEPS * N {
             if frame == 0 {
                 return;
             }
@@ -114,7 +117,8 @@ impl Python {
                 layout.owner.is_none_or(|owner| bytes.get(owner).is_some_and(|&owner| owner < 3));
             if is_pythons && code != 0 {
                 let Some(place) = found.frames.get_mut(found.count) else { break };
-                *place = Frame { code, offset: offset(bytes, code, layout.instruction), ..Frame::default() };
+                let offset = offset(bytes, code, layout.instruction);
+                *place = Frame { address: frame, code, offset, ..Frame::default() };
                 found.count += 1;
             }
             frame = word_at(bytes, layout.previous);
@@ -123,7 +127,7 @@ impl Python {
     }
 
     /// Reads what the code objects say, each once, and leaves out frames whose code is none.
-    fn keep_code_objects(&self, found: &mut Frames) {
+    pub fn keep_code_objects<const N: usize>(&self, found: &mut Frames<N>) {
         let (mut kept, mut at) = (0, 0);
         while at < found.count {
             let (mut codes, mut heads) = ([0; PIECES], [[0; HEAD_BYTES]; PIECES]);
@@ -159,6 +163,7 @@ impl Python {
 /// The instruction that a frame executes.
 fn offset(frame: &[u8], code: u64, instruction: Instruction) -> i32 {
     match instruction {
+        Instruction::Bytes(at) => half_at(frame, at) as i32,
         Instruction::Number(at) => (half_at(frame, at) as i32).saturating_mul(2),
         Instruction::Address(at, first) => {
             let after = word_at(frame, at).wrapping_sub(code).wrapping_sub(first) as i64;

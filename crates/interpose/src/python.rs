@@ -1,8 +1,8 @@
 //! The frames of the Python interpreter in which the calling thread makes a driver call.
 //!
 //! The interpreter is asked one thing: `PyGILState_GetThisThreadState()`, which reads a
-//! thread-local and needs no lock. All else is read from its memory, at offsets that depend on its
-//! version ([`layout`]). The frames of a thread cannot change while the thread is in our call, but
+//! thread-local and needs no lock. All else is read from its memory (`apex_call_frames`). The
+//! frames of a thread cannot change while the thread is in our call, but
 //! the interpreter may be ending in another thread meanwhile, and free them. Hence the contract:
 //! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`crate::memory`]) and
 //! answers with an error where there is no memory, chains are followed for a bounded number of
@@ -13,24 +13,15 @@
 //! process (an executable, or a `libpython` in the global scope), with a GIL. Free-threaded builds,
 //! builds that trace references, and other versions give no frames.
 
-pub mod code;
-mod frames;
-mod layout;
-
-pub use frames::{Frame, Frames};
-
-use crate::memory::Memory;
-use layout::Layout;
+use apex_call_frames::memory::Memory;
+use apex_call_frames::python::{Frames, Interpreter};
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 
 /// The interpreter of this process.
 pub struct Python {
     this_thread_state: unsafe extern "C" fn() -> *mut c_void,
-    /// Address of `PyCode_Type`.
-    code_type: u64,
-    layout: Layout,
-    memory: Memory,
+    interpreter: Interpreter,
 }
 
 impl Python {
@@ -39,16 +30,34 @@ impl Python {
         self.this_thread_state as *const () as u64
     }
 
+    /// What reads its memory.
+    pub fn interpreter(&self) -> &Interpreter {
+        &self.interpreter
+    }
+
     /// Finds the interpreter; `None` if the process has none, or one whose frames cannot be read.
     pub fn find() -> Option<Python> {
         let this_thread_state = symbol(c"PyGILState_GetThisThreadState")?;
-        let memory = Memory::of_this_process();
-        let layout = Layout::of(&memory)?;
+        let address = |name: &CStr| symbol(name).map(|address| address as u64);
+        let interpreter = Interpreter::find(Memory::of_this_process(), &address)?;
         pin(this_thread_state);
         // SAFETY: the type of the function of this name, which has not changed since Python 2.3.
         let this_thread_state =
             unsafe { transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(this_thread_state) };
-        Some(Python { this_thread_state, code_type: symbol(c"PyCode_Type")? as u64, layout, memory })
+        Some(Python { this_thread_state, interpreter })
+    }
+
+    /// The frames of the calling thread; false if it is no thread of the interpreter.
+    pub fn frames(&self, found: &mut Frames) -> bool {
+        // SAFETY: the interpreter's function; it may be called in any thread, with or without the
+        // GIL, at any time after the interpreter's library was loaded, which is never unloaded.
+        let state = unsafe { (self.this_thread_state)() } as u64;
+        if state == 0 {
+            return false;
+        }
+        self.interpreter.walk(state, found);
+        self.interpreter.keep_code_objects(found);
+        true
     }
 }
 

@@ -1,7 +1,8 @@
-//! Reading memory of this process that may not be there.
+//! Reading memory of a process that may not be there.
 //!
-//! `process_vm_readv` on the process itself needs no privilege, and gives an error instead of a
-//! fault. Where a sandbox forbids the call, every read fails, and no stacks are recorded
+//! `process_vm_readv` gives an error instead of a fault. On the calling process itself it needs no
+//! privilege, on another one the right to trace it; the other process does not notice. Where a
+//! sandbox forbids the call, every read fails, and no stacks are recorded
 //! ([`Memory::is_readable`]).
 
 use libc::iovec;
@@ -11,7 +12,8 @@ pub const PIECES: usize = 16;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The memory of this process.
+/// The memory of a process.
+#[derive(Clone, Copy, Debug)]
 pub struct Memory {
     pid: libc::pid_t,
 }
@@ -22,7 +24,12 @@ impl Memory {
         Memory { pid: std::process::id() as libc::pid_t }
     }
 
-    /// Whether what is there can be read.
+    /// Of the process with this identifier.
+    pub fn of(pid: u32) -> Memory {
+        Memory { pid: pid.cast_signed() }
+    }
+
+    /// Whether the memory of the calling process can be read.
     ///
     /// # Errors
     /// The system's, where a sandbox forbids the call.

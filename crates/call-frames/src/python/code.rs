@@ -4,8 +4,8 @@
 //! 3.12 on by its version number, which is unique, before that by the beginnings of its strings and
 //! of its line table.
 
-use super::Python;
-use super::layout::{BYTES, FORM, LENGTH, MOST_OFFSET, SIZE, TYPE};
+use super::Interpreter;
+use super::layout::{BYTES, FORM, LENGTH, LineFormat, MOST_OFFSET, SIZE, TYPE};
 use crate::memory::{half_at, word_at};
 use apex_trace::python::LineTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ const MOST_CHARACTERS: usize = 1024;
 
 /// The fixed part of a code object, as far as it is used: addresses of strings and bytes, and
 /// numbers.
-#[derive(Clone, Copy, Default, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Head {
     file: u64,
     function: u64,
@@ -36,13 +36,17 @@ pub type Identity = u128;
 
 /// What is copied of a code object.
 pub struct Code {
+    /// `co_filename`.
     pub file: String,
+    /// `co_qualname`, or `co_name` before 3.11.
     pub function: String,
+    /// `co_firstlineno`.
     pub first_line: u32,
+    /// Its lines.
     pub lines: LineTable,
 }
 
-impl Python {
+impl Interpreter {
     /// The head of what may be a code object; `None` if it is of another type.
     pub(super) fn head(&self, bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
         let layout = &self.layout;
@@ -101,10 +105,13 @@ impl Python {
         let size = usize::try_from(size).unwrap_or(0).min(LineTable::MOST_BYTES);
         let mut bytes = zeros(size)?;
         let is_read = self.memory.read(object.wrapping_add(BYTES as u64), &mut bytes);
-        Some(match is_read && size > 0 {
-            true if self.layout.lines_are_pairs => LineTable::Pairs(bytes),
-            true => LineTable::Locations(bytes),
-            false => LineTable::Unknown,
+        if !is_read || size == 0 {
+            return Some(LineTable::Unknown);
+        }
+        Some(match self.layout.lines {
+            LineFormat::Differences => LineTable::Differences(bytes),
+            LineFormat::Pairs => LineTable::Pairs(bytes),
+            LineFormat::Locations => LineTable::Locations(bytes),
         })
     }
 

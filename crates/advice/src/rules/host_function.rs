@@ -1,0 +1,460 @@
+//! Functions of the host that the device waits for, named by samples of the host's call stacks.
+
+use super::{
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound, job_saving, percent,
+};
+use crate::finding::{Evidence, Finding, Level, Saving, Scope, Severity, Unit};
+use apex_profile::{
+    Activity, Figure, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
+};
+
+/// Minimum share of the time for the first place to be a finding …
+const LEAST: f64 = 0.1;
+/// … and for each further one to be named with it.
+const NAMED: f64 = 0.02;
+/// Places that are named.
+const MOST: usize = 5;
+/// Minimum samples at the first place: fewer may be chance.
+const SAMPLES: f64 = 10.0;
+/// Share of the time of a more general finding that named functions must explain to replace it.
+const EXPLAINED: f64 = 0.5;
+
+/// What begins the names of functions that import modules, that compile, and that save.
+const IMPORTS: [&str; 1] = ["importlib._bootstrap"];
+const COMPILES: [&str; 12] = [
+    "torch._dynamo.convert_frame",
+    "torch._inductor.compile_fx",
+    "jax._src.compiler.",
+    "jax._src.interpreters.mlir.",
+    "jax._src.interpreters.partial_eval.trace_to_jaxpr",
+    "triton.compiler.compiler.compile",
+    "triton.runtime.autotuner.",
+    "cupy.cuda.compiler.",
+    "numba.core.compiler.",
+    "numba.cuda.compiler.",
+    "nvrtcCompileProgram",
+    "tensorflow.python.eager.polymorphic_function.tracing_compilation",
+];
+const SAVES: [&str; 4] = [
+    "torch.serialization.save",
+    "torch.serialization._save",
+    "torch.distributed.checkpoint.",
+    "safetensors.",
+];
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T87",
+    slug: "host-function",
+    title: "Host function on the critical path",
+    severity: Severity::High,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: Some(host_bound::RULE.id),
+    idle: &IdleCause::ALL,
+    detects: "In at least 10% of the time and 10 samples, the device is idle while the thread that it waits for is at one \
+        place of the program: the innermost line that is not a library's, and the outermost function of a library that this \
+        calls. Idle time of less than 1 ms without a break counts only where launching does not explain it (APEX-T41). \
+        Further places of at least 2% are named with the first. Needs samples of the host's call stacks.",
+    source: "APEX; samples of the thread that launches next, with Wilson's 90% interval.",
+    why: "The device has finished all queued work, and the thread that queues the next is elsewhere.",
+    change: "Move the function off the critical path: call it less often, before the loop, or in a thread or process that \
+        runs while the device works.",
+    saving: "The idle time at the named places: at least half of it; at most also the other idle time and the copies, \
+        because a host that is not held up runs ahead.",
+    verify: "the idle time at these places decreases, and the run time decreases",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    if profile.activities.is_empty() {
+        return Outcome::Clear;
+    }
+    if profile.host_stacks.is_empty() {
+        return Outcome::Unjudged(
+            "no samples of the host's call stacks: the session was recorded without them".into(),
+        );
+    }
+    if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
+        return Outcome::Unjudged(NOT_MODELLED.to_owned());
+    }
+    let span = profile.totals.span_ns.max(1.0);
+    let share = |place: &IdlePlace<'_>| place.time.value / span;
+    let mut places = profile.idle_places(is_no_launching);
+    places.retain(|place| share(place) >= NAMED && is_known(place));
+    // Imports are of the start-up, where the run has no steps.
+    places.sort_by_key(|place| Kind::of(place) == Kind::Import);
+    places.truncate(MOST);
+    let Some(first) = places.first().filter(|first| share(first) >= LEAST && is_sampled(first, profile))
+    else {
+        return Outcome::Clear;
+    };
+    let time = Figure::sum(places.iter().map(|place| place.time)).unwrap_or_default();
+    let (low, high) = time.bounds();
+    let evidence = |place: &IdlePlace<'_>| {
+        Evidence::new(format!("idle at {place}"), place.time.scaled(1.0 / span).at_most(1.0), Unit::Share)
+            .decrease_towards(0.0)
+    };
+    Outcome::found(Draft {
+        summary: format!(
+            "the GPU waits {} {} while {}",
+            percent(share(first)),
+            of_what(profile),
+            seen(first)
+        ),
+        evidence: places.iter().map(evidence).collect(),
+        kernels: Vec::new(),
+        change: Some(change(profile, first)),
+        saving: Saving {
+            beyond: Some(Figure::predicted(0.0, (0.0, host_bound::behind_it(profile)))),
+            ..job_saving(profile, Figure::predicted(time.value, (low / 2.0, high.min(span))))
+        },
+        confidence: confidence(
+            Level::Medium,
+            "sampled call stacks name the function; it is unknown how much of it can overlap with the device's work",
+        ),
+    })
+}
+
+/// Idle time that launching does not explain.
+fn is_no_launching(activity: &Activity, samples: &IdleSamples) -> bool {
+    samples.is_pause || host_bound::is_slow(activity)
+}
+
+/// Whether a function is known.
+fn is_known(place: &IdlePlace<'_>) -> bool {
+    place.user.is_some() || place.library.is_some()
+}
+
+/// Whether there are enough samples at a place.
+fn is_sampled(place: &IdlePlace<'_>, profile: &Profile) -> bool {
+    let groups = profile.activities.iter().flat_map(|activity| &activity.host_samples);
+    let sampled: f64 = groups.map(|samples| samples.sampled_ns).sum();
+    place.time.samples as f64 * (place.time.value / sampled.max(1.0)) >= SAMPLES
+}
+
+fn of_what(profile: &Profile) -> &'static str {
+    if profile.steps().is_some() { "of each step" } else { "of the time" }
+}
+
+/// The places where the host is for most of some idle time, with their shares of it: "`f`, called
+/// from train.py:41 main (61%)"; `None` without samples of it.
+pub(super) fn mostly_at(
+    profile: &Profile,
+    is_meant: impl Fn(&Activity, &IdleSamples) -> bool,
+) -> Option<String> {
+    let places = profile.idle_places(is_meant);
+    let all: f64 = places.iter().map(|place| place.time.value).sum();
+    let shares = places.iter().map(|place| (place, place.time.value / all.max(1.0)));
+    let named: Vec<String> = shares
+        .filter(|(place, share)| *share >= LEAST && is_known(place))
+        .take(2)
+        .map(|(place, share)| format!("{place} ({})", percent(share)))
+        .collect();
+    (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// What kind of work a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Another thread holds the interpreter's lock.
+    Gil,
+    /// Processes that the program started are to bring data.
+    Workers,
+    /// Another thread of the process runs meanwhile.
+    Thread,
+    Compile,
+    Save,
+    Import,
+    Sleep,
+    Code,
+}
+
+impl Kind {
+    fn of(place: &IdlePlace<'_>) -> Self {
+        let is_in = |names: &'static [&'static str]| {
+            let is_named = move |frame: &HostFrame| {
+                let name = frame.qualified_name();
+                names.iter().any(|start| name.starts_with(start))
+            };
+            place.is_mostly_in(is_named)
+        };
+        let other = place.other.map(|(other, _)| other);
+        match place.state {
+            HostState::WaitsForGil => Self::Gil,
+            _ if is_in(&COMPILES) => Self::Compile,
+            _ if is_in(&SAVES) => Self::Save,
+            _ if is_in(&IMPORTS) => Self::Import,
+            HostState::Sleeps => Self::Sleep,
+            HostState::Running => Self::Code,
+            _ if other == Some(Other::Worker) => Self::Workers,
+            _ if other == Some(Other::Thread) => Self::Thread,
+            _ => Self::Code,
+        }
+    }
+}
+
+/// What the host does at a place, as the end of "the GPU waits while …".
+fn seen(place: &IdlePlace<'_>) -> String {
+    let other = place.other.and_then(|(_, stack)| Some((stack, stack.place()?)));
+    match (place.state, other) {
+        (HostState::Running, _) => format!("the host runs {place}"),
+        (HostState::WaitsForGil, Some((stack, at))) => format!(
+            "{place} waits for the interpreter's lock (GIL), which thread `{}` holds in {at}",
+            stack.thread
+        ),
+        (state, Some((stack, at))) if state != HostState::WaitsForGil => {
+            let who = match place.other {
+                Some((Other::Worker, _)) => format!("process `{}`", stack.process),
+                _ => format!("thread `{}`", stack.thread),
+            };
+            format!("the host {} in {place}; meanwhile {who} runs {at}", state.in_words())
+        }
+        (state, _) => format!("the host {} in {place}", state.in_words()),
+    }
+}
+
+/// The function that is to leave the critical path: that of the library, else the user's.
+fn subject(place: &IdlePlace<'_>) -> String {
+    let line = place.user.map(|user| user.frame.to_string());
+    match (place.library.map(HostFrame::qualified_name), line) {
+        (Some(library), Some(line)) => format!("`{library}` ({line})"),
+        (Some(library), None) => format!("`{library}`"),
+        (None, line) => line.unwrap_or_else(|| "this code".into()),
+    }
+}
+
+fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
+    let what = subject(place);
+    let other = place.other.and_then(|(_, stack)| stack.place());
+    let other = other.unwrap_or_else(|| "its work".into());
+    match Kind::of(place) {
+        Kind::Gil => format!(
+            "Run {other} in another process (multiprocessing), or in code that releases the lock: a thread of Python \
+                code stops the one that launches for up to 5 ms each time (sys.setswitchinterval)"
+        ),
+        Kind::Workers => format!(
+            "Use more worker processes (DataLoader(num_workers=…)), or make their work cheaper: they run {other}"
+        ),
+        Kind::Thread => format!("Make what the launching thread waits for shorter: {other}"),
+        Kind::Compile => {
+            let cache = compilation_cache(profile).map_or_else(String::new, |cache| format!(". {cache}"));
+            let what = place.user.map_or(what, |user| format!("what {} calls", user.frame));
+            format!(
+                "Compile {what} once: keep shapes, and numbers that compiled code contains, the same from step to step \
+                    (pad shapes, mark them dynamic, pass numbers as tensors or arguments){cache}"
+            )
+        }
+        Kind::Save => format!(
+            "Save less often, or in the background: {what} holds up the launches. Copy the state to host memory and \
+                write it in another thread (torch.distributed.checkpoint.async_save)"
+        ),
+        Kind::Import => format!("Import modules before the loop: {what}"),
+        Kind::Sleep => format!("Wait for an event instead of sleeping in {what}"),
+        Kind::Code => match host_bound::reason(profile) {
+            Some(change) => format!("Move {what} off the critical path. {change}"),
+            None => format!(
+                "Move {what} off the critical path: call it less often, before the loop, or in a thread or process that \
+                    runs while the device works"
+            ),
+        },
+    }
+}
+
+/// Removes findings that say no more than that the device waits for the host, where named functions
+/// explain most of what they promise.
+pub(crate) fn drop_explained(findings: &mut Vec<Finding>) {
+    let time = |finding: &Finding| finding.saving.time_ns.map_or(0.0, |time| time.value);
+    let Some(explained) = findings.iter().find(|finding| finding.rule == RULE.id).map(time) else { return };
+    let general = [host_bound::RULE.id, super::gpu_gap::RULE.id];
+    findings
+        .retain(|finding| !general.contains(&finding.rule.as_str()) || explained < EXPLAINED * time(finding));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, profile_with,
+    };
+    use super::super::{gpu_gap, host_bound};
+    use super::RULE;
+    use crate::advise::{Options, advise};
+    use apex_profile::{
+        Activity, Frame, HostFrame, HostStack, HostState, IdleCause, IdleSamples, IdleStack, Other,
+        PhaseKind, Profile,
+    };
+
+    fn frame(file: &str, line: u32, function: &str) -> HostFrame {
+        let frame = Frame { file: file.into(), line: Some(line), function: function.into() };
+        HostFrame { frame, is_native: false }
+    }
+
+    fn stack(thread: &str, frames: Vec<HostFrame>) -> HostStack {
+        HostStack { frames, thread: thread.into(), process: "worker".into(), is_settled: true }
+    }
+
+    const MAIN: usize = 0;
+    const SAVE: usize = 1;
+    const LOADS: usize = 2;
+    const NEXT: usize = 3;
+    const WORDS: usize = 4;
+    const COMPILE: usize = 5;
+    const IMPORT: usize = 6;
+
+    fn stacks() -> Vec<HostStack> {
+        let main = || frame("/home/me/train.py", 41, "main");
+        let packages = "/v/lib/python3.12/site-packages";
+        vec![
+            stack("python", vec![main()]),
+            stack("python", vec![frame(&format!("{packages}/torch/serialization.py"), 8, "save"), main()]),
+            stack("python", vec![frame("/usr/lib/python3.12/json/__init__.py", 3, "loads"), main()]),
+            stack(
+                "python",
+                vec![frame(&format!("{packages}/torch/utils/data/dataloader.py"), 7, "__next__"), main()],
+            ),
+            stack("words", vec![frame("/home/me/words.py", 9, "count")]),
+            stack(
+                "python",
+                vec![
+                    frame(&format!("{packages}/torch/_dynamo/convert_frame.py"), 7, "_compile"),
+                    frame(&format!("{packages}/torch/nn/modules/module.py"), 7, "Module._call_impl"),
+                    main(),
+                ],
+            ),
+            stack("python", vec![frame("<frozen importlib._bootstrap>", 3, "_load"), main()]),
+        ]
+    }
+
+    /// Idle for 60% of the time, in pauses; samples as given, of 600.
+    fn sampled(found: &[(usize, u64, HostState, Option<(Other, usize)>)]) -> Profile {
+        let samples = IdleSamples {
+            phase: PhaseKind::Whole,
+            cause: IdleCause::HostCode,
+            is_pause: true,
+            idle_ns: 6e8,
+            sampled_ns: 6e8,
+            read: found.iter().map(|one| one.1).sum(),
+            stacks: found
+                .iter()
+                .map(|&(stack, samples, state, other)| IdleStack { samples, stack, state, other })
+                .collect(),
+        };
+        let activity = Activity { launches: 100, host_samples: vec![samples], ..activity(1e9, 0.6) };
+        Profile { host_stacks: stacks(), ..profile_with([activity]) }
+    }
+
+    #[test]
+    fn names_the_function_of_a_library_and_the_line_that_calls_it() {
+        let one = sampled(&[(LOADS, 500, HostState::Running, None), (MAIN, 100, HostState::Running, None)]);
+        let finding = assert_finds_in(&RULE, one);
+        assert_eq!(
+            finding.summary,
+            "the GPU waits 50% of the time while the host runs `json.loads`, called from train.py:41 main"
+        );
+        assert_eq!(
+            finding.remedy,
+            "Move `json.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
+        );
+        assert!(
+            (evidence(&finding, "idle at `json.loads`, called from train.py:41 main").value - 0.5).abs()
+                < 1e-9
+        );
+        assert!((evidence(&finding, "idle at train.py:41 main").value - 0.1).abs() < 1e-9);
+        let saving = finding.saving.of_job.expect("a share");
+        let (low, high) = saving.interval().expect("an interval");
+        assert!((saving.value - 0.6).abs() < 1e-9 && (0.2..0.3).contains(&low) && high <= 1.0, "{saving:?}");
+    }
+
+    #[test]
+    fn names_both_threads_where_one_waits_for_the_lock_of_the_other() {
+        let one = sampled(&[(MAIN, 600, HostState::WaitsForGil, Some((Other::Holder, WORDS)))]);
+        let finding = assert_finds_in(&RULE, one);
+        assert_eq!(
+            finding.summary,
+            "the GPU waits 60% of the time while train.py:41 main waits for the interpreter's lock (GIL), which thread \
+                `words` holds in words.py:9 count"
+        );
+        assert!(finding.change.starts_with("Run words.py:9 count in another process"), "{}", finding.change);
+    }
+
+    #[test]
+    fn names_what_workers_do_for_which_the_host_waits() {
+        let one = sampled(&[(NEXT, 600, HostState::WaitsForData, Some((Other::Worker, WORDS)))]);
+        let finding = assert_finds_in(&RULE, one);
+        assert_eq!(
+            finding.summary,
+            "the GPU waits 60% of the time while the host waits for data in `torch.utils.data.dataloader.__next__`, called \
+                from train.py:41 main; meanwhile process `worker` runs words.py:9 count"
+        );
+        assert!(finding.change.contains("num_workers"), "{}", finding.change);
+    }
+
+    #[test]
+    fn tells_compiling_saving_and_importing_from_other_code() {
+        for (stack, word) in [(SAVE, "Save less often"), (COMPILE, "Compile"), (IMPORT, "Import modules")] {
+            let finding = assert_finds_in(&RULE, sampled(&[(stack, 600, HostState::Running, None)]));
+            assert!(finding.change.starts_with(word), "{}", finding.change);
+        }
+        // Imports come after everything else, however long they take.
+        let one = sampled(&[(IMPORT, 400, HostState::Running, None), (SAVE, 200, HostState::Running, None)]);
+        assert!(assert_finds_in(&RULE, one).summary.contains("torch.serialization.save"));
+    }
+
+    #[test]
+    fn the_boundaries_are_a_tenth_of_the_time_and_ten_samples() {
+        let of = |loads, rest: &[u64]| {
+            let each =
+                rest.iter().zip(3..).map(|(&samples, stack)| (stack, samples, HostState::Running, None));
+            let all: Vec<_> = [(LOADS, loads, HostState::Running, None)].into_iter().chain(each).collect();
+            sampled(&all)
+        };
+        assert_finds_in(&RULE, of(100, &[99, 99, 99, 99]));
+        assert_clear_in(&RULE, of(82, &[82, 82, 82, 82, 82, 82][..4]).with_span(1.3e9));
+        assert_finds_in(&RULE, of(10, &[]));
+        assert_clear_in(&RULE, of(9, &[]));
+    }
+
+    trait WithSpan {
+        fn with_span(self, span_ns: f64) -> Self;
+    }
+
+    impl WithSpan for Profile {
+        fn with_span(mut self, span_ns: f64) -> Self {
+            self.totals.span_ns = span_ns;
+            self
+        }
+    }
+
+    #[test]
+    fn time_between_launches_is_left_to_launching() {
+        let mut one = sampled(&[(LOADS, 600, HostState::Running, None)]);
+        one.activities[0].launches = 1_000_000;
+        one.activities[0].host_samples[0].is_pause = false;
+        assert_clear_in(&RULE, one.clone());
+        one.activities[0].launches = 100;
+        assert_finds_in(&RULE, one);
+    }
+
+    #[test]
+    fn replaces_findings_that_name_no_function() {
+        let one = sampled(&[(LOADS, 600, HostState::Running, None)]);
+        let rules = |profile: &Profile| -> Vec<String> {
+            advise(profile, &Options::default()).findings.into_iter().map(|finding| finding.rule).collect()
+        };
+        let found = rules(&one);
+        assert_eq!(found.first().map(String::as_str), Some(RULE.id));
+        assert!(
+            !found.contains(&host_bound::RULE.id.to_owned()) && !found.contains(&gpu_gap::RULE.id.to_owned())
+        );
+        let mut many = one.clone();
+        many.host_stacks =
+            (0..20).map(|line| stack("python", vec![frame("/home/me/train.py", line, "main")])).collect();
+        many.activities[0].host_samples[0].stacks = (0..20)
+            .map(|stack| IdleStack { samples: 30, stack, state: HostState::Running, other: None })
+            .collect();
+        let general = assert_finds_in(&host_bound::RULE, many);
+        assert!(general.change.contains("py-spy"), "no place has a tenth: {}", general.change);
+        let unsampled = Profile { host_stacks: Vec::new(), ..one };
+        assert!(rules(&unsampled).contains(&host_bound::RULE.id.to_owned()));
+        assert_unjudged(&RULE, unsampled);
+    }
+}

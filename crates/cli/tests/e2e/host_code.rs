@@ -1,0 +1,124 @@
+//! What the host does while the GPU is idle: sessions with samples of the host's call stacks.
+
+use crate::common::{Sandbox, output, text};
+use crate::verdicts::record;
+use apex_host_stacks::{Doing, FrameKind, Span, WaitsFor};
+use serde_json::Value;
+use std::path::Path;
+use test_session::{HostSampler, LEGACY, OnHost, Recording};
+
+const MS: u64 = 1_000_000;
+const MAIN: OnHost<'_> = (FrameKind::Python, "main", "/home/me/train.py", 41);
+const SAVE: OnHost<'_> =
+    (FrameKind::Python, "save", "/v/lib/python3.12/site-packages/torch/serialization.py", 850);
+const WRITE: OnHost<'_> = (FrameKind::Native, "write", "/usr/lib/x86_64-linux-gnu/libc.so.6", 0);
+const IMPORT: OnHost<'_> = (FrameKind::Python, "_find_and_load", "<frozen importlib._bootstrap>", 1176);
+
+/// Steps of 10 ms on the GPU, after each of which the host saves for 20 ms; before them a second of
+/// imports between two kernels.
+fn saving(program: &mut Recording) {
+    let [function, first] = ["gelu", "fill"].map(|name| program.function(name));
+    let (config, first) = (program.config(function, 1056, 256), program.config(first, 1056, 256));
+    program.timed(first, LEGACY, 1_000);
+    program.synchronise(LEGACY, 2_000);
+    program.now += 1_000 * MS;
+    for _ in 0..101 {
+        program.timed(config, LEGACY, 10 * MS);
+        program.synchronise(LEGACY, 10 * MS);
+        program.now += 20 * MS;
+    }
+}
+
+/// That session in a folder, and its samples.
+fn sampled(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap();
+    record(dir, saving);
+    test_session::open(dir);
+    let mut host = HostSampler::new(dir, MS);
+    let thread = host.main;
+    host.samples(thread, (MS, 1_000 * MS), &[MAIN, IMPORT], &Doing::Running);
+    for step in 0..101 {
+        let end = 1_000 * MS + (step + 1) * 30 * MS;
+        host.samples(thread, (end - 20 * MS, end - MS), &[MAIN, SAVE, WRITE], &Doing::Running);
+    }
+    host.finish();
+}
+
+/// Adds samples of a program that waits for the interpreter's lock and for data, some of which
+/// could not be read to the end, to the session in a folder: a value for each member of a document.
+pub(crate) fn add_samples(dir: &Path) {
+    let mut host = HostSampler::new(dir, MS);
+    let thread = host.main;
+    let other = host.thread(0, 77, "prefetch");
+    let waits = |r#for| Doing::Waiting { syscall: None, r#for };
+    for part in 10_000..11_800 {
+        let (from, to) = (part * MS, (part + 1) * MS);
+        let doing = if part % 2 == 0 { waits(WaitsFor::Gil { holder: Some(77) }) } else { Doing::Running };
+        host.samples(thread, (from, to), &[MAIN, SAVE, WRITE], &doing);
+        host.samples(other, (from, to), &[MAIN], &Doing::Running);
+    }
+    let (first_ns, last_ns) = (11_800 * MS, 11_900 * MS);
+    let span = Span { thread, first_ns, last_ns, samples: 100, stands_for: 1, ..Span::default() };
+    host.span(span, &[MAIN], &Doing::Running);
+    host.finish();
+}
+
+#[test]
+fn the_first_finding_names_the_function_and_the_line() {
+    let sandbox = Sandbox::new();
+    sampled(&sandbox.path("s"));
+    let page = text(&output(sandbox.apex(&["report", "s"]).env("COLUMNS", "80"), 0).stdout);
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("while the host runs `torch.serialization.save`, called from train.py:41 main"),
+        "{page}"
+    );
+    let advice = words.split("Advice:").nth(1).expect("advice");
+    assert!(advice.trim_start().contains("1. Host function on the critical path"), "{page}");
+    let section = page.split("Host functions while the GPU is idle").nth(1).expect("a table");
+    let table: Vec<&str> = section.lines().take_while(|line| !line.starts_with("Advice")).collect();
+    assert!(table.iter().all(|line| line.chars().count() <= 80), "{page}");
+    assert!(table.iter().any(|line| line.contains("write (libc.so.6)")), "{page}");
+    assert!(table.iter().any(|line| line.contains("main (train.py:41)")), "{page}");
+    assert!(!page.contains("_find_and_load"), "the start-up is no part of a step: {page}");
+    let startup = text(&output(&mut sandbox.apex(&["report", "--phase", "startup", "s"]), 0).stdout);
+    assert!(startup.contains("importlib._bootstrap"), "{startup}");
+}
+
+#[test]
+fn documents_and_exports_have_the_functions() {
+    let sandbox = Sandbox::new();
+    sampled(&sandbox.path("s"));
+    let report = output(&mut sandbox.apex(&["report", "--json", "s"]), 0).stdout;
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let account = &report["idle_functions"][0];
+    assert_eq!(account["cause"], "host_code");
+    let functions = account["functions"].as_array().unwrap();
+    let save = functions.iter().find(|function| function["function"] == "save").expect("torch.save");
+    let total = save["total_share"]["value"].as_f64().unwrap();
+    assert!(total > 0.9 && save["total_share"]["low"].as_f64().unwrap() < total, "{save}");
+    let folded = text(&output(&mut sandbox.apex(&["export", "--format", "collapsed", "s"]), 0).stdout);
+    let line = folded.lines().find(|line| line.contains("serialization")).expect("the stack");
+    assert!(
+        line.starts_with(
+            "idle: host code;thread python;train.py:41 main;serialization.py:850 save;libc.so.6 write "
+        ),
+        "{line}"
+    );
+    output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    assert!(page.contains(r#""idle":{"root":{"name":"program""#), "the tree of idle time is missing");
+}
+
+#[test]
+fn without_samples_nothing_is_said_of_the_host() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("s")).unwrap();
+    record(&sandbox.path("s"), saving);
+    test_session::open(sandbox.path("s"));
+    let page = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    assert!(!page.contains("Host functions") && page.contains("Host-bound"), "{page}");
+    let report = text(&output(&mut sandbox.apex(&["report", "--json", "s"]), 0).stdout);
+    assert!(!report.contains("idle_functions") && !report.contains("host_samples"));
+    assert!(text(&output(&mut sandbox.apex(&["export", "--format", "collapsed", "s"]), 0).stdout).is_empty());
+}

@@ -1,0 +1,459 @@
+//! The session's file: lines of JSON, appended one by one.
+//!
+//! The first line names the format. Processes, threads, frames, stacks and doings are defined by
+//! their order: the first frame of the file has the index 0, and so on. Stacks are numbered from 1,
+//! because 0 means that there is none.
+
+use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
+use apex_untrusted::{Folder, read};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Its name in a session's folder.
+pub const FILE: &str = "host-stacks.jsonl";
+/// Format that is written, and the only one that is read.
+const SCHEMA: &str = "apex.host-stacks/1";
+/// Most bytes that are read.
+const MOST_READ: u64 = 1 << 30;
+/// Most frames of a stack.
+const MOST_DEPTH: usize = 512;
+/// Problems that are kept.
+const MOST_PROBLEMS: usize = 20;
+
+/// Flags of a span in the file.
+mod flags {
+    pub const SETTLED: u32 = 1;
+    pub const ASLEEP: u32 = 2;
+    pub const HOLDS_GIL: u32 = 4;
+}
+
+/// A line of the file: one of these.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<Head>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<Process>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<Thread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame: Option<(FrameKind, String, String, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<(u32, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doing: Option<Doing>,
+    /// Thread, stack, doing, first, last after first, samples, stands for, flags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span: Option<(u32, u32, u32, u64, u64, u32, u32, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<Counters>,
+}
+
+impl Line {
+    fn span(span: &Span) -> Self {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let flags = flag(span.is_settled, flags::SETTLED)
+            | flag(span.is_asleep, flags::ASLEEP)
+            | flag(span.holds_gil, flags::HOLDS_GIL);
+        let lasts = span.last_ns.saturating_sub(span.first_ns);
+        let span =
+            (span.thread, span.stack, span.doing, span.first_ns, lasts, span.samples, span.stands_for, flags);
+        Self { span: Some(span), ..Self::default() }
+    }
+
+    fn append(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        serde_json::to_writer(&mut *bytes, self)?;
+        bytes.push(b'\n');
+        Ok(())
+    }
+}
+
+/// A text of at most [`MOST_TEXT`] bytes.
+fn cut(mut text: String) -> String {
+    if text.len() > MOST_TEXT {
+        let end = (0..=MOST_TEXT).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}
+
+/// Appends to a session's file. It gives numbers to what it has not met before.
+#[derive(Debug)]
+pub struct Writer {
+    folder: Folder,
+    head: Head,
+    file: Option<File>,
+    /// Lines that are not written yet.
+    pending: Vec<u8>,
+    bytes: u64,
+    most_bytes: u64,
+    /// Spans that each span of the file stands for.
+    stands_for: u32,
+    processes: u32,
+    threads: u32,
+    frames: HashMap<Frame, u32>,
+    stacks: HashMap<Stack, u32>,
+    doings: HashMap<Doing, u32>,
+}
+
+impl Writer {
+    /// Will make the file in this folder with the first span. It will have at most `most_bytes`.
+    pub fn new(folder: Folder, head: Head, most_bytes: u64) -> Self {
+        Self {
+            folder,
+            head,
+            file: None,
+            pending: Vec::new(),
+            bytes: 0,
+            most_bytes,
+            stands_for: 1,
+            processes: 0,
+            threads: 0,
+            frames: HashMap::new(),
+            stacks: HashMap::new(),
+            doings: HashMap::new(),
+        }
+    }
+
+    /// Defines a process, and gives its index.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn process(&mut self, process: Process) -> io::Result<u32> {
+        let process = Process { name: cut(process.name), python: cut(process.python), ..process };
+        self.push(&Line { process: Some(process), ..Line::default() })?;
+        self.processes += 1;
+        Ok(self.processes - 1)
+    }
+
+    /// Defines a thread, and gives its index.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn thread(&mut self, thread: Thread) -> io::Result<u32> {
+        let thread = Thread { name: cut(thread.name), ..thread };
+        self.push(&Line { thread: Some(thread), ..Line::default() })?;
+        self.threads += 1;
+        Ok(self.threads - 1)
+    }
+
+    /// The index of a frame.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn frame(&mut self, frame: Frame) -> io::Result<u32> {
+        let frame = Frame { function: cut(frame.function), file: cut(frame.file), ..frame };
+        if let Some(&known) = self.frames.get(&frame) {
+            return Ok(known);
+        }
+        let line = (frame.kind, frame.function.clone(), frame.file.clone(), frame.line);
+        self.push(&Line { frame: Some(line), ..Line::default() })?;
+        let index = self.frames.len() as u32;
+        self.frames.insert(frame, index);
+        Ok(index)
+    }
+
+    /// The number of the stack of these frames, outermost first; 0 for none.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn stack(&mut self, frames: impl IntoIterator<Item = u32>) -> io::Result<u32> {
+        let mut callers = 0;
+        for frame in frames.into_iter().take(MOST_DEPTH) {
+            let stack = Stack { callers, frame };
+            callers = match self.stacks.get(&stack) {
+                Some(&known) => known,
+                None => {
+                    self.push(&Line { stack: Some((callers, frame)), ..Line::default() })?;
+                    let number = self.stacks.len() as u32 + 1;
+                    self.stacks.insert(stack, number);
+                    number
+                }
+            };
+        }
+        Ok(callers)
+    }
+
+    /// The index of what a thread does.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn doing(&mut self, doing: &Doing) -> io::Result<u32> {
+        if let Some(&known) = self.doings.get(doing) {
+            return Ok(known);
+        }
+        self.push(&Line { doing: Some(doing.clone()), ..Line::default() })?;
+        let index = self.doings.len() as u32;
+        self.doings.insert(doing.clone(), index);
+        Ok(index)
+    }
+
+    /// Adds a span, which must name only what this writer has defined. In a file that was thinned,
+    /// another one may stand for it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn span(&mut self, span: &Span) -> io::Result<()> {
+        if !stays(span, self.stands_for) {
+            return Ok(());
+        }
+        self.push(&Line::span(&Span { stands_for: self.stands_for, ..*span }))
+    }
+
+    /// Adds what has been counted, and writes what is pending.
+    ///
+    /// # Errors
+    /// Those of the system. The file then has a torn last line at most, and must not be written to
+    /// any more.
+    pub fn flush(&mut self, counters: &Counters) -> io::Result<()> {
+        self.push(&Line { counters: Some(*counters), ..Line::default() })?;
+        self.write_pending()?;
+        if self.bytes > self.most_bytes { self.thin() } else { Ok(()) }
+    }
+
+    fn push(&mut self, line: &Line) -> io::Result<()> {
+        line.append(&mut self.pending)
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let mut bytes = Vec::new();
+                head_line(&self.head).append(&mut bytes)?;
+                bytes.append(&mut self.pending);
+                self.pending = bytes;
+                none.insert(self.folder.create_new(FILE)?)
+            }
+        };
+        file.write_all(&self.pending)?;
+        self.bytes += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Replaces the file by one of three quarters of its size at most, which keeps one span of two,
+    /// or of four, and so on, as the writer does from then on. All definitions stay, because the
+    /// numbers that were given must not change.
+    fn thin(&mut self) -> io::Result<()> {
+        let mut all = HostStacks::read(self.folder.path());
+        let bytes = loop {
+            self.stands_for = self.stands_for.saturating_mul(2);
+            all.thin(self.stands_for);
+            let mut bytes = Vec::new();
+            all.append(&mut bytes)?;
+            if bytes.len() as u64 <= self.most_bytes / 4 * 3 || all.spans.is_empty() {
+                break bytes;
+            }
+        };
+        self.folder.replace(FILE, 0o600, &bytes)?;
+        let path = self.folder.path().join(FILE);
+        let mut options = File::options();
+        self.file = Some(options.append(true).custom_flags(libc::O_NOFOLLOW).open(path)?);
+        self.bytes = bytes.len() as u64;
+        if self.bytes > self.most_bytes / 4 * 3 {
+            return Err(io::Error::other("the stacks without their times fill the size limit"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a span is among those that stand for `of` spans each, which is as good as random. One
+/// that stays for a number stays for each of its divisors.
+fn stays(span: &Span, of: u32) -> bool {
+    // The mixing of SplitMix64.
+    let mut bits = (span.first_ns ^ u64::from(span.thread) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits >> 32).is_multiple_of(u64::from(of))
+}
+
+fn head_line(head: &Head) -> Line {
+    Line { schema: Some(SCHEMA.to_owned()), head: Some(head.clone()), ..Line::default() }
+}
+
+/// Where the threads of a session were. Empty where that is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostStacks {
+    /// How it was sampled.
+    pub head: Head,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// The threads; each one's process exists.
+    pub threads: Vec<Thread>,
+    /// The frames.
+    pub frames: Vec<Frame>,
+    /// The stacks, of which the first has the number 1; callers come before what they call.
+    stacks: Vec<Stack>,
+    /// What threads did.
+    pub doings: Vec<Doing>,
+    /// The spans, in the order of writing: by their ends, except where threads ended. What each
+    /// names exists.
+    pub spans: Vec<Span>,
+    /// What the sampler counted.
+    pub counters: Counters,
+    /// What is wrong with the file, a sentence each.
+    pub problems: Vec<String>,
+}
+
+impl HostStacks {
+    /// Reads the file of the session in `dir`. A session without one is no problem: the program
+    /// was short, or nothing was sampled.
+    pub fn read(dir: &Path) -> Self {
+        let mut stacks = Self::default();
+        let path = dir.join(FILE);
+        let mut bytes = Vec::new();
+        let is_read =
+            read::open(&path, MOST_READ).and_then(|file| file.take(MOST_READ).read_to_end(&mut bytes));
+        match is_read {
+            Ok(_) => stacks.take_all(&path, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => stacks.problem(&path, &format!("cannot be read: {error}")),
+        }
+        stacks
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn frames(&self, stack: u32) -> impl Iterator<Item = &Frame> {
+        let next = |number: u32| Some(self.stacks[usize::try_from(number.checked_sub(1)?).ok()?]);
+        let frames = std::iter::successors(self.stack(stack), move |stack| next(stack.callers));
+        frames.filter_map(|stack| self.frames.get(stack.frame as usize))
+    }
+
+    /// The stack of this number; `None` for 0 and for numbers that do not exist.
+    pub fn stack(&self, number: u32) -> Option<Stack> {
+        self.stacks.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
+    }
+
+    /// Number of stacks; they are numbered from 1.
+    pub fn stack_count(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// What the thread of a span did.
+    pub fn doing(&self, span: &Span) -> &Doing {
+        &self.doings[span.doing as usize]
+    }
+
+    /// The thread of a span, and its process.
+    pub fn thread(&self, span: &Span) -> (&Process, &Thread) {
+        let thread = &self.threads[span.thread as usize];
+        (&self.processes[thread.process as usize], thread)
+    }
+
+    fn problem(&mut self, path: &Path, what: &str) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(format!("{}: {what}", apex_untrusted::shown(path)));
+        }
+    }
+
+    fn take_all(&mut self, path: &Path, bytes: &[u8]) {
+        // What is behind the last end of a line is a line that is being written.
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        for (at, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            if let Err(what) = self.take(line) {
+                self.problem(path, &format!("line {}: {what}", at + 1));
+                // Definitions are numbered by their order: after a line that is lost, numbers
+                // would name something else.
+                return;
+            }
+        }
+    }
+
+    /// Takes a line, or says what is wrong with it.
+    fn take(&mut self, line: &[u8]) -> Result<(), String> {
+        let line: Line = serde_json::from_slice(line).map_err(|error| format!("damaged: {error}"))?;
+        if let Some(schema) = line.schema.filter(|schema| schema != SCHEMA) {
+            return Err(format!("its format is {schema}, and this APEX reads {SCHEMA}"));
+        }
+        if let Some(head) = line.head {
+            self.head = head;
+        }
+        self.processes.extend(line.process);
+        if let Some(thread) = line.thread {
+            known(thread.process, &self.processes, "process")?;
+            self.threads.push(thread);
+        }
+        if let Some((kind, function, file, line)) = line.frame {
+            self.frames.push(Frame { kind, function, file, line });
+        }
+        if let Some((callers, frame)) = line.stack {
+            known(frame, &self.frames, "frame")?;
+            self.known_stack(callers)?;
+            self.stacks.push(Stack { callers, frame });
+        }
+        self.doings.extend(line.doing);
+        if let Some((thread, stack, doing, first_ns, lasts, samples, stands_for, flags)) = line.span {
+            known(thread, &self.threads, "thread")?;
+            known(doing, &self.doings, "doing")?;
+            self.known_stack(stack)?;
+            let is = |flag: u32| flags & flag != 0;
+            self.spans.push(Span {
+                thread,
+                stack,
+                doing,
+                first_ns,
+                last_ns: first_ns.saturating_add(lasts),
+                samples: samples.max(1),
+                stands_for: stands_for.max(1),
+                is_settled: is(flags::SETTLED),
+                is_asleep: is(flags::ASLEEP),
+                holds_gil: is(flags::HOLDS_GIL),
+            });
+        }
+        self.counters = line.counters.unwrap_or(self.counters);
+        Ok(())
+    }
+
+    fn known_stack(&self, number: u32) -> Result<(), String> {
+        let exists = number as usize <= self.stacks.len();
+        exists.then_some(()).ok_or_else(|| format!("it names the stack {number}, which is not defined"))
+    }
+
+    /// Keeps the spans that stand for so many each.
+    fn thin(&mut self, stands_for: u32) {
+        self.spans.retain_mut(|span| {
+            span.stands_for = stands_for;
+            stays(span, stands_for)
+        });
+    }
+
+    /// Appends everything as lines.
+    fn append(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let line = Line::default;
+        head_line(&self.head).append(bytes)?;
+        for process in &self.processes {
+            Line { process: Some(process.clone()), ..line() }.append(bytes)?;
+        }
+        for thread in &self.threads {
+            Line { thread: Some(thread.clone()), ..line() }.append(bytes)?;
+        }
+        for frame in &self.frames {
+            let frame = (frame.kind, frame.function.clone(), frame.file.clone(), frame.line);
+            Line { frame: Some(frame), ..line() }.append(bytes)?;
+        }
+        for stack in &self.stacks {
+            Line { stack: Some((stack.callers, stack.frame)), ..line() }.append(bytes)?;
+        }
+        for doing in &self.doings {
+            Line { doing: Some(doing.clone()), ..line() }.append(bytes)?;
+        }
+        self.spans.iter().try_for_each(|span| Line::span(span).append(bytes))?;
+        Line { counters: Some(self.counters), ..line() }.append(bytes)
+    }
+}
+
+fn known<T>(index: u32, all: &[T], what: &str) -> Result<(), String> {
+    let exists = (index as usize) < all.len();
+    exists.then_some(()).ok_or_else(|| format!("it names the {what} {index}, which is not defined"))
+}

@@ -1,0 +1,163 @@
+//! Stacks of real interpreters, sampled while they run.
+
+use apex_host_stacks::{Counters, Doing, HostStacks, Options, Sampler, Span, WaitsFor};
+use apex_untrusted::Folder;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use test_process::{Child, Command};
+
+/// One interpreter of each version that is read.
+fn interpreters() -> BTreeMap<u32, PathBuf> {
+    let listed = std::env::var_os("APEX_TEST_PYTHONS").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = std::env::split_paths(&listed).collect();
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
+    paths.extend(versions.map(|version| version.path().join("bin/python3")));
+    paths.push("/usr/bin/python3".into());
+    let minor = |path: &Path| {
+        let asked =
+            Command::new(path).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
+        let minor = String::from_utf8(asked.stdout).ok()?.trim().parse().ok()?;
+        (9..=14).contains(&minor).then_some(minor)
+    };
+    let found: BTreeMap<u32, PathBuf> =
+        paths.into_iter().filter_map(|path| Some((minor(&path)?, path))).collect();
+    if found.is_empty() {
+        test_skip::missing_dependency("no Python interpreter from 3.9 to 3.14");
+    }
+    found
+}
+
+/// A program that runs until its standard input ends.
+fn start(interpreter: &Path, script: &str, arguments: &[&str]) -> Child {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(script);
+    let mut command = Command::new(interpreter);
+    command.arg(script).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+/// What is sampled of a process until `is_enough`.
+fn sampled(pid: u32, hz: u32, is_enough: impl Fn(&HostStacks) -> bool) -> HostStacks {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { period: Duration::from_secs(1) / hz, ..Options::default() };
+    let sampler = Sampler::start(Folder::open(dir.path()).unwrap(), options, move || vec![pid]).unwrap();
+    while !is_enough(&HostStacks::read(dir.path())) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    sampler.finish().unwrap();
+    let stacks = HostStacks::read(dir.path());
+    assert_eq!((stacks.problems.len(), stacks.head.lost.len()), (0, 0), "{stacks:?}");
+    stacks
+}
+
+/// Functions and lines of a span, innermost first.
+fn frames(stacks: &HostStacks, span: &Span) -> Vec<(String, u32)> {
+    stacks.frames(span.stack).map(|frame| (frame.function.clone(), frame.line)).collect()
+}
+
+/// Whether the innermost frames of a span are these.
+fn is_in(stacks: &HostStacks, span: &Span, innermost: &[(&str, u32)]) -> bool {
+    let frames = frames(stacks, span);
+    frames.len() > innermost.len()
+        && innermost.iter().zip(&frames).all(|(wanted, found)| *wanted == (&*found.0, found.1))
+}
+
+#[test]
+fn threads_of_every_version_are_where_they_are() {
+    for (minor, interpreter) in interpreters() {
+        let mut child = start(&interpreter, "threads.py", &[]);
+        let stacks = sampled(child.id(), 500, |stacks| stacks.counters.rounds > 300);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+
+        let process = stacks.processes.last().unwrap();
+        assert!(process.python.starts_with(&format!("3.{minor}")), "{process:?}");
+        let spans = |innermost: &'static [(&str, u32)]| -> Vec<&Span> {
+            let is_settled = |span: &&Span| span.is_settled && is_in(&stacks, span, innermost);
+            stacks.spans.iter().filter(is_settled).collect()
+        };
+        let waits = |span: &Span| match stacks.doing(span) {
+            Doing::Waiting { r#for, .. } => r#for.clone(),
+            Doing::Running => WaitsFor::Unknown,
+        };
+        let asleep = spans(&[("sleeps", 10), ("outer", 14)]);
+        let longest = asleep.iter().max_by_key(|span| span.samples).expect("the sleeping thread");
+        assert!(longest.is_asleep && longest.samples > 100, "3.{minor}: {longest:?}");
+        assert_eq!(waits(longest), WaitsFor::Sleep, "3.{minor}");
+        let [(_, top), ..] = frames(&stacks, longest)[2..] else { panic!("the thread's own frames") };
+        assert!(top > 0, "3.{minor}: the frames of `threading` have lines");
+        let reads = spans(&[("reads", 21)]);
+        let is_pipe =
+            |span: &&Span| matches!(waits(span), WaitsFor::Descriptor { what, .. } if what == "pipe");
+        assert!(reads.iter().any(|span| is_pipe(span)), "3.{minor}: {reads:?}");
+        assert!(!spans(&[("sleeps", 10), ("deep", 51), ("deep", 49)]).is_empty(), "3.{minor}");
+
+        spinning_threads_share_the_lock(minor, &stacks);
+        no_pair_is_impossible(minor, &stacks);
+    }
+}
+
+/// Of two threads that compute, one holds the global lock, and the other one waits for it.
+fn spinning_threads_share_the_lock(minor: u32, stacks: &HostStacks) {
+    let spins = |span: &&Span| frames(stacks, span).iter().any(|frame| frame.0 == "spins");
+    let spinning: Vec<&Span> = stacks.spans.iter().filter(spins).collect();
+    let tids: BTreeMap<u32, u32> =
+        spinning.iter().map(|span| stacks.thread(span).1.tid).fold(BTreeMap::new(), |mut tids, tid| {
+            *tids.entry(tid).or_default() += 1;
+            tids
+        });
+    assert_eq!(tids.len(), 2, "3.{minor}");
+    let other = |tid: u32| tids.keys().copied().find(|&other| other != tid);
+    let waits = spinning.iter().filter(|span| {
+        let gil = WaitsFor::Gil { holder: other(stacks.thread(span).1.tid) };
+        matches!(stacks.doing(span), Doing::Waiting { r#for, .. } if *r#for == gil)
+    });
+    let (waits, holds) = (waits.count(), spinning.iter().filter(|span| span.holds_gil).count());
+    assert!(waits > 20 && holds > 20, "3.{minor}: {waits} wait, {holds} hold of {}", spinning.len());
+}
+
+/// What is settled has no callee that its caller never calls.
+fn no_pair_is_impossible(minor: u32, stacks: &HostStacks) {
+    let calls = |callee: &str| match callee {
+        "first_callee" => Some("first_caller"),
+        "second_callee" => Some("second_caller"),
+        "first_caller" | "second_caller" => Some("spins"),
+        _ => None,
+    };
+    let mut pairs = 0;
+    for span in stacks.spans.iter().filter(|span| span.is_settled) {
+        for pair in frames(stacks, span).windows(2) {
+            if let Some(caller) = calls(&pair[0].0) {
+                assert_eq!(pair[1].0, caller, "3.{minor}: {:?}", frames(stacks, span));
+                pairs += 1;
+            }
+        }
+    }
+    assert!(pairs > 50, "3.{minor}: {pairs} pairs");
+    let Counters { samples, unsettled, .. } = stacks.counters;
+    println!("3.{minor}: {unsettled} of {samples} samples are unsettled, {:?}", stacks.counters);
+}
+
+#[test]
+fn children_belong_to_their_parents() {
+    let Some((_, interpreter)) = interpreters().pop_last() else { return };
+    let mut child = start(&interpreter, "forks.py", &[]);
+    let stacks =
+        sampled(child.id(), 200, |stacks| stacks.processes.len() > 2 && stacks.counters.rounds > 100);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let of_child = stacks.processes.iter().filter(|process| process.parent == child.id()).count();
+    assert_eq!(of_child, 2, "{:?}", stacks.processes);
+    let works = |span: &&Span| {
+        stacks.thread(span).0.parent == child.id()
+            && frames(&stacks, span).iter().any(|frame| frame.0 == "work")
+    };
+    assert!(stacks.spans.iter().any(|span| works(&span)));
+}

@@ -1,0 +1,305 @@
+//! What the host did while a device was idle: samples of call stacks, by idle account.
+//!
+//! `apex run` samples the threads of the program from outside ([`apex_host_stacks`]). Of these
+//! samples, those of the thread that a device waits for count ([`crate::accounts`]). Two views of
+//! them follow in [`super::idle_functions`]: functions, and places in the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use apex_host_stacks::{Doing, FrameKind, HostStacks, Span, WaitsFor};
+use serde::Serialize;
+
+use super::interned::Interned;
+use super::native::is_file_of_user;
+use super::{Activity, Frame};
+use crate::accounts::{IdleAccount, IdleCause, IdleSums, PhaseKind, SampledThread, SampledThreads, StackOf};
+
+/// How the host was sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HostSampling {
+    /// Mean time from one sample of a thread to the next.
+    pub period_ns: u64,
+    /// Samples of threads.
+    pub samples: u64,
+    /// Samples of which only the outer frames are known, because the inner ones changed while they
+    /// were read.
+    pub unsettled: u64,
+    /// Samples that could not be read.
+    pub failed: u64,
+    /// What could not be sampled and why, a sentence each.
+    pub lost: Vec<String>,
+}
+
+/// The frames of a thread at the moment of a sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct HostStack {
+    /// Frames, innermost first.
+    pub frames: Vec<HostFrame>,
+    /// The thread's name.
+    pub thread: String,
+    /// Name of its process.
+    pub process: String,
+    /// Whether the innermost frame is known.
+    pub is_settled: bool,
+}
+
+/// A frame of Python or of compiled code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct HostFrame {
+    /// The function, and its place. Compiled code has the path of its library, and no line.
+    #[serde(flatten)]
+    pub frame: Frame,
+    /// Whether it is a function of compiled code.
+    pub is_native: bool,
+}
+
+impl HostFrame {
+    /// Whether the code belongs to an installed package, to the standard library, or to the system.
+    pub fn is_of_library(&self) -> bool {
+        if self.is_native { !is_file_of_user(&self.frame.file) } else { self.frame.is_of_library() }
+    }
+}
+
+/// What a sampled thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostState {
+    /// It ran, or was ready to run.
+    #[default]
+    Running,
+    /// It waited for the global lock of the Python interpreter.
+    WaitsForGil,
+    /// It waited for a lock or a condition variable.
+    WaitsForLock,
+    /// It waited for data from a pipe, a socket or a file.
+    WaitsForData,
+    /// It waited for a child process.
+    WaitsForProcess,
+    /// It slept for a time.
+    Sleeps,
+    /// It waited, and it is unknown for what.
+    Waits,
+}
+
+impl HostState {
+    /// Whether another thread or process can end the wait.
+    pub(crate) fn waits_for_others(self) -> bool {
+        !matches!(self, Self::Running | Self::Sleeps)
+    }
+
+    /// In words, as the end of "the host …".
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Running => "runs",
+            Self::WaitsForGil => "waits for the interpreter's lock (GIL)",
+            Self::WaitsForLock => "waits for a lock",
+            Self::WaitsForData => "waits for data",
+            Self::WaitsForProcess => "waits for a child process",
+            Self::Sleeps => "sleeps",
+            Self::Waits => "waits",
+        }
+    }
+}
+
+impl From<&Doing> for HostState {
+    fn from(doing: &Doing) -> Self {
+        match doing {
+            Doing::Running => Self::Running,
+            Doing::Waiting { r#for, .. } => match r#for {
+                WaitsFor::Unknown => Self::Waits,
+                WaitsFor::Gil { .. } => Self::WaitsForGil,
+                WaitsFor::Futex { .. } => Self::WaitsForLock,
+                WaitsFor::Descriptor { .. } | WaitsFor::Ready => Self::WaitsForData,
+                WaitsFor::Sleep => Self::Sleeps,
+                WaitsFor::Child => Self::WaitsForProcess,
+            },
+        }
+    }
+}
+
+/// Whose stack is shown beside that of a thread that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Other {
+    /// The thread that holds the lock.
+    Holder,
+    /// A thread of the process that ran meanwhile.
+    Thread,
+    /// A thread of a process that it started, which ran meanwhile.
+    Worker,
+}
+
+/// Samples of the thread that a device waited for, in one idle account of one phase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdleSamples {
+    /// The phase.
+    pub phase: PhaseKind,
+    /// The account.
+    pub cause: IdleCause,
+    /// Whether the device was idle for at least [`crate::Pauses::LEAST_NS`] without a break.
+    pub is_pause: bool,
+    /// Time of the account, according to the model of the device.
+    pub idle_ns: f64,
+    /// Part of it in which the thread was sampled; what it did in the rest is unknown.
+    pub sampled_ns: f64,
+    /// Samples that were read.
+    pub read: u64,
+    /// What they found, the most frequent first.
+    pub stacks: Vec<IdleStack>,
+}
+
+/// Samples that found one stack in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct IdleStack {
+    /// Samples; each stands for others too where the file was thinned.
+    pub samples: u64,
+    /// Index into [`super::Profile::host_stacks`].
+    pub stack: usize,
+    /// What the thread did.
+    pub state: HostState,
+    /// For a thread that waited: what kept it waiting, and an index into
+    /// [`super::Profile::host_stacks`].
+    pub other: Option<(Other, usize)>,
+}
+
+/// The samples of a session, by process.
+#[derive(Debug, Default)]
+pub(super) struct SampledHost {
+    file: HostStacks,
+    /// Spans by process and thread.
+    spans: BTreeMap<(u32, u32), Vec<(Span, HostState, Option<u32>)>>,
+    /// Processes, and the processes that they started.
+    children: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+impl SampledHost {
+    /// Reads the samples of the session in a folder; `None` without any.
+    pub fn read(dir: &Path) -> Option<Self> {
+        let mut file = HostStacks::read(dir);
+        if file.spans.is_empty() && file.problems.is_empty() && file.head.lost.is_empty() {
+            return None;
+        }
+        let mut host = Self::default();
+        for span in std::mem::take(&mut file.spans) {
+            let (process, thread) = file.thread(&span);
+            let doing = file.doing(&span);
+            let holder = match doing {
+                Doing::Waiting { r#for: WaitsFor::Gil { holder }, .. } => *holder,
+                _ => None,
+            };
+            let spans = host.spans.entry((process.pid, thread.tid)).or_default();
+            spans.push((span, doing.into(), holder));
+        }
+        for process in &file.processes {
+            host.children.entry(process.parent).or_default().insert(process.pid);
+        }
+        host.file = file;
+        Some(host)
+    }
+
+    /// What is wrong with the file.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        self.file.problems.iter().cloned()
+    }
+
+    /// How the host was sampled.
+    pub fn sampling(&self) -> HostSampling {
+        let counters = &self.file.counters;
+        HostSampling {
+            period_ns: self.file.head.period_ns,
+            samples: counters.samples,
+            unsettled: counters.unsettled,
+            failed: counters.failed,
+            lost: self.file.head.lost.clone(),
+        }
+    }
+
+    /// The threads of a process whose time begins at `origin_ns`, and those of the processes that
+    /// it started; `None` where it was not sampled.
+    pub fn threads(&self, pid: u32, origin_ns: u64) -> Option<Arc<SampledThreads>> {
+        let period_ns = self.file.head.period_ns;
+        let of = |pid: u32| {
+            let of_process = self.spans.range((pid, 0)..=(pid, u32::MAX));
+            of_process.map(move |(&(_, tid), spans)| (tid, SampledThread::new(tid, spans.clone(), period_ns)))
+        };
+        let own: BTreeMap<u32, SampledThread> = of(pid).collect();
+        let workers = self.descendants(pid).into_iter().flat_map(of).map(|(_, thread)| thread).collect();
+        (!own.is_empty()).then(|| Arc::new(SampledThreads { own, workers, origin_ns, period_ns }))
+    }
+
+    /// The processes that a process started, and those that these started.
+    fn descendants(&self, pid: u32) -> BTreeSet<u32> {
+        let (mut found, mut open) = (BTreeSet::new(), vec![pid]);
+        while let Some(parent) = open.pop() {
+            let children = self.children.get(&parent).into_iter().flatten();
+            open.extend(children.filter(|&&child| child != pid && found.insert(child)));
+        }
+        found
+    }
+
+    /// The samples of an activity, with their stacks in their places.
+    pub fn samples(&self, sums: IdleSums, stacks: &mut Interned<HostStack>) -> Vec<IdleSamples> {
+        let mut place = |of: StackOf| stacks.place(self.stack(of));
+        let of_account = |(account, sum): (IdleAccount, crate::accounts::IdleSum)| {
+            let found = sum.samples.into_iter().map(|(sample, samples)| {
+                let stack = place(sample.stack);
+                let other = sample.other.map(|(other, stack)| (other, place(stack)));
+                ((stack, sample.state, other), samples)
+            });
+            // Threads of one name share stacks.
+            let mut each: BTreeMap<_, u64> = BTreeMap::new();
+            found.for_each(|(key, samples)| {
+                let all = each.entry(key).or_default();
+                *all = all.saturating_add(samples);
+            });
+            let stacks = each.into_iter().map(|((stack, state, other), samples)| IdleStack {
+                samples,
+                stack,
+                state,
+                other,
+            });
+            IdleSamples {
+                phase: account.phase,
+                cause: account.cause,
+                is_pause: account.is_pause,
+                idle_ns: sum.idle_ns as f64,
+                sampled_ns: sum.sampled_ns as f64,
+                read: sum.read,
+                stacks: stacks.collect(),
+            }
+        };
+        sums.into_iter().map(of_account).collect()
+    }
+
+    fn stack(&self, StackOf { thread, stack, is_settled }: StackOf) -> HostStack {
+        let thread = &self.file.threads[thread as usize];
+        let frame = |frame: &apex_host_stacks::Frame| {
+            let is_native = frame.kind == FrameKind::Native;
+            let function = match is_native {
+                true => apex_kernel_names::host_function_name(&frame.function),
+                false => frame.function.clone(),
+            };
+            let line = (frame.line > 0).then_some(frame.line);
+            HostFrame { frame: Frame { file: frame.file.clone(), line, function }, is_native }
+        };
+        HostStack {
+            frames: self.file.frames(stack).map(frame).collect(),
+            thread: thread.name.clone(),
+            process: self.file.processes[thread.process as usize].name.clone(),
+            is_settled,
+        }
+    }
+}
+
+/// Moves the stacks of an activity's samples to other places, and puts the most frequent first.
+pub(super) fn renumber_host_stacks(activity: &mut Activity, place: &[usize]) {
+    for samples in &mut activity.host_samples {
+        for one in &mut samples.stacks {
+            one.stack = place[one.stack];
+            one.other = one.other.map(|(other, stack)| (other, place[stack]));
+        }
+        samples.stacks.sort_by_key(|one| (std::cmp::Reverse(one.samples), one.stack, one.state, one.other));
+    }
+}
