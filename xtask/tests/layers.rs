@@ -10,6 +10,7 @@ use test_process::Command;
 const LAYERS: [&[&str]; 13] = [
     &["test-process"],
     &[
+        "apex-counts",
         "apex-untrusted",
         "apex-http",
         "apex-random",
@@ -54,15 +55,26 @@ const LAYERS: [&[&str]; 13] = [
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
-const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
+const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
     ("cuda-abi", &[]),
     ("cuda-launch", &[]),
+    ("apex-counts", &[]),
     ("apex-untrusted", &["libc"]),
-    ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-trace", &["apex-counts", "apex-untrusted", "cuda-launch", "libc"]),
     // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
     (
         "apex-interpose",
-        &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "fatbin", "libc", "lz4_flex", "ruzstd"],
+        &[
+            "cuda-abi",
+            "cuda-launch",
+            "apex-counts",
+            "apex-trace",
+            "apex-untrusted",
+            "fatbin",
+            "libc",
+            "lz4_flex",
+            "ruzstd",
+        ],
     ),
     ("apex-nvrtc", &["libc"]),
 ];
@@ -70,8 +82,8 @@ const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
 /// What a crate may not link, not even through others.
 const NEVER_LINKS: [(&str, &[&str]); 6] = [
     ("ptx", &["libc", "cuda-abi"]),
-    ("ptx-exec", &["cuda-abi", "fatbin"]),
-    ("apex-interpose", &["apex-cpu-device"]),
+    ("ptx-exec", &["cuda-abi", "fatbin", "apex-trace"]),
+    ("apex-interpose", &["apex-cpu-device", "ptx"]),
     ("apex-cpu-device", &["apex-interpose"]),
     ("apex-dataset", &["cudarc", "libloading"]),
     ("apex-training", &["cudarc", "libloading", "apex-gpu", "apex-collect"]),

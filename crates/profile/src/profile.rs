@@ -38,6 +38,7 @@ mod times;
 mod transfers;
 mod usage;
 
+use apex_counts::Defect;
 use std::collections::BTreeMap;
 
 use apex_trace::definition::StreamKind;
@@ -53,12 +54,12 @@ pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
     Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
 };
-pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use kernels::{Kernel, Launches};
 pub use launches::LaunchesOverTime;
-pub use lines::{Line, Sources};
+pub use lines::Sources;
 pub use memory::Memory;
 pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};

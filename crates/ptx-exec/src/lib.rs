@@ -61,6 +61,7 @@ mod registers;
 mod runtime;
 mod warp;
 
+pub use apex_counts::Counted;
 pub use device::{DeviceLaunch, DeviceRuntime, DeviceWork, Memory, Region, SUCCESS};
 pub use fault::{Fault, FaultKind};
 pub use grid::{LaunchStats, launch, watch};
@@ -68,7 +69,7 @@ pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
-pub use observe::{Counted, Group, LatentDefect, Observation, WatchOptions};
+pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };

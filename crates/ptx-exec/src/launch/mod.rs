@@ -17,7 +17,7 @@ use crate::launch::budget::Budget;
 use crate::operands::{Class, Reg};
 use crate::program::{KernelAttributes, KernelId, Program};
 use crate::registers::lanes::WARP;
-use apex_trace::counts::Place;
+use apex_counts::Place;
 use cuda_launch::{Dim3, LaunchConfig};
 
 /// Most threads of a block, and most along one of its axes.

@@ -6,6 +6,7 @@
 //! each configuration, and some later ones), so the file is not mapped and no descriptor is kept
 //! open. Its bytes count towards the session's limit, like those of process files.
 
+use apex_counts::{Counted, Counts, Defect, Fault, Hotspot, Line, LineCounts, MAX_LINES, Place, Traffic};
 use apex_untrusted::folder::{Folder, identity};
 use apex_untrusted::read::{self, open_in_place};
 use cuda_launch::LaunchConfig;
@@ -15,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Line, LineCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
 use crate::control::{Control, MappedControl};
 use crate::error::{Error, Problem, in_file};
@@ -30,15 +30,22 @@ pub const MAGIC: [u8; 8] = *b"APEXCNT\n";
 pub const VERSION: u32 = 1;
 /// Magic, version, process identifier, start (nanoseconds since 1970), eight bytes of zeros.
 pub const HEADER_BYTES: usize = 32;
-/// Places kept of each [`Fault`] of a launch.
-pub const MAX_HOTSPOTS: usize = 4;
-/// Lines kept of a launch.
-pub const MAX_LINES: usize = 2048;
 
 mod tag {
     pub const LAUNCH: u32 = 1;
     pub const DEFECT: u32 = 2;
     pub const SOURCE: u32 = 3;
+}
+
+/// The counts of one launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchCounts {
+    /// Name of the kernel, as the driver gives it.
+    pub kernel: String,
+    /// How it was launched; whether with clusters is not in the file.
+    pub launch: LaunchConfig,
+    /// What was counted.
+    pub counted: Counted,
 }
 
 /// A file of this process that is written. It appears with the first record.
@@ -179,7 +186,8 @@ fn give_back(control: Option<&Control>, bytes: usize) {
 }
 
 fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
-    let LaunchCounts { kernel, launch, counts, hotspots, lines, lines_left_out, watched, executed } = launch;
+    let LaunchCounts { kernel, launch, counted } = launch;
+    let Counted { counts, hotspots, lines, lines_left_out, watched, executed } = counted;
     let u64s = |out: &mut Output<'_>, list: &[u64]| out.list(list, |out, &value| out.u64(value));
     out.string(kernel);
     out.u32s(&launch.grid.to_array());
@@ -337,15 +345,17 @@ fn read_launch(input: &mut Input<'_>) -> Result<LaunchCounts, String> {
     Ok(LaunchCounts {
         kernel: input.string()?,
         launch: LaunchConfig::new(input.dim3()?, input.dim3()?).with_dynamic_shared_bytes(input.u32()?),
-        counts: read_counts(input)?,
-        // Of a fault that this version does not know nothing can be said.
-        hotspots: input.list(read_hotspot)?.into_iter().flatten().collect(),
-        // Earlier versions counted whole launches.
-        watched: input.u64().unwrap_or(0),
-        executed: input.u64().unwrap_or(0),
-        // Earlier versions counted no lines.
-        lines: if input.0.is_empty() { Vec::new() } else { read_lines(input)? },
-        lines_left_out: input.u64().unwrap_or(0),
+        counted: Counted {
+            counts: read_counts(input)?,
+            // Of a fault that this version does not know nothing can be said.
+            hotspots: input.list(read_hotspot)?.into_iter().flatten().collect(),
+            // Earlier versions counted whole launches.
+            watched: input.u64().unwrap_or(0),
+            executed: input.u64().unwrap_or(0),
+            // Earlier versions counted no lines.
+            lines: if input.0.is_empty() { Vec::new() } else { read_lines(input)? },
+            lines_left_out: input.u64().unwrap_or(0),
+        },
     })
 }
 

@@ -4,15 +4,26 @@ use super::Fault;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+/// Lines kept of a launch, and of a kernel.
+pub const MAX_LINES: usize = 2048;
+
 /// What one line did.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Line {
     /// Source file, as the PTX names it; empty for lines of the PTX itself.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub file: Arc<str>,
     /// Line in it, from 1.
     pub line: u32,
     /// What was counted.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: LineCounts,
+}
+
+#[cfg(feature = "serde")]
+fn as_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
 }
 
 /// Defines the counts of a line, which files hold in the order of the fields.
@@ -20,7 +31,7 @@ macro_rules! line_counts {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// The counts of one line, in the words of [`super::Counts`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[cfg_attr(feature = "meta", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct LineCounts {
             $($(#[doc = $doc])* pub $name: u64,)*
         }
