@@ -44,8 +44,8 @@ const LAYERS: [&[&str]; 13] = [
         "cudarc-client",
     ],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
-    &["apex-profile", "flushing-library", "careless-library"],
-    &["apex-predict", "apex-live", "apex-timeline"],
+    &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
+    &["apex-predict-session", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
     &["apex-view"],
@@ -80,13 +80,14 @@ const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
 ];
 
 /// What a crate may not link, not even through others.
-const NEVER_LINKS: [(&str, &[&str]); 6] = [
+const NEVER_LINKS: [(&str, &[&str]); 7] = [
     ("ptx", &["libc", "cuda-abi"]),
     ("ptx-exec", &["cuda-abi", "fatbin", "apex-trace"]),
     ("apex-interpose", &["apex-cpu-device", "ptx"]),
     ("apex-cpu-device", &["apex-interpose"]),
     ("apex-dataset", &["cudarc", "libloading"]),
-    ("apex-training", &["cudarc", "libloading", "apex-gpu", "apex-collect"]),
+    ("apex-predict", &["apex-profile", "apex-trace"]),
+    ("apex-training", &["cudarc", "libloading", "apex-gpu", "apex-collect", "apex-trace"]),
 ];
 
 fn root() -> PathBuf {

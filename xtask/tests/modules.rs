@@ -15,7 +15,7 @@ const CIRCLES: [&str; 16] = [
     "kernels-c: attention kernels norms operation",
     "predict: bounds case",
     "predict: throughput timing",
-    "profile: accounts observer profile selection",
+    "profile: accounts observer profile",
     "ptx: diagnostic syntax",
     "ptx-exec: arithmetic code device image launch matrix memory program registers",
     "ptx-exec: observe runtime warp",

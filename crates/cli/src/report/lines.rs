@@ -5,7 +5,7 @@ use crate::text::kernels::configuration;
 use crate::text::{Align, Style, Table, shorten, wrap};
 use crate::units;
 use apex_counts::Line;
-use apex_predict::source_text;
+use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

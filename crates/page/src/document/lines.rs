@@ -3,7 +3,7 @@
 use super::SENTENCE;
 use super::figure::{NAME, text};
 use apex_counts::{Fault, Line, LineCounts};
-use apex_predict::source_text;
+use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
 use serde::Serialize;
 use std::cmp::Reverse;

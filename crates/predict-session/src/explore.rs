@@ -4,10 +4,10 @@
 //! predicted as `apex predict --what-if` does it: from the measured one where the kernel was timed.
 
 use crate::answer::{Answer, bounded};
-use crate::case::resident;
-use crate::lines::Asked;
 use crate::programs::{Programs, Recorded};
-use crate::{Change, Models, recorded as session};
+use crate::recorded as session;
+use apex_predict::lines::Asked;
+use apex_predict::{Change, Models, resident};
 use apex_profile::{Figure, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use std::collections::HashMap;

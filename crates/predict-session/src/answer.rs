@@ -1,7 +1,8 @@
 //! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
 
-use crate::lines::{Asked, Fields, KNOWN, Line};
-use crate::{Case, Device, Models, Placed, recorded};
+use crate::recorded::{self, figure};
+use apex_predict::lines::{Asked, Fields, KNOWN, Line};
+use apex_predict::{Case, Device, Estimate, Models, Placed};
 use apex_profile::{Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{Limiter, what_if};
@@ -126,19 +127,18 @@ impl Answer {
         let mut answer = Self::of(models, device, to, &Asked { measured_us: None, ..asked.clone() });
         answer.what_if = true;
         let before = match asked.measured_us {
-            Some(time) => Some(crate::Estimate { value: time, low: time, high: time }),
+            Some(time) => Some(Estimate { value: time, low: time, high: time }),
             None => models.predict(device, from).ok().map(|said| said.duration_us),
         };
         if let (Some(before), Some(prediction)) = (before, &mut answer.prediction)
             && let Ok(expected) = models.what_if(device, from, before.value, to)
         {
-            let crate::Estimate { value, low, high } = expected;
+            let Estimate { value, low, high } = expected;
             let (below, above) = (before.low / before.value, before.high / before.value);
             let floor_us = Placed::new(device, to).map_or(0.0, |placed| placed.floor_us());
-            let duration_us =
-                crate::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
-            prediction.duration_ns = Some(Figure::from(duration_us).scaled(1e3));
-            answer.saves = Some(Figure::from(expected).scaled(1.0 / before.value).complement());
+            let duration_us = Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
+            prediction.duration_ns = Some(figure(duration_us).scaled(1e3));
+            answer.saves = Some(figure(expected).scaled(1.0 / before.value).complement());
         }
         answer
     }
@@ -178,6 +178,15 @@ fn unknown_members<S: Serializer>(fields: &Fields, serializer: S) -> Result<S::O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_predict::lines::Lines;
+    use proptest::prelude::*;
+
+    /// All lines of a text.
+    fn lines(text: impl AsRef<[u8]>) -> Result<Vec<Line>, String> {
+        let mut lines = Lines::new(text.as_ref())?;
+        let all = std::iter::from_fn(|| lines.next_line().expect("memory can be read"));
+        Ok(all.collect())
+    }
 
     #[test]
     fn registers_bound_a_block_that_nothing_else_bounds() {
@@ -189,5 +198,26 @@ mod tests {
         // 65,536 registers, in units of 256 for a warp, spread over four partitions.
         assert_eq!((most(24, 0), most(64, 0), most(128, 0), most(255, 0)), (1024, 1024, 512, 256));
         assert_eq!((most(24, 128), most(300, 0)), (128, 0));
+    }
+
+    proptest! {
+        /// Random lines that look like launches get one answer each.
+        #[test]
+        fn random_launches_are_answered(
+            rows in proptest::collection::vec(proptest::collection::vec("(|-?[0-9]{1,12}|[0-9]+\\.[0-9]|\"[,x\n]\"|[a-z]|NaN)", 4), 1..20),
+        ) {
+            let text: String = rows.iter().map(|row| row.join(",") + "\n").collect();
+            let found = lines(format!("grid_x,block_x,registers,dynamic_shared_bytes\n{text}")).unwrap();
+            let blank = |row: &&Vec<String>| row.iter().all(String::is_empty);
+            prop_assert_eq!(found.len(), rows.len());
+            prop_assert!(rows.iter().filter(blank).count() <= found.iter().filter(|line| line.asked.is_err()).count());
+            let (models, device) = (Models::shipped(), Device::h200());
+            for line in found {
+                let number = line.number;
+                let answer = Answer::of_line(&models, &device, line);
+                prop_assert_eq!(answer.line, Some(number));
+                prop_assert!(answer.prediction.is_some() != answer.error.is_some());
+            }
+        }
     }
 }

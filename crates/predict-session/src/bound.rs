@@ -7,8 +7,8 @@
 //! of blocks that leaves most of the device idle. The thresholds are Nsight Compute's, where it has
 //! any ("SpeedOfLight": below 60% of both rooflines a kernel is latency-bound).
 
-use crate::bounds::{Bounds, EMPTY_KERNEL_US};
-use crate::case::{Basis, Placed};
+use apex_predict::bounds::{Bounds, EMPTY_KERNEL_US};
+use apex_predict::{Basis, Placed};
 use apex_profile::{Bound, BoundBy, Figure, Prediction, Provenance};
 
 /// Least share of the duration that the slowest part of a kernel takes which it bounds.

@@ -2,8 +2,8 @@
 //! (`apex run --code`), and what launches were given, as an estimate takes it. Of a kernel whose
 //! image has machine code alone, what the tables beside that say.
 
-use crate::Case;
-use crate::code::{Code, Given};
+use apex_predict::Case;
+use apex_predict::code::{Code, Given};
 use apex_profile::{Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};

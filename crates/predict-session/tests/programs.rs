@@ -1,6 +1,7 @@
 //! What a session's images tell about its kernels: PTX, tables of machine code, or nothing.
 
-use apex_predict::{Models, recorded};
+use apex_predict::Models;
+use apex_predict_session::recorded;
 use apex_profile::{
     Basis, Device, Distribution, Figure, GpuTime, Kernel, KernelArguments, KernelCode, KnownCode, Parameter,
     PointerTo, Profile, SessionCode,
@@ -79,7 +80,7 @@ fn kernel(symbol: &str, image: Option<&str>, gpu_ns: f64) -> Kernel {
     }
 }
 
-/// Kernels of a session that kept code, on an H200, as `recorded::predict` leaves them.
+/// Kernels of a session that kept code, on an H200, with their predictions.
 fn predicted(kernels: Vec<Kernel>) -> Profile {
     let h200 = apex_predict::Device::h200();
     let device = Device {
@@ -109,9 +110,9 @@ fn predicted(kernels: Vec<Kernel>) -> Profile {
     ];
     let images = images.into_iter().map(|(name, packed)| (name.to_owned(), packed)).collect();
     let code = Some(SessionCode::default());
-    let mut profile = Profile { devices: vec![device], kernels, images, code, ..Profile::default() };
-    recorded::predict(&mut profile, &Models::shipped());
-    profile
+    let profile = Profile { devices: vec![device], kernels, images, code, ..Profile::default() };
+    let predictions = recorded::predictions(&profile, &Models::shipped());
+    profile.with(predictions)
 }
 
 /// Arguments of `tiled`, as a session has them.

@@ -3,7 +3,8 @@
 //! cycle.
 
 use apex_predict::code::{Code, Typed};
-use apex_predict::{Case, Device, Models, recorded};
+use apex_predict::{Case, Device, Models};
+use apex_predict_session::recorded;
 use apex_profile::{Bound, BoundBy, Figure, Provenance};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 
