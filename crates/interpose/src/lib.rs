@@ -50,7 +50,7 @@ mod allocator;
 mod by_path;
 mod driver;
 mod endings;
-pub mod environment;
+mod environment;
 pub mod flush;
 mod hooks;
 mod hot;

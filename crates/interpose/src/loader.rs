@@ -18,6 +18,7 @@ use crate::record;
 use crate::stack::on_large_stack;
 use crate::switch::caught;
 use crate::{environment, flush, hooks, pool, queue};
+use apex_conventions::variables;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -65,7 +66,7 @@ fn start() {
         Ok(driver) => connect(driver),
         Err(problem) => {
             HAS_FAILED.store(true, Ordering::Release);
-            if environment::session().is_some() && !environment::is_disabled() {
+            if variables::SESSION.path().is_some() && !variables::DISABLE.is_on() {
                 say_once(&problem);
             }
             fill(without_driver);
@@ -80,7 +81,7 @@ fn connect(library: Library) {
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
         driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
-    let is_disabled = environment::is_disabled();
+    let is_disabled = variables::DISABLE.is_on();
     let recorder = if is_disabled { None } else { record::start(hooks::has) };
     let [is_queued, is_pooled] = recorder.map_or([false; 2], start_actions);
     let flushes = !is_disabled && flush::is_registered() && (is_queued || !is_pooled);
@@ -231,12 +232,13 @@ fn opened_by_path() -> Option<PathBuf> {
 /// The real driver, opened; or why there is none, in a sentence for the user.
 fn open_driver() -> Result<Library, String> {
     let ours = own_file();
-    if let Some(path) = environment::driver() {
+    if let Some(path) = variables::DRIVER.path() {
         if ours.is_some() && FileId::of(&path) == ours {
-            return Err(format!("{} is {} itself", environment::DRIVER, path.display()));
+            return Err(format!("{} is {} itself", variables::DRIVER.name, path.display()));
         }
-        let named =
-            |reason| format!("cannot open {}, which {} names: {reason}", path.display(), environment::DRIVER);
+        let named = |reason| {
+            format!("cannot open {}, which {} names: {reason}", path.display(), variables::DRIVER.name)
+        };
         return Library::open(&path).map_err(named);
     }
     let mut candidates = locate::candidates(ours.as_slice());

@@ -32,7 +32,7 @@ pub(crate) fn device() -> Device {
 /// The same session, recorded on the CPU device.
 pub(crate) fn on_cpu_device(mut profile: Profile) -> Profile {
     for device in &mut profile.devices {
-        device.name = "APEX CPU device".to_owned();
+        device.name = apex_conventions::cpu_device::NAME.to_owned();
     }
     profile
 }

@@ -11,6 +11,7 @@
 //! written is said once; the program goes on.
 
 use crate::launch::Configuration;
+use apex_conventions::variables;
 use apex_counts::{Defect, Place};
 use apex_trace::counts::{CountsFile, LaunchCounts};
 use ptx_exec::{Fault, Group, LatentDefect, LaunchStats, Observation, Shadow, WatchOptions};
@@ -85,10 +86,9 @@ struct Found {
 fn watcher() -> &'static Watcher {
     static WATCHER: OnceLock<Watcher> = OnceLock::new();
     WATCHER.get_or_init(|| {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let check = set("APEX_CPU_CHECK").is_some_and(|value| value == "1");
-        let session = set("APEX_SESSION").map(PathBuf::from).filter(|session| session.is_dir());
-        let counting = match set("APEX_CPU_COUNTS") {
+        let check = variables::CPU_CHECK.is_on();
+        let session = variables::SESSION.path().filter(|session| session.is_dir());
+        let counting = match variables::CPU_COUNTS.value() {
             _ if session.is_none() => Counting::Off,
             Some(value) if value == "off" => Counting::Off,
             Some(value) if value == "all" => Counting::All,

@@ -47,6 +47,7 @@ use crate::per_process::{OfProcess, PerProcess};
 use crate::record::Recorder;
 use crate::{driver, environment};
 use accepted::Accepted;
+use apex_conventions::variables;
 use apex_trace::layout::QueueState;
 use apex_trace::{Control, ForkGuard, ProcessFile};
 use batch::{Batches, OfLaunch};
@@ -277,7 +278,7 @@ impl Queue {
             accepted: Accepted::new()?,
             gain: Gain::default(),
             enqueue_cost: EnqueueCost::default(),
-            stays_open: environment::is_always_fast(),
+            stays_open: variables::FAST_ALWAYS.is_on(),
             is_batching: environment::is_fast_by("batch"),
             waited_at: AtomicU64::new(0),
             control: recorder.control,

@@ -3,13 +3,46 @@
 //! The library is opened by the name under which every CUDA program asks for it, so a library
 //! that is preloaded under that name answers. No CUDA library is linked.
 
-use crate::error::{DemoError, Result};
+use crate::error::{DriverError, Result};
 use cuda_abi::signature;
 use cuda_abi::types::*;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 
-const LIBRARY: &CStr = c"libcuda.so.1";
+/// The name under which every CUDA program asks for the driver.
+pub const NAME: &CStr = c"libcuda.so.1";
+
+/// A CUDA driver that is open for good.
+#[derive(Clone, Copy, Debug)]
+pub struct Library(*mut c_void);
+
+// SAFETY: the handle of a library that is never closed; looking symbols up takes no turn.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Opens the CUDA driver with this name or path.
+    ///
+    /// # Errors
+    /// [`DriverError::NoDriver`] with the loader's reason.
+    pub fn open(name: &CStr) -> Result<Library> {
+        // SAFETY: opening a CUDA driver runs its initialisers, which is what it is opened for.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        if library.is_null() {
+            // SAFETY: `dlopen` has just failed, so there is a message, which ends in a zero byte.
+            let message = unsafe { CStr::from_ptr(libc::dlerror()) };
+            return Err(DriverError::NoDriver(message.to_string_lossy().into_owned()));
+        }
+        Ok(Library(library))
+    }
+
+    /// The address of a symbol; null if the driver does not export it.
+    pub fn address(self, symbol: &CStr) -> *mut c_void {
+        // SAFETY: the library is open, and the name ends in a zero byte.
+        unsafe { libc::dlsym(self.0, symbol.as_ptr()) }
+    }
+}
 
 /// Declares the table of functions by their exported symbols.
 macro_rules! functions {
@@ -21,19 +54,15 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks every function up in a library.
-            ///
-            /// # Safety
-            ///
-            /// `library` was opened with `dlopen`, and is a CUDA driver.
-            unsafe fn of(library: *mut c_void) -> Result<Functions> {
+            /// Looks every function up in a driver.
+            fn of(library: Library) -> Result<Functions> {
                 Ok(Functions {
                     $($symbol: {
                         let name = concat!(stringify!($symbol), "\0");
-                        // SAFETY: the library is open, and the name ends in a zero byte.
-                        let address = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
+                        let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("a symbol and a zero byte");
+                        let address = library.address(name);
                         if address.is_null() {
-                            return Err(DemoError::MissingFunction(stringify!($symbol)));
+                            return Err(DriverError::MissingFunction(stringify!($symbol)));
                         }
                         // SAFETY: in a CUDA driver, the symbol has this signature.
                         unsafe { std::mem::transmute::<*mut c_void, signature::$symbol>(address) }
@@ -98,21 +127,21 @@ functions! {
 /// The calling code vouches for the arguments, inside an `unsafe` block.
 macro_rules! call {
     ($functions:expr, $symbol:ident($($argument:expr),* $(,)?)) => {
-        $crate::driver::check(stringify!($symbol), ($functions.$symbol)($($argument),*))
+        $crate::library::check(stringify!($symbol), ($functions.$symbol)($($argument),*))
     };
 }
 pub(crate) use call;
 
 /// Turns a result code into a [`Result`].
 pub(crate) fn check(call: &'static str, code: CUresult) -> Result {
-    if code == CUDA_SUCCESS { Ok(()) } else { Err(DemoError::Call { call, code }) }
+    if code == CUDA_SUCCESS { Ok(()) } else { Err(DriverError::Call { call, code }) }
 }
 
 /// Opens the system's CUDA driver and initialises it. Where there is none, or it finds no GPU, does
 /// so with the library at `fallback`.
 pub fn open(fallback: Option<&Path>) -> Result<Functions> {
-    let Some(fallback) = fallback else { return open_library(LIBRARY) };
-    open_library(LIBRARY).or_else(|missing| {
+    let Some(fallback) = fallback else { return open_library(NAME) };
+    open_library(NAME).or_else(|missing| {
         let path = CString::new(fallback.as_os_str().as_encoded_bytes()).map_err(|_| missing)?;
         open_library(&path)
     })
@@ -120,16 +149,7 @@ pub fn open(fallback: Option<&Path>) -> Result<Functions> {
 
 /// Opens the CUDA driver with this name or path, and initialises it.
 pub fn open_library(name: &CStr) -> Result<Functions> {
-    // SAFETY: opening a CUDA driver runs its initialisers, which is what it is opened for.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
-    if library.is_null() {
-        // SAFETY: `dlopen` has just failed, so there is a message, which ends in a zero byte.
-        let message = unsafe { CStr::from_ptr(libc::dlerror()) };
-        return Err(DemoError::NoDriver(message.to_string_lossy().into_owned()));
-    }
-    // SAFETY: the library has just been opened, and its name is a CUDA driver's. It stays open for
-    // good.
-    let functions = unsafe { Functions::of(library)? };
+    let functions = Functions::of(Library::open(name)?)?;
     // SAFETY: no arguments but flags.
     unsafe { call!(functions, cuInit(0))? };
     Ok(functions)

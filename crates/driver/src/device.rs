@@ -1,19 +1,17 @@
 //! A device, and the objects that a program creates on it. Each object is freed when it goes out of
 //! scope.
 //!
-//! This is the part of a host API that the demo programs need, with errors that name the call. Each
-//! method makes the driver call that a CUDA C++ program would make at that point, and no other. The
-//! crate `apex-gpu` cannot replace it:
+//! This is a small host API with errors that name the call. The crate `apex-gpu` cannot replace it:
 //!
-//! * Reports and tests depend on the exact calls of the programs. `bad` allocates in a loop, copies
-//!   pageable memory asynchronously and uses the legacy default stream; `apex-gpu` allocates from
-//!   pools, orders streams by itself, and never uses that stream.
+//! * Reports and tests depend on the exact calls of the bundled programs. `bad` allocates in a loop,
+//!   copies pageable memory asynchronously and uses the legacy default stream; `apex-gpu` allocates
+//!   from pools, orders streams by itself, and never uses that stream.
 //! * `apex-differential` opens a driver by its path, again after each fault. `apex-gpu` opens one
 //!   driver for each process.
 //! * `apex-gpu` has no arrays, textures and surfaces ([`crate::image`]).
 
-use crate::driver::{self, Functions, call};
-use crate::error::{DemoError, Result};
+use crate::error::{DriverError, Result};
+use crate::library::{self, Functions, call};
 use cuda_abi::types::*;
 use cuda_launch::Dim3;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -48,12 +46,12 @@ pub struct Device {
 impl Device {
     /// Opens the system's CUDA driver, or the library at `fallback` where there is none that works.
     pub fn open(fallback: Option<&Path>) -> Result<Device> {
-        Device::first_of(driver::open(fallback)?)
+        Device::first_of(library::open(fallback)?)
     }
 
     /// Opens the CUDA driver at this path, or with this name where it has no slash, and no other.
     pub fn open_driver(driver: &CStr) -> Result<Device> {
-        Device::first_of(driver::open_library(driver)?)
+        Device::first_of(library::open_library(driver)?)
     }
 
     fn first_of(functions: Functions) -> Result<Device> {
@@ -98,7 +96,7 @@ impl Device {
     /// Loads PTX.
     pub fn load(&self, ptx: &str) -> Result<Module<'_>> {
         let image =
-            CString::new(ptx).map_err(|_| DemoError::Compilation("the PTX has a zero byte".into()))?;
+            CString::new(ptx).map_err(|_| DriverError::Compilation("the PTX has a zero byte".into()))?;
         let mut log = [0u8; 4096];
         let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         let mut values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
@@ -116,7 +114,7 @@ impl Device {
         match loaded {
             Ok(()) => Ok(Module { device: self, handle: module }),
             Err(error) if log.is_empty() => Err(error),
-            Err(_) => Err(DemoError::Compilation(String::from_utf8_lossy(log).into_owned())),
+            Err(_) => Err(DriverError::Compilation(String::from_utf8_lossy(log).into_owned())),
         }
     }
 
@@ -189,7 +187,7 @@ pub struct Module<'d> {
 impl Module<'_> {
     /// A kernel by name.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>> {
-        let missing = DemoError::Call { call: "cuModuleGetFunction", code: CUDA_ERROR_NOT_FOUND };
+        let missing = DriverError::Call { call: "cuModuleGetFunction", code: CUDA_ERROR_NOT_FOUND };
         let name = CString::new(name).map_err(|_| missing)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the module is loaded, and the name ends in a zero byte.
@@ -272,10 +270,10 @@ impl<'a, T: Element> From<&'a Buffer<'_, T>> for Argument<'a> {
 }
 
 /// The arguments of a launch: `arguments![&a, &b, &n]`.
+#[macro_export]
 macro_rules! arguments {
     ($($argument:expr),* $(,)?) => { &[$($crate::device::Argument::from($argument)),*] };
 }
-pub(crate) use arguments;
 
 /// Device memory.
 pub struct Buffer<'d, T: Element> {

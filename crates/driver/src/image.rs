@@ -2,8 +2,8 @@
 //! kernels name them.
 
 use crate::device::{Buffer, Device};
-use crate::driver::{Functions, call};
 use crate::error::Result;
+use crate::library::{Functions, call};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 
