@@ -26,10 +26,10 @@ mod blocks;
 pub mod rules;
 pub mod work;
 
+use crate::actions::queue::now_ns;
 use crate::driver;
 use crate::objects::Objects;
 use crate::per_process::{OfProcess, PerProcess};
-use crate::queue::now_ns;
 use crate::switch::caught;
 use apex_trace::definition::Definition;
 use apex_trace::layout::{PoolFigures, PoolState};

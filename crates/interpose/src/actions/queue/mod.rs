@@ -41,11 +41,12 @@ mod worker;
 pub use ring::LARGEST_BYTES;
 pub use wait::now_ns;
 
+use crate::actions::{Slots, is_wanted};
+use crate::driver;
 use crate::hot::{hot, own};
 use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::record::Recorder;
-use crate::{driver, environment};
 use accepted::Accepted;
 use apex_conventions::variables;
 use apex_trace::layout::QueueState;
@@ -114,17 +115,6 @@ const SHORT_ROWS: u32 = 16;
 const ASKED_INTERVAL: u64 = 64;
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
-
-/// How the slots of entry points are set; see [`crate::loader`].
-#[derive(Clone, Copy)]
-pub struct Slots {
-    /// Calls wait until the ring is empty, and launches are queued.
-    pub hold: fn(),
-    /// Launches come to the queue, which may open; other calls go straight to the driver.
-    pub arm: fn(),
-    /// Calls go straight to the driver: a launch costs what it costs without a queue.
-    pub release: fn(),
-}
 
 static SLOTS: OnceLock<Slots> = OnceLock::new();
 
@@ -279,7 +269,7 @@ impl Queue {
             gain: Gain::default(),
             enqueue_cost: EnqueueCost::default(),
             stays_open: variables::FAST_ALWAYS.is_on(),
-            is_batching: environment::is_fast_by("batch"),
+            is_batching: is_wanted("batch"),
             waited_at: AtomicU64::new(0),
             control: recorder.control,
             file: &recorder.file,

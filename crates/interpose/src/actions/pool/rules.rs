@@ -3,9 +3,9 @@
 //! A hook knows what a call does; of an entry point without a hook only the name is known.
 //! [`RULES`] is the only source: the longest prefix of a base name decides. An entry point that no
 //! rule names closes the pool, so an unknown entry point cannot do harm. Calls that pass the launch
-//! queue ([`crate::queue::order`]) do not depend on anything that the pool changes.
+//! queue ([`crate::actions::queue::order`]) do not depend on anything that the pool changes.
 
-use crate::queue::order::{self, Order};
+use crate::actions::queue::order::{self, Order};
 use Meaning::{Closes, GivesBack, Nothing};
 use cuda_abi::ENTRY_POINTS;
 
