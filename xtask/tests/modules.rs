@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Circles among the topmost modules of crates.
 const CIRCLES: [&str; 15] = [
-    "cpu-device: api context coverage device entry error graph image launch memory module stream",
+    "cpu-device: api context coverage device entry graph image launch memory module stream",
     "cuda-abi: constants result types",
     "gpu: buffer device graph memory pinned stream uses",
     "gpu: global module",
@@ -16,7 +16,7 @@ const CIRCLES: [&str; 15] = [
     "predict: throughput timing",
     "profile: accounts observer profile",
     "ptx: diagnostic syntax",
-    "ptx-exec: arithmetic code device image launch matrix memory program registers",
+    "ptx-exec: device image memory",
     "ptx-exec: observe runtime warp",
     "trace: codec definition python",
     "trace: fault mapping",
