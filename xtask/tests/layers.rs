@@ -10,7 +10,8 @@ use test_process::Command;
 const LAYERS: [&[&str]; 13] = [
     &["test-process"],
     &[
-        "apex-environment",
+        "apex-conventions",
+        "apex-counts",
         "apex-untrusted",
         "apex-http",
         "apex-random",
@@ -40,8 +41,7 @@ const LAYERS: [&[&str]; 13] = [
         "test-session",
         "fake-driver",
         "fake-nvml",
-        "driver-client",
-        "cuda-program",
+        "apex-driver",
         "cudarc-client",
     ],
     &[
@@ -52,9 +52,11 @@ const LAYERS: [&[&str]; 13] = [
         "apex-model",
         "apex-dataset",
         "apex-host-stacks",
+        "driver-client",
+        "cuda-program",
     ],
-    &["apex-profile", "flushing-library", "careless-library"],
-    &["apex-predict", "apex-live", "apex-timeline"],
+    &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
+    &["apex-predict-session", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
     &["apex-view"],
@@ -64,13 +66,15 @@ const LAYERS: [&[&str]; 13] = [
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
-const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
+const LINKS_AT_MOST: [(&str, &[&str]); 10] = [
     ("cuda-abi", &[]),
-    ("apex-environment", &[]),
     ("cuda-launch", &[]),
+    ("apex-counts", &[]),
+    ("apex-conventions", &[]),
+    ("apex-driver", &["cuda-abi", "cuda-launch", "libc"]),
     ("apex-untrusted", &["libc"]),
-    ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
-    ("apex-call-frames", &["apex-trace", "apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-trace", &["apex-counts", "apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-call-frames", &["apex-counts", "apex-trace", "apex-untrusted", "cuda-launch", "libc"]),
     // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
     (
         "apex-interpose",
@@ -78,7 +82,8 @@ const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
             "cuda-abi",
             "cuda-launch",
             "apex-call-frames",
-            "apex-environment",
+            "apex-conventions",
+            "apex-counts",
             "apex-trace",
             "apex-untrusted",
             "fatbin",
@@ -91,15 +96,16 @@ const LINKS_AT_MOST: [(&str, &[&str]); 7] = [
 ];
 
 /// What a crate may not link, not even through others.
-const NEVER_LINKS: [(&str, &[&str]); 7] = [
+const NEVER_LINKS: [(&str, &[&str]); 8] = [
     // The library would be dead weight in the command: a megabyte.
     ("apex-cli", &["apex-interpose"]),
     ("ptx", &["libc", "cuda-abi"]),
-    ("ptx-exec", &["cuda-abi", "fatbin"]),
-    ("apex-interpose", &["apex-cpu-device"]),
+    ("ptx-exec", &["cuda-abi", "fatbin", "apex-trace"]),
+    ("apex-interpose", &["apex-cpu-device", "ptx"]),
     ("apex-cpu-device", &["apex-interpose"]),
     ("apex-dataset", &["cudarc", "libloading"]),
-    ("apex-training", &["cudarc", "libloading", "apex-gpu", "apex-collect"]),
+    ("apex-predict", &["apex-profile", "apex-trace"]),
+    ("apex-training", &["cudarc", "libloading", "apex-gpu", "apex-collect", "apex-trace"]),
 ];
 
 fn root() -> PathBuf {

@@ -6,18 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Circles among the topmost modules of crates.
-const CIRCLES: [&str; 16] = [
-    "cpu-device: api context coverage device entry error graph image launch memory module stream",
+const CIRCLES: [&str; 15] = [
+    "cpu-device: api context coverage device entry graph image launch memory module stream",
     "cuda-abi: constants result types",
     "gpu: buffer device graph memory pinned stream uses",
     "gpu: global module",
-    "interpose: pool queue",
     "kernels-c: attention kernels norms operation",
     "predict: bounds case",
     "predict: throughput timing",
-    "profile: accounts observer profile selection",
+    "profile: accounts observer profile",
     "ptx: diagnostic syntax",
-    "ptx-exec: arithmetic code device image launch matrix memory program registers",
+    "ptx-exec: device image memory",
     "ptx-exec: observe runtime warp",
     "trace: codec definition python",
     "trace: fault mapping",

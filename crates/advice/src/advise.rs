@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apex_predict::Models;
-use apex_predict::programs::Programs;
+use apex_predict_session::programs::Programs;
 use serde::Serialize;
 
 use crate::finding::{Finding, Scope, Severity, Unit};

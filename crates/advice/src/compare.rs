@@ -14,7 +14,8 @@ mod tests;
 use serde::Serialize;
 
 use crate::advise::Advice;
-use apex_profile::{Account, Accounts, Copies, Figure, KernelCounts, Profile, SaturatingSum as _, total};
+use apex_counts::{Counts, Space};
+use apex_profile::{Account, Accounts, Copies, Figure, Profile, SaturatingSum as _, total};
 pub use change::Change;
 pub use followed::{Basis, Followed, Kept, State, Together};
 pub use kernels::{KernelChange, KernelCountChanges, Presence};
@@ -255,11 +256,13 @@ fn count_changes(before: &Side<'_>, after: &Side<'_>) -> Option<CountChanges> {
     if !counted(before) && !counted(after) {
         return None;
     }
-    let change = |of: &dyn Fn(&KernelCounts) -> u64| {
+    let change = |of: &dyn Fn(&Counts) -> u64| {
         let sums = |side: &Side<'_>| -> Vec<Option<f64>> {
             let of_run = |run: &Run<'_>| {
                 let kernels = &run.profile.kernels;
-                let counted = kernels.iter().filter_map(|kernel| kernels::of_all_launches(kernel, of));
+                let counted = kernels
+                    .iter()
+                    .filter_map(|kernel| kernels::of_all_launches(kernel, |counts| of(&counts.sums)));
                 let counted: Vec<f64> = counted.collect();
                 (!counted.is_empty()).then(|| total(counted))
             };
@@ -268,11 +271,11 @@ fn count_changes(before: &Side<'_>, after: &Side<'_>) -> Option<CountChanges> {
         Change::counted_if_known(&sums(before), &sums(after))
     };
     Some(CountChanges {
-        warp_instructions: change(&KernelCounts::total_warp_instructions),
-        sectors: change(&|counts| kernels::accesses(counts, "global", |traffic| traffic.transactions)),
-        excessive_sectors: change(&|counts| kernels::accesses(counts, "global", |traffic| traffic.excess)),
-        wavefronts: change(&|counts| kernels::accesses(counts, "shared", |traffic| traffic.transactions)),
-        bank_conflicts: change(&|counts| kernels::accesses(counts, "shared", |traffic| traffic.excess)),
+        warp_instructions: change(&Counts::total_warp_instructions),
+        sectors: change(&|counts| counts.loads_and_stores(Space::Global).transactions),
+        excessive_sectors: change(&|counts| counts.loads_and_stores(Space::Global).excess),
+        wavefronts: change(&|counts| counts.loads_and_stores(Space::Shared).transactions),
+        bank_conflicts: change(&|counts| counts.loads_and_stores(Space::Shared).excess),
         divergent_branches: change(&|counts| counts.divergent_branches),
     })
 }

@@ -1,8 +1,9 @@
 //! The models' prediction for the change that a finding proposes.
 
-use apex_predict::programs::Programs;
-use apex_predict::{Models, recorded};
-use apex_profile::{Figure, Profile};
+use apex_predict::Models;
+use apex_predict_session::programs::Programs;
+use apex_predict_session::recorded;
+use apex_profile::Profile;
 use cuda_launch::LaunchConfig;
 
 use crate::finding::{Configuration, KernelFinding, WhatIf};
@@ -24,7 +25,7 @@ pub(crate) fn what_if(
     let launch = LaunchConfig { grid, block, ..from.launch };
     let to = code.case(launch, kernel.attributes);
     let expected = models.what_if(&device, &from, measured_ns / 1e3, &to).ok()?;
-    let duration_ns = Figure::from(expected).scaled(1e3);
+    let duration_ns = recorded::figure(expected).scaled(1e3);
     let saves = duration_ns.scaled(1.0 / measured_ns).complement();
     Some(WhatIf { configuration, duration_ns, saves })
 }
@@ -50,8 +51,9 @@ mod tests {
 
     #[test]
     fn kernels_are_predicted_beside_what_was_measured() {
-        let mut profile = profile();
-        recorded::predict(&mut profile, &Models::shipped());
+        let profile = profile();
+        let predictions = recorded::predictions(&profile, &Models::shipped());
+        let profile = profile.with(predictions);
         assert_eq!(profile.unpredicted, Vec::<String>::new());
         let [timed, untimed] = [0, 1].map(|index| profile.kernels[index].prediction.clone().expect("known"));
         assert_eq!(timed.basis, "kernel");
@@ -79,7 +81,8 @@ mod tests {
         ] {
             let mut profile = profile();
             profile.devices[0].attributes = attributes;
-            recorded::predict(&mut profile, &Models::shipped());
+            let predictions = recorded::predictions(&profile, &Models::shipped());
+            let profile = profile.with(predictions);
             assert!(profile.kernels.iter().all(|kernel| kernel.prediction.is_none()));
             assert!(profile.unpredicted[0].contains(why), "{:?}", profile.unpredicted);
             assert!(profile.unpredicted[0].starts_with("no predictions for NVIDIA H100: "));

@@ -1,8 +1,8 @@
 //! The environment variables that APEX reads.
 //!
 //! Each option has a variable, named after it: [`with_variables`] adds them to the command line's
-//! definition. The tables of all other variables are with the test that generates
-//! docs/environment.md from them, and that finds variables which no table has.
+//! definition. All other variables are in `apex-conventions`; a test generates docs/environment.md from
+//! them, and finds variables which are named elsewhere.
 
 use clap::{Arg, Command};
 
@@ -42,74 +42,15 @@ fn variable(command: &str, option: &Arg) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_conventions::variables::{INTERNAL, TESTS, USERS, Variable};
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
     use std::path::Path;
 
-    /// The other variables: name, who reads it, meaning.
-    const OTHERS: [(&str, &str, &str); 10] = [
-        (
-            "APEX_DISABLE",
-            "`libapex.so`",
-            "`1`: every driver entry point is a bare jump, and nothing is recorded.",
-        ),
-        (
-            "APEX_DRIVER",
-            "`apex run`, `libapex.so`",
-            "Path of the driver to forward to, instead of the installed one.",
-        ),
-        (
-            "APEX_LIB_DIR",
-            "`apex`, `apex_cuda`",
-            "Folder of APEX's libraries ([search path](install.md#search-path-of-the-libraries)).",
-        ),
-        ("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`."),
-        ("APEX_CPU_TIMEOUT", "CPU device", "Maximum seconds of a kernel; unset or 0: no limit."),
-        (
-            "APEX_CPU_TRACE",
-            "CPU device",
-            "`1`: prints each unsupported entry point that the program calls; `calls`: prints every call.",
-        ),
-        ("APEX_CACHE_DIR", "crate `apex-gpu`", "Folder of compiled kernels; `off`: no cache."),
-        ("APEX_CPU_DEVICE", "crate `apex-gpu`", "Path of `libapex_cpu_device.so`."),
-        ("NO_COLOR", "`apex`", "Any value: no colours, unless `--color` is given."),
-        (
-            "NVTX_INJECTION64_PATH",
-            "NVTX",
-            "Library that receives NVTX ranges; `apex run` sets it if it is unset.",
-        ),
-    ];
-
-    /// Variables that APEX sets for its own libraries: the same columns.
-    const INTERNAL: [(&str, &str, &str); 3] = [
-        ("APEX_SESSION", "`libapex.so`, CPU device", "Folder of the session; `apex run` sets it."),
-        ("APEX_CPU_CHECK", "CPU device", "`1`: detects defects; `apex run --check` sets it."),
-        (
-            "APEX_PYTHON",
-            "`apex run`",
-            "Python interpreter for commands that end in `.py`; `python -m apex_cuda` sets it.",
-        ),
-    ];
-
-    /// Variables of tests and scripts: the same columns.
-    const OF_TESTS: [(&str, &str, &str); 7] = [
-        (
-            "APEX_TESTS_REQUIRE_DEPENDENCIES",
-            "tests",
-            "`1`: a skipped test fails, unless `testing/skip/allowed.txt` lists it.",
-        ),
-        ("APEX_SKIPPED_TESTS", "tests", "File that receives the list of skipped tests."),
-        ("APEX_TEST_PYTHONS", "tests", "Python interpreters to test with, separated by colons."),
-        ("APEX_TEST_CUDA_INCLUDE", "tests", "Folder with the headers of another CUDA toolkit."),
-        ("APEX_FAST_ALWAYS", "`libapex.so`", "`1`: `--fast` stays on even if it gains nothing."),
-        ("APEX_PAGE_OUT", "Vite", "Folder of the built page."),
-        ("APEX_BIN", "`scripts/gpu`", "Folder of `apex` and its libraries."),
-    ];
-
     fn page() -> String {
         let mut page = String::from(
             "# Environment variables\n\n\
-             <!-- Generated from crates/cli/src/environment.rs: BLESS=1 cargo test -p apex-cli environment -->\n\n\
+             <!-- Generated from crates/conventions/src/variables.rs: BLESS=1 cargo test -p apex-cli environment -->\n\n\
              ## Options\n\n\
              Each option of `apex` can also be set by the environment variable `APEX_OPTION`: `--max-size 512M` by\n\
              `APEX_MAX_SIZE=512M`. The command line takes precedence. A flag is on for any value except `0`, `false`, `no`\n\
@@ -121,13 +62,13 @@ mod tests {
             let _ = writeln!(page, "| `apex {command} --{option}` | `{variable}` |");
         }
         let tables = [
-            ("Other variables", &OTHERS[..]),
+            ("Other variables", &USERS[..]),
             ("Internal variables", &INTERNAL[..]),
-            ("Variables of tests and scripts", &OF_TESTS[..]),
+            ("Variables of tests and scripts", &TESTS[..]),
         ];
         for (title, variables) in tables {
             let _ = write!(page, "\n## {title}\n\n| variable | reader | meaning |\n| --- | --- | --- |\n");
-            for (name, reader, meaning) in variables {
+            for Variable { name, reader, meaning } in variables {
                 let _ = writeln!(page, "| `{name}` | {reader} | {meaning} |");
             }
         }
@@ -156,20 +97,20 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_is_an_option_or_in_a_table() {
+    fn every_variable_is_an_option_or_stated_once() {
         let mut names = BTreeSet::new();
         for krate in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).expect("the crates")
         {
-            let sources = krate.expect("a crate").path().join("src");
-            if sources.is_dir() {
+            let krate = krate.expect("a crate").path();
+            let sources = krate.join("src");
+            if sources.is_dir() && !krate.ends_with("conventions") {
                 named_in(&sources, &mut names);
             }
         }
-        let tables = [&OTHERS[..], &INTERNAL[..], &OF_TESTS[..]].concat();
         let command = crate::command();
         let options = command.get_subcommands().flat_map(Command::get_opts).filter_map(Arg::get_env);
         let options: BTreeSet<String> = options.map(|name| name.to_string_lossy().into_owned()).collect();
-        names.retain(|name| tables.iter().all(|(known, ..)| known != name) && !options.contains(name));
+        names.retain(|name| !options.contains(name));
         assert_eq!(names, BTreeSet::from(["APEX_".to_owned()]));
     }
 

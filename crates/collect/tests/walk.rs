@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use apex_collect::fill;
 use apex_collect::plan::{self, Allowed, Bounds, Launch};
 use apex_collect::suite::{self, Element, Kernel, MODULES};
-use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
+use apex_counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use cuda_launch::FunctionAttributes;
 use ptx::Class;
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};

@@ -26,7 +26,7 @@ pub const ARCHITECTURE: u32 = 80;
 pub const ORDINAL: CUdevice = 0;
 
 /// What programs show their users.
-pub const NAME: &str = "APEX CPU device (sm_80)";
+pub const NAME: &str = apex_conventions::cpu_device::NAME;
 
 /// Identifies the device; the same everywhere and always.
 pub const UUID: [u8; 16] = *b"APEX CPU device\0";

@@ -15,6 +15,7 @@
 
 use crate::context::thread;
 use crate::error::{Error, Result, fail};
+use apex_conventions::variables::CPU_TRACE;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::ffi::{CStr, c_char};
@@ -171,7 +172,7 @@ enum Trace {
 
 fn trace() -> Trace {
     static TRACE: OnceLock<Trace> = OnceLock::new();
-    *TRACE.get_or_init(|| match std::env::var_os("APEX_CPU_TRACE") {
+    *TRACE.get_or_init(|| match std::env::var_os(CPU_TRACE.name) {
         None => Trace::Off,
         Some(value) if value == "calls" => Trace::Calls,
         Some(_) => Trace::Refusals,

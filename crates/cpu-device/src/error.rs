@@ -1,6 +1,5 @@
 //! Errors as the driver's result codes, usable with `?`.
 
-use crate::memory::AllocationError;
 use cuda_abi::types::*;
 use std::fmt;
 
@@ -27,15 +26,5 @@ impl fmt::Debug for Error {
             Some(name) => formatter.write_str(name),
             None => write!(formatter, "CUresult {}", self.0),
         }
-    }
-}
-
-impl From<AllocationError> for Error {
-    fn from(error: AllocationError) -> Error {
-        Error(match error {
-            AllocationError::OutOfMemory => CUDA_ERROR_OUT_OF_MEMORY,
-            AllocationError::Invalid => CUDA_ERROR_INVALID_VALUE,
-            AllocationError::Overlaps => CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
-        })
     }
 }

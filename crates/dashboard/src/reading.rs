@@ -5,7 +5,7 @@ use crate::parameters::ViewParameters;
 use crate::problem::Problem;
 use apex_live::Follower;
 use apex_page::{KernelLines, Source};
-use apex_predict::explore::Explorer;
+use apex_predict_session::explore::Explorer;
 use apex_text::units;
 use apex_view::{DiffDocument, Error, Filters, Loaded};
 use std::ops::Range;

@@ -2,8 +2,8 @@
 //! mean, and what status an answer has.
 
 use apex_http::{Request, Response, StatusCode};
-use apex_predict::explore::Refusal;
 use apex_predict::{Change, Models};
+use apex_predict_session::explore::Refusal;
 use std::ops::RangeInclusive;
 
 use crate::parameters::{ViewParameters, number, single};

@@ -15,10 +15,11 @@ fn main() -> ExitCode {
         let names: Vec<_> = apex_demo::PROGRAMS.iter().map(|program| program.name).collect();
         return fail(format!("there is no program {name}; there are {}", names.join(", ")));
     };
-    let outcome = apex_demo::Device::open(fallback).and_then(|device| {
-        let outcome = (program.run)(&device)?;
-        Ok((device.name().to_owned(), outcome))
-    });
+    let outcome =
+        apex_driver::Device::open(fallback).map_err(apex_demo::DemoError::from).and_then(|device| {
+            let outcome = (program.run)(&device)?;
+            Ok((device.name().to_owned(), outcome))
+        });
     match outcome {
         Ok((device, outcome)) => {
             println!("{name} on {device}: {outcome}");

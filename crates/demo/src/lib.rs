@@ -7,15 +7,11 @@
 //!
 //! The programs do not depend on APEX, and APEX treats them like any other program.
 
-pub mod device;
-mod driver;
 mod error;
-pub mod image;
 mod outcome;
 mod programs;
 mod random;
 
-pub use device::Device;
 pub use error::DemoError;
 pub use outcome::Outcome;
 pub use programs::{PROGRAMS, Program};

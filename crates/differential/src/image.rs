@@ -1,8 +1,8 @@
 //! Images that a case reads through texture objects or changes through surface objects.
 
 use crate::values::Values;
-use apex_demo::image::{Layout, Storage};
-use apex_demo::{DemoError, Device};
+use apex_driver::image::{Layout, Storage};
+use apex_driver::{Device, DriverError};
 use cuda_abi::types::*;
 use serde::{Deserialize, Serialize};
 
@@ -150,8 +150,8 @@ impl Image {
         &self,
         device: &'d Device,
         texels: &[u8],
-    ) -> Result<apex_demo::image::Image<'d>, DemoError> {
+    ) -> Result<apex_driver::image::Image<'d>, DriverError> {
         let sampler = self.sampler.map(|sampler| sampler.cuda());
-        apex_demo::image::Image::new(device, &self.layout(), texels, sampler.as_ref())
+        apex_driver::image::Image::new(device, &self.layout(), texels, sampler.as_ref())
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::case::{Case, KERNEL, UNWRITTEN};
 use crate::compare::Outcome;
-use apex_demo::DemoError;
-use apex_demo::device::{Argument, Device};
+use apex_driver::DriverError;
+use apex_driver::device::{Argument, Device};
 use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};
 
 /// What a case came to.
@@ -43,7 +43,7 @@ pub fn run(device: &Device, case: &Case) -> Ran {
     };
     match launch() {
         Ok(results) => Ran { outcome: Outcome::Results(results), context_lost: false },
-        Err(error @ DemoError::Call { code: CUDA_ERROR_NOT_SUPPORTED, .. }) => {
+        Err(error @ DriverError::Call { code: CUDA_ERROR_NOT_SUPPORTED, .. }) => {
             Ran { outcome: Outcome::Refused(words(&error)), context_lost: true }
         }
         Err(error) => Ran { outcome: Outcome::Failed(words(&error)), context_lost: true },
@@ -51,10 +51,10 @@ pub fn run(device: &Device, case: &Case) -> Ran {
 }
 
 /// An error in a few words that are the same in every run.
-fn words(error: &DemoError) -> String {
+fn words(error: &DriverError) -> String {
     match error {
-        DemoError::Call { code, .. } => result_name(*code).unwrap_or("an unknown code").to_owned(),
-        DemoError::Compilation(log) => {
+        DriverError::Call { code, .. } => result_name(*code).unwrap_or("an unknown code").to_owned(),
+        DriverError::Compilation(log) => {
             let line = log.lines().find(|line| line.contains("error") || line.contains("fatal"));
             line.or(log.lines().next()).unwrap_or_default().trim().to_owned()
         }

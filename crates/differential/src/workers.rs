@@ -15,7 +15,7 @@ use crate::case::Case;
 use crate::compare::Outcome;
 use crate::runner::{self, Ran};
 use anyhow::{Context, Result, bail};
-use apex_demo::Device;
+use apex_driver::Device;
 use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};

@@ -9,6 +9,7 @@
 //! fields with their lengths before them: fingerprint, symbol names (lines `expression`, tab,
 //! `symbol`), image, PTX.
 
+use apex_conventions::variables::CACHE_DIR;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub enum Cached {
 pub(crate) fn folder(choice: &CacheFolder) -> Option<PathBuf> {
     let default = || {
         let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
-        match env::var_os("APEX_CACHE_DIR") {
+        match env::var_os(CACHE_DIR.name) {
             Some(off) if off == "off" => None,
             Some(folder) => Some(PathBuf::from(folder)),
             None => {

@@ -9,26 +9,22 @@ use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use apex_conventions::cpu_device::{self, LIBRARY as CPU_DEVICE};
+use apex_conventions::variables;
 use cudarc::driver::result;
 
 use crate::error::{Error, Result};
 
-/// The library, without `.so`.
-const CPU_DEVICE: &str = "libapex_cpu_device";
-
 /// Answers who opens `libcuda.so`, as cudarc tries first: a library of that name that needs
 /// `libcuda.so.1`.
 const ALIAS: &str = "libapex_alias";
-
-/// How the CPU device's name begins.
-const NAME: &str = "APEX CPU device";
 
 /// Opens the CPU device for the rest of the process. `why` says why it is wanted.
 ///
 /// # Errors
 /// [`Error::NoDevice`] if it is not found, or does not load.
 pub(crate) fn open(why: &str) -> Result<()> {
-    let path = match std::env::var_os("APEX_CPU_DEVICE").map(PathBuf::from) {
+    let path = match std::env::var_os(variables::CPU_DEVICE.name).map(PathBuf::from) {
         Some(path) if path.is_file() => path,
         Some(path) => {
             let why = format!("{why}, and APEX_CPU_DEVICE names {}, which is no file", path.display());
@@ -110,7 +106,7 @@ fn open_for_good(path: &Path) -> std::result::Result<(), String> {
 /// Whether the driver that cudarc uses is the CPU device.
 pub(crate) fn is_the_driver() -> bool {
     let name = result::device::get(0).and_then(result::device::get_name);
-    name.is_ok_and(|name| name.starts_with(NAME))
+    name.is_ok_and(|name| cpu_device::is(&name))
 }
 
 /// A file called `libcuda.so` in the library path (a toolkit's stub, say) would be found before.

@@ -14,8 +14,8 @@
 use crate::loader::{self, Driver};
 use crate::message::say_once;
 use crate::switch::caught;
-use apex_environment as environment;
-use apex_environment::locate::FileId;
+use apex_conventions::locate::FileId;
+use apex_conventions::variables;
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -111,7 +111,7 @@ unsafe fn replaced(name: *const c_char, is_our_space: bool) -> *const c_char {
     }
     // A driver that the user names, such as the CPU device, stands for every other one.
     let Ok(absolute) = std::path::absolute(path) else { return name };
-    if environment::driver().is_none() && !loader::forwards_to(Driver { path: absolute, id }) {
+    if variables::DRIVER.path().is_none() && !loader::forwards_to(Driver { path: absolute, id }) {
         say_unrecorded(path, "after another driver, or none, was found: APEX records the first one only");
         return name;
     }
@@ -119,7 +119,7 @@ unsafe fn replaced(name: *const c_char, is_our_space: bool) -> *const c_char {
 }
 
 fn say_unrecorded(path: &Path, how: &str) {
-    if environment::session().is_some() && !environment::is_disabled() {
+    if variables::SESSION.path().is_some() && !variables::DISABLE.is_on() {
         say_once(&format!("the program opened {} {how}", path.display()));
     }
 }

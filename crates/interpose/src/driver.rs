@@ -7,7 +7,7 @@
 //! `graph_nodes`, graphs of the library's own in `chain`, events and delays in `events`. None of
 //! them locks, allocates on the device, synchronises or changes what the program sees, except those
 //! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], and the waits and
-//! frees of [`crate::pool`] in the program's place.
+//! frees of [`crate::actions::pool`] in the program's place.
 //!
 //! # Contract of the table
 //! `real(i)` can be called with the signature that `cuda_abi::signature` gives for the symbol at

@@ -2,7 +2,7 @@
 //!
 //! `exit` and `quick_exit` call handlers ([`crate::hooks`] registers ours). `_exit`, `_Exit` and the
 //! `exec` family call none, so this library exports them: each has the launch queue make the calls
-//! that wait ([`crate::queue`]), and jumps to the next definition of the same name with all
+//! that wait ([`crate::actions::queue`]), and jumps to the next definition of the same name with all
 //! arguments, those of variadic functions too.
 //!
 //! # Contract
@@ -15,8 +15,9 @@
 //! `posix_spawn` and `system` do not come here: glibc calls its own functions for them, in a child
 //! that has no queue.
 
+use crate::actions::Ending;
+use crate::hooks::actions;
 use crate::loader::genuine_dlsym;
-use crate::queue;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -81,11 +82,7 @@ extern "C" fn look_up() {
 
 /// Has queued calls made, and gives the next definition of the function at `index`.
 extern "C" fn finish(index: usize) -> *const () {
-    if index < FIRST_EXEC {
-        queue::shut_down_soon();
-    } else {
-        queue::before_exec();
-    }
+    actions::end(if index < FIRST_EXEC { Ending::Abrupt } else { Ending::Exec });
     if NEXT[index].load(Acquire).is_null() {
         // A library that was initialised before this one calls it.
         look_up();

@@ -4,8 +4,9 @@
 //! that queues work therefore registers a *flush*, and the slots of such calls hold
 //! [`flush_then_jump`]: it saves the registers that carry arguments, runs the flush, restores them,
 //! and jumps to the hook or the real function, with the original stack and return address
-//! (`cuda_abi::trampoline` has the contract). It needs no signature. Only the launch queue
-//! registers a flush ([`crate::queue`]); without it, no slot is in this state.
+//! (`cuda_abi::trampoline` has the contract). It needs no signature. The actions of
+//! the process register one flush together ([`crate::hooks::actions`]): for calls that must not
+//! overtake queued launches, and for those of which the memory pool has to know.
 //!
 //! # Contract of a flush
 //!

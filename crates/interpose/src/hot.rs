@@ -5,7 +5,7 @@
 //! costs some tens of nanoseconds. The switch, the epochs, the pointers to the threads' states and
 //! the real driver's addresses are therefore in one page, and the data that belongs to no thread is
 //! in one cache line. These modules describe the parts: [`crate::switch`], [`crate::objects`],
-//! [`crate::pool::work`], [`crate::queue`], [`crate::ranges`], [`crate::record::thread`],
+//! [`crate::actions::pool::work`], [`crate::actions::queue`], [`crate::ranges`], [`crate::record::thread`],
 //! [`crate::driver`].
 
 use cuda_abi::{COUNT, index};
@@ -29,11 +29,11 @@ pub struct Hot {
     pub epochs: Epochs,
     /// Captures that are under way or about to begin ([`crate::objects::captures`]).
     pub captures: AtomicU32,
-    /// Whether calls that submit work are watched ([`crate::pool::work`]).
+    /// Whether calls that submit work are watched ([`crate::actions::pool::work`]).
     pub is_watched: AtomicBool,
     /// Whether any thread has ever named a range ([`crate::ranges`]): most programs name none.
     pub has_ranges: AtomicBool,
-    /// Whether the launch queue is open ([`crate::queue`]).
+    /// Whether the launch queue is open ([`crate::actions::queue`]).
     pub hands_over: AtomicBool,
     /// Of the threads that came first: in the line of the rest.
     first: [Entry; FIRST],

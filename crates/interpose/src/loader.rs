@@ -10,15 +10,15 @@
 //! constructor. If the calling thread itself is opening the driver (the call comes from a
 //! constructor of the driver), the call returns "not initialized".
 
+use crate::actions::Slots;
 use crate::driver;
+use crate::hooks::actions;
 use crate::message::say_once;
-use crate::queue::order::Order;
 use crate::record;
 use crate::stack::on_large_stack;
-use crate::switch::caught;
-use crate::{flush, hooks, pool, queue};
-use apex_environment as environment;
-use apex_environment::locate::{self, FileId};
+use crate::{flush, hooks};
+use apex_conventions::variables;
+use apex_conventions::locate::{self, FileId};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -66,7 +66,7 @@ fn start() {
         Ok(driver) => connect(driver),
         Err(problem) => {
             HAS_FAILED.store(true, Ordering::Release);
-            if environment::session().is_some() && !environment::is_disabled() {
+            if variables::SESSION.path().is_some() && !variables::DISABLE.is_on() {
                 say_once(&problem);
             }
             fill(without_driver);
@@ -81,90 +81,55 @@ fn connect(library: Library) {
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
         driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
-    let is_disabled = environment::is_disabled();
+    let is_disabled = variables::DISABLE.is_on();
     let recorder = if is_disabled { None } else { record::start(hooks::has) };
-    let [is_queued, is_pooled] = recorder.map_or([false; 2], start_actions);
-    let flushes = !is_disabled && flush::is_registered() && (is_queued || !is_pooled);
+    let actions = recorder.map_or_else(Vec::new, |recorder| actions::start(recorder, SETTINGS));
+    let holding = match &actions[..] {
+        [] if is_disabled || !flush::is_registered() => None,
+        [] => Some(&actions::ALWAYS),
+        actions => actions.iter().find_map(|action| action.holding.as_ref()),
+    };
     hooks::substitute_by(address_for_program);
     for index in 0..COUNT {
+        let is_known = driver::has(index);
         // What is looked up must lead through the slots, whatever these hold.
-        let has_hook = recorder.is_some() || flushes && hooks::gives_addresses(index);
-        let pooled = hooks::pooled::table()[index].filter(|_| is_pooled);
-        let behind = match pooled.or(hooks::table()[index]) {
-            Some(hook) if has_hook && driver::has(index) => hook.address.cast_mut(),
+        let has_hook = recorder.is_some() || holding.is_some() && hooks::gives_addresses(index);
+        let hook = actions.iter().find_map(|action| (action.hook)(index)).or(hooks::table()[index]);
+        let behind = match hook {
+            Some(hook) if has_hook && is_known => hook.address.cast_mut(),
             _ => driver::real(index),
         };
-        let is_watched = is_pooled && driver::has(index) && pool::watches(index);
+        let is_watched = is_known && actions.iter().any(|action| (action.watches)(index));
         let direct = if is_watched { flush::slot(index, behind) } else { behind };
-        let holding = if flushes && !is_watched { holding(index, behind, is_queued) } else { direct };
+        let holder = holding.filter(|_| is_known && !is_watched);
+        let held = holder.map_or(direct, |holding| (holding.slot)(index, behind));
+        let begins = holding.is_some_and(|holding| (holding.begins)(index));
         DIRECT[index].store(direct, Ordering::Release);
-        HOLDING[index].store(holding, Ordering::Release);
+        HOLDING[index].store(held, Ordering::Release);
+        ARMED[index].store(if begins { held } else { direct }, Ordering::Release);
     }
-    match (is_queued, flushes) {
-        (true, _) => arm(),
-        (false, true) => hold(),
-        (false, false) => release(),
-    }
-}
-
-/// Starts the launch queue and the memory pool, as far as the user wants them and they are possible
-/// here. Returns whether there is a queue, and whether there is a pool.
-fn start_actions(recorder: &'static record::Recorder) -> [bool; 2] {
-    let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, arm, release });
-    let wants_queue = ["queue", "batch"].into_iter().any(environment::is_fast_by);
-    let is_queued = wants_queue && queue::start(recorder, slots).is_some();
-    let is_pooled =
-        environment::is_fast_by("memory") && pool::start(file, objects, hooks::is_seen_by_pool).is_some();
-    if is_queued || is_pooled {
-        flush::register(flush::Flush { is_due, run: queue::flush });
-    }
-    [is_queued, is_pooled]
-}
-
-/// A call of the entry point at `index` is about to be made: tells the pool, and says whether
-/// queued calls have to be made first.
-fn is_due(index: usize) -> bool {
-    caught(|| pool::before_call(index));
-    queue::is_due(index)
-}
-
-/// What the slot at `index` holds while work may be held back, where it would hold `direct`
-/// otherwise.
-fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
-    if !driver::has(index) {
-        return direct;
-    }
-    let hook = hooks::queued::table()[index];
-    match queue::order::of(index) {
-        _ if !is_queued && hooks::gives_addresses(index) => direct,
-        _ if !is_queued => flush::slot(index, direct),
-        (Order::Passes, _) => direct,
-        (Order::Waits, _) => flush::slot(index, direct),
-        (Order::HandedOver | Order::PassesAgain, _) => match hook {
-            Some(hook) => hook.address.cast_mut(),
-            None => flush::slot(index, direct),
-        },
+    match holding {
+        Some(holding) => (holding.first)(SETTINGS),
+        None => release(),
     }
 }
 
-/// Whether calls of the entry point at `index` are queued and open the queue once it may open.
-fn launches(index: usize) -> bool {
-    hooks::queued::table()[index].is_some() && hooks::is_launch(index)
-}
-
-/// What slots hold while nothing is held back, and while work may be.
+/// What slots hold while nothing is held back, while work may be, and until a call holds some back.
 static DIRECT: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 static HOLDING: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+static ARMED: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+
+/// How actions set the slots.
+const SETTINGS: Slots = Slots { hold, arm, release };
 
 /// Work may be held back from here on.
 fn hold() {
     fill(|index| HOLDING[index].load(Ordering::Acquire));
 }
 
-/// Nothing is held back from here on, and the next launch may open the queue.
+/// Nothing is held back from here on, and the next call that may begin that comes to its action.
 fn arm() {
-    let slots = |index| if launches(index) { &HOLDING[index] } else { &DIRECT[index] };
-    fill(|index| slots(index).load(Ordering::Acquire));
+    fill(|index| ARMED[index].load(Ordering::Acquire));
 }
 
 /// Nothing is held back from here on.
@@ -232,12 +197,13 @@ fn opened_by_path() -> Option<PathBuf> {
 /// The real driver, opened; or why there is none, in a sentence for the user.
 fn open_driver() -> Result<Library, String> {
     let ours = own_file();
-    if let Some(path) = environment::driver() {
+    if let Some(path) = variables::DRIVER.path() {
         if ours.is_some() && FileId::of(&path) == ours {
-            return Err(format!("{} is {} itself", environment::DRIVER, path.display()));
+            return Err(format!("{} is {} itself", variables::DRIVER.name, path.display()));
         }
-        let named =
-            |reason| format!("cannot open {}, which {} names: {reason}", path.display(), environment::DRIVER);
+        let named = |reason| {
+            format!("cannot open {}, which {} names: {reason}", path.display(), variables::DRIVER.name)
+        };
         return Library::open(&path).map_err(named);
     }
     let mut candidates = locate::candidates(ours.as_slice());

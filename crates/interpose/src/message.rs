@@ -1,6 +1,6 @@
 //! Messages of the library on the program's standard error.
 
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::control;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ pub fn say_once(line: &str) {
 
 /// Leaves word in the session, for its reports, of what is not recorded and why.
 pub fn leave_word(line: &str) {
-    if let Some(session) = environment::session() {
+    if let Some(session) = variables::SESSION.path() {
         // Where not even this works, the line on standard error has to do.
         let _ = control::complain_in(&session, line);
     }

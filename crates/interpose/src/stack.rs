@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Most bytes that the hooks add to the program's stack, beside the driver's own need
-/// (`tests/stack.rs` measures it).
+/// (`tests/hardship.rs` measures it).
 pub const ON_PROGRAMS_STACK: usize = 2048;
 
 /// Bytes of a stack of the pool.

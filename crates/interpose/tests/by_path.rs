@@ -86,7 +86,7 @@ fn a_driver_that_cannot_be_recorded_works_and_is_named() {
         (&["dlopen", "libcuda.so.1", "dlopen", one], 0, NO_DRIVER),
     ];
     for (words, recorded, expected) in cases {
-        if expected == NO_DRIVER && !apex_environment::locate::candidates(&[]).is_empty() {
+        if expected == NO_DRIVER && !apex_conventions::locate::candidates(&[]).is_empty() {
             test_skip::impossible_here("this machine has a driver, which the program finds by its name");
             continue;
         }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use apex_counts::Space;
 use apex_kernels::fusion::{ElementType, Graph, Memory as Tensor, Options, Plan, Target, Tuning, forms};
-use apex_trace::counts::Space;
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
 

@@ -7,6 +7,7 @@
 //!
 //! * [`DeviceLimits`]: what a multiprocessor (SM) has to give, by compute capability, corrected by
 //!   the attributes that the driver reports.
+//! * [`products`]: attributes of devices by name.
 //! * [`theoretical`]: how many blocks of a kernel fit on an SM at once, and what stops one more
 //!   from fitting.
 //! * [`Waves`]: how the blocks of a grid fill the device, wave after wave, and what the last one
@@ -30,6 +31,7 @@
 
 mod calculator;
 mod limits;
+pub mod products;
 mod waves;
 pub mod what_if;
 

@@ -32,6 +32,11 @@ fn h200() -> DeviceLimits {
     DeviceLimits::from_pairs(&attributes).expect("an H200 is of compute capability 9.0")
 }
 
+#[test]
+fn the_named_h200_is_what_its_driver_says() {
+    assert_eq!(occupancy::products::H200, h200().attributes);
+}
+
 /// Asserts that the calculator gives the column `blocks` of every row.
 fn assert_equal(path: &str, least_rows: usize, limits: impl Fn(&dyn Fn(&str) -> u32) -> DeviceLimits) {
     let answers = rows(path);

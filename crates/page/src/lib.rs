@@ -20,7 +20,7 @@
 
 mod document;
 
-use apex_predict::explore::Explored;
+use apex_predict_session::explore::Explored;
 pub use document::{Document, KernelLines, Limits, SCHEMA, Source};
 
 /// Bytes that a page has at most.

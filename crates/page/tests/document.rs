@@ -113,7 +113,7 @@ fn a_roofline_has_the_roofs_of_the_device_and_what_a_launch_executes() {
     let device = apex_predict::Device::h200();
     let case = apex_predict::Case::of_launch(profile.kernels[0].launch);
     let models = apex_predict::Models::shipped();
-    let said = apex_predict::recorded::prediction(&models, &device, &case, None).unwrap();
+    let said = apex_predict_session::recorded::prediction(&models, &device, &case, None).unwrap();
     assert_eq!(said.work, None, "nothing is known of its code");
     let work = Work { warp_instructions: 5120.0, global_bytes: 131_072.0, assumed: false };
     profile.kernels[0].prediction = Some(Prediction { work: Some(work), ..said });

@@ -1,8 +1,8 @@
 //! What is known of a launch before it runs.
 
 use crate::bounds::{self, Bounds};
-use cuda_launch::{FunctionAttributes, LaunchConfig, LaunchLimit, LimitExceeded, attribute};
-use occupancy::{DeviceLimits, Occupancy, Waves, theoretical};
+use cuda_launch::{DeviceAttributes, FunctionAttributes, LaunchConfig, LaunchLimit, LimitExceeded};
+use occupancy::{DeviceLimits, Occupancy, Waves, products, theoretical};
 
 /// A device, as far as it decides what a launch does: its clocks and caches are known.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,34 +12,6 @@ pub struct Device {
     /// What its multiprocessors have to give.
     pub limits: DeviceLimits,
 }
-
-/// Attributes of an H200, of those that matter here: as its driver tells (`data/device-h200.csv`).
-const H200: [(u32, i32); 17] = [
-    (1, 1024),
-    (8, 49_152),
-    (10, 32),
-    (12, 65_536),
-    (attribute::CLOCK_RATE, 1_980_000),
-    (16, 132),
-    (attribute::MEMORY_CLOCK_RATE, 3_201_000),
-    (attribute::GLOBAL_MEMORY_BUS_WIDTH, 6016),
-    (attribute::L2_CACHE_SIZE, 62_914_560),
-    (39, 2048),
-    (75, 9),
-    (76, 0),
-    (81, 233_472),
-    (82, 65_536),
-    (97, 232_448),
-    (106, 32),
-    (111, 1024),
-];
-
-/// Attributes of an H100 that differ (`data/launches-h100`).
-const H100: [(u32, i32); 3] = [
-    (attribute::MEMORY_CLOCK_RATE, 2_619_000),
-    (attribute::GLOBAL_MEMORY_BUS_WIDTH, 5120),
-    (attribute::L2_CACHE_SIZE, 52_428_800),
-];
 
 impl Device {
     /// A device with these pairs of `CUdevice_attribute` and value. `None` where one that is needed
@@ -59,16 +31,17 @@ impl Device {
 
     /// The H200, on most of whose launches the shipped models were trained.
     pub fn h200() -> Device {
-        Device::from_pairs("NVIDIA H200", &H200).expect("its attributes are complete")
+        Device::known("NVIDIA H200", products::H200)
     }
 
     /// The H100 (SXM), on whose launches they were trained too: its memory and its L2 alone differ.
     pub fn h100() -> Device {
-        let own = |(id, value): (u32, i32)| {
-            let differs = H100.iter().find(|(other, _)| *other == id);
-            (id, differs.map_or(value, |(_, value)| *value))
-        };
-        Device::from_pairs("NVIDIA H100 80GB HBM3", &H200.map(own)).expect("its attributes are complete")
+        Device::known("NVIDIA H100 80GB HBM3", products::H100)
+    }
+
+    fn known(name: &str, attributes: DeviceAttributes) -> Device {
+        let limits = DeviceLimits::of_device(attributes).expect("its compute capability is in the tables");
+        Device { name: name.to_owned(), limits }
     }
 
     /// The devices that the shipped models were trained on.

@@ -202,8 +202,8 @@ fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, Stri
         (Some(name), kernels) => {
             let same = |kernel: &&&Function| {
                 &*kernel.name == name
-                    || apex_profile::names::function_name(&kernel.name) == name
-                    || apex_profile::names::identify(&kernel.name).short_name == name
+                    || apex_kernel_names::function_name(&kernel.name) == name
+                    || apex_kernel_names::identify(&kernel.name).short_name == name
             };
             kernels
                 .iter()

@@ -8,35 +8,25 @@
 //! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
 //! * [`lines`]: launches out of CSV or JSON Lines; [`code`]: a kernel's PTX; [`Change`]: another
 //!   configuration.
-//! * [`answer`]: what is said about one launch, as data.
-//! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
-//! * [`programs`]: the code of these kernels and what they were given, where the session keeps it.
-//! * [`source_text`]: the text of their lines.
-//! * [`bound`]: what bounds a kernel.
-//! * [`explore`]: what recorded kernels would do in other configurations.
+//! * [`measured`]: how the predicted duration differs from measured ones.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
 //! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by
 //! crate `occupancy`, and goes into the features; the models learn what is left. This crate prints
 //! nothing, and reads no file but models.
 
-pub mod answer;
-pub mod bound;
 pub mod bounds;
 mod case;
 mod change;
 pub mod code;
-pub mod explore;
 pub mod features;
 pub mod lines;
+pub mod measured;
 mod models;
-pub mod programs;
-pub mod recorded;
 pub mod reload;
-pub mod source_text;
 pub mod throughput;
 pub mod timing;
 
-pub use case::{Basis, Case, Device, Impossible, Placed};
+pub use case::{Basis, Case, Device, Impossible, Placed, resident};
 pub use change::Change;
 pub use models::{Estimate, LoadError, Models, Prediction, WALKED_MARGIN, target};

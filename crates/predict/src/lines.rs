@@ -4,7 +4,7 @@
 //! one answer with the reason, and the next line is read all the same. Unknown columns pass
 //! through.
 
-use crate::recorded::{ABOVE_GPU_TIME_NS, ABOVE_TIME_NS};
+use crate::measured::{ABOVE_GPU_TIME_NS, ABOVE_TIME_NS};
 use apex_csv::Numbered;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value;
@@ -416,25 +416,6 @@ mod tests {
         fn any_bytes_are_read_to_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             if let Ok(found) = lines(&bytes) {
                 prop_assert!(found.windows(2).all(|pair| pair[0].number < pair[1].number));
-            }
-        }
-
-        /// So do random lines that look like launches, and each gets one answer.
-        #[test]
-        fn random_launches_are_answered(
-            rows in proptest::collection::vec(proptest::collection::vec("(|-?[0-9]{1,12}|[0-9]+\\.[0-9]|\"[,x\n]\"|[a-z]|NaN)", 4), 1..20),
-        ) {
-            let text: String = rows.iter().map(|row| row.join(",") + "\n").collect();
-            let found = lines(format!("grid_x,block_x,registers,dynamic_shared_bytes\n{text}")).unwrap();
-            let blank = |row: &&Vec<String>| row.iter().all(String::is_empty);
-            prop_assert_eq!(found.len(), rows.len());
-            prop_assert!(rows.iter().filter(blank).count() <= found.iter().filter(|line| line.asked.is_err()).count());
-            let (models, device) = (crate::Models::shipped(), crate::Device::h200());
-            for line in found {
-                let number = line.number;
-                let answer = crate::answer::Answer::of_line(&models, &device, line);
-                prop_assert_eq!(answer.line, Some(number));
-                prop_assert!(answer.prediction.is_some() != answer.error.is_some());
             }
         }
     }

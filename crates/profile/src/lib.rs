@@ -9,7 +9,8 @@
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
 //! * [`units`] formats numbers for all views and sentences.
-//! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict` computes them.
+//! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict-session` computes them, and
+//!   [`Profile::with`] takes them.
 //!
 //! Invariants:
 //!
@@ -22,6 +23,7 @@
 mod accounts;
 mod figure;
 mod observer;
+mod pattern;
 mod prediction;
 mod profile;
 mod saturating;
@@ -33,8 +35,9 @@ pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Pauses, P
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use observer::{Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
+pub use pattern::KernelPattern;
 pub use prediction::{Bound, BoundBy, Prediction, Work};
 pub use profile::*;
 pub use saturating::SaturatingSum;
-pub use selection::{KernelPattern, Selection, origin_ns, ranks};
+pub use selection::{Selection, origin_ns, ranks};
 pub use sketch::Distribution;

@@ -1,4 +1,5 @@
-//! Predictions for a kernel as plain data: `apex-predict` computes them, and views show them.
+//! Predictions for kernels as plain data: models compute them, a profile takes them
+//! ([`Profile::with`](crate::Profile::with)), and views show them.
 
 use serde::Serialize;
 

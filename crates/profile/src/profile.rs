@@ -28,6 +28,7 @@ mod memory_over_time;
 mod native;
 mod phase;
 mod pool;
+mod predictions;
 mod queue;
 mod ranges;
 mod reading;
@@ -41,6 +42,7 @@ mod times;
 mod transfers;
 mod usage;
 
+use apex_counts::Defect;
 use std::collections::BTreeMap;
 
 use apex_trace::definition::StreamKind;
@@ -56,17 +58,18 @@ pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
     Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
 };
-pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
 pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
 pub use kernels::{Kernel, Launches};
 pub use launches::LaunchesOverTime;
-pub use lines::{Line, Sources};
+pub use lines::Sources;
 pub use memory::Memory;
 pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
+pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
 pub use sequences::Sequence;

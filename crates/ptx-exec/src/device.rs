@@ -1,12 +1,15 @@
 //! The interface to the owner of the device's memory.
 
-use crate::program::KernelId;
 use std::sync::Arc;
 
 use crate::image::Image;
 use crate::image::sampling::Texture;
 use crate::memory::shadow::Shadow;
 use cuda_launch::LaunchConfig;
+
+/// A kernel of a [`Program`](crate::Program).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KernelId(pub(crate) u32);
 
 /// A range of addresses that may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | `budget` | the host memory that a launch takes |
 //! | `operands` | the operands of steps: registers, operands of a handler |
 //! | `registers` | a warp's registers, and computation on 32 lanes at a time |
 //! | `arithmetic` | PTX arithmetic, on numbers and on whole registers |
@@ -18,7 +19,7 @@
 //! | `observe` | observation of a launch: counts and defects; `warp` calls `observe::probe` |
 //! | `grid` | the blocks of a launch, executed by a pool of worker threads |
 //!
-//! Each module uses those above it, with three exceptions that Rust's types require: a `warp` calls
+//! Each module uses those above it, with two exceptions that Rust's types require: a `warp` calls
 //! the `runtime` and a probe of `observe`, and both see the calling warp; `image` and `memory` name
 //! the trait in `device`, whose methods return images.
 //!
@@ -44,6 +45,7 @@
 #![allow(clippy::result_large_err, reason = "a fault ends a launch: its size costs nothing")]
 
 mod arithmetic;
+mod budget;
 mod code;
 mod compile;
 mod device;
@@ -61,16 +63,17 @@ mod registers;
 mod runtime;
 mod warp;
 
-pub use device::{DeviceLaunch, DeviceRuntime, DeviceWork, Memory, Region, SUCCESS};
+pub use apex_counts::Counted;
+pub use device::{DeviceLaunch, DeviceRuntime, DeviceWork, KernelId, Memory, Region, SUCCESS};
 pub use fault::{Fault, FaultKind};
 pub use grid::{LaunchStats, launch, watch};
 pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
-pub use observe::{Counted, Group, LatentDefect, Observation, WatchOptions};
+pub use observe::{Group, LatentDefect, Observation, WatchOptions};
 pub use program::{
-    GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
+    GlobalLayout, GlobalSpace, KernelAttributes, ParamLayout, Program, Relocation, RelocationTarget,
 };
 pub use runtime::device_runtime::is_device_runtime;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::code::{Code, Op};
+use crate::device::KernelId;
 use cuda_launch::{Dim3, FunctionAttributes};
 
 /// A module that can be executed, once its variables have addresses (see [`crate::Linked`]).
@@ -16,10 +17,6 @@ pub struct Program {
     /// Alignment of frames in local memory.
     pub(crate) local_align: u32,
 }
-
-/// A kernel of a [`Program`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KernelId(pub(crate) u32);
 
 /// An `.entry` or `.func`, compiled.
 pub(crate) struct Function {

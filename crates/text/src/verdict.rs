@@ -507,8 +507,8 @@ mod tests {
     #[test]
     fn a_small_part_of_the_work_is_said_to_be_one() {
         let of = |instructions: u64| {
-            let warp_instructions = [("f32".to_owned(), instructions)].into();
-            let counts = KernelCounts { launches: 1, warp_instructions, ..KernelCounts::default() };
+            let mut counts = KernelCounts { launches: 1, ..KernelCounts::default() };
+            counts.sums.warp_instructions[apex_counts::InstructionClass::Single as usize] = instructions;
             let launches = Launches { calls: 1, ..Launches::default() };
             Kernel { counts: Some(counts), launches, ..Kernel::default() }
         };

@@ -8,7 +8,7 @@
 //! and rates are made up: bursts of launches into four streams, some of them timed, and waits
 //! between.
 
-use apex_profile::SaturatingSum as _;
+use apex_profile::{Predictions, SaturatingSum as _};
 use apex_random::Random;
 use apex_timeline::{Asked, AskedLaunch, Look, Progress, Step, Timeline};
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
@@ -112,7 +112,7 @@ fn tick_in_nanoseconds(path: &Path) -> Result<(), Box<dyn Error>> {
 
 fn measure(dir: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
-    let timeline = Timeline::make(dir, &Progress::default(), |_| {});
+    let timeline = Timeline::make(dir, &Progress::default(), |_| Predictions::default());
     let timeline = timeline.map_err(|problem| format!("{problem:?}"))?;
     let built = begun.elapsed();
     let session: u64 = std::fs::read_dir(dir)?

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use apex_profile::{
-    Builder, Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Profile, Use, origin_ns, ranks,
+    Builder, Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Predictions, Profile, Use,
+    origin_ns, ranks,
 };
 use apex_trace::definition::StreamKind;
 use apex_trace::{Definitions, Session};
@@ -106,8 +107,8 @@ struct Indexer<'p> {
     left_out: u64,
 }
 
-/// Writes the index of a session into an empty file. `complete` adds to the profile what models
-/// say.
+/// Writes the index of a session into an empty file. `predict` computes what models
+/// say of the profile.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -116,7 +117,7 @@ pub fn build(
     file: File,
     identity: u64,
     progress: &Progress,
-    complete: impl FnOnce(&mut Profile),
+    predict: impl FnOnce(&Profile) -> Predictions,
 ) -> io::Result<(Source, Tables)> {
     // Each process is read twice.
     let all = session.processes.iter().map(|process| process.record_count.saturating_mul(2));
@@ -139,8 +140,9 @@ pub fn build(
     };
     let mut builder = Builder::default();
     builder.add_observed(session, &mut indexer);
-    let mut profile = builder.finish();
-    complete(&mut profile);
+    let profile = builder.finish();
+    let predictions = predict(&profile);
+    let profile = profile.with(predictions);
     indexer.finish(&profile, identity)
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use apex_profile::Profile;
+use apex_profile::{Predictions, Profile};
 use apex_trace::{Ended, Session};
 
 use crate::build::{Progress, build};
@@ -33,12 +33,12 @@ const LEAST_REST: Duration = Duration::from_secs(5);
 /// A session whose files have not changed for so long is not recorded any more.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Adds to a profile what models say of its kernels.
-type Complete = dyn Fn(&mut Profile) + Send + Sync;
+/// What models say of the kernels of a profile.
+type Predict = dyn Fn(&Profile) -> Predictions + Send + Sync;
 
 /// The timelines of sessions.
 pub struct Timelines {
-    complete: Arc<Complete>,
+    predict: Arc<Predict>,
     /// The one that was asked for last comes last.
     kept: Mutex<Vec<Arc<Kept>>>,
     /// Held by the one index that is made at a time.
@@ -135,13 +135,13 @@ impl Timeline {
     pub fn make(
         dir: &Path,
         progress: &Progress,
-        complete: impl FnOnce(&mut Profile),
+        predict: impl FnOnce(&Profile) -> Predictions,
     ) -> Result<Self, Problem> {
         let unreadable = |error: &dyn std::fmt::Display| Problem::Unreadable(error.to_string());
         let before = identity(dir).ok_or(Problem::Deleted)?;
         let session = Session::open(dir).map_err(|error| unreadable(&error))?;
         let (file, is_beside) = nameless(dir).map_err(|error| unwritable(&error))?;
-        let made = build(&session, file, before, progress, complete);
+        let made = build(&session, file, before, progress, predict);
         let (source, tables) = made.map_err(|error| unwritable(&error))?;
         let mut timeline = Self { source, tables, identity: before, note: None };
         if !is_beside {
@@ -226,9 +226,9 @@ fn has_ended(session: &Session) -> bool {
 }
 
 impl Timelines {
-    /// Timelines whose kernels have the predictions that `complete` adds to a profile.
-    pub fn new(complete: impl Fn(&mut Profile) + Send + Sync + 'static) -> Self {
-        Self { complete: Arc::new(complete), kept: Mutex::default(), working: Arc::default() }
+    /// Timelines whose kernels have the predictions that `predict` makes.
+    pub fn new(predict: impl Fn(&Profile) -> Predictions + Send + Sync + 'static) -> Self {
+        Self { predict: Arc::new(predict), kept: Mutex::default(), working: Arc::default() }
     }
 
     fn of(&self, dir: &Path) -> Arc<Kept> {
@@ -286,13 +286,13 @@ impl Timelines {
     /// Begins to make an index.
     fn begin(&self, kept: &Arc<Kept>) -> Arc<Progress> {
         let progress = Arc::new(Progress::default());
-        let (kept, complete) = (Arc::clone(kept), Arc::clone(&self.complete));
+        let (kept, predict) = (Arc::clone(kept), Arc::clone(&self.predict));
         let (working, of_thread) = (Arc::clone(&self.working), Arc::clone(&progress));
         std::thread::spawn(move || {
             let _working = locked(&working);
             let (begun, identity) = (Instant::now(), identity(&kept.dir));
             let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                Timeline::make(&kept.dir, &of_thread, &*complete)
+                Timeline::make(&kept.dir, &of_thread, &*predict)
             }));
             let made = made.unwrap_or_else(|_| {
                 Err(Problem::Unreadable(

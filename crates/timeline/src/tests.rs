@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use apex_profile::{IdleCause, Profile, Use};
+use apex_profile::{IdleCause, Predictions, Profile, Use};
 use apex_random::Random;
 use apex_trace::Session;
 use apex_trace::layout::MemoryKind;
@@ -194,7 +194,7 @@ fn look(timeline: Timeline) -> Look {
 }
 
 fn made(dir: &Path) -> Timeline {
-    Timeline::make(dir, &Progress::default(), |_| {}).unwrap()
+    Timeline::make(dir, &Progress::default(), |_| Predictions::default()).unwrap()
 }
 
 fn parsed(json: &str) -> Value {
@@ -419,7 +419,7 @@ fn an_index_is_made_once_and_again_when_it_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     recorded(dir.path());
     let before = std::fs::read_dir(&dir).unwrap().count();
-    let timelines = Timelines::new(|_| {});
+    let timelines = Timelines::new(|_| Predictions::default());
     let first = timelines.look(dir.path()).unwrap();
     assert!(first.timeline.is_none() && first.progress.is_some());
     let answer = parsed(&first.answer(&whole()).unwrap());
@@ -441,7 +441,7 @@ fn an_index_is_made_once_and_again_when_it_is_damaged() {
 #[test]
 fn a_folder_without_a_session_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let timelines = Timelines::new(|_| {});
+    let timelines = Timelines::new(|_| Predictions::default());
     let problem = loop {
         match timelines.look(dir.path()) {
             Err(problem) => break problem,

@@ -59,7 +59,7 @@
 //! [`Control::max_bytes`] limits the disk space of all files of a session together. With a limit
 //! below 16 MiB, only the first part of each chunk has disk space, a 64th of the limit, so that
 //! many threads get a chunk; the files are then sparse. At the limit, new records overwrite the
-//! oldest ones, which are counted; files of counts ([`counts::file`]) stop growing.
+//! oldest ones, which are counted; files of counts ([`counts`]) stop growing.
 //!
 //! This crate knows neither writer nor reader. It is part of the injected library, so it depends
 //! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature

@@ -1,14 +1,16 @@
 //! Files of counts: what is written is read back, and damage is told and no more.
 
-use apex_trace::control::{MappedControl, Settings};
-use apex_trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
-use apex_trace::counts::{
-    CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Line, LineCounts, Place, Traffic,
+use apex_counts::{
+    Counted, Counts, Defect, Fault, Hotspot, InstructionClass, Line, LineCounts, Place, Traffic,
 };
+use apex_trace::control::{MappedControl, Settings};
+use apex_trace::counts::{CountsFile, HEADER_BYTES, LaunchCounts, ProcessCounts};
 use apex_trace::{Session, source};
 use cuda_launch::LaunchConfig;
 use proptest::prelude::*;
 use std::path::Path;
+
+const CLASSES: usize = InstructionClass::ALL.len();
 
 fn place() -> impl Strategy<Value = Place> {
     ("[a-z.0-9]{0,20}", any::<u32>(), ".{0,20}", any::<u32>())
@@ -62,12 +64,7 @@ fn launch() -> impl Strategy<Value = LaunchCounts> {
             LaunchCounts {
                 kernel,
                 launch: LaunchConfig::new(grid, block).with_dynamic_shared_bytes(shared),
-                counts,
-                hotspots,
-                lines,
-                lines_left_out,
-                watched,
-                executed,
+                counted: Counted { counts, hotspots, lines, lines_left_out, watched, executed },
             }
         },
     )
@@ -146,12 +143,7 @@ fn launches_of_versions_that_counted_no_lines_are_read() {
     let launch = LaunchCounts {
         kernel: "k".into(),
         launch: LaunchConfig::new(1, 32),
-        counts: Counts::default(),
-        hotspots: Vec::new(),
-        lines: Vec::new(),
-        lines_left_out: 0,
-        watched: 9,
-        executed: 10,
+        counted: Counted { watched: 9, executed: 10, ..Counted::default() },
     };
     // Two empty lists and the number of lines left out end the record; they are cut off.
     let mut bytes = written(std::slice::from_ref(&launch), &[]);
@@ -212,12 +204,7 @@ fn a_session_has_them_with_their_problems() {
     let launch = LaunchCounts {
         kernel: "k".into(),
         launch: LaunchConfig::new([1, 2, 3], [4, 5, 6]).with_dynamic_shared_bytes(7),
-        counts: Counts::default(),
-        hotspots: Vec::new(),
-        lines: Vec::new(),
-        lines_left_out: 0,
-        watched: 9,
-        executed: 10,
+        counted: Counted { watched: 9, executed: 10, ..Counted::default() },
     };
     file.launch(&launch).unwrap();
     std::fs::write(dir.path().join("9-9.counts"), [0; HEADER_BYTES]).unwrap();
@@ -238,12 +225,7 @@ fn the_sessions_limit_holds_for_them_too() {
     let launch = LaunchCounts {
         kernel: "k".into(),
         launch: LaunchConfig::new(1, 32),
-        counts: Counts::default(),
-        hotspots: Vec::new(),
-        lines: Vec::new(),
-        lines_left_out: 0,
-        watched: 9,
-        executed: 10,
+        counted: Counted { watched: 9, executed: 10, ..Counted::default() },
     };
     let refusal = std::iter::repeat_with(|| file.launch(&launch)).take(1000).find_map(Result::err);
     assert!(refusal.is_some_and(|error| error.to_string().contains("size limit is reached")));

@@ -1,9 +1,9 @@
 //! Sessions that somebody made to hurt: files that block or never end, and links where files are
 //! about to be made.
 
+use apex_counts::{Defect, Place};
 use apex_trace::control::{CONTROL_FILE, Settings};
-use apex_trace::counts::file::CountsFile;
-use apex_trace::counts::{Defect, Place};
+use apex_trace::counts::CountsFile;
 use apex_trace::layout::{Launch, Slots};
 use apex_trace::{Lane, MappedControl, ProcessFile, Session};
 use std::ffi::CString;

@@ -303,13 +303,13 @@ fn no_file_of_a_session_raises_sigxfsz() {
 #[test]
 #[ignore = "run by no_file_of_a_session_raises_sigxfsz"]
 fn child_whose_file_size_limit_falls() {
-    use apex_trace::counts::file::CountsFile;
+    use apex_trace::counts::CountsFile;
     let Some(dir) = child_dir() else { return };
-    let defect = apex_trace::counts::Defect {
+    let defect = apex_counts::Defect {
         kind: "race".to_owned(),
         kernel: "k".repeat(5000),
         text: String::new(),
-        place: apex_trace::counts::Place::default(),
+        place: apex_counts::Place::default(),
         other: None,
         count: 1,
         places: 1,

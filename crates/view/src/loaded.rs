@@ -3,8 +3,9 @@
 use crate::{Error, Filters};
 use apex_live::Follower;
 use apex_machine::{Machine, Summary};
-use apex_predict::{Models, recorded};
-use apex_profile::{Profile, Selection, origin_ns};
+use apex_predict::Models;
+use apex_predict_session::recorded;
+use apex_profile::{Predictions, Profile, Selection, origin_ns};
 use apex_trace::{MappedControl, Session};
 use std::ops::Range;
 use std::path::Path;
@@ -51,8 +52,9 @@ impl Loaded {
         Ok((Self::of(now.session, profile, now.machine), now.window))
     }
 
-    fn of(session: Session, mut profile: Profile, machine: Machine) -> Self {
-        predict(&mut profile);
+    fn of(session: Session, profile: Profile, machine: Machine) -> Self {
+        let predictions = predict(&profile);
+        let mut profile = profile.with(predictions);
         profile.recorder.problems.extend(machine.problems.iter().cloned());
         let left = MappedControl::open(&session.dir).ok().and_then(|control| control.complaint());
         profile.recorder.problems.extend(left);
@@ -71,11 +73,12 @@ impl Loaded {
     }
 }
 
-/// Adds the shipped models' predictions for the kernels of a profile.
-pub fn predict(profile: &mut Profile) {
+/// The shipped models' predictions for the kernels of a profile.
+pub fn predict(profile: &Profile) -> Predictions {
     // The models take milliseconds to get ready: a program without kernels needs none.
-    if !profile.kernels.is_empty() {
-        recorded::predict(profile, &Models::shipped());
+    match profile.kernels.is_empty() {
+        true => Predictions::default(),
+        false => recorded::predictions(profile, &Models::shipped()),
     }
 }
 

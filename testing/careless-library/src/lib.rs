@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 static REGISTER: extern "C" fn() = register;
 
 extern "C" fn register() {
-    apex::queue::order::let_pass(is_named);
-    apex::queue::batch::neglect(is_named);
-    apex::pool::work::neglect(is_named);
+    apex::actions::queue::order::let_pass(is_named);
+    apex::actions::queue::batch::neglect(is_named);
+    apex::actions::pool::work::neglect(is_named);
 }
 
 fn is_named(base: &str) -> bool {

@@ -14,6 +14,7 @@
 //! | `exit CODE`, `raise SIGNAL`, `ignore SIGNAL` | as they say |
 //! | `count SIGNAL FILE` | from now on, counts deliveries of the signal by bytes appended to the file |
 
+use apex_driver::library::{Library, NAME};
 use cuda_abi::signature;
 use cuda_abi::types::*;
 use std::ffi::{CStr, c_void};
@@ -268,7 +269,8 @@ impl Cuda {
     fn open() -> Self {
         macro_rules! function {
             ($library:expr, $symbol:ident) => {{
-                let address = libc::dlsym($library, concat!(stringify!($symbol), "\0").as_ptr().cast());
+                let name = std::ffi::CString::new(stringify!($symbol)).expect("a symbol");
+                let address = $library.address(&name);
                 assert!(!address.is_null(), concat!("no ", stringify!($symbol)));
                 std::mem::transmute::<*mut c_void, signature::$symbol>(address)
             }};
@@ -278,11 +280,10 @@ impl Cuda {
         // SAFETY: the functions have the signatures that the driver's header gives them; outputs
         // are locals; the PTX and the name end with a zero byte.
         unsafe {
-            let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
-            if library.is_null() {
-                eprintln!("cuda-program: no libcuda.so.1");
+            let library = Library::open(NAME).unwrap_or_else(|error| {
+                eprintln!("cuda-program: {error}");
                 std::process::exit(3);
-            }
+            });
             check("cuInit", function!(library, cuInit)(0));
             check("cuDeviceGet", function!(library, cuDeviceGet)(&raw mut device, 0));
             check(

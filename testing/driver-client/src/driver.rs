@@ -1,5 +1,6 @@
 //! The driver as a program sees it.
 
+use apex_driver::library::{Library, NAME};
 use cuda_abi::signature;
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_void};
@@ -7,30 +8,22 @@ use std::ptr::null_mut;
 use std::sync::LazyLock;
 
 /// `libcuda.so.1`: a real driver, the fake one or a library of APEX.
-pub static LIBRARY: LazyLock<usize> = LazyLock::new(|| {
-    // SAFETY: a C string.
-    let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-    assert!(!library.is_null(), "cannot open libcuda.so.1");
-    library as usize
-});
+pub static LIBRARY: LazyLock<Library> =
+    LazyLock::new(|| Library::open(NAME).unwrap_or_else(|error| panic!("{error}")));
 
 /// The address of a symbol of the driver's.
 pub fn address(symbol: &str) -> *mut c_void {
-    let name = CString::new(symbol).expect("no zero in a symbol");
-    // SAFETY: an open library and a C string.
-    unsafe { libc::dlsym(*LIBRARY as *mut c_void, name.as_ptr()) }
+    LIBRARY.address(&CString::new(symbol).expect("no zero in a symbol"))
 }
 
 /// A function of the driver that `APEX_DRIVER` names, past the injected library.
 pub fn fake<F: Copy>(symbol: &CStr) -> F {
     let path = CString::new(std::env::var("APEX_DRIVER").expect("APEX_DRIVER")).expect("no zero in a path");
+    let library = Library::open(&path).unwrap_or_else(|error| panic!("{error}"));
+    let address = library.address(symbol);
+    assert!(!address.is_null(), "the fake driver lacks {symbol:?}");
     // SAFETY: the tests' own driver; `F` is the symbol's type by agreement with it.
-    unsafe {
-        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-        let address = libc::dlsym(library, symbol.as_ptr());
-        assert!(!address.is_null(), "the fake driver lacks {symbol:?}");
-        std::mem::transmute_copy(&address)
-    }
+    unsafe { std::mem::transmute_copy(&address) }
 }
 
 /// Calls of an entry point that reached the fake driver.

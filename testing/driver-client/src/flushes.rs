@@ -62,7 +62,7 @@ extern "C" fn witness() {
 /// Watches flushes from now on; false if the library has none.
 pub fn watch() -> bool {
     // SAFETY: an open library and a C string.
-    let set = unsafe { libc::dlsym(*LIBRARY as *mut c_void, c"flushing_set_witness".as_ptr()) };
+    let set = LIBRARY.address(c"flushing_set_witness");
     if set.is_null() {
         return false;
     }

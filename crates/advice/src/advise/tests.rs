@@ -7,6 +7,7 @@ use crate::rules::fixture::{
     SMS, activity, call, called, copies, counted, idle_during, kernel_of, memory, on_cpu_device, profile_of,
     profile_with, timed,
 };
+use apex_counts::{Direction, InstructionClass, Space};
 use apex_profile::{Accounts, Activity, IdleCause, Kernel, Process, Sequence};
 use apex_trace::layout::{CallClass, MemoryKind};
 
@@ -152,7 +153,7 @@ fn what_saves_less_than_two_percent_comes_last() {
 
 #[test]
 fn counts_come_first_on_the_cpu_device() {
-    let strided = counted("global", "load", 100, 800, 700, "uncoalesced");
+    let strided = counted(Space::Global, Direction::Load, 100, 800, 700);
     let mut profile = profile_of([timed(strided, 1e6)]);
     profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
     profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
@@ -165,7 +166,7 @@ fn counts_come_first_on_the_cpu_device() {
 fn on_the_cpu_device_a_slight_fault_comes_last() {
     let first = |threads| {
         let Kernel { launch, geometry, .. } = kernel_of(1000, threads);
-        let kernel = Kernel { launch, geometry, ..counted("global", "load", 100, 400, 0, "") };
+        let kernel = Kernel { launch, geometry, ..counted(Space::Global, Direction::Load, 100, 400, 0) };
         let mut profile = on_cpu_device(profile_of([kernel]));
         profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
         advise(&profile, &Options::default()).findings.swap_remove(0).rule
@@ -179,12 +180,12 @@ fn on_the_cpu_device_kernels_weigh_what_they_execute() {
     // The kernel with the fault is launched 50 times as often, and executes a thousandth.
     let executing = |mut kernel: Kernel, instructions: u64| {
         let counts = kernel.counts.as_mut().expect("counted");
-        counts.warp_instructions = [("integer".to_owned(), instructions)].into();
+        counts.sums.warp_instructions[InstructionClass::Integer as usize] = instructions;
         kernel
     };
-    let busy = executing(counted("global", "load", 100_000, 400_000, 0, ""), 10_000_000);
-    let strided = executing(counted("global", "load", 1, 8, 7, "uncoalesced"), 200);
-    let conflicting = executing(counted("shared", "load", 100, 3200, 3100, "bank_conflict"), 5_000_000);
+    let busy = executing(counted(Space::Global, Direction::Load, 100_000, 400_000, 0), 10_000_000);
+    let strided = executing(counted(Space::Global, Direction::Load, 1, 8, 7), 200);
+    let conflicting = executing(counted(Space::Shared, Direction::Load, 100, 3200, 3100), 5_000_000);
     let advice = advise(&profile_of([busy, called(strided, 50, 1_000.0), conflicting]), &Options::default());
     let rules: Vec<&str> = advice.findings.iter().map(|finding| &finding.rule[..]).collect();
     // What concerns next to none of the work comes after the launch configuration's.
@@ -295,7 +296,7 @@ fn where_the_device_is_unknown_nothing_rests_on_times() {
     assert!(unjudged.because.contains("does not name the device"), "{}", unjudged.because);
 
     // Only the CPU device counts.
-    let mut profile = profile_of([counted("global", "load", 100, 400, 0, "uncoalesced")]);
+    let mut profile = profile_of([counted(Space::Global, Direction::Load, 100, 400, 0)]);
     profile.devices.clear();
     assert!(profile.on_cpu_device() && !profile.device_is_unknown());
 }

@@ -6,8 +6,9 @@ use cuda_launch::{Dim3, LaunchConfig};
 use serde::Serialize;
 
 use super::{Change, Comparison, Side};
+use apex_counts::Space;
 use apex_profile::names::{Row, unique_short_names};
-use apex_profile::{Figure, Kernel, KernelCounts, SaturatingSum as _, Traffic, total};
+use apex_profile::{Figure, Kernel, KernelCounts, SaturatingSum as _, total};
 
 /// Where something occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -74,11 +75,6 @@ struct Group<'a> {
     by: f64,
 }
 
-/// A quantity of the loads and stores of a space.
-pub(super) fn accesses(counts: &KernelCounts, space: &str, of: impl Fn(&Traffic) -> u64) -> u64 {
-    counts.total_traffic(space, &["load", "store"], of)
-}
-
 /// A sum over all launches of a kernel, by those that were counted; `None` if none was.
 pub(super) fn of_all_launches(kernel: &Kernel, of: impl Fn(&KernelCounts) -> u64) -> Option<f64> {
     let counts = kernel.counts.as_ref().filter(|counts| counts.launches > 0)?;
@@ -118,20 +114,19 @@ impl Group<'_> {
     }
 
     /// Transactions of loads and stores of a space, of all launches.
-    fn transactions(&self, space: &str) -> Option<Figure> {
+    fn transactions(&self, space: Space) -> Option<Figure> {
         let of = |kernel: &&Kernel| {
-            of_all_launches(kernel, |counts| accesses(counts, space, |traffic| traffic.transactions))
+            of_all_launches(kernel, |counts| counts.sums.loads_and_stores(space).transactions)
         };
         let known: Vec<f64> = self.kernels.iter().filter_map(of).collect();
         (!known.is_empty()).then(|| Figure::computed(total(known)))
     }
 
     /// The same of a request.
-    fn transactions_per_request(&self, space: &str) -> Option<Figure> {
-        let sum = |counts: &KernelCounts, of: fn(&Traffic) -> u64| accesses(counts, space, of) as f64;
+    fn transactions_per_request(&self, space: Space) -> Option<Figure> {
         self.ratio(
-            |counts| sum(counts, |traffic| traffic.transactions),
-            |counts| sum(counts, |traffic| traffic.requests),
+            |counts| counts.sums.loads_and_stores(space).transactions as f64,
+            |counts| counts.sums.loads_and_stores(space).requests as f64,
         )
     }
 }
@@ -222,15 +217,18 @@ fn change((symbol, configuration): Key, [before, after]: &[Vec<Group<'_>>; 2]) -
         occupancy: of(&|group| group.occupancy()),
         counts: counts.then(|| KernelCountChanges {
             warp_instructions: of(&|group| {
-                group.ratio(|counts| counts.total_warp_instructions() as f64, |counts| counts.launches as f64)
+                group.ratio(
+                    |counts| counts.sums.total_warp_instructions() as f64,
+                    |counts| counts.launches as f64,
+                )
             }),
-            sectors: of(&|group| group.transactions("global")),
-            sectors_per_request: of(&|group| group.transactions_per_request("global")),
-            wavefronts: of(&|group| group.transactions("shared")),
-            wavefronts_per_request: of(&|group| group.transactions_per_request("shared")),
+            sectors: of(&|group| group.transactions(Space::Global)),
+            sectors_per_request: of(&|group| group.transactions_per_request(Space::Global)),
+            wavefronts: of(&|group| group.transactions(Space::Shared)),
+            wavefronts_per_request: of(&|group| group.transactions_per_request(Space::Shared)),
             active_threads: of(&|group| {
-                let warps = |counts: &KernelCounts| counts.total_warp_instructions() as f64;
-                group.ratio(|counts| counts.active_threads * warps(counts), warps)
+                let warps = |counts: &KernelCounts| counts.sums.total_warp_instructions() as f64;
+                group.ratio(|counts| counts.sums.active_threads() * warps(counts), warps)
             }),
         }),
     }

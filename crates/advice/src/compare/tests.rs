@@ -6,6 +6,7 @@ use super::change::SAMPLES;
 use super::*;
 use crate::advise::{Options, advise};
 use crate::rules::fixture::{kernel_of, profile_of, timed};
+use apex_counts::{Direction, Space};
 use apex_profile::{Activity, Iterations, Kernel, Phase, PhaseKind};
 
 fn named(symbol: &str, kernel: Kernel) -> Kernel {
@@ -238,7 +239,7 @@ fn times_of_the_cpu_device_are_compared_between_repeated_runs_alone() {
 
 #[test]
 fn counts_of_one_side_are_no_change() {
-    let counted = profile_of([crate::rules::fixture::counted("global", "load", 100, 400, 0, "")]);
+    let counted = profile_of([crate::rules::fixture::counted(Space::Global, Direction::Load, 100, 400, 0)]);
     let uncounted = profile_of([kernel_of(1000, 128)]);
     let counts = compared(&[&uncounted], &[&counted]).counts.expect("one side has them");
     assert_eq!((counts.sectors.before, counts.sectors.significant), (None, None));

@@ -2,7 +2,8 @@
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
-use apex_profile::{KernelCounts, Profile, Traffic};
+use apex_counts::{Space, Traffic};
+use apex_profile::{KernelCounts, Profile};
 
 /// Minimum share of excessive wavefronts for a finding.
 const EXCESS: f64 = 0.25;
@@ -33,13 +34,12 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
-    let accesses: Vec<&Traffic> = counts.traffic.iter().filter(|traffic| traffic.space == "shared").collect();
-    let sum = |of: fn(&Traffic) -> u64| accesses.iter().map(|traffic| of(traffic) as f64).sum::<f64>();
-    let (requests, wavefronts, excess) = (sum(|t| t.requests), sum(|t| t.transactions), sum(|t| t.excess));
+    let Traffic { requests, transactions, excess, .. } = counts.sums.all_traffic(Space::Shared);
+    let [requests, wavefronts, excess] = [requests, transactions, excess].map(|count| count as f64);
     if wavefronts == 0.0 || excess <= EXCESS * wavefronts {
         return None;
     }
-    let place = counts.worst("bank_conflict").map_or_else(String::new, |spot| {
+    let place = counts.worst(apex_counts::Fault::BankConflict).map_or_else(String::new, |spot| {
         let each = spot.total as f64 / spot.events.max(1) as f64;
         format!("{} takes {each:.1} wavefronts per request: ", spot.place.shown())
     });
@@ -62,10 +62,11 @@ mod tests {
         assert_clear, assert_finds, assert_unjudged, counted, kernel_of, profile_of,
     };
     use super::RULE;
+    use apex_counts::{Direction, Space};
 
     #[test]
     fn names_the_line_and_the_wavefronts() {
-        let finding = assert_finds(&RULE, counted("shared", "load", 96, 3072, 2976, "bank_conflict"));
+        let finding = assert_finds(&RULE, counted(Space::Shared, Direction::Load, 96, 3072, 2976));
         assert_eq!(
             finding.change,
             "kernel.cu:7 takes 32.0 wavefronts per request: pad the rows of the tile by one element, or swizzle its columns"
@@ -74,9 +75,9 @@ mod tests {
 
     #[test]
     fn the_boundary_is_a_quarter() {
-        assert_clear(&RULE, counted("shared", "load", 75, 100, 25, "bank_conflict"));
-        assert_finds(&RULE, counted("shared", "store", 74, 100, 26, "bank_conflict"));
-        assert_clear(&RULE, counted("global", "load", 74, 100, 26, "uncoalesced"));
+        assert_clear(&RULE, counted(Space::Shared, Direction::Load, 75, 100, 25));
+        assert_finds(&RULE, counted(Space::Shared, Direction::Store, 74, 100, 26));
+        assert_clear(&RULE, counted(Space::Global, Direction::Load, 74, 100, 26));
         assert_unjudged(&RULE, profile_of([kernel_of(1000, 128)]));
     }
 }

@@ -60,6 +60,7 @@ mod tests {
         assert_clear, assert_finds, assert_finds_in, counted, kernel_of, on_cpu_device, profile_of, timed,
     };
     use super::RULE;
+    use apex_counts::{Direction, Space};
     use apex_profile::Kernel;
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
     fn on_the_cpu_device_the_kernel_with_most_work_comes_first() {
         let of = |requests: u64, ns: f64| {
             let Kernel { launch, geometry, .. } = kernel_of(1000, 100);
-            let counted = counted("global", "load", requests, 4 * requests, 0, "");
+            let counted = counted(Space::Global, Direction::Load, requests, 4 * requests, 0);
             timed(Kernel { launch, geometry, ..counted }, ns)
         };
         let profile = profile_of([of(100, 9e6), of(1000, 1e6)]);

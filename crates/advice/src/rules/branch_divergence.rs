@@ -43,11 +43,12 @@ fn judge(profile: &Profile) -> Outcome {
 
 fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option<Fault> {
     let full = WARP * geometry.block_efficiency;
-    if counts.divergent_branches == 0 || counts.active_threads >= ACTIVE * full {
+    let (active_threads, sums) = (counts.sums.active_threads(), &counts.sums);
+    if sums.divergent_branches == 0 || active_threads >= ACTIVE * full {
         return None;
     }
-    let diverge = counts.divergent_branches as f64 / counts.branches.max(1) as f64;
-    let change = match counts.worst("divergence") {
+    let diverge = sums.divergent_branches as f64 / sums.branches.max(1) as f64;
+    let change = match counts.worst(apex_counts::Fault::Divergence) {
         None => "make the condition uniform within each warp".to_owned(),
         Some(spot) => {
             let (place, share) = (spot.place.shown(), spot.excess as f64 / spot.total.max(1) as f64);
@@ -66,7 +67,7 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
     };
     Some(Fault {
         evidence: vec![
-            Evidence::new("avg. active threads per warp", counts.figure(counts.active_threads), Unit::Count)
+            Evidence::new("avg. active threads per warp", counts.figure(active_threads), Unit::Count)
                 .increase_towards(full),
             Evidence::new("divergent branches", counts.figure(diverge), Unit::Share).decrease_towards(0.0),
         ],
@@ -80,15 +81,19 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
 mod tests {
     use super::super::fixture::{assert_clear, assert_finds, counted};
     use super::RULE;
+    use apex_counts::{Direction, Fault, InstructionClass, Space};
     use apex_profile::Kernel;
     use cuda_launch::LaunchConfig;
 
     fn with_active(active_threads: f64, divergent_branches: u64) -> Kernel {
-        let mut kernel = counted("global", "load", 1, 4, 0, "divergence");
+        let mut kernel = counted(Space::Global, Direction::Load, 1, 4, 0);
         let counts = kernel.counts.as_mut().expect("counted");
-        (counts.active_threads, counts.branches, counts.divergent_branches) =
-            (active_threads, 100, divergent_branches);
-        (counts.hotspots[0].total, counts.hotspots[0].excess) = (80, 20);
+        counts.sums.warp_instructions[InstructionClass::Integer as usize] = 1000;
+        counts.sums.thread_instructions[InstructionClass::Integer as usize] =
+            (active_threads * 1000.0) as u64;
+        (counts.sums.branches, counts.sums.divergent_branches) = (100, divergent_branches);
+        let spot = &mut counts.hotspots[0];
+        (spot.fault, spot.total, spot.excess) = (Fault::Divergence, 80, 20);
         kernel
     }
 

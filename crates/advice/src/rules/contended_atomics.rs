@@ -2,6 +2,7 @@
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
+use apex_counts::{Direction, Space};
 use apex_profile::{KernelCounts, Profile};
 
 /// Minimum threads per request.
@@ -43,18 +44,18 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
-    let atomics = counts.traffic("global", "atomic")?;
+    let atomics = counts.sums.traffic(Space::Global, Direction::Atomic);
     let threads = atomics.threads as f64 / atomics.requests.max(1) as f64;
-    let instructions = counts.total_warp_instructions() as f64;
+    let instructions = counts.sums.total_warp_instructions() as f64;
     let is_rare = (atomics.requests as f64) < INSTRUCTIONS * instructions;
-    if atomics.requests == 0 || is_rare || threads < THREADS || atomics.per_request > SECTORS {
+    if atomics.requests == 0 || is_rare || threads < THREADS || atomics.per_request() > SECTORS {
         return None;
     }
     Some(Fault {
         evidence: vec![
             Evidence::new("threads per atomic request", counts.figure(threads), Unit::Count)
                 .decrease_towards(1.0),
-            Evidence::new("sectors per atomic request", counts.figure(atomics.per_request), Unit::Count),
+            Evidence::new("sectors per atomic request", counts.figure(atomics.per_request()), Unit::Count),
         ],
         change: "reduce within the warp or block before the atomic".to_owned(),
         saves: Err("the number of blocks that update an address at the same time is not counted"),
@@ -66,20 +67,21 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
 mod tests {
     use super::super::fixture::{assert_clear, assert_finds, counted};
     use super::RULE;
+    use apex_counts::{Direction, InstructionClass, Space};
 
     #[test]
     fn fires_where_many_threads_share_a_sector() {
-        assert_finds(&RULE, counted("global", "atomic", 100, 100, 0, ""));
-        assert_clear(&RULE, counted("global", "atomic", 100, 400, 0, ""));
-        assert_clear(&RULE, counted("global", "load", 100, 100, 0, ""));
+        assert_finds(&RULE, counted(Space::Global, Direction::Atomic, 100, 100, 0));
+        assert_clear(&RULE, counted(Space::Global, Direction::Atomic, 100, 400, 0));
+        assert_clear(&RULE, counted(Space::Global, Direction::Load, 100, 100, 0));
     }
 
     #[test]
     fn one_atomic_after_much_work_is_no_fault() {
         let among = |instructions: u64| {
-            let mut kernel = counted("global", "atomic", 100, 100, 0, "");
+            let mut kernel = counted(Space::Global, Direction::Atomic, 100, 100, 0);
             let counts = kernel.counts.as_mut().expect("counted");
-            counts.warp_instructions.insert("f32".to_owned(), instructions);
+            counts.sums.warp_instructions[InstructionClass::Single as usize] = instructions;
             kernel
         };
         assert_finds(&RULE, among(100_000));

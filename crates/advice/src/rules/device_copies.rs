@@ -108,7 +108,7 @@ fn kernels_at_least(profile: &Profile) -> f64 {
 fn judge_bytes(profile: &Profile, count: u64, moved: u64) -> Outcome {
     let sectors = |kernel: &Kernel| {
         let counts = kernel.counts.as_ref()?;
-        let each = counts.total_global_sectors() as f64 / counts.launches.max(1) as f64;
+        let each = counts.sums.global_sectors() as f64 / counts.launches.max(1) as f64;
         Some(each * kernel.launches.ran() as f64)
     };
     let by_kernels = SECTOR * total(profile.kernels.iter().filter_map(sectors));
@@ -191,6 +191,7 @@ mod tests {
         on_cpu_device, profile_of, profile_with,
     };
     use super::RULE;
+    use apex_counts::{Direction, Space};
     use apex_profile::names::Owner;
     use apex_profile::{Accounts, Activity, Figure, Profile};
     use apex_trace::layout::MemoryKind::{Device, Pinned};
@@ -255,7 +256,7 @@ mod tests {
     fn on_the_cpu_device_bytes_decide() {
         // A thousand launches of 400 sectors, 12.8 MB: copies read and write a nineteenth of that.
         let of = |each: u64| {
-            let profile = profile_of([counted("global", "load", 100, 400, 0, "uncoalesced")]);
+            let profile = profile_of([counted(Space::Global, Direction::Load, 100, 400, 0)]);
             on_cpu_device(Profile { copies: vec![copies(Device, Device, true, 100, each)], ..profile })
         };
         let finding = assert_finds_in(&RULE, of(3_369));

@@ -2,6 +2,7 @@
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts, percent};
 use crate::finding::{Evidence, Scope, Severity, Unit};
+use apex_counts::{Direction, InstructionClass, Space};
 use apex_profile::{KernelCounts, Profile};
 
 /// Minimum share of FP64 among the floating-point operations outside of tensor cores.
@@ -44,10 +45,10 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
-    let of = |class: &str| counts.thread_instructions.get(class).copied().unwrap_or(0) as f64;
-    let (doubles, conversions) = (of("f64"), of("conversion"));
-    let all = doubles + of("f32") + of("f16");
-    let loaded = counts.traffic("global", "load").map_or(0, |loads| loads.threads) as f64;
+    let of = |class| counts.sums.threads_of(class) as f64;
+    let (doubles, conversions) = (of(InstructionClass::Double), of(InstructionClass::Conversion));
+    let all = doubles + of(InstructionClass::Single) + of(InstructionClass::Half);
+    let loaded = counts.sums.traffic(Space::Global, Direction::Load).threads as f64;
     if doubles < DOUBLES * all || conversions < CONVERSIONS * doubles || doubles < EACH * loaded.max(1.0) {
         return None;
     }
@@ -77,17 +78,15 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_clear, assert_finds, counted};
+    use super::super::fixture::{assert_clear, assert_finds, counted, execute};
     use super::RULE;
+    use apex_counts::{Direction, Space};
     use apex_profile::Kernel;
 
     /// 3,200 values loaded, and these instructions of threads.
     fn computing(doubles: u64, singles: u64, conversions: u64) -> Kernel {
-        let mut kernel = counted("global", "load", 100, 400, 0, "");
-        let counts = kernel.counts.as_mut().expect("counted");
-        counts.thread_instructions = [("f64", doubles), ("f32", singles), ("conversion", conversions)]
-            .map(|(class, count)| (class.to_owned(), count))
-            .into();
+        let mut kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
+        execute(&mut kernel, doubles, singles, conversions);
         kernel
     }
 

@@ -8,11 +8,12 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
 use crate::finding::{Direction, Finding, Unit};
+use apex_counts::{Counts, Fault, Hotspot, InstructionClass, Place, Space, Traffic};
 use apex_profile::names::{Identity, Owner, identify};
 use apex_profile::{
     Accounts, Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
-    Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Place, Process,
-    Profile, Sizes, Stream, Totals, Traffic,
+    Geometry, GpuTime, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Process, Profile, Sizes,
+    Stream, Totals,
 };
 
 /// Multiprocessors of the device.
@@ -31,7 +32,7 @@ pub(crate) fn device() -> Device {
 /// The same session, recorded on the CPU device.
 pub(crate) fn on_cpu_device(mut profile: Profile) -> Profile {
     for device in &mut profile.devices {
-        device.name = "APEX CPU device".to_owned();
+        device.name = apex_conventions::cpu_device::NAME.to_owned();
     }
     profile
 }
@@ -64,33 +65,29 @@ pub(crate) fn named(symbol: &str) -> Kernel {
 
 /// With counts of one launch: traffic of one kind, and its worst place.
 pub(crate) fn counted(
-    space: &str,
-    direction: &str,
+    space: Space,
+    direction: apex_counts::Direction,
     requests: u64,
     transactions: u64,
     excess: u64,
-    fault: &str,
 ) -> Kernel {
-    let traffic = Traffic {
-        space: space.to_owned(),
-        direction: direction.to_owned(),
-        requests,
-        threads: requests * 32,
-        bytes: requests * 128,
-        transactions,
-        excess,
-        per_request: transactions as f64 / requests as f64,
-    };
+    let (threads, bytes) = (requests * 32, requests * 128);
+    let mut sums = Counts::default();
+    sums.traffic[space as usize][direction as usize] =
+        Traffic { requests, threads, bytes, transactions, excess };
+    let fault = if space == Space::Shared { Fault::BankConflict } else { Fault::Uncoalesced };
     let place = Place { file: "kernel.cu".to_owned(), line: 7, ..Place::default() };
-    let hotspot = Hotspot { fault: fault.to_owned(), place, events: requests, total: transactions, excess };
-    let counts = KernelCounts {
-        launches: 1,
-        active_threads: 32.0,
-        traffic: vec![traffic],
-        hotspots: vec![hotspot],
-        ..KernelCounts::default()
-    };
+    let hotspot = Hotspot { fault, place, events: requests, total: transactions, excess };
+    let counts = KernelCounts { launches: 1, sums, hotspots: vec![hotspot], ..KernelCounts::default() };
     Kernel { counts: Some(counts), ..kernel_of(1000, 128) }
+}
+
+/// Lets threads of a counted kernel execute arithmetic and conversions.
+pub(crate) fn execute(kernel: &mut Kernel, doubles: u64, singles: u64, conversions: u64) {
+    let threads = &mut kernel.counts.as_mut().expect("counted").sums.thread_instructions;
+    threads[InstructionClass::Double as usize] = doubles;
+    threads[InstructionClass::Single as usize] = singles;
+    threads[InstructionClass::Conversion as usize] = conversions;
 }
 
 /// With a mean GPU time, as from 50 samples.

@@ -42,9 +42,10 @@ pub(super) fn limit_of_registers(kernel: &Kernel, registers: u32, blocks: u32) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_finds, counted, kernel_of, named};
+    use super::super::fixture::{assert_finds, counted, execute, kernel_of, named};
     use super::super::{double_arithmetic, local_memory};
     use super::limit_of_registers;
+    use apex_counts::{Direction, Space};
     use apex_profile::Kernel;
 
     const NUMBA: &str = "_ZN6cudapy8__main__3addB2v1B38c8tJTIcFKzyF2ILShI4CrgQElQb6HczSBAA_3dE5ArrayIfLi1E1C7mutable7alignedE";
@@ -63,11 +64,8 @@ mod tests {
     #[test]
     fn kernels_of_numba_get_advice_in_python() {
         let doubles = || {
-            let mut kernel = counted("global", "load", 100, 400, 0, "");
-            let counts = kernel.counts.as_mut().expect("counted");
-            counts.thread_instructions = [("f64", 100_000), ("f32", 100_000), ("conversion", 50_000)]
-                .map(|(class, count)| (class.to_owned(), count))
-                .into();
+            let mut kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
+            execute(&mut kernel, 100_000, 100_000, 50_000);
             kernel
         };
         let change = |rule, kernel| assert_finds(rule, kernel).change;

@@ -4,7 +4,8 @@ use occupancy::DeviceLimits;
 
 use super::{Fault, Needs, Outcome, Rule, SECTOR, Subject, bytes, confidence, judge_counts, judge_kernels};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use apex_profile::{Figure, KernelCounts, Profile, Traffic};
+use apex_counts::{Space, Traffic};
+use apex_profile::{Figure, KernelCounts, Profile};
 
 /// Minimum share of local memory in the sectors of local and global memory.
 const SECTORS: f64 = 0.25;
@@ -70,12 +71,11 @@ fn judge_accesses(profile: &Profile) -> Outcome {
 }
 
 fn accesses(counts: &KernelCounts) -> Option<Fault> {
-    let of_local =
-        |of: fn(&Traffic) -> u64| counts.total_traffic("local", &["load", "store", "atomic"], of) as f64;
-    let requests = of_local(|traffic| traffic.requests);
-    let (local, global) = (of_local(|traffic| traffic.bytes) / SECTOR, counts.total_global_sectors() as f64);
+    let Traffic { requests, bytes, .. } = counts.sums.all_traffic(Space::Local);
+    let requests = requests as f64;
+    let (local, global) = (bytes as f64 / SECTOR, counts.sums.global_sectors() as f64);
     let sectors = local / (local + global).max(1.0);
-    let instructions = requests / counts.total_warp_instructions().max(1) as f64;
+    let instructions = requests / counts.sums.total_warp_instructions().max(1) as f64;
     if sectors < SECTORS || instructions < INSTRUCTIONS {
         return None;
     }
@@ -152,17 +152,17 @@ mod tests {
         profile_of,
     };
     use super::{ACCESSES, SIZE};
+    use apex_counts::{Direction, InstructionClass, Space};
     use apex_profile::Kernel;
 
     /// With counts of local accesses to 4 bytes by whole warps, which take 4 sectors, beside
     /// 400 sectors of global memory.
     fn accessing(requests: u64, instructions: u64) -> Kernel {
-        let mut kernel = counted("global", "load", 100, 400, 0, "uncoalesced");
-        let counts = kernel.counts.as_mut().expect("counted");
-        let local = counted("local", "load", requests, 0, 0, "uncoalesced").counts.expect("counted").traffic;
-        counts.traffic.extend(local);
-        counts.warp_instructions =
-            [("local".to_owned(), requests), ("f32".to_owned(), instructions - requests)].into();
+        let mut kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
+        let sums = &mut kernel.counts.as_mut().expect("counted").sums;
+        *sums += &counted(Space::Local, Direction::Load, requests, 0, 0).counts.expect("counted").sums;
+        sums.warp_instructions[InstructionClass::Local as usize] = requests;
+        sums.warp_instructions[InstructionClass::Single as usize] = instructions - requests;
         kernel
     }
 
@@ -187,7 +187,7 @@ mod tests {
         assert_clear(&ACCESSES, accessing(33, 100));
         assert_finds(&ACCESSES, accessing(100, 2000));
         assert_clear(&ACCESSES, accessing(100, 2001));
-        assert_clear(&ACCESSES, counted("global", "load", 100, 400, 0, "uncoalesced"));
+        assert_clear(&ACCESSES, counted(Space::Global, Direction::Load, 100, 400, 0));
         assert_unjudged(&ACCESSES, profile_of([kernel_of(1000, 128)]));
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Fault, Needs, Outcome, Rule, SECTOR, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
+use apex_counts::{Direction, Space};
 use apex_profile::{KernelCounts, Profile, total};
 use apex_trace::layout::MemoryKind;
 
@@ -52,8 +53,8 @@ fn allocated(profile: &Profile) -> f64 {
 }
 
 fn fault(counts: &KernelCounts, allocated: f64) -> Option<Fault> {
-    let loads = counts.traffic("global", "load")?;
-    let instructions = counts.total_warp_instructions() as f64;
+    let loads = counts.sums.traffic(Space::Global, Direction::Load);
+    let instructions = counts.sums.total_warp_instructions() as f64;
     let times = loads.transactions as f64 * SECTOR / counts.launches.max(1) as f64 / allocated;
     if allocated <= 0.0 || times < TIMES || (loads.requests as f64) < LOADS * instructions {
         return None;
@@ -86,13 +87,14 @@ mod tests {
 
     use super::super::fixture::{assert_clear_in, assert_finds_in, counted, memory, profile_of};
     use super::RULE;
+    use apex_counts::{Direction, InstructionClass, Space};
     use apex_profile::Profile;
 
     /// A launch of `requests` loads of four sectors among `instructions`, in 1 MiB of memory.
     fn loading(requests: u64, instructions: u64) -> Profile {
-        let mut kernel = counted("global", "load", requests, 4 * requests, 0, "");
-        kernel.counts.as_mut().expect("counted").warp_instructions =
-            [("integer".into(), instructions)].into();
+        let mut kernel = counted(Space::Global, Direction::Load, requests, 4 * requests, 0);
+        let sums = &mut kernel.counts.as_mut().expect("counted").sums;
+        sums.warp_instructions[InstructionClass::Integer as usize] = instructions;
         Profile { memory: vec![memory(MemoryKind::Device, 1, 0, 1e3)], ..profile_of([kernel]) }
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::fixture::{SMS, activity, called, counted, device, on_cpu_device, profile_of, timed};
+use super::fixture::{SMS, activity, called, counted, device, execute, on_cpu_device, profile_of, timed};
 use super::{Needs, RULES, Rule};
 use crate::advise::{Options, advise};
+use apex_counts::{Direction, Fault, Hotspot, InstructionClass, Place, Space, Traffic};
 use apex_profile::names::{Owner, OwnerKind};
-use apex_profile::{Hotspot, IdleCause, Kernel, Place, Profile, Traffic};
+use apex_profile::{IdleCause, Kernel, Profile};
 use cuda_launch::LaunchConfig;
 
 #[test]
@@ -128,42 +129,34 @@ const OF_SOURCE: [&str; 14] = [
 /// A kernel of this owner in a configuration, with all that rules about kernels look for.
 fn faulty(owner: Owner, launch: LaunchConfig, each_ns: f64) -> Kernel {
     let mut kernel =
-        called(timed(counted("global", "load", 100, 3200, 2800, "uncoalesced"), each_ns), 3000, 4_000.0);
+        called(timed(counted(Space::Global, Direction::Load, 100, 3200, 2800), each_ns), 3000, 4_000.0);
     kernel.launch = launch;
     kernel.traits.owner = owner;
     let attributes = kernel.attributes.as_mut().expect("known");
     (attributes.registers, attributes.static_shared_bytes, attributes.local_bytes) = (200, 60_000, 4_000);
     let counts = kernel.counts.as_mut().expect("counted");
-    let traffic = |space: &str, direction: &str| Traffic {
-        space: space.to_owned(),
-        direction: direction.to_owned(),
-        requests: 1_000,
-        threads: 32_000,
-        bytes: 128_000,
-        transactions: 32_000,
-        excess: 31_000,
-        per_request: 32.0,
-    };
-    counts.traffic.extend([
-        traffic("shared", "load"),
-        traffic("local", "load"),
-        traffic("global", "atomic"),
-        traffic("shared", "atomic"),
-    ]);
-    let hotspot = |fault: &str| Hotspot {
-        fault: fault.to_owned(),
+    let traffic =
+        Traffic { requests: 1_000, threads: 32_000, bytes: 128_000, transactions: 32_000, excess: 31_000 };
+    for (space, direction) in [
+        (Space::Shared, Direction::Load),
+        (Space::Local, Direction::Load),
+        (Space::Global, Direction::Atomic),
+        (Space::Shared, Direction::Atomic),
+    ] {
+        counts.sums.traffic[space as usize][direction as usize] = traffic;
+    }
+    let hotspot = |fault| Hotspot {
+        fault,
         place: Place { file: "kernel.cu".to_owned(), line: 7, ..Place::default() },
         events: 1_000,
         total: 32_000,
         excess: 31_000,
     };
-    counts.hotspots.extend(["bank_conflict", "divergence"].map(hotspot));
-    counts.active_threads = 8.0;
-    (counts.branches, counts.divergent_branches) = (1_000, 900);
-    counts.warp_instructions = [("integer".to_owned(), 10_000)].into();
-    counts.thread_instructions = [("f64", 100_000), ("f32", 100_000), ("conversion", 50_000)]
-        .map(|(class, count)| (class.to_owned(), count))
-        .into();
+    counts.hotspots.extend([Fault::BankConflict, Fault::Divergence].map(hotspot));
+    (counts.sums.branches, counts.sums.divergent_branches) = (1_000, 900);
+    // Eight threads execute an instruction together.
+    counts.sums.warp_instructions[InstructionClass::Integer as usize] = 10_000;
+    execute(&mut kernel, 32_000, 32_000, 16_000);
     kernel
 }
 

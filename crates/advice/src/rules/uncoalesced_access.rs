@@ -2,7 +2,8 @@
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
-use apex_profile::{KernelCounts, Profile, Traffic};
+use apex_counts::{Space, Traffic};
+use apex_profile::{KernelCounts, Profile};
 
 /// Minimum share of excessive sectors for a finding.
 const EXCESS: f64 = 0.25;
@@ -36,17 +37,17 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 fn fault(counts: &KernelCounts) -> Option<Fault> {
-    let accesses: Vec<&Traffic> =
-        ["load", "store"].into_iter().filter_map(|direction| counts.traffic("global", direction)).collect();
-    let sum = |of: fn(&Traffic) -> u64| accesses.iter().map(|traffic| of(traffic) as f64).sum::<f64>();
-    let (requests, sectors, excess) = (sum(|t| t.requests), sum(|t| t.transactions), sum(|t| t.excess));
+    let Traffic { requests, threads, bytes, transactions, excess } =
+        counts.sums.loads_and_stores(Space::Global);
+    let [requests, threads, bytes] = [requests, threads, bytes].map(|count| count as f64);
+    let [sectors, excess] = [transactions, excess].map(|count| count as f64);
     // A full warp of consecutive accesses to values of B bytes takes B sectors. A request that
     // takes no more has idle threads between its addresses: that is divergence.
-    let consecutive = requests * sum(|t| t.bytes) / sum(|t| t.threads).max(1.0);
+    let consecutive = requests * bytes / threads.max(1.0);
     if excess <= EXCESS * sectors || sectors <= consecutive {
         return None;
     }
-    let worst = counts.worst("uncoalesced");
+    let worst = counts.worst(apex_counts::Fault::Uncoalesced);
     // As in a stencil over bytes: the addresses of a request begin within a sector. A few requests
     // wrap around an edge and take a third sector.
     let begins_within = |excess: f64, requests: f64| excess < 1.5 * requests;
@@ -84,10 +85,17 @@ mod tests {
     };
     use super::super::percent;
     use super::{EXCESS, RULE};
+    use apex_counts::{Direction, Space, Traffic};
+    use apex_profile::Kernel;
+
+    fn loads(kernel: &mut Kernel) -> &mut Traffic {
+        let sums = &mut kernel.counts.as_mut().expect("counted").sums;
+        &mut sums.traffic[Space::Global as usize][Direction::Load as usize]
+    }
 
     #[test]
     fn names_the_line_and_the_sectors() {
-        let finding = assert_finds(&RULE, counted("global", "load", 100, 800, 400, "uncoalesced"));
+        let finding = assert_finds(&RULE, counted(Space::Global, Direction::Load, 100, 800, 400));
         assert_eq!(
             finding.change,
             "kernel.cu:7 takes 8.0 sectors per request instead of 4.0: access consecutive addresses from consecutive \
@@ -99,18 +107,18 @@ mod tests {
     #[test]
     fn the_boundary_is_a_quarter() {
         assert_eq!(percent(EXCESS), "25%");
-        assert_clear(&RULE, counted("global", "load", 100, 800, 200, "uncoalesced"));
-        assert_finds(&RULE, counted("global", "store", 100, 800, 201, "uncoalesced"));
+        assert_clear(&RULE, counted(Space::Global, Direction::Load, 100, 800, 200));
+        assert_finds(&RULE, counted(Space::Global, Direction::Store, 100, 800, 201));
         // Atomics to one address after the other are as they are.
-        assert_clear(&RULE, counted("global", "atomic", 100, 3200, 3000, "uncoalesced"));
+        assert_clear(&RULE, counted(Space::Global, Direction::Atomic, 100, 3200, 3000));
     }
 
     #[test]
     fn inactive_threads_between_consecutive_addresses_are_no_scattered_access() {
         // Half of the threads of each warp access every other value: 4 sectors where 2 would do.
         let half = |sectors: u64, excess: u64| {
-            let mut kernel = counted("global", "load", 100, 100 * sectors, 100 * excess, "uncoalesced");
-            let traffic = &mut kernel.counts.as_mut().expect("counted").traffic[0];
+            let mut kernel = counted(Space::Global, Direction::Load, 100, 100 * sectors, 100 * excess);
+            let traffic = loads(&mut kernel);
             (traffic.threads, traffic.bytes) = (100 * 16, 100 * 64);
             kernel
         };
@@ -123,8 +131,8 @@ mod tests {
         // Bytes of a full warp need 1 sector.
         let bytes = |sectors: u64| {
             let excess = 100 * (sectors - 1);
-            let mut kernel = counted("global", "load", 100, 100 * sectors, excess, "uncoalesced");
-            kernel.counts.as_mut().expect("counted").traffic[0].bytes = 100 * 32;
+            let mut kernel = counted(Space::Global, Direction::Load, 100, 100 * sectors, excess);
+            loads(&mut kernel).bytes = 100 * 32;
             kernel
         };
         assert_clear(&RULE, bytes(2));

@@ -1,7 +1,7 @@
 //! Environment variables and parent processes that change what a program loads.
 
 use super::Check;
-use apex_environment as environment;
+use apex_conventions::variables;
 use std::path::Path;
 
 pub(super) fn checks() -> Vec<Check> {
@@ -93,10 +93,10 @@ fn visible_devices() -> Check {
 
 fn own_settings() -> Check {
     const ID: &str = "apex-settings";
-    if std::env::var_os(environment::DISABLE).is_some_and(|value| value == "1") {
+    if variables::DISABLE.is_on() {
         return Check::fail(ID, "APEX_DISABLE=1: the injected library does nothing", "unset APEX_DISABLE");
     }
-    if let Some(session) = std::env::var_os(environment::SESSION) {
+    if let Some(session) = std::env::var_os(variables::SESSION.name) {
         let found = format!("this shell runs inside the session {}", session.to_string_lossy());
         return Check::warn(
             ID,

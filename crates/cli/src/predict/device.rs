@@ -4,7 +4,7 @@ use crate::loaded;
 use crate::output;
 use anyhow::{Context, bail};
 use apex_predict::Device;
-use apex_predict::recorded::Trained;
+use apex_predict_session::recorded::Trained;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Writes answers as CSV and as JSON: one document, or one line for each answer.
 
 use apex_predict::Device;
-use apex_predict::answer::Answer;
+use apex_predict_session::answer::Answer;
 use apex_profile::Figure;
 use serde::Serialize;
 use serde_json::Value;
@@ -143,7 +143,7 @@ fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let [utilisation, utilisation_low, utilisation_high] = said(|said| Some(said.sm_utilisation), 1.0);
     let [efficiency, efficiency_low, efficiency_high] = said(|said| Some(said.warp_efficiency), 1.0);
     let prediction = prediction.as_ref();
-    let exactly = |of: fn(&apex_predict::answer::Computed) -> Option<f64>| {
+    let exactly = |of: fn(&apex_predict_session::answer::Computed) -> Option<f64>| {
         computed.as_ref().and_then(of).and_then(number)
     };
     [

@@ -16,12 +16,13 @@ use crate::text::Style;
 use crate::text::kernels::configuration;
 use crate::{exit, session};
 use anyhow::{Context, bail};
-use apex_predict::answer::{self, Answer};
 use apex_predict::code::Typed;
 use apex_predict::lines::{self, Asked, Format, Lines};
-use apex_predict::recorded::{Trained, basis_shares};
 use apex_predict::reload::{Event, Watch};
 use apex_predict::{Case, Change, Device, Models};
+use apex_predict_session::answer::{self, Answer};
+use apex_predict_session::recorded::Trained;
+use apex_profile::basis_shares;
 use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
@@ -249,7 +250,7 @@ impl Args {
                 answers.extend(self.with_changes(models, &device, &asked, case)?);
                 if total_ns.is_some() {
                     let own = &mut answers[first].prediction;
-                    *own = own.take().map(apex_predict::recorded::shown);
+                    *own = own.take().map(apex_predict_session::recorded::shown);
                 }
                 times.extend(total_ns.map(|total| (first, total)));
             }

@@ -6,8 +6,8 @@ use crate::loaded;
 use apex_dataset::DataSet;
 use apex_predict::Device;
 use apex_predict::lines::Asked;
-use apex_predict::programs::{Programs, Recorded as Known};
-use apex_predict::recorded::Trained;
+use apex_predict_session::programs::{Programs, Recorded as Known};
+use apex_predict_session::recorded::Trained;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -56,7 +56,7 @@ fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let launch = |recorded: &apex_profile::Kernel| {
         let ran_on = recorded.device.and_then(|index| profile.devices.get(index));
         let here = ran_on.is_some_and(|ran_on| Some(&ran_on.name) == name);
-        let measured = apex_predict::recorded::measured_duration_ns(recorded).filter(|_| here);
+        let measured = apex_predict_session::recorded::measured_duration_ns(recorded).filter(|_| here);
         let measured_us = measured.map(|time| time.value / 1e3);
         let (launch, kernel) = (recorded.launch, recorded.attributes);
         let asked = Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us };

@@ -5,7 +5,7 @@ use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
-use apex_predict::answer::{Answer, Computed};
+use apex_predict_session::answer::{Answer, Computed};
 use apex_profile::{Bound, BoundBy, Figure, Prediction};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -4,8 +4,9 @@ use super::places::write;
 use crate::text::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
+use apex_counts::{Defect, Direction, Space};
 use apex_profile::names::{Row, unique_short_names};
-use apex_profile::{Defect, Kernel, KernelCounts, Profile};
+use apex_profile::{Kernel, KernelCounts, Profile};
 use std::io::{self, Write};
 
 /// Defects that are listed.
@@ -93,14 +94,14 @@ pub fn table(
     for (name, counts) in &counted {
         let each = |sum: u64| sum / counts.launches.max(1);
         let shown = [
-            units::count(each(counts.total_warp_instructions())),
-            format!("{:.1}", counts.active_threads),
-            share(counts.divergent_branches, counts.branches),
-            units::count(each(counts.total_operations())),
-            units::bytes(each(moved(counts, "load"))),
-            units::bytes(each(moved(counts, "store"))),
-            per_request(counts, "global"),
-            per_request(counts, "shared"),
+            units::count(each(counts.sums.total_warp_instructions())),
+            format!("{:.1}", counts.sums.active_threads()),
+            share(counts.sums.divergent_branches, counts.sums.branches),
+            units::count(each(counts.sums.total_operations())),
+            units::bytes(each(moved(counts, Direction::Load))),
+            units::bytes(each(moved(counts, Direction::Store))),
+            per_request(counts, Space::Global),
+            per_request(counts, Space::Shared),
         ];
         // What is scaled from a sample says so, figure by figure.
         let mark = |figure: String| match counts.sampled_share {
@@ -120,13 +121,12 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 /// Bytes of global memory.
-fn moved(counts: &KernelCounts, direction: &str) -> u64 {
-    counts.traffic("global", direction).map_or(0, |traffic| traffic.bytes)
+fn moved(counts: &KernelCounts, direction: Direction) -> u64 {
+    counts.sums.traffic(Space::Global, direction).bytes
 }
 
 /// Transactions of loads and stores of a space, per request.
-fn per_request(counts: &KernelCounts, space: &str) -> String {
-    let sum = |of: fn(&apex_profile::Traffic) -> u64| counts.total_traffic(space, &["load", "store"], of);
-    let (requests, transactions) = (sum(|traffic| traffic.requests), sum(|traffic| traffic.transactions));
-    if requests == 0 { "-".into() } else { format!("{:.1}", transactions as f64 / requests as f64) }
+fn per_request(counts: &KernelCounts, space: Space) -> String {
+    let traffic = counts.sums.loads_and_stores(space);
+    if traffic.requests == 0 { "-".into() } else { format!("{:.1}", traffic.per_request()) }
 }

@@ -4,8 +4,9 @@ use super::places::write;
 use crate::text::kernels::configuration;
 use crate::text::{Align, Style, Table, shorten, wrap};
 use crate::units;
-use apex_predict::source_text;
-use apex_profile::{Kernel, KernelCounts, Line, Profile};
+use apex_counts::Line;
+use apex_predict_session::source_text;
+use apex_profile::{Kernel, KernelCounts, Profile};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -64,7 +65,8 @@ fn of_kernel(
     for line in lines {
         let text = files.get(&*line.file).and_then(|found| found.as_ref().ok());
         let code = text.and_then(|text| text.lines().nth((line.line as usize).checked_sub(1)?));
-        let share = line.counts.warp_instructions as f64 / counts.total_warp_instructions().max(1) as f64;
+        let share =
+            line.counts.warp_instructions as f64 / counts.sums.total_warp_instructions().max(1) as f64;
         table.row(vec![
             place(line),
             format!("{mark}{}", units::count(line.counts.warp_instructions)),
@@ -89,7 +91,7 @@ fn of_kernel(
 
 /// The name of the file without its folders, and the line.
 fn place(Line { file, line, .. }: &Line) -> String {
-    match Path::new(file).file_name() {
+    match Path::new(&**file).file_name() {
         Some(name) => format!("{}:{line}", shorten(&name.to_string_lossy(), 40)),
         None => format!("PTX line {line}"),
     }

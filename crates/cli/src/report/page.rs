@@ -5,7 +5,7 @@ use anyhow::Context;
 use apex_advice::Advice;
 use apex_page::Source;
 use apex_predict::Models;
-use apex_predict::explore;
+use apex_predict_session::explore;
 use apex_view::{Loaded, Shown};
 use std::io::Write;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::libraries::{CPU_DEVICE, Libraries, RECORDER};
 use crate::output;
-use apex_environment as environment;
+use apex_conventions::variables;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,13 +32,13 @@ pub enum Driver {
 /// them to another tool.
 pub fn set_nvtx(command: &mut Command, libraries: &Path) {
     let ours = libraries.join(RECORDER);
-    match std::env::var_os(environment::NVTX).filter(|path| !path.is_empty()) {
+    match variables::NVTX.value() {
         Some(other) if Path::new(&other) != ours => output::remark(format!(
             "{} names another library: it receives the NVTX ranges, and the session does not contain them",
-            environment::NVTX
+            variables::NVTX.name
         )),
         _ => {
-            command.env(environment::NVTX, ours);
+            command.env(variables::NVTX.name, ours);
         }
     }
 }
@@ -52,7 +52,7 @@ impl Driver {
         let missing = match device {
             Device::Gpu => return Ok(Driver::Gpu),
             Device::Cpu => return libraries.cpu_device().map(Driver::Cpu),
-            Device::Auto => match (environment::driver(), missing_for_gpu()) {
+            Device::Auto => match (variables::DRIVER.path(), missing_for_gpu()) {
                 (Some(driver), _) if is_cpu_device(&driver) => return Ok(Driver::Cpu(driver)),
                 (Some(_), _) | (None, None) => return Ok(Driver::Gpu),
                 (None, Some(missing)) => missing,
@@ -71,14 +71,14 @@ impl Driver {
     pub fn set(&self, command: &mut Command) {
         match self {
             Driver::Cpu(driver) => {
-                command.env(environment::DRIVER, driver);
+                command.env(variables::DRIVER.name, driver);
                 for (name, value) in ASK_FOR_PTX.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
                     command.env(name, value);
                 }
             }
             // Left over from an outer `apex run --device cpu`.
-            Driver::Gpu if environment::driver().is_some_and(|driver| is_cpu_device(&driver)) => {
-                command.env_remove(environment::DRIVER);
+            Driver::Gpu if variables::DRIVER.path().is_some_and(|driver| is_cpu_device(&driver)) => {
+                command.env_remove(variables::DRIVER.name);
             }
             Driver::Gpu => {}
         }
@@ -106,7 +106,7 @@ fn missing_for_gpu() -> Option<&'static str> {
     if device_nodes().is_empty() {
         return Some("no GPU here");
     }
-    environment::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
+    apex_conventions::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
 }
 
 /// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm`; `/dev/dxg` under WSL; `/dev/nvmap` on

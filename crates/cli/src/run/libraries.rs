@@ -3,6 +3,7 @@
 
 use super::embedded;
 use anyhow::{Context, bail};
+use apex_conventions::variables;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ impl Libraries {
     /// # Errors
     /// Names every folder that was looked into.
     pub fn find() -> anyhow::Result<Self> {
-        let named = std::env::var_os("APEX_LIB_DIR");
+        let named = std::env::var_os(variables::LIB_DIR.name);
         let folders = match &named {
             Some(folder) => vec![PathBuf::from(folder)],
             None => {

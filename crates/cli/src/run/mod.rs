@@ -26,7 +26,7 @@ use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
 use anyhow::{Context, bail};
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::meta::{self, Exit, Host, Meta};
 use apex_trace::{Headers, META_FILE, Session};
@@ -50,10 +50,6 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
-/// By it the CPU device learns that it is to look for defects.
-const CHECK: &str = "APEX_CPU_CHECK";
-/// The interpreter that runs commands which end in `.py`: `python -m apex_cuda` sets it.
-const PYTHON: &str = "APEX_PYTHON";
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -254,7 +250,7 @@ impl<E: Into<anyhow::Error>> From<E> for NotRecorded {
 
 /// Runs `apex run`. Returns only where the program did not run.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let command = by_interpreter(&args.command, std::env::var_os(PYTHON));
+    let command = by_interpreter(&args.command, std::env::var_os(variables::PYTHON.name));
     if args.output.is_none()
         && let Some(outer) = outer_session()
     {
@@ -363,15 +359,15 @@ fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Resu
 /// The program with the variables of its session.
 fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Recording) -> Command {
     let mut program = Command::new(&command[0]);
-    program.args(&command[1..]).env(environment::SESSION, session);
+    program.args(&command[1..]).env(variables::SESSION.name, session);
     // They named this session and its interpreter, and must not name those of a nested run.
-    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(PYTHON);
+    program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(variables::PYTHON.name);
     driver.set(&mut program);
     if recording.check {
-        program.env(CHECK, "1");
+        program.env(variables::CPU_CHECK.name, "1");
     }
     if !recording.fast.is_empty() {
-        program.env(environment::FAST, fast_ways(&recording.fast));
+        program.env(variables::FAST.name, fast_ways(&recording.fast));
     }
     program
 }
@@ -379,7 +375,7 @@ fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Re
 /// The session of the `apex run` that this one runs in. One that has ended is none: a server that
 /// was started under it passes its environment on for days.
 fn outer_session() -> Option<PathBuf> {
-    let session = environment::session().filter(|session| MappedControl::open(session).is_ok())?;
+    let session = variables::SESSION.path().filter(|session| MappedControl::open(session).is_ok())?;
     let meta: Meta =
         serde_json::from_slice(&read::read(&session.join(META_FILE), read::SESSION_JSON).ok()?).ok()?;
     meta.exit.is_none().then_some(session)
@@ -404,9 +400,9 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
         output::remark("--dashboard applies to the outer `apex run`; `apex dashboard` shows this session");
     }
     let mut program = Command::new(&command[0]);
-    program.args(&command[1..]).env(PRELOAD, preload).env_remove(PYTHON);
+    program.args(&command[1..]).env(PRELOAD, preload).env_remove(variables::PYTHON.name);
     if args.recording.check {
-        program.env(CHECK, "1");
+        program.env(variables::CPU_CHECK.name, "1");
     }
     let error = Signals::block().replace(&mut program);
     Ok(ExitCode::from(not_started(&command[0], &error)))

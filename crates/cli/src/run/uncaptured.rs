@@ -5,7 +5,7 @@ use super::Recorded;
 use super::inspect::{self, Program};
 use super::watch::{Recorder, Seen};
 use crate::units;
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::{Control, MappedControl};
 use apex_view::Loaded;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Ve
 /// Causes that the session itself tells.
 fn switched_off(loaded: &Loaded) -> Vec<String> {
     let mut causes = Vec::new();
-    if environment::is_disabled() {
+    if variables::DISABLE.is_on() {
         causes.push("APEX_DISABLE=1 is set".into());
     }
     let mut is_off = false;

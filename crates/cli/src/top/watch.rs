@@ -2,7 +2,8 @@
 
 use apex_advice::Options;
 use apex_live::{Follower, recorded_now};
-use apex_predict::{Models, recorded};
+use apex_predict::Models;
+use apex_predict_session::recorded;
 use apex_top::Look;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,7 +68,8 @@ fn look(follower: &mut Follower, judgement: Judgement) -> Result<Look, String> {
         _ => None,
     };
     if let Some(models) = &models {
-        recorded::predict(&mut snapshot.profile, models);
+        let predictions = recorded::predictions(&snapshot.profile, models);
+        snapshot.profile = snapshot.profile.with(predictions);
     }
     Ok(Look::of(snapshot, &Options { models, ..Options::default() }))
 }

@@ -2,8 +2,8 @@
 //! block or never end.
 
 use crate::common::{Running, Sandbox, h200_session, output, text, wait_until};
-use apex_trace::counts::file::CountsFile;
-use apex_trace::counts::{Defect, Place};
+use apex_counts::{Defect, Place};
+use apex_trace::counts::CountsFile;
 use apex_trace::definition::Device;
 use apex_trace::meta::{Exit, Host, Meta};
 use apex_trace::{Definition, MappedControl, ProcessFile};

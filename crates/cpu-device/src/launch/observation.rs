@@ -11,9 +11,10 @@
 //! written is said once; the program goes on.
 
 use crate::launch::Configuration;
-use apex_trace::counts::file::CountsFile;
-use apex_trace::counts::{Defect, LaunchCounts, Place};
-use ptx_exec::{Counted, Fault, Group, LatentDefect, LaunchStats, Observation, Shadow, WatchOptions};
+use apex_conventions::variables;
+use apex_counts::{Defect, Place};
+use apex_trace::counts::{CountsFile, LaunchCounts};
+use ptx_exec::{Fault, Group, LatentDefect, LaunchStats, Observation, Shadow, WatchOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -85,10 +86,9 @@ struct Found {
 fn watcher() -> &'static Watcher {
     static WATCHER: OnceLock<Watcher> = OnceLock::new();
     WATCHER.get_or_init(|| {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let check = set("APEX_CPU_CHECK").is_some_and(|value| value == "1");
-        let session = set("APEX_SESSION").map(PathBuf::from).filter(|session| session.is_dir());
-        let counting = match set("APEX_CPU_COUNTS") {
+        let check = variables::CPU_CHECK.is_on();
+        let session = variables::SESSION.path().filter(|session| session.is_dir());
+        let counting = match variables::CPU_COUNTS.value() {
             _ if session.is_none() => Counting::Off,
             Some(value) if value == "off" => Counting::Off,
             Some(value) if value == "all" => Counting::All,
@@ -216,12 +216,10 @@ impl Watcher {
             let watched = seen.counts.as_ref().map_or(0, |counted| counted.watched);
             state.counted += took.min(Duration::from_nanos(watched.saturating_mul(COUNT_NS)));
         }
-        if let Some(Counted { counts, hotspots, lines, lines_left_out, watched, executed }) = seen.counts {
-            let (kernel, launch) = (kernel.to_owned(), configuration.launch);
-            let launch =
-                LaunchCounts { kernel, launch, counts, hotspots, lines, lines_left_out, watched, executed };
+        if let Some(counted) = seen.counts {
+            let launch = LaunchCounts { kernel: kernel.to_owned(), launch: configuration.launch, counted };
             state.write(self, |file| file.launch(&launch));
-            for line in &launch.lines {
+            for line in &launch.counted.lines {
                 if state.names_a_new_file(&line.file) {
                     state.write(self, |file| file.source(&line.file));
                 }

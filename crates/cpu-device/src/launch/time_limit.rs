@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::error::{Error, Result, ensure};
 use crate::memory::headroom;
+use apex_conventions::variables::CPU_TIMEOUT;
 use cuda_abi::types::{CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_OUT_OF_MEMORY};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,10 +15,13 @@ use std::time::Duration;
 pub fn limit() -> Option<Duration> {
     static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
     *LIMIT.get_or_init(|| {
-        let text = std::env::var("APEX_CPU_TIMEOUT").ok()?;
+        let text = std::env::var(CPU_TIMEOUT.name).ok()?;
         let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if seconds.is_none() {
-            eprintln!("apex: cpu device: APEX_CPU_TIMEOUT={text} is not a number of seconds: kernels may run for ever");
+            eprintln!(
+                "apex: cpu device: {}={text} is not a number of seconds: kernels may run for ever",
+                CPU_TIMEOUT.name
+            );
         }
         seconds.filter(|limit| !limit.is_zero())
     })

@@ -24,10 +24,14 @@ pub use backing::Backing;
 
 use crate::context::fault;
 use crate::context::thread;
+use crate::error::Error;
 use crate::launch::observation;
 use crate::memory::allocation::Described;
 use crate::memory::host::Map;
 use crate::memory::quarantine::Quarantine;
+use cuda_abi::types::{
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY,
+};
 use ptx_exec::Shadow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -46,6 +50,16 @@ pub enum AllocationError {
     Invalid,
     /// The range overlaps one that is already known.
     Overlaps,
+}
+
+impl From<AllocationError> for Error {
+    fn from(error: AllocationError) -> Error {
+        Error(match error {
+            AllocationError::OutOfMemory => CUDA_ERROR_OUT_OF_MEMORY,
+            AllocationError::Invalid => CUDA_ERROR_INVALID_VALUE,
+            AllocationError::Overlaps => CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+        })
+    }
 }
 
 /// How to make an allocation.

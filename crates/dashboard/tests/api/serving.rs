@@ -1,9 +1,9 @@
 //! A server of sessions for the tests, and what asks it.
 
+use apex_counts::{Counted, Line, LineCounts};
 use apex_dashboard::Dashboard;
 use apex_http::{Options, Server, Stop};
-use apex_trace::counts::file::CountsFile;
-use apex_trace::counts::{Counts, LaunchCounts, Line, LineCounts};
+use apex_trace::counts::{CountsFile, LaunchCounts};
 use cuda_launch::LaunchConfig;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -96,12 +96,7 @@ impl Serving {
         let launch = LaunchCounts {
             kernel: KERNEL.to_owned(),
             launch: LaunchConfig::new(264, 256),
-            counts: Counts::default(),
-            hotspots: Vec::new(),
-            lines: vec![line],
-            lines_left_out: 0,
-            watched: 6,
-            executed: 6,
+            counted: Counted { lines: vec![line], watched: 6, executed: 6, ..Counted::default() },
         };
         CountsFile::create(&dir).unwrap().launch(&launch).unwrap();
         test_session::open(dir);

@@ -6,10 +6,11 @@
 //! nothing, everything in the default stream.
 
 use super::blocks;
-use crate::device::{Device, Module, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::{Device, Module};
 use apex_random::Random;
 
 pub fn run(device: &Device) -> Result<Outcome> {

@@ -1,9 +1,10 @@
 //! Counts bytes.
 
-use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::Outcome;
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::Device;
 use apex_random::Random;
 
 const COUNT: u32 = 1 << 20;

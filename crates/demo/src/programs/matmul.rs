@@ -1,9 +1,10 @@
 //! Multiplies matrices whose sizes are not multiples of the tile.
 
-use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::Device;
 use apex_random::Random;
 
 const ROWS: u32 = 381;

@@ -1,8 +1,8 @@
 //! The bundled programs, one module each.
 
-use crate::device::Device;
 use crate::error::Result;
 use crate::outcome::Outcome;
+use apex_driver::device::Device;
 
 mod bad;
 mod histogram;

@@ -2,10 +2,11 @@
 //! chunk's work is captured as a graph and replayed.
 
 use super::blocks;
-use crate::device::{Buffer, Device, Kernel, Pinned, Stream, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::{Buffer, Device, Kernel, Pinned, Stream};
 use apex_random::Random;
 
 const CHUNKS: usize = 16;
@@ -52,7 +53,7 @@ impl<'d> Workspace<'d> {
         stream: &Stream<'_>,
         source: &[f32],
         destination: &mut [f32],
-    ) -> Result {
+    ) -> apex_driver::Result {
         let grid = blocks(CHUNK, THREADS);
         // SAFETY: all buffers are one chunk long; the caller keeps the host's alive, and dropping
         // the device's waits.
@@ -74,7 +75,7 @@ fn stream_chunks(device: &Device, stages: &Stages<'_>, outcome: &mut Outcome) ->
     let signal = random::floats(&mut Random::new(6), CHUNKS * CHUNK as usize);
     let source = device.pin(&signal)?;
     let mut result = device.pin(&vec![0.0; signal.len()])?;
-    let streams = (0..STREAMS).map(|_| device.stream()).collect::<Result<Vec<_>>>()?;
+    let streams = (0..STREAMS).map(|_| device.stream()).collect::<apex_driver::Result<Vec<_>>>()?;
     let workspaces = (0..STREAMS).map(|_| Workspace::new(device)).collect::<Result<Vec<_>>>()?;
     let (start, end) = (device.event()?, device.event()?);
 

@@ -1,9 +1,10 @@
 //! Sums a vector: one launch leaves a partial sum for each block, a second adds those.
 
-use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::Device;
 use apex_random::Random;
 
 const COUNT: u32 = (1 << 20) + 12_345;

@@ -1,9 +1,10 @@
 //! y = alpha x + y, over and over, with a grid that fits the device.
 
-use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
 use crate::random;
+use apex_driver::arguments;
+use apex_driver::device::Device;
 use apex_random::Random;
 
 const COUNT: u32 = 1 << 20;

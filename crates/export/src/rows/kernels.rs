@@ -2,9 +2,9 @@
 
 use super::{CONFIGURATION, axis, joined};
 use crate::table::{Cell, Column, Sink, Type, column};
+use apex_counts::{Counts, Space};
 use apex_profile::names::DataType;
-use apex_profile::{DeviceNames, Figure, Prediction, Profile};
-use apex_profile::{Kernel, KernelCounts, Traffic};
+use apex_profile::{DeviceNames, Figure, Kernel, Prediction, Profile};
 use cuda_launch::Dim3;
 use std::io;
 
@@ -129,10 +129,10 @@ fn row(profile: &Profile, names: &DeviceNames, kernel: &Kernel, sink: &mut dyn S
     let attributes = kernel.attributes.as_ref();
     let gpu = kernel.gpu.as_ref();
     let geometry = kernel.geometry.as_ref();
-    let counts = kernel.counts.as_ref();
-    let traffic = |space: &str, of: fn(&Traffic) -> u64| {
-        counts.map(|counts| counts.total_traffic(space, &["load", "store", "atomic"], of))
-    };
+    let counted = kernel.counts.as_ref();
+    let counts = counted.map(|counted| &counted.sums);
+    let [global, shared] =
+        [Space::Global, Space::Shared].map(|space| counts.map(|counts| counts.all_traffic(space)));
     let limiters = geometry.map(|geometry| {
         geometry.occupancy.limiters().map(|limiter| limiter.name()).collect::<Vec<_>>().join("+")
     });
@@ -193,18 +193,18 @@ fn row(profile: &Profile, names: &DeviceNames, kernel: &Kernel, sink: &mut dyn S
         geometry.map(|geometry| geometry.waves.tail_effect()).into(),
         geometry.map(|geometry| geometry.waves.sm_coverage).into(),
         geometry.map(|geometry| geometry.block_efficiency).into(),
-        counts.map(|counts| counts.launches).into(),
-        counts.map(KernelCounts::total_warp_instructions).into(),
-        counts.map(KernelCounts::total_thread_instructions).into(),
-        counts.map(|counts| counts.active_threads).into(),
+        counted.map(|counted| counted.launches).into(),
+        counts.map(Counts::total_warp_instructions).into(),
+        counts.map(Counts::total_thread_instructions).into(),
+        counts.map(Counts::active_threads).into(),
         counts.map(|counts| counts.branches).into(),
         counts.map(|counts| counts.divergent_branches).into(),
-        counts.map(KernelCounts::total_operations).into(),
-        traffic("global", |traffic| traffic.bytes).into(),
-        traffic("global", |traffic| traffic.transactions).into(),
-        traffic("global", |traffic| traffic.excess).into(),
-        traffic("shared", |traffic| traffic.transactions).into(),
-        traffic("shared", |traffic| traffic.excess).into(),
+        counts.map(Counts::total_operations).into(),
+        global.map(|traffic| traffic.bytes).into(),
+        global.map(|traffic| traffic.transactions).into(),
+        global.map(|traffic| traffic.excess).into(),
+        shared.map(|traffic| traffic.transactions).into(),
+        shared.map(|traffic| traffic.excess).into(),
         duration.map(|it| it.value).into(),
         duration.map(|it| it.bounds().0).into(),
         duration.map(|it| it.bounds().1).into(),

@@ -10,8 +10,8 @@
 //! dropped. So nothing is done twice: a call is made again only where the driver refused it for lack
 //! of memory, and then it has done nothing.
 
+use crate::actions::pool::{self, work};
 use crate::driver::real_at;
-use crate::pool::{self, work};
 use cuda_abi::types::{CUDA_ERROR_OUT_OF_MEMORY, CUresult};
 
 /// A function type of the driver's.

@@ -5,9 +5,9 @@
 //! Setting the current context is recorded if it changes anything.
 
 use super::macros::hooks;
+use crate::actions::pool;
 use crate::driver;
 use crate::objects::Objects;
-use crate::pool;
 use crate::record::{Recorder, thread};
 use crate::timing::Pause;
 use apex_trace::layout::CallClass::Context;

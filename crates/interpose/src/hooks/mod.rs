@@ -18,6 +18,7 @@
 //!    driver's that it kept, and may forward nothing.
 //! 3. *Never panics* across the ABI: whatever could panic runs under [`crate::switch::guarded`].
 
+pub mod actions;
 mod call;
 mod context;
 mod copy;

@@ -2,16 +2,18 @@
 //!
 //! Each replaces the ordinary hook or the driver's function of its entry point, and then calls it.
 //! The program does not know the addresses of idle blocks. Before the driver is asked about such an
-//! address, the block is therefore returned to it ([`crate::pool`]).
+//! address, the block is therefore returned to it ([`crate::actions::pool`]).
 
+use super::actions::Action;
 use super::call::Call;
 use super::macros::index_table;
-use super::{Hook, observe, ordinary};
+use super::{Hook, is_seen_by_pool, observe, ordinary};
+use crate::actions::Ending;
+use crate::actions::pool::work::Wait;
+use crate::actions::pool::{self, Answer};
+use crate::actions::queue::now_ns;
 use crate::driver;
 use crate::objects::Objects;
-use crate::pool::work::Wait;
-use crate::pool::{self, Answer};
-use crate::queue::now_ns;
 use crate::switch::caught;
 use apex_trace::layout::MemoryKind::Device;
 use cuda_abi::types::*;
@@ -33,6 +35,25 @@ index_table! {
     cuPointerGetAttributes => pooled::attributes,
     cuIpcGetMemHandle => pooled::ipc_handle,
 }
+
+/// The memory pool.
+pub static ACTION: Action = Action {
+    ways: &["memory"],
+    start: |recorder, _| pool::start(&recorder.file, recorder.objects, is_seen_by_pool).is_some(),
+    hook: |index| table()[index],
+    watches: pool::watches,
+    holding: None,
+    is_due: |index| {
+        caught(|| pool::before_call(index));
+        false
+    },
+    flush: || {},
+    end: |ending| {
+        if ending == Ending::Exit {
+            pool::shut_down();
+        }
+    },
+};
 
 /// So that the table names this module as it names others.
 use crate::hooks::pooled;

@@ -1,10 +1,11 @@
 //! The start and the end of the driver in a process.
 
+use super::actions;
 use super::macros::hooks;
+use crate::actions::Ending;
 use crate::record::thread::{self, Thread};
 use crate::record::{Recorder, timed};
 use crate::switch::guarded;
-use crate::{pool, queue};
 use apex_trace::layout::Ended;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -38,13 +39,12 @@ fn initialized(result: CUresult) {
 }
 
 extern "C" fn at_quick_exit(_: *mut c_void) {
-    queue::shut_down_soon();
+    actions::end(Ending::Abrupt);
 }
 
 extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
-        queue::shut_down();
-        pool::shut_down();
+        actions::end(Ending::Exit);
         if let Some(recorder) = Recorder::made() {
             timed::read_all();
             thread::with_existing(Thread::give_back_chunk);

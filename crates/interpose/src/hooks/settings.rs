@@ -7,8 +7,8 @@
 //! makes such a setting, nothing is launched in batches any more.
 
 use super::macros::hooks;
+use crate::actions::queue::batch;
 use crate::objects::Objects;
-use crate::queue::batch;
 use crate::switch::guarded;
 use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;

@@ -2,8 +2,8 @@
 //! pairs.
 
 use super::macros::hooks;
+use crate::actions::queue::gpu_wait;
 use crate::objects::streams::{is_per_thread, normalised};
-use crate::queue::gpu_wait;
 use crate::record::timed;
 use apex_trace::layout::CallClass::Synchronize;
 use cuda_abi::types::*;

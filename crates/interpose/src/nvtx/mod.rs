@@ -16,7 +16,7 @@ use crate::ranges::texts::{DOMAINS, STRINGS};
 use crate::ranges::{self, Change};
 use crate::record::ranges::changed;
 use crate::switch::caught;
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::layout::flags;
 use event::{Event, Text};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -110,7 +110,7 @@ callbacks! {
 #[allow(non_snake_case, reason = "NVTX looks for this name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<GetExportTable>) -> c_int {
-    if environment::session().is_none() || environment::is_disabled() {
+    if variables::SESSION.path().is_none() || variables::DISABLE.is_on() {
         return 0;
     }
     let Some(get_export_table) = get_export_table else { return 0 };

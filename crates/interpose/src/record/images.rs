@@ -4,7 +4,7 @@ use super::Recorder;
 use crate::switch::guarded;
 use crate::tables::put;
 use crate::{driver, limits};
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::image;
 use apex_untrusted::read;
 use fatbin::kept;
@@ -68,7 +68,7 @@ impl Recorder {
     }
 
     fn keep_new(&self, hash: u128, parts: &[Cow<'_, [u8]>]) -> bool {
-        let written = environment::session().zip(kept::pack(parts));
+        let written = variables::SESSION.path().zip(kept::pack(parts));
         let is_kept = written
             .is_some_and(|(session, packed)| image::keep(&session, self.control, hash, &packed).is_ok());
         if !is_kept {

@@ -31,7 +31,7 @@ use crate::switch;
 use crate::tables::{ConfigTable, HandleMap};
 use crate::timing::{Progress, Timing};
 use crate::{limits, native, signals};
-use apex_environment as environment;
+use apex_conventions::variables;
 use apex_trace::ProcessFile;
 use apex_trace::control::{Control, MappedControl};
 use apex_trace::definition::Definition;
@@ -116,7 +116,7 @@ impl Recorder {
     /// The recorder of this process, made if need be. `None` if there is no session or its files
     /// cannot be used.
     fn start() -> Option<&'static Recorder> {
-        let session = environment::session()?;
+        let session = variables::SESSION.path()?;
         RECORDER.get_or_make(|| Recorder::make(&session), Recorder::publish)
     }
 

@@ -3,6 +3,7 @@
 use super::figure::{Figure, NAME, Spread, text};
 use super::geometry::Shape;
 use super::{SENTENCE, Source};
+use apex_counts::{Hotspot, Space};
 use apex_profile::{
     Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount, total,
 };
@@ -147,7 +148,7 @@ struct Counted {
 #[derive(Debug, Serialize)]
 struct Spot {
     /// `uncoalesced`, `bank_conflict` or `divergence`.
-    fault: String,
+    fault: &'static str,
     /// Its source line, or the line of the PTX.
     place: String,
     /// The PTX instruction.
@@ -161,9 +162,9 @@ struct Spot {
 }
 
 impl Spot {
-    fn of(spot: &apex_profile::Hotspot) -> Self {
+    fn of(spot: &Hotspot) -> Self {
         Self {
-            fault: text(&spot.fault, NAME),
+            fault: spot.fault.name(),
             place: text(&spot.place.shown(), NAME),
             instruction: text(&spot.place.instruction, NAME),
             events: spot.events,
@@ -281,19 +282,17 @@ impl Predicted {
 
 impl Counted {
     fn of(counts: &KernelCounts) -> Self {
-        let per_request = |space: &str| {
-            let of = || counts.traffic.iter().filter(|traffic| traffic.space == space);
-            let requests: u64 = of().map(|traffic| traffic.requests).saturating_sum();
-            let transactions: u64 = of().map(|traffic| traffic.transactions).saturating_sum();
-            (requests > 0).then(|| transactions as f64 / requests as f64)
+        let per_request = |space| {
+            let traffic = counts.sums.all_traffic(space);
+            (traffic.requests > 0).then(|| traffic.per_request())
         };
         Self {
             launches: counts.launches,
-            warp_instructions: counts.warp_instructions.values().copied().saturating_sum(),
-            active_threads: counts.active_threads,
-            sectors_per_request: per_request("global"),
-            wavefronts_per_request: per_request("shared"),
-            divergent_branches: counts.divergent_branches,
+            warp_instructions: counts.sums.total_warp_instructions(),
+            active_threads: counts.sums.active_threads(),
+            sectors_per_request: per_request(Space::Global),
+            wavefronts_per_request: per_request(Space::Shared),
+            divergent_branches: counts.sums.divergent_branches,
             sampled_share: counts.sampled_share,
             has_lines: !counts.lines.is_empty(),
             hotspots: counts.hotspots.iter().take(MOST_SPOTS).map(Spot::of).collect(),

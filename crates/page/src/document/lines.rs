@@ -2,9 +2,9 @@
 
 use super::SENTENCE;
 use super::figure::{NAME, text};
-use apex_predict::source_text;
-use apex_profile::{Kernel, KernelCounts, Line, Profile};
-use apex_trace::counts::LineCounts;
+use apex_counts::{Fault, Line, LineCounts};
+use apex_predict_session::source_text;
+use apex_profile::{Kernel, KernelCounts, Profile};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +97,7 @@ impl OfKernel {
             id: kernel.id(),
             launches: counts.launches,
             sampled_share: counts.sampled_share,
-            warp_instructions: counts.total_warp_instructions(),
+            warp_instructions: counts.sums.total_warp_instructions(),
             left_out: counts.lines_left_out + (counts.lines.len() - chosen.len()) as u64,
             files: files
                 .into_iter()
@@ -159,7 +159,12 @@ impl File {
             line,
             text: code.get((line as usize).wrapping_sub(1)).map(|code| shown(code)),
             counts: counted.get(&line).map(|line| line.counts),
-            faults: counted.get(&line).into_iter().flat_map(|line| line.faults()).collect(),
+            faults: counted
+                .get(&line)
+                .into_iter()
+                .flat_map(|line| line.counts.faults())
+                .map(Fault::name)
+                .collect(),
         };
         Self {
             name: text(name, NAME),
@@ -183,7 +188,7 @@ impl KernelLines {
         let counts = |counts: &KernelCounts| KernelCounts {
             launches: counts.launches,
             sampled_share: counts.sampled_share,
-            warp_instructions: counts.warp_instructions.clone(),
+            sums: counts.sums.clone(),
             lines: counts.lines.clone(),
             lines_left_out: counts.lines_left_out,
             ..KernelCounts::default()

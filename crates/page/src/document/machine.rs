@@ -51,7 +51,7 @@ struct Roofs {
 
 impl Roofs {
     fn of(device: &apex_profile::Device) -> Option<Self> {
-        let device = apex_predict::recorded::device(&device.name, &device.attributes).ok()?;
+        let device = apex_predict_session::recorded::device(&device.name, &device.attributes).ok()?;
         let (warp_instructions, memory_bytes) = apex_predict::bounds::roofs(&device);
         Some(Self { warp_instructions, memory_bytes })
     }

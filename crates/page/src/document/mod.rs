@@ -18,7 +18,7 @@ mod what_if;
 
 use apex_advice::Advice;
 use apex_machine::Machine;
-use apex_predict::explore::Tried;
+use apex_predict_session::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
 use apex_trace::meta::{Exit, Meta};
 use apex_view::{Loaded, PHASE_MENU, PHASE_OPTION, Shown};

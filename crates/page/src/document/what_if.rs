@@ -3,7 +3,7 @@
 use super::figure::{NAME, text};
 use super::geometry::Shape;
 use super::kernels::Interval;
-use apex_predict::explore::{Explored, Tried};
+use apex_predict_session::explore::{Explored, Tried};
 use apex_profile::Provenance;
 use cuda_launch::Dim3;
 use serde::Serialize;

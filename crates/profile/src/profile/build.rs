@@ -10,6 +10,7 @@
 //! * One part depends on the order: on the time line, a launch without samples in its own process
 //!   takes the mean time of the processes that this builder read before.
 
+use apex_counts::Defect;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -27,9 +28,8 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
-    MemoryOverTime, MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals,
-    code, lines,
+    Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
+    MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals, code, lines,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
@@ -188,7 +188,7 @@ impl Builder {
         }
         for process in session.counts.iter().filter(|process| selection.has(process.pid)) {
             process.launches.iter().for_each(|launch| self.counted.add(launch));
-            self.defects.extend(process.defects.iter().map(Defect::from));
+            self.defects.extend(process.defects.iter().cloned());
         }
         if let Some(kept) = session.code {
             self.code.get_or_insert_default().merge(&kept.into());

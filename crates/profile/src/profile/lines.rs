@@ -1,38 +1,16 @@
-//! The CPU device's counts for each line of a kernel, with the source text.
+//! The CPU device's counts for each line of a kernel, added up, and the source text.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use apex_trace::counts::file::MAX_LINES;
-use apex_trace::counts::{self, LineCounts};
+use apex_counts::{Line, LineCounts, MAX_LINES};
 use apex_trace::{Session, source};
-use serde::Serialize;
 
-use super::counts::fault_name;
 use crate::Selection;
 
 /// Bytes of source text that are read of a session.
 const MOST_BYTES: usize = 32 << 20;
-
-/// What one line did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Line {
-    /// Source file, as the PTX names it; empty for a line of the PTX itself.
-    pub file: String,
-    /// Line in it, from 1.
-    pub line: u32,
-    /// What was counted.
-    #[serde(flatten)]
-    pub counts: LineCounts,
-}
-
-impl Line {
-    /// The faults that it has, in the words of [`super::Hotspot::fault`].
-    pub fn faults(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.counts.faults().map(fault_name)
-    }
-}
 
 /// What lines did, added up over launches.
 #[derive(Default)]
@@ -45,9 +23,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn add(&mut self, lines: &[counts::Line], left_out: u64) {
+    pub fn add(&mut self, lines: &[Line], left_out: u64) {
         self.left_out = self.left_out.max(left_out);
-        for counts::Line { file, line, counts } in lines {
+        for Line { file, line, counts } in lines {
             self.add_line((Arc::clone(file), *line), counts);
         }
     }
@@ -71,7 +49,7 @@ impl Lines {
 
     pub fn list(&self) -> Vec<Line> {
         let lines = self.each.iter();
-        lines.map(|((file, line), &counts)| Line { file: file.to_string(), line: *line, counts }).collect()
+        lines.map(|((file, line), &counts)| Line { file: Arc::clone(file), line: *line, counts }).collect()
     }
 
     pub fn left_out(&self) -> u64 {
@@ -113,9 +91,9 @@ pub(super) fn sources(session: &Session, selection: &Selection) -> Sources {
 mod tests {
     use super::*;
 
-    fn line(file: &str, line: u32, warp_instructions: u64) -> counts::Line {
+    fn line(file: &str, line: u32, warp_instructions: u64) -> Line {
         let counts = LineCounts { warp_instructions, ..Default::default() };
-        counts::Line { file: file.into(), line, counts }
+        Line { file: file.into(), line, counts }
     }
 
     #[test]
@@ -128,7 +106,7 @@ mod tests {
         let sums = lines.list();
         let shown: Vec<_> = sums.iter().map(|of| (&*of.file, of.line, of.counts.warp_instructions)).collect();
         assert_eq!((shown, lines.left_out()), (vec![("", 7, 5), ("a.cu", 7, 7)], 2));
-        let many: Vec<counts::Line> = (0..MAX_LINES as u32).map(|at| line("b.cu", at, 1)).collect();
+        let many: Vec<Line> = (0..MAX_LINES as u32).map(|at| line("b.cu", at, 1)).collect();
         lines.add(&many, 0);
         assert_eq!((lines.list().len(), lines.left_out()), (MAX_LINES, 2 + 2));
     }

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use apex_conventions::cpu_device;
 use apex_trace::layout::MemoryKind;
 
 use super::{Activity, AfterLaunch, Copies, Graph, Kernel, Launches, Profile, Sequence, Sizes};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 use crate::saturating::SaturatingSum as _;
-
-/// How the name of the CPU device begins.
-const CPU_DEVICE: &str = "APEX CPU device";
 
 impl Profile {
     /// Whether any device spends time in such a phase.
@@ -153,7 +151,7 @@ impl Profile {
     pub fn on_cpu_device(&self) -> bool {
         match &self.devices[..] {
             [] => self.kernels.iter().any(|kernel| kernel.counts.is_some()),
-            devices => devices.iter().all(|device| device.name.starts_with(CPU_DEVICE)),
+            devices => devices.iter().all(|device| cpu_device::is(&device.name)),
         }
     }
 

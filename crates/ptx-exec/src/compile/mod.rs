@@ -23,10 +23,11 @@ use ptx::analysis::SharedLayout;
 use ptx::body::{Global, Names};
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
+use crate::device::KernelId;
 use crate::float_control::DefaultFloats;
 use crate::program::{
-    Function, GlobalLayout, GlobalSpace, Kernel, KernelAttributes, KernelId, ParamLayout, Program,
-    Relocation, RelocationTarget, SharedVariable, function_address,
+    Function, GlobalLayout, GlobalSpace, Kernel, KernelAttributes, ParamLayout, Program, Relocation,
+    RelocationTarget, SharedVariable, function_address,
 };
 pub(super) use decode::control::is_provided;
 use frame::{SymbolPlace, parameter_layout};

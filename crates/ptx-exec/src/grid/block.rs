@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
+use crate::budget::{Arena, Share};
 use crate::code::BarrierKind;
 use crate::device::Region;
 use crate::fault::{FaultKind, Stop};
 use crate::launch::Launch;
-use crate::launch::budget::{Arena, Share};
 use crate::memory::spaces::Spaces;
 use crate::observe::probe::{Probe, Unwatched};
 use crate::registers::Registers;

@@ -10,13 +10,12 @@ mod workers;
 
 use std::sync::atomic::AtomicBool;
 
-use crate::device::{Memory, Region};
+use crate::device::{KernelId, Memory, Region};
 use crate::fault::{Fault, FaultKind};
 use crate::float_control::DefaultFloats;
 use crate::launch::{Launch, LaunchParams, Linked, kernel_name, prepare};
 use crate::observe::probe::Unwatched;
 use crate::observe::{Observation, Watch, WatchOptions};
-use crate::program::KernelId;
 use crate::warp::Counts;
 use workers::execute;
 

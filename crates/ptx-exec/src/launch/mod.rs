@@ -3,21 +3,20 @@
 //!
 //! [`prepare`] checks it; [`crate::grid`] executes it.
 
-pub(crate) mod budget;
 pub(crate) mod symbolization;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::budget::Budget;
 use crate::code::{Clock, Code, Input, Named};
-use crate::device::{Memory, Region};
+use crate::device::{KernelId, Memory, Region};
 use crate::fault::{Fault, FaultKind, Stop};
-use crate::launch::budget::Budget;
 use crate::operands::{Class, Reg};
-use crate::program::{KernelAttributes, KernelId, Program};
+use crate::program::{KernelAttributes, Program};
 use crate::registers::lanes::WARP;
-use apex_trace::counts::Place;
+use apex_counts::Place;
 use cuda_launch::{Dim3, LaunchConfig};
 
 /// Most threads of a block, and most along one of its axes.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use apex_trace::counts::Direction;
+use apex_counts::Direction;
 
 use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
 use crate::launch::Launch;

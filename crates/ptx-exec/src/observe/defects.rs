@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-use apex_trace::counts::{Defect, Place};
+use apex_counts::{Defect, Place};
 
 use crate::memory::shadow::Shadow;
 use crate::observe::StepId;

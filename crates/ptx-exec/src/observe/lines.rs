@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apex_trace::counts::file::MAX_LINES;
-use apex_trace::counts::{Line, LineCounts};
+use apex_counts::{Line, LineCounts, MAX_LINES};
 
 use crate::launch::Launch;
 

@@ -22,7 +22,7 @@ mod uses;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use apex_trace::counts::{Counts, Hotspot, Line};
+use apex_counts::Counted;
 
 use crate::launch::Launch;
 use crate::observe::probe::{Moment, Probe};
@@ -64,23 +64,6 @@ pub struct Observation {
     pub defects: Vec<Group>,
     /// Copies of what nobody had written: defects once the host reads them.
     pub latent: Vec<LatentDefect>,
-}
-
-/// What was counted of a launch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// The sums. They are estimates where not all was counted.
-    pub counts: Counts,
-    /// The worst places.
-    pub hotspots: Vec<Hotspot>,
-    /// What each line did: those that execute most, by file and line.
-    pub lines: Vec<Line>,
-    /// Lines beyond these.
-    pub lines_left_out: u64,
-    /// Instructions of warps that were watched.
-    pub watched: u64,
-    /// Instructions of warps that were executed.
-    pub executed: u64,
 }
 
 /// After the start of a sampled launch one in so many instructions is counted: counting takes about

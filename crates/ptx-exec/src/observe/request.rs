@@ -1,6 +1,6 @@
 //! The memory accesses of steps that are not one access for each lane: matrices and bulk copies.
 
-use apex_trace::counts::Direction;
+use apex_counts::Direction;
 
 use crate::code::Op;
 use crate::matrix::MatrixStep;

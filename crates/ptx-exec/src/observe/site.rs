@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use apex_trace::counts::{Direction, InstructionClass, Place};
-use ptx::instruction::{Atomic, Flag, Opcode, Operation, Order};
-use ptx::{ScalarType, StateSpace};
+use apex_counts::{Direction, InstructionClass, Place, Width};
+use ptx::ScalarType;
+use ptx::instruction::{Atomic, Flag, Opcode, Operation, Order, counted_class};
 
 use crate::code::{Code, Op};
 use crate::launch::Launch;
@@ -23,9 +23,8 @@ pub(super) struct Site {
     /// Whether the instruction counts with this step.
     pub(super) counts: bool,
     pub(super) class: InstructionClass,
-    /// Floating-point operations: which of [`apex_trace::counts::Counts::operations`], and how
-    /// many.
-    pub(super) operations: Option<(usize, u32)>,
+    /// Floating-point operations of a thread.
+    pub(super) operations: Option<(Width, u32)>,
     /// For accesses: what they do and to how many bytes of each lane.
     pub(super) access: Option<(Direction, u32)>,
     /// Whether an access orders others around it: atomics, volatile and strong accesses.
@@ -105,7 +104,7 @@ fn site(operation: &Operation, op: &Op, counts: bool) -> Site {
     };
     Site {
         counts,
-        class: class(operation),
+        class: counted_class(operation),
         operations: if counts { operations(operation) } else { None },
         access,
         synchronizes: operation.is(&[Opcode::Atom, Opcode::Red]) || operation.is_strong(),
@@ -129,47 +128,6 @@ fn treatment(operation: &Operation) -> Treatment {
     }
 }
 
-/// The class of an instruction. Of generic accesses it is that of global memory.
-pub(super) fn class(operation: &Operation) -> InstructionClass {
-    use InstructionClass::*;
-    use Opcode as O;
-    let first = || operation.types().first().copied();
-    let Some(opcode) = operation.opcode else { return first().map_or(Integer, arithmetic) };
-    match opcode {
-        O::Ld | O::Ldu | O::St | O::Atom | O::Red | O::Cp | O::Multimem => match operation.space {
-            Some(StateSpace::Shared) => Shared,
-            Some(StateSpace::Local) => Local,
-            Some(StateSpace::Param) if operation.has(Flag::FunctionParameter) => Local,
-            Some(StateSpace::Const | StateSpace::Param) => OtherMemory,
-            _ => Global,
-        },
-        O::Ldmatrix | O::Stmatrix => Shared,
-        O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq => OtherMemory,
-        O::Prefetch | O::Prefetchu | O::Discard | O::Applypriority => OtherMemory,
-        O::Bar | O::Barrier | O::Membar | O::Fence | O::Mbarrier | O::Griddepcontrol => Synchronization,
-        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => Warp,
-        O::Bra | O::Brx | O::Call | O::Ret | O::Exit | O::Trap | O::Brkpt | O::Nanosleep | O::Pmevent => {
-            Control
-        }
-        O::Mma | O::Wmma | O::Wgmma => Tensor,
-        O::Cvt => Conversion,
-        O::Mov | O::Selp | O::Slct | O::Cvta | O::Isspacep | O::Prmt | O::Movmatrix | O::Mapa => Move,
-        O::Rcp | O::Sqrt | O::Rsqrt | O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => Special,
-        O::Div if first().is_some_and(ScalarType::is_float) => Special,
-        O::Setp | O::Set => operation.types().last().copied().map_or(Integer, arithmetic),
-        _ => first().map_or(Integer, arithmetic),
-    }
-}
-
-fn arithmetic(ty: ScalarType) -> InstructionClass {
-    match ty {
-        ScalarType::F64 => InstructionClass::Double,
-        ScalarType::F32 | ScalarType::F32x2 | ScalarType::Tf32 => InstructionClass::Single,
-        ty if ty.is_float() => InstructionClass::Half,
-        _ => InstructionClass::Integer,
-    }
-}
-
 fn direction(operation: &Operation) -> Option<Direction> {
     Some(match operation.opcode? {
         Opcode::Ld | Opcode::Ldu => Direction::Load,
@@ -188,11 +146,11 @@ fn bytes(operation: &Operation) -> u32 {
 }
 
 /// Floating-point operations of a thread (of a warp's share for matrix products) and their width.
-fn operations(operation: &Operation) -> Option<(usize, u32)> {
+fn operations(operation: &Operation) -> Option<(Width, u32)> {
     use Opcode as O;
     let opcode = operation.opcode?;
     if matches!(opcode, O::Mma | O::Wmma) {
-        return product(operation).map(|operations| (3, operations));
+        return product(operation).map(|operations| (Width::Tensor, operations));
     }
     let ty = operation.types().first().copied().filter(|ty| ty.is_float())?;
     let each = match opcode {
@@ -204,11 +162,11 @@ fn operations(operation: &Operation) -> Option<(usize, u32)> {
         _ => return None,
     };
     let (width, lanes) = match ty {
-        ScalarType::F64 => (2, 1),
-        ScalarType::F32 => (1, 1),
-        ScalarType::F32x2 => (1, 2),
-        ScalarType::F16x2 | ScalarType::Bf16x2 => (0, 2),
-        _ => (0, 1),
+        ScalarType::F64 => (Width::Double, 1),
+        ScalarType::F32 => (Width::Single, 1),
+        ScalarType::F32x2 => (Width::Single, 2),
+        ScalarType::F16x2 | ScalarType::Bf16x2 => (Width::Half, 2),
+        _ => (Width::Half, 1),
     };
     Some((width, each * lanes))
 }
@@ -229,41 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn instructions_have_their_classes() {
-        use InstructionClass::*;
-        for (text, expected) in [
-            ("add.s32", Integer),
-            ("fma.rn.f32", Single),
-            ("fma.rn.bf16x2", Half),
-            ("mul.f64", Double),
-            ("div.rn.f32", Special),
-            ("div.u32", Integer),
-            ("setp.lt.f32", Single),
-            ("set.eq.u32.f64", Double),
-            ("ld.global.nc.v4.f32", Global),
-            ("ld.u8", Global),
-            ("st.shared::cta.b32", Shared),
-            ("ld.local.u32", Local),
-            ("ld.param.u64", OtherMemory),
-            ("bar.sync", Synchronization),
-            ("shfl.sync.bfly.b32", Warp),
-            ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Tensor),
-            ("cvt.rn.f32.s32", Conversion),
-        ] {
-            assert_eq!(class(&of(text)), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn operations_and_bytes_follow_from_the_mnemonic() {
-        assert_eq!(operations(&of("fma.rn.f32")), Some((1, 2)));
-        assert_eq!(operations(&of("add.rn.f16x2")), Some((0, 2)));
-        assert_eq!(operations(&of("mul.rn.f64")), Some((2, 1)));
+        assert_eq!(operations(&of("fma.rn.f32")), Some((Width::Single, 2)));
+        assert_eq!(operations(&of("add.rn.f16x2")), Some((Width::Half, 2)));
+        assert_eq!(operations(&of("mul.rn.f64")), Some((Width::Double, 1)));
         assert_eq!(operations(&of("max.f32")), None);
         assert_eq!(operations(&of("add.s32")), None);
         assert_eq!(
             operations(&of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")),
-            Some((3, 2 * 16 * 8 * 16 / 32))
+            Some((Width::Tensor, 2 * 16 * 8 * 16 / 32))
         );
         assert_eq!(operations(&of("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")), None);
         assert_eq!(bytes(&of("ld.global.nc.v4.f32")), 16);

@@ -1,6 +1,6 @@
 //! The addresses that the lanes of a warp access, and the number of transactions for them.
 
-use apex_trace::counts::Space;
+use apex_counts::Space;
 use ptx::analysis::Request;
 
 use crate::memory::spaces::Spaces;

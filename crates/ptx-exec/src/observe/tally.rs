@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use apex_trace::counts::file::MAX_HOTSPOTS;
-use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, LineCounts, Space, Traffic};
+use apex_counts::{
+    Counts, Direction, Fault, Hotspot, InstructionClass, LineCounts, MAX_HOTSPOTS, Space, Traffic,
+};
 
 use crate::code::Op;
 use crate::observe::lines::Lines;
@@ -145,7 +146,7 @@ impl Tally {
 
     /// Counts a request, in each space that it leads to.
     fn request(&mut self, moment: &Moment, spots: &[Spot; WARP], direction: Direction, bytes: u32) {
-        for space in [Space::Global, Space::Shared, Space::Local] {
+        for space in Space::ALL {
             let mut lanes = Vec::with_capacity(WARP);
             each_lane(moment.lanes.mask, |lane| {
                 if spots[lane].space() == Some(space) {
@@ -172,7 +173,7 @@ impl Tally {
     fn class(&self, site: &Site) -> InstructionClass {
         let requests =
             |space: Space| self.traffic[space as usize].iter().map(|traffic| traffic.requests).sum();
-        let [global, shared, local]: [u64; 3] = [Space::Global, Space::Shared, Space::Local].map(requests);
+        let [global, shared, local]: [u64; 3] = Space::ALL.map(requests);
         match site.class {
             InstructionClass::Global if shared > global.max(local) => InstructionClass::Shared,
             InstructionClass::Global if local > global => InstructionClass::Local,
@@ -186,7 +187,7 @@ impl Tally {
         counts.thread_instructions[class] += self.threads;
         counts.not_predicated_off += self.not_predicated_off;
         if let Some((width, operations)) = site.operations {
-            counts.operations[width] += self.not_predicated_off * u64::from(operations);
+            counts.operations[width as usize] += self.not_predicated_off * u64::from(operations);
         }
         if site.branches {
             counts.branches += self.warps;

@@ -10,7 +10,7 @@ pub(crate) mod pattern;
 pub(crate) mod shapes;
 pub(crate) mod vectors;
 
-use crate::launch::budget::Share;
+use crate::budget::Share;
 use crate::operands::Class;
 use crate::registers::lanes::WARP;
 

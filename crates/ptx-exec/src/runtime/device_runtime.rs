@@ -9,9 +9,9 @@
 //! children are.
 
 use crate::code::RuntimeCall;
-use crate::device::{DeviceLaunch, DeviceWork, SUCCESS};
+use crate::device::{DeviceLaunch, DeviceWork, KernelId, SUCCESS};
 use crate::fault::FaultKind;
-use crate::program::{KernelId, Program, function_at};
+use crate::program::{Program, function_at};
 use crate::runtime::builtin::{CallArea, Signature};
 use crate::warp::Surroundings;
 use cuda_launch::LaunchConfig;

@@ -24,10 +24,10 @@ pub(crate) mod prologue;
 mod run;
 pub(crate) mod straight;
 
+use crate::budget::Share;
 use crate::code::BarrierKind;
 use crate::fault::{FaultKind, Stop};
 use crate::launch::Launch;
-use crate::launch::budget::Share;
 use crate::launch::symbolization;
 use crate::memory::spaces::{AccessFault, Spaces};
 use crate::operands::{Class, Reg, Space};

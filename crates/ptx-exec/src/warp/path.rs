@@ -3,8 +3,8 @@
 //! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
 //! exited.
 
+use crate::budget::Share;
 use crate::code::BarrierKind;
-use crate::launch::budget::Share;
 use crate::operands::Reg;
 use crate::registers::{Extent, Shortage};
 use crate::warp::Warp;

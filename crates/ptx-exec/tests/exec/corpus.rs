@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
 
-use apex_trace::counts::Defect;
+use apex_counts::Defect;
 
 use crate::analysis::checked;
 use crate::device::{Device, pack};

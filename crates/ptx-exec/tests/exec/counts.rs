@@ -2,9 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use apex_trace::counts::{
-    Counts, Direction, Fault, Hotspot, InstructionClass, Line, LineCounts, Space, Traffic,
-};
+use apex_counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Line, LineCounts, Space, Traffic};
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, WatchOptions, watch};
 

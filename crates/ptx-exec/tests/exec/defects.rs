@@ -1,7 +1,7 @@
 //! How defects are told: in which order, where they come from, and once for each mistake.
 //! `tests/ptx/defects.ptx` has which are found.
 
-use apex_trace::counts::Defect;
+use apex_counts::Defect;
 use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 

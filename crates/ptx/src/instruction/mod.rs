@@ -31,7 +31,7 @@ mod operation;
 use std::collections::HashMap;
 
 pub use access::{Access, Direction, Shape, accesses};
-pub use class::Class;
+pub use class::{Class, counted_class};
 pub use effect::{Carry, Control, Synchronization};
 pub use modifier::{
     Atomic, Cache, Comparison, Flag, Flags, Geometry, Layout, Letter, Limit, Logic, Order, Part, Permutation,

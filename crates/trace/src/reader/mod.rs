@@ -26,7 +26,7 @@ pub use totals::{CallSort, CallTotals, Totals};
 pub use watcher::{Recent, Watcher};
 
 use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
-use crate::counts::file::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
+use crate::counts::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
 use crate::error::{Error, Problem};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! One session, opened again and again.
 
-use crate::counts::file::ProcessCounts;
+use crate::counts::ProcessCounts;
 use crate::error::{Error, Problem};
 use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;

@@ -3,11 +3,11 @@
 
 use super::super::{launch, observe};
 use super::taking;
+use crate::actions::queue::accepted::{Layout, PARAMETER_BYTES, Print};
+use crate::actions::queue::batch::{Node, OfLaunch};
+use crate::actions::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
 use crate::driver;
 use crate::parameters::{Buffer, buffer_of};
-use crate::queue::accepted::{Layout, PARAMETER_BYTES, Print};
-use crate::queue::batch::{Node, OfLaunch};
-use crate::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
 use crate::record::Done;
 use crate::record::arguments::Passed;
 use crate::record::launch::Launch;

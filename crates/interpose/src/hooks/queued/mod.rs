@@ -9,13 +9,16 @@ mod launch;
 mod plain;
 mod repeated;
 
+use super::actions::{Action, Holding};
 use super::call::Function;
 use super::macros::index_table;
-use super::{Hook, ordinary};
-use crate::driver;
+use super::{Hook, is_launch, ordinary};
+use crate::actions::Ending;
+use crate::actions::queue::accepted::Print;
+use crate::actions::queue::order::{self, Order};
+use crate::actions::queue::{self, Kind, Queue, Scratch, Taking};
 use crate::objects::streams::{is_own_default, is_per_thread, normalised};
-use crate::queue::accepted::Print;
-use crate::queue::{self, Kind, Queue, Scratch, Taking};
+use crate::{driver, flush};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, index, signature};
 use std::marker::PhantomData;
@@ -48,6 +51,38 @@ index_table! {
     cuKernelGetFunction => repeated::function_of_kernel,
     cuKernelSetAttribute => repeated::kernel_attribute,
     cuFuncSetAttribute => repeated::function_attribute,
+}
+
+/// The launch queue.
+pub static ACTION: Action = Action {
+    ways: &["queue", "batch"],
+    start: |recorder, slots| queue::start(recorder, slots).is_some(),
+    hook: |_| None,
+    watches: |_| false,
+    holding: Some(Holding {
+        slot,
+        begins: |index| table()[index].is_some() && is_launch(index),
+        first: |slots| (slots.arm)(),
+    }),
+    is_due: queue::is_due,
+    flush: queue::flush,
+    end: |ending| match ending {
+        Ending::Exit => queue::shut_down(),
+        Ending::Abrupt => queue::shut_down_soon(),
+        Ending::Exec => queue::before_exec(),
+    },
+};
+
+/// What the slot at `index` holds while calls are queued.
+fn slot(index: usize, direct: *mut ()) -> *mut () {
+    match order::of(index) {
+        (Order::Passes, _) => direct,
+        (Order::Waits, _) => flush::slot(index, direct),
+        (Order::HandedOver | Order::PassesAgain, _) => match table()[index] {
+            Some(hook) => hook.address.cast_mut(),
+            None => flush::slot(index, direct),
+        },
+    }
 }
 
 /// What decides whether a call with plain arguments is queued.

@@ -1,8 +1,8 @@
 //! Calls whose arguments are plain values.
 
 use super::{Facts, hand_over};
+use crate::actions::queue::existing;
 use crate::driver::is_allocated;
-use crate::queue::existing;
 use cuda_abi::{signature, types::*};
 
 pub unsafe extern "C" fn set_8<const INDEX: usize>(

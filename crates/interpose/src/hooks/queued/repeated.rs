@@ -8,10 +8,10 @@
 //! the next one waits as well.
 
 use super::super::ordinary;
+use crate::actions::queue::accepted::Print;
+use crate::actions::queue::existing;
 use crate::driver;
 use crate::hooks::call::Function;
-use crate::queue::accepted::Print;
-use crate::queue::existing;
 use cuda_abi::signature;
 use cuda_abi::types::*;
 

@@ -1,0 +1,23 @@
+//! The CPU device's identity. The driver API tells programs its name; sessions record it.
+
+/// The name that the driver API gives.
+pub const NAME: &str = "APEX CPU device (sm_80)";
+
+/// How its name begins, whatever architecture it has.
+const KIND: &str = "APEX CPU device";
+
+/// The name of its library, without what cargo and the platform add.
+pub const LIBRARY: &str = "libapex_cpu_device";
+
+/// Whether a device of this name is the CPU device.
+pub fn is(name: &str) -> bool {
+    name.starts_with(KIND)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_device_is_recognised_by_its_name() {
+        assert!(super::is(super::NAME) && !super::is("NVIDIA H200"));
+    }
+}

@@ -1,0 +1,7 @@
+//! What separately built parts of APEX agree on: the environment [`variables`] by which one
+//! configures another, where the real driver may be ([`locate`]), and how a part recognises the
+//! [`cpu_device`]. Each is stated here and nowhere else.
+
+pub mod cpu_device;
+pub mod locate;
+pub mod variables;

@@ -1,0 +1,116 @@
+//! The environment variables that APEX reads, but for those of options, which follow from the
+//! options (`apex-cli`).
+//!
+//! A variable is stated once: its name, who reads it, and what it means. `docs/environment.md` is
+//! generated from the lists below. Empty values count as unset.
+
+#![expect(missing_docs, reason = "each variable states its meaning as data")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// An environment variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// The part that reads it, in Markdown.
+    pub reader: &'static str,
+    /// What it means, in Markdown.
+    pub meaning: &'static str,
+}
+
+impl Variable {
+    /// Its value, if it has one.
+    pub fn value(&self) -> Option<OsString> {
+        std::env::var_os(self.name).filter(|value| !value.is_empty())
+    }
+
+    /// Its value as a path.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.value().map(PathBuf::from)
+    }
+
+    /// Whether it is `1`.
+    pub fn is_on(&self) -> bool {
+        self.value().is_some_and(|value| value == "1")
+    }
+}
+
+const fn variable(name: &'static str, reader: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, reader, meaning }
+}
+
+pub const DISABLE: Variable = variable(
+    "APEX_DISABLE",
+    "`libapex.so`",
+    "`1`: every driver entry point is a bare jump, and nothing is recorded.",
+);
+pub const DRIVER: Variable = variable(
+    "APEX_DRIVER",
+    "`apex run`, `libapex.so`",
+    "Path of the driver to forward to, instead of the installed one.",
+);
+pub const LIB_DIR: Variable = variable(
+    "APEX_LIB_DIR",
+    "`apex`, `apex_cuda`",
+    "Folder of APEX's libraries ([search path](install.md#search-path-of-the-libraries)).",
+);
+pub const CPU_COUNTS: Variable =
+    variable("APEX_CPU_COUNTS", "CPU device", "Launches to count: `sampled` (default), `all` or `off`.");
+pub const CPU_TIMEOUT: Variable =
+    variable("APEX_CPU_TIMEOUT", "CPU device", "Maximum seconds of a kernel; unset or 0: no limit.");
+pub const CPU_TRACE: Variable = variable(
+    "APEX_CPU_TRACE",
+    "CPU device",
+    "`1`: prints each unsupported entry point that the program calls; `calls`: prints every call.",
+);
+pub const CACHE_DIR: Variable =
+    variable("APEX_CACHE_DIR", "crate `apex-gpu`", "Folder of compiled kernels; `off`: no cache.");
+pub const CPU_DEVICE: Variable =
+    variable("APEX_CPU_DEVICE", "crate `apex-gpu`", "Path of `libapex_cpu_device.so`.");
+pub const NO_COLOR: Variable =
+    variable("NO_COLOR", "`apex`", "Any value: no colours, unless `--color` is given.");
+pub const NVTX: Variable = variable(
+    "NVTX_INJECTION64_PATH",
+    "NVTX",
+    "Library that receives NVTX ranges; `apex run` sets it if it is unset.",
+);
+pub const SESSION: Variable =
+    variable("APEX_SESSION", "`libapex.so`, CPU device", "Folder of the session; `apex run` sets it.");
+pub const CPU_CHECK: Variable =
+    variable("APEX_CPU_CHECK", "CPU device", "`1`: detects defects; `apex run --check` sets it.");
+pub const PYTHON: Variable = variable(
+    "APEX_PYTHON",
+    "`apex run`",
+    "Python interpreter for commands that end in `.py`; `python -m apex_cuda` sets it.",
+);
+pub const TESTS_REQUIRE_DEPENDENCIES: Variable = variable(
+    "APEX_TESTS_REQUIRE_DEPENDENCIES",
+    "tests",
+    "`1`: a skipped test fails, unless `testing/skip/allowed.txt` lists it.",
+);
+pub const SKIPPED_TESTS: Variable =
+    variable("APEX_SKIPPED_TESTS", "tests", "File that receives the list of skipped tests.");
+pub const TEST_PYTHONS: Variable =
+    variable("APEX_TEST_PYTHONS", "tests", "Python interpreters to test with, separated by colons.");
+pub const TEST_CUDA_INCLUDE: Variable =
+    variable("APEX_TEST_CUDA_INCLUDE", "tests", "Folder with the headers of another CUDA toolkit.");
+pub const FAST_ALWAYS: Variable =
+    variable("APEX_FAST_ALWAYS", "`libapex.so`", "`1`: `--fast` stays on even if it gains nothing.");
+pub const PAGE_OUT: Variable = variable("APEX_PAGE_OUT", "Vite", "Folder of the built page.");
+pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex` and its libraries.");
+
+/// The variable of `apex run --fast`: how the program is made faster, separated by commas.
+pub const FAST: Variable = variable("APEX_FAST", "`libapex.so`", "The value of `apex run --fast`.");
+
+/// Variables that users set.
+pub const USERS: [Variable; 10] =
+    [DISABLE, DRIVER, LIB_DIR, CPU_COUNTS, CPU_TIMEOUT, CPU_TRACE, CACHE_DIR, CPU_DEVICE, NO_COLOR, NVTX];
+
+/// Variables that APEX sets for its own libraries.
+pub const INTERNAL: [Variable; 3] = [SESSION, CPU_CHECK, PYTHON];
+
+/// Variables of tests and scripts.
+pub const TESTS: [Variable; 7] =
+    [TESTS_REQUIRE_DEPENDENCIES, SKIPPED_TESTS, TEST_PYTHONS, TEST_CUDA_INCLUDE, FAST_ALWAYS, PAGE_OUT, BIN];

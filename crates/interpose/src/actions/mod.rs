@@ -1,0 +1,39 @@
+//! Actions: ways to execute calls differently (`apex run --fast`). The [`queue`] makes launches in a
+//! thread of its own, the [`pool`] reuses memory that the program frees.
+//!
+//! Everything about an action but its hooks is in its folder here; its hooks are a module of
+//! [`hooks`](crate::hooks), which ends with the action's line of the table
+//! ([`hooks::actions`](crate::hooks::actions)). Its figures are in the file's header
+//! (`apex_trace::layout`).
+
+pub mod pool;
+pub mod queue;
+
+use apex_conventions::variables::FAST;
+
+/// How the slots of entry points are set; see [`crate::loader`].
+#[derive(Clone, Copy)]
+pub struct Slots {
+    /// Work is held back: calls that must not overtake it let it out first.
+    pub hold: fn(),
+    /// Calls that may hold work back come to the action; other calls go straight to the driver.
+    pub arm: fn(),
+    /// Calls go straight to the driver: a launch costs what it costs without an action.
+    pub release: fn(),
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Handlers of the end are called.
+    Exit,
+    /// They are not: `_exit` and its like, which any code may call, a signal handler too.
+    Abrupt,
+    /// It becomes another program, or goes on if that fails.
+    Exec,
+}
+
+/// Whether the user wants the program made faster in this way.
+pub fn is_wanted(way: &str) -> bool {
+    std::env::var(FAST.name).is_ok_and(|value| value.split(',').any(|wanted| wanted == way))
+}

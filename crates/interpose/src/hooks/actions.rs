@@ -1,0 +1,76 @@
+//! The table of actions. A new action is a folder in [`crate::actions`], its hooks, and a line here.
+
+use super::{Hook, gives_addresses, pooled, queued};
+use crate::actions::{self, Ending, Slots};
+use crate::flush;
+use crate::record::Recorder;
+
+/// All actions, in the order in which they start and end. Before a call, the last one comes first:
+/// it is the one nearest to the driver.
+static ACTIONS: [&Action; 2] = [&queued::ACTION, &pooled::ACTION];
+
+/// What an action is to the loader.
+pub struct Action {
+    /// The ways of `--fast` that ask for it.
+    pub ways: &'static [&'static str],
+    /// Makes it for this process. False, and the file's header says so, if that fails.
+    pub start: fn(&'static Recorder, Slots) -> bool,
+    /// Its hook in place of the ordinary one of the entry point at an index, whatever slots are set
+    /// to.
+    pub hook: fn(usize) -> Option<Hook>,
+    /// Whether it has to know of each call of the entry point at an index ([`Action::is_due`]).
+    pub watches: fn(usize) -> bool,
+    /// How it holds work back, if it does.
+    pub holding: Option<Holding>,
+    /// A call of the entry point at an index is about to be made. Whether work has to be let out
+    /// before.
+    pub is_due: fn(usize) -> bool,
+    /// Lets work out.
+    pub flush: fn(),
+    /// The process ends.
+    pub end: fn(Ending),
+}
+
+/// How work is held back.
+pub struct Holding {
+    /// What the slot of the entry point at an index holds meanwhile, where it would hold this
+    /// address otherwise.
+    pub slot: fn(usize, *mut ()) -> *mut (),
+    /// Whether calls of the entry point at an index begin it.
+    pub begins: fn(usize) -> bool,
+    /// How slots are set at first.
+    pub first: fn(Slots),
+}
+
+/// For a flush that is not an action's: work may be held back at any time, so that every call flushes
+/// it.
+pub static ALWAYS: Holding = Holding {
+    slot: |index, direct| if gives_addresses(index) { direct } else { flush::slot(index, direct) },
+    begins: |_| false,
+    first: |slots| (slots.hold)(),
+};
+
+/// Starts the actions that the user wants, as far as they are possible here.
+pub fn start(recorder: &'static Recorder, slots: Slots) -> Vec<&'static Action> {
+    let is_wanted = |action: &&&Action| action.ways.iter().any(|way| actions::is_wanted(way));
+    let wanted = ACTIONS.iter().copied().filter(|action| is_wanted(&action));
+    let started: Vec<_> = wanted.filter(|action| (action.start)(recorder, slots)).collect();
+    if !started.is_empty() {
+        flush::register(flush::Flush { is_due, run });
+    }
+    started
+}
+
+/// Tells every action of a call, and says whether work has to be let out before.
+fn is_due(index: usize) -> bool {
+    ACTIONS.iter().rev().fold(false, |due, action| (action.is_due)(index) || due)
+}
+
+fn run() {
+    ACTIONS.iter().for_each(|action| (action.flush)());
+}
+
+/// The process ends.
+pub fn end(ending: Ending) {
+    ACTIONS.iter().for_each(|action| (action.end)(ending));
+}
