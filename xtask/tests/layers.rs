@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use test_process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["test-process"],
     &[
         "apex-untrusted",
@@ -36,7 +36,6 @@ const LAYERS: [&[&str]; 13] = [
     &[
         "apex-call-frames",
         "ptx-exec",
-        "test-session",
         "fake-driver",
         "fake-nvml",
         "driver-client",
@@ -52,6 +51,7 @@ const LAYERS: [&[&str]; 13] = [
         "apex-dataset",
         "apex-host-stacks",
     ],
+    &["test-session"],
     &["apex-profile", "flushing-library", "careless-library"],
     &["apex-predict", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],

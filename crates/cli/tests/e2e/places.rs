@@ -28,7 +28,7 @@ assert driver.cuCtxSynchronize() == 0
 "#;
 
 /// An interpreter whose frames are read.
-pub(crate) fn interpreter() -> Option<&'static str> {
+pub fn interpreter() -> Option<&'static str> {
     let minor = |name: &&str| {
         let answer = Command::new(name).args(["-c", "import sys; print(*sys.version_info[:2])"]).output();
         let answer = answer.ok().and_then(|answer| String::from_utf8(answer.stdout).ok()).unwrap_or_default();
