@@ -3,6 +3,7 @@
 //! Reading it stops nothing and is not visible to the process.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -134,10 +135,20 @@ pub struct Mapping {
     pub path: String,
 }
 
-/// The files of which the first byte is mapped, and whether a file that ends in `name` is.
-pub fn mappings(pid: u32) -> Option<Vec<Mapping>> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    Some(parse_mappings(&String::from_utf8_lossy(&maps)))
+impl Mapping {
+    /// The file's name without its folder.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The files of which the first byte is mapped.
+///
+/// # Errors
+/// If the process has ended, or may not be read.
+pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(parse_mappings(&String::from_utf8_lossy(&maps)))
 }
 
 fn parse_mappings(maps: &str) -> Vec<Mapping> {

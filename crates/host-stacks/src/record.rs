@@ -58,8 +58,8 @@ pub enum FrameKind {
 pub struct Frame {
     /// Its language.
     pub kind: FrameKind,
-    /// `co_qualname` (`co_name` before CPython 3.11), or the symbol's name as it is in the module;
-    /// empty if unknown.
+    /// `co_qualname` (`co_name` before CPython 3.11), or the name that the library exports, without
+    /// parameters; empty if unknown.
     pub function: String,
     /// Path of the script, or of the library or executable.
     pub file: String,

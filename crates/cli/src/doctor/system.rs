@@ -7,6 +7,7 @@ use apex_untrusted::Folder;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Less free space than this is worth a warning: some millions of launches.
 const LOW_SPACE: u64 = 1 << 30;
@@ -21,6 +22,7 @@ pub(super) fn checks(dir: &Path) -> Vec<Check> {
         clock(),
         c_library(),
         container(),
+        host_stacks(),
     ]
 }
 
@@ -162,6 +164,34 @@ fn container() -> Check {
             "reports do not show the places in Python and C++ from which kernels are launched: allow the call in the \
              sandbox's filter",
         ),
+    }
+}
+
+/// Reads memory of a child as `apex run` samples the call stacks of a program's threads.
+fn host_stacks() -> Check {
+    const ID: &str = "host-stacks";
+    const ADVICE: &str = "sessions do not say what the host did while the GPU waited: allow `apex` to trace the programs \
+                          that it starts (kernel.yama.ptrace_scope 0 or 1, or CAP_SYS_PTRACE)";
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let scope =
+        scope.map_or("no Yama".to_owned(), |scope| format!("Yama's ptrace_scope is {}", scope.trim()));
+    // It waits for its standard input, which ends with this function.
+    let child = std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return Check::warn(ID, format!("unknown: `cat` does not start ({error})"), ADVICE),
+    };
+    let refusal = apex_host_stacks::refusal(child.id());
+    drop(child.stdin.take());
+    let _ = child.wait();
+    match refusal {
+        None => Check::ok(
+            ID,
+            format!(
+                "stacks of Python threads are read with process_vm_readv, without stopping them ({scope})"
+            ),
+        ),
+        Some(why) => Check::warn(ID, format!("{why} ({scope})"), ADVICE),
     }
 }
 

@@ -18,6 +18,7 @@ mod endings;
 mod fast;
 mod filters;
 mod formats;
+mod host_stacks;
 mod hostile;
 mod html;
 mod limits;
