@@ -199,7 +199,8 @@ mod tests {
             waits(&wait)
         });
         let (pid, tid) = (std::process::id(), told.recv().unwrap().cast_unsigned());
-        let state = std::iter::repeat_with(|| linux::state(pid, tid));
+        let files = linux::ThreadFiles::of(pid, tid).unwrap();
+        let state = std::iter::repeat_with(|| files.state());
         let mut native = Native::new(pid);
         let frames = state.filter_map(|state| match state {
             Some(State::Waiting(call)) => Some(native.frames(&call, None, 0).to_vec()),

@@ -1,7 +1,7 @@
 //! A process whose threads are sampled.
 
 use crate::file::Writer;
-use crate::linux::{self, Schedule, State, Turns};
+use crate::linux::{self, State, ThreadFiles, Turns};
 use crate::native::{Found, Libraries, Native};
 use crate::python::{Files, Python};
 use crate::record::{Counters, Doing, Frame, FrameKind, Process, Span, Thread};
@@ -59,7 +59,7 @@ struct WatchedThread {
     /// Its index in the file.
     index: u32,
     name: String,
-    schedule: Schedule,
+    files: ThreadFiles,
     turns: Option<Turns>,
     /// The span that may go on.
     open: Option<Span>,
@@ -156,10 +156,10 @@ impl Watched {
                 known.name = name;
             }
             None => {
-                let Some(schedule) = Schedule::of(self.pid, tid) else { return Ok(()) };
+                let Some(files) = ThreadFiles::of(self.pid, tid) else { return Ok(()) };
                 let index = writer.thread(thread())?;
                 let new =
-                    WatchedThread { index, name, schedule, turns: None, open: None, doing: Doing::Running };
+                    WatchedThread { index, name, files, turns: None, open: None, doing: Doing::Running };
                 self.threads.insert(tid, new);
             }
         }
@@ -178,7 +178,7 @@ impl Watched {
         output.counters.left_out += self.left_out;
         let mut ended = Vec::new();
         for (&tid, thread) in &mut self.threads {
-            let Some(turns) = thread.schedule.read() else {
+            let Some(turns) = thread.files.turns() else {
                 ended.push(tid);
                 continue;
             };
@@ -242,12 +242,12 @@ impl WatchedThread {
         at: Moment,
         output: &mut Output<'_>,
     ) -> io::Result<()> {
-        let Some(mut state) = linux::state(reader.pid, tid) else {
+        let Some(mut state) = self.files.state() else {
             output.counters.failed += 1;
             return Ok(());
         };
         let mut is_settled = reader.read(tid, state, at, output)?;
-        if state != State::Running && self.schedule.read() != Some(turns) {
+        if state != State::Running && self.files.turns() != Some(turns) {
             // It went on meanwhile.
             (state, self.turns) = (State::Running, None);
             is_settled = reader.read(tid, state, at, output)?;

@@ -1,9 +1,12 @@
 //! The Python stacks of another process, read while it runs.
 //!
-//! A running thread changes its stack while it is read. A stack counts as settled only if two
-//! readings, one after the other, found the same frames at the same addresses with the same code
-//! and the same instructions (but for the innermost one, which moves on within its function). If no
-//! two of a few readings agree, only the outer frames that two readings have in common are kept.
+//! A running thread changes its stack while it is read. A stack counts as settled only if three
+//! readings in a row found the same frames at the same addresses with the same code and the same
+//! instructions (but for the innermost one, which moves on within its function). Two are not
+//! enough: frames of a new call lie where those of the last one lay, and of a thread that makes a
+//! million calls a second, one of some thousand stacks that two readings agreed on had never
+//! existed. Where readings do not agree, only the outer frames that two of them have in common are
+//! kept.
 
 use crate::file::Writer;
 use crate::linux::{self, Mapping};
@@ -20,8 +23,10 @@ use std::path::PathBuf;
 
 /// Most frames of a stack, the innermost ones.
 const DEPTH: usize = 128;
-/// Most readings of a stack, until two agree.
-const READINGS: usize = 6;
+/// Readings in a row that must agree.
+const AGREE: usize = 3;
+/// Most readings of a stack, until that many agree.
+const READINGS: usize = 8;
 /// Most code objects and frames that are remembered; beyond, all are read again.
 const MOST_REMEMBERED: usize = 1 << 16;
 
@@ -161,14 +166,16 @@ impl Python {
         Ok(is_settled)
     }
 
-    /// Reads the stack again until two readings agree, and keeps what is certain.
+    /// Reads the stack again until enough readings agree, and keeps what is certain.
     fn settle(&mut self, state: u64) -> bool {
+        let mut agree = 1;
         for _ in 1..READINGS {
             self.interpreter.walk(state, &mut self.second);
-            if are_same(self.first.found(), self.second.found()) {
+            agree = if are_same(self.first.found(), self.second.found()) { agree + 1 } else { 1 };
+            std::mem::swap(&mut self.first, &mut self.second);
+            if agree == AGREE {
                 return true;
             }
-            std::mem::swap(&mut self.first, &mut self.second);
         }
         let common = common_outermost(self.first.found(), self.second.found());
         self.first.keep_outermost(common);

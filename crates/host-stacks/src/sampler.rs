@@ -46,7 +46,7 @@ const PAUSE_BY_COST: u32 = 33;
 const LIST_EVERY_NS: u64 = 200_000_000;
 /// From one writing to the next.
 const WRITE_EVERY_NS: u64 = 1_000_000_000;
-/// Most threads that are sampled: each has an open file.
+/// Most threads that are sampled: each has two open files.
 const MOST_THREADS: usize = 256;
 /// Most processes that are sampled.
 const MOST_PROCESSES: usize = 64;

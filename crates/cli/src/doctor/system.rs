@@ -5,6 +5,7 @@ use crate::units;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings};
 use apex_untrusted::Folder;
 use std::ffi::{CStr, CString};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -175,24 +176,31 @@ fn host_stacks() -> Check {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope =
         scope.map_or("no Yama".to_owned(), |scope| format!("Yama's ptrace_scope is {}", scope.trim()));
-    // It waits for its standard input, which ends with this function.
-    let child = std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => return Check::warn(ID, format!("unknown: `cat` does not start ({error})"), ADVICE),
-    };
-    let refusal = apex_host_stacks::refusal(child.id());
-    drop(child.stdin.take());
-    let _ = child.wait();
-    match refusal {
-        None => Check::ok(
+    match refusal_to_read_a_child() {
+        Err(error) => Check::warn(ID, format!("unknown: `cat` does not run ({error})"), ADVICE),
+        Ok(None) => Check::ok(
             ID,
             format!(
                 "stacks of Python threads are read with process_vm_readv, without stopping them ({scope})"
             ),
         ),
-        Some(why) => Check::warn(ID, format!("{why} ({scope})"), ADVICE),
+        Ok(Some(why)) => Check::warn(ID, format!("{why} ({scope})"), ADVICE),
     }
+}
+
+fn refusal_to_read_a_child() -> std::io::Result<Option<String>> {
+    let mut child = std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    if let (Some(mut stdin), Some(mut stdout)) = (stdin, stdout) {
+        // It answers when it is loaded, and ends when its standard input does.
+        stdin.write_all(b"\n")?;
+        stdout.read_exact(&mut [0])?;
+        let refusal = apex_host_stacks::refusal(child.id());
+        drop(stdin);
+        child.wait()?;
+        return Ok(refusal);
+    }
+    Ok(None)
 }
 
 /// Reads memory of this process as the recorder reads call stacks.

@@ -86,7 +86,7 @@ fn off_means_off_and_a_program_without_launches_has_no_file() {
     };
     assert!(!run("off", "off", &["train.py"]));
     assert!(!run("1000", "none", &["-c", "import time; time.sleep(0.5)"]));
-    let refused = output(&mut sandbox.apex(&["run", "--host-stacks", "often", "--", "true"]), 2);
+    let refused = output(&mut sandbox.apex(&["run", "--host-stacks", "often", "--", "true"]), 125);
     assert!(text(&refused.stderr).contains("1 to 1000"), "{}", text(&refused.stderr));
 }
 
