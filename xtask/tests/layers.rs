@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use test_process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["test-process"],
     &[
         "apex-conventions",
@@ -38,7 +38,6 @@ const LAYERS: [&[&str]; 13] = [
     &[
         "apex-call-frames",
         "ptx-exec",
-        "test-session",
         "fake-driver",
         "fake-nvml",
         "apex-driver",
@@ -55,6 +54,7 @@ const LAYERS: [&[&str]; 13] = [
         "driver-client",
         "cuda-program",
     ],
+    &["test-session"],
     &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
     &["apex-predict-session", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],

@@ -8,4 +8,5 @@
 //! except where a function says so, and the crate depends only on `trace` and libc.
 
 pub mod memory;
+pub mod native;
 pub mod python;

@@ -18,7 +18,7 @@ pub const FILE: &str = "host-stacks.jsonl";
 /// Format that is written, and the only one that is read.
 const SCHEMA: &str = "apex.host-stacks/1";
 /// Most bytes that are read.
-const MOST_READ: u64 = 1 << 30;
+const MOST_READ: u64 = 256 << 20;
 /// Most frames of a stack.
 const MOST_DEPTH: usize = 512;
 /// Problems that are kept.

@@ -1,5 +1,8 @@
 //! Where the threads of a program were on the host while it was recorded.
 //!
+//! * A [`Sampler`] is a thread of `apex run`. It reads the threads' stacks from outside: the program
+//!   is not stopped, gets no signal and no thread, and calls nothing for it. [`refusal`] says
+//!   whether the system allows that.
 //! * [`Writer`] appends processes, threads, frames, stacks and [`Span`]s to the session's file
 //!   ([`FILE`]).
 //! * [`HostStacks::read`] reads that file.
@@ -16,6 +19,7 @@
 
 mod file;
 mod linux;
+mod native;
 mod process;
 mod python;
 mod record;
@@ -23,6 +27,7 @@ mod sampler;
 mod waits;
 
 pub use file::{FILE, HostStacks, Writer};
+pub use python::refusal;
 pub use record::{
     Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread, WaitsFor,
 };

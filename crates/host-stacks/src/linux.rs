@@ -3,6 +3,7 @@
 //! Reading it stops nothing and is not visible to the process.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -17,25 +18,38 @@ pub struct Turns {
     turns: u64,
 }
 
-/// An open schedstat file of a thread, which costs less than opening it for each sample.
+/// The open files of a thread that are read for each sample, which costs less than opening them.
 #[derive(Debug)]
-pub struct Schedule(File);
+pub struct ThreadFiles {
+    schedule: File,
+    call: File,
+}
 
-impl Schedule {
-    /// That of a thread; `None` if it has ended.
-    pub fn of(pid: u32, tid: u32) -> Option<Schedule> {
-        File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(Schedule)
+impl ThreadFiles {
+    /// Those of a thread; `None` if it has ended or may not be read.
+    pub fn of(pid: u32, tid: u32) -> Option<ThreadFiles> {
+        let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+        Some(ThreadFiles { schedule: open("schedstat")?, call: open("syscall")? })
     }
 
-    /// Reads it; `None` if the thread has ended.
-    pub fn read(&self) -> Option<Turns> {
+    /// How often the thread has run; `None` if it has ended.
+    pub fn turns(&self) -> Option<Turns> {
         let mut bytes = [0; MOST_BYTES];
-        let length = self.0.read_at(&mut bytes, 0).ok()?;
-        let mut fields = std::str::from_utf8(&bytes[..length]).ok()?.split_ascii_whitespace();
+        let mut fields = text(&self.schedule, &mut bytes)?.split_ascii_whitespace();
         let mut number = || fields.next()?.parse().ok();
         let (ran_ns, _waited_ns, turns) = (number()?, number()?, number()?);
         Some(Turns { ran_ns, turns })
     }
+
+    /// What the thread is doing; `None` if it has ended, or if that may not be read.
+    pub fn state(&self) -> Option<State> {
+        parse_state(text(&self.call, &mut [0; MOST_BYTES])?)
+    }
+}
+
+fn text<'b>(file: &File, bytes: &'b mut [u8]) -> Option<&'b str> {
+    let length = file.read_at(bytes, 0).ok()?;
+    std::str::from_utf8(bytes.get(..length)?).ok()
 }
 
 /// What a thread is doing.
@@ -58,14 +72,6 @@ pub struct Call {
     pub stack: u64,
     /// The instruction behind the call.
     pub instruction: u64,
-}
-
-/// What a thread is doing; `None` if it has ended, or if that may not be read.
-pub fn state(pid: u32, tid: u32) -> Option<State> {
-    let file = File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    let mut bytes = [0; MOST_BYTES];
-    let length = file.read_at(&mut bytes, 0).ok()?;
-    parse_state(std::str::from_utf8(&bytes[..length]).ok()?)
 }
 
 fn parse_state(text: &str) -> Option<State> {
@@ -134,10 +140,20 @@ pub struct Mapping {
     pub path: String,
 }
 
-/// The files of which the first byte is mapped, and whether a file that ends in `name` is.
-pub fn mappings(pid: u32) -> Option<Vec<Mapping>> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    Some(parse_mappings(&String::from_utf8_lossy(&maps)))
+impl Mapping {
+    /// The file's name without its folder.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The files of which the first byte is mapped.
+///
+/// # Errors
+/// If the process has ended, or may not be read.
+pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(parse_mappings(&String::from_utf8_lossy(&maps)))
 }
 
 fn parse_mappings(maps: &str) -> Vec<Mapping> {
@@ -196,12 +212,11 @@ mod tests {
             let _ = wait.recv();
         });
         let (pid, tid) = (std::process::id(), told.recv().unwrap().cast_unsigned());
-        let schedule = Schedule::of(pid, tid).unwrap();
-        let call =
-            std::iter::repeat_with(|| (schedule.read(), state(pid, tid))).find_map(|(turns, state)| {
-                let is_quiet = turns.is_some() && turns == schedule.read();
-                state.filter(|state| is_quiet && *state != State::Running)
-            });
+        let files = ThreadFiles::of(pid, tid).unwrap();
+        let call = std::iter::repeat_with(|| (files.turns(), files.state())).find_map(|(turns, state)| {
+            let is_quiet = turns.is_some() && turns == files.turns();
+            state.filter(|state| is_quiet && *state != State::Running)
+        });
         let Some(State::Waiting(call)) = call else { panic!("{call:?}") };
         assert!(call.stack > 0 && call.instruction > 0);
         assert!(threads(pid).contains(&tid) && parent_and_start(pid).is_some());

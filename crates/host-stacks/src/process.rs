@@ -1,17 +1,20 @@
 //! A process whose threads are sampled.
 
 use crate::file::Writer;
-use crate::linux::{self, Mapping, Schedule, State, Turns};
+use crate::linux::{self, State, ThreadFiles, Turns};
+use crate::native::{Found, Libraries, Native};
 use crate::python::{Files, Python};
-use crate::record::{Counters, Doing, Process, Span, Thread};
+use crate::record::{Counters, Doing, Frame, FrameKind, Process, Span, Thread};
 use crate::waits;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 
 /// Listings of a process's threads for which an interpreter is looked for: programs load one at
 /// their start.
 const LISTINGS_FOR_PYTHON: u32 = 64;
+/// Compiled frames that are remembered; beyond, all are named again.
+const MOST_FRAMES: usize = 1 << 16;
 /// A span is written when it is so long, so that a killed sampler loses little.
 const LONGEST_SPAN_NS: u64 = 5_000_000_000;
 
@@ -23,11 +26,32 @@ pub struct Watched {
     executable: Option<PathBuf>,
     /// Its index in the file.
     index: u32,
-    python: Option<Python>,
+    reader: Reader,
     listings: u32,
     threads: BTreeMap<u32, WatchedThread>,
     /// Threads that are not sampled, because there are too many.
     left_out: u64,
+}
+
+/// Reads stacks of a process.
+struct Reader {
+    pid: u32,
+    python: Option<Python>,
+    native: Native,
+    /// Indexes of compiled frames.
+    frames: HashMap<Found, u32>,
+    /// Indexes of the frames of the stack that is being read, outermost first.
+    stack: Vec<u32>,
+}
+
+/// What a thread's sample is written to, and what names its frames.
+pub struct Output<'s> {
+    /// The file.
+    pub writer: &'s mut Writer,
+    /// What was counted.
+    pub counters: &'s mut Counters,
+    /// The functions that files export.
+    pub libraries: &'s mut Libraries,
 }
 
 /// A thread of it.
@@ -35,7 +59,7 @@ struct WatchedThread {
     /// Its index in the file.
     index: u32,
     name: String,
-    schedule: Schedule,
+    files: ThreadFiles,
     turns: Option<Turns>,
     /// The span that may go on.
     open: Option<Span>,
@@ -63,8 +87,10 @@ impl Watched {
         let version = python.as_ref().map_or_else(String::new, Python::version);
         let process = Process { pid, parent, name: linux::name(pid, pid), python: version };
         let index = writer.process(process)?;
+        let reader =
+            Reader { pid, python, native: Native::new(pid), frames: HashMap::new(), stack: Vec::new() };
         let (threads, listings, left_out) = (BTreeMap::new(), 0, 0);
-        Ok(Some(Watched { pid, start, executable, index, python, listings, threads, left_out }))
+        Ok(Some(Watched { pid, start, executable, index, reader, listings, threads, left_out }))
     }
 
     /// Whether it is still the process and the program that it was.
@@ -92,9 +118,9 @@ impl Watched {
             self.look_at(tid, writer)?;
         }
         self.left_out = tids.len().saturating_sub(self.threads.len()) as u64;
-        if self.python.is_none() && self.listings < LISTINGS_FOR_PYTHON {
-            self.python = find_python(self.pid, files);
-            if let Some(python) = &self.python {
+        if self.reader.python.is_none() && self.listings < LISTINGS_FOR_PYTHON {
+            self.reader.python = find_python(self.pid, files);
+            if let Some(python) = &self.reader.python {
                 let parent = linux::parent_and_start(self.pid).map_or(0, |(parent, _)| parent);
                 let name = linux::name(self.pid, self.pid);
                 let process = Process { pid: self.pid, parent, name, python: python.version() };
@@ -102,7 +128,7 @@ impl Watched {
             }
         }
         self.listings += 1;
-        if let Some(python) = &mut self.python {
+        if let Some(python) = &mut self.reader.python {
             python.list_threads(&tids);
         }
         Ok(self.threads.len())
@@ -130,10 +156,10 @@ impl Watched {
                 known.name = name;
             }
             None => {
-                let Some(schedule) = Schedule::of(self.pid, tid) else { return Ok(()) };
+                let Some(files) = ThreadFiles::of(self.pid, tid) else { return Ok(()) };
                 let index = writer.thread(thread())?;
                 let new =
-                    WatchedThread { index, name, schedule, turns: None, open: None, doing: Doing::Running };
+                    WatchedThread { index, name, files, turns: None, open: None, doing: Doing::Running };
                 self.threads.insert(tid, new);
             }
         }
@@ -148,23 +174,23 @@ impl Watched {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn sample(&mut self, at: Moment, counters: &mut Counters, writer: &mut Writer) -> io::Result<()> {
-        counters.left_out += self.left_out;
+    pub fn sample(&mut self, at: Moment, output: &mut Output<'_>) -> io::Result<()> {
+        output.counters.left_out += self.left_out;
         let mut ended = Vec::new();
         for (&tid, thread) in &mut self.threads {
-            let Some(turns) = thread.schedule.read() else {
+            let Some(turns) = thread.files.turns() else {
                 ended.push(tid);
                 continue;
             };
-            counters.samples += 1;
+            output.counters.samples += 1;
             let is_unchanged = thread.turns.replace(turns) == Some(turns);
-            if is_unchanged && thread.doing != Doing::Running && thread.go_on(at, writer)? {
-                counters.unchanged += 1;
+            if is_unchanged && thread.doing != Doing::Running && thread.go_on(at, output.writer)? {
+                output.counters.unchanged += 1;
                 continue;
             }
-            thread.read(self.pid, tid, turns, self.python.as_mut(), at, counters, writer)?;
+            thread.read(tid, turns, &mut self.reader, at, output)?;
         }
-        ended.into_iter().try_for_each(|tid| self.remove(tid, writer))
+        ended.into_iter().try_for_each(|tid| self.remove(tid, output.writer))
     }
 
     /// Writes the spans that are so long that they should not be lost.
@@ -208,57 +234,44 @@ impl WatchedThread {
     }
 
     /// Reads where the thread is.
-    #[allow(clippy::too_many_arguments, reason = "the process's parts, of which the thread is one")]
     fn read(
         &mut self,
-        pid: u32,
         tid: u32,
         turns: Turns,
-        mut python: Option<&mut Python>,
+        reader: &mut Reader,
         at: Moment,
-        counters: &mut Counters,
-        writer: &mut Writer,
+        output: &mut Output<'_>,
     ) -> io::Result<()> {
-        let Some(state) = linux::state(pid, tid) else {
-            counters.failed += 1;
+        let Some(mut state) = self.files.state() else {
+            output.counters.failed += 1;
             return Ok(());
         };
-        let (mut stack, mut is_settled, mut holds_gil) = (0, true, false);
-        let is_waiting = state != State::Running;
+        let mut is_settled = reader.read(tid, state, at, output)?;
+        if state != State::Running && self.files.turns() != Some(turns) {
+            // It went on meanwhile.
+            (state, self.turns) = (State::Running, None);
+            is_settled = reader.read(tid, state, at, output)?;
+        }
+        let python = reader.python.as_ref();
+        let holds_gil = state == State::Running && python.is_some_and(|python| python.holds_gil(tid));
         self.doing = match state {
             State::Running => Doing::Running,
-            State::Waiting(call) => waits::waiting(pid, &call, || python.as_ref()?.lock()),
+            State::Waiting(call) => waits::waiting(reader.pid, &call, || python?.lock()),
         };
-        if let Some(python) = &mut python {
-            let mut sampled = python.sample(tid, is_waiting, writer)?;
-            if is_waiting && self.schedule.read() != Some(turns) {
-                // It went on meanwhile.
-                self.doing = Doing::Running;
-                self.turns = None;
-                sampled = python.sample(tid, false, writer)?;
-            }
-            if let Some(sampled) = sampled {
-                (stack, is_settled) = (sampled.stack, sampled.is_settled);
-                holds_gil = self.doing == Doing::Running && python.holds_gil(tid);
-            }
-        }
-        counters.unsettled += u64::from(!is_settled);
-        let doing = writer.doing(&self.doing)?;
-        let (first_ns, last_ns) = (at.now_ns, at.now_ns);
-        let (thread, samples, stands_for, is_asleep) = (self.index, 1, 1, false);
+        output.counters.unsettled += u64::from(!is_settled);
         let span = Span {
-            thread,
-            stack,
-            doing,
-            first_ns,
-            last_ns,
-            samples,
-            stands_for,
+            thread: self.index,
+            stack: output.writer.stack(reader.stack.iter().copied())?,
+            doing: output.writer.doing(&self.doing)?,
+            first_ns: at.now_ns,
+            last_ns: at.now_ns,
+            samples: 1,
+            stands_for: 1,
             is_settled,
-            is_asleep,
+            is_asleep: false,
             holds_gil,
         };
-        self.add(span, at, writer)
+        self.add(span, at, output.writer)
     }
 
     /// Adds a sample to the open span, or writes that and opens another one.
@@ -282,7 +295,41 @@ impl WatchedThread {
     }
 }
 
+impl Reader {
+    /// Reads a thread's stack, and says whether it is settled. Frames of Python come first; those
+    /// of compiled code that the interpreter called follow, if the thread waits.
+    fn read(&mut self, tid: u32, state: State, at: Moment, output: &mut Output<'_>) -> io::Result<bool> {
+        self.stack.clear();
+        let is_waiting = state != State::Running;
+        let mut is_settled = true;
+        if let Some(python) = &mut self.python {
+            is_settled = python.sample(tid, is_waiting, &mut self.stack, output.writer)?;
+        }
+        let State::Waiting(call) = state else { return Ok(is_settled) };
+        let until = self.python.as_ref().filter(|_| !self.stack.is_empty()).map(Python::address);
+        let found = self.native.frames(&call, until, at.now_ns).to_vec();
+        for frame in found.into_iter().rev() {
+            let index = self.native_frame(frame, output)?;
+            self.stack.push(index);
+        }
+        Ok(is_settled)
+    }
+
+    /// The index of a compiled frame.
+    fn native_frame(&mut self, frame: Found, output: &mut Output<'_>) -> io::Result<u32> {
+        if let Some(&known) = self.frames.get(&frame) {
+            return Ok(known);
+        }
+        let (function, file) = self.native.describe(frame, output.libraries);
+        let index = output.writer.frame(Frame { kind: FrameKind::Native, function, file, line: 0 })?;
+        if self.frames.len() >= MOST_FRAMES {
+            self.frames.clear();
+        }
+        self.frames.insert(frame, index);
+        Ok(index)
+    }
+}
+
 fn find_python(pid: u32, files: &mut Files) -> Option<Python> {
-    let mappings: Vec<Mapping> = linux::mappings(pid)?;
-    Python::find(pid, &mappings, files)
+    Python::find(pid, &linux::mappings(pid).ok()?, files)
 }

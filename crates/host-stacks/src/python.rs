@@ -1,9 +1,12 @@
 //! The Python stacks of another process, read while it runs.
 //!
-//! A running thread changes its stack while it is read. A stack counts as settled only if two
-//! readings, one after the other, found the same frames at the same addresses with the same code
-//! and the same instructions (but for the innermost one, which moves on within its function). If no
-//! two of a few readings agree, only the outer frames that two readings have in common are kept.
+//! A running thread changes its stack while it is read. A stack counts as settled only if three
+//! readings in a row found the same frames at the same addresses with the same code and the same
+//! instructions (but for the innermost one, which moves on within its function). Two are not
+//! enough: frames of a new call lie where those of the last one lay, and of a thread that makes a
+//! million calls a second, one of some thousand stacks that two readings agreed on had never
+//! existed. Where readings do not agree, only the outer frames that two of them have in common are
+//! kept.
 
 use crate::file::Writer;
 use crate::linux::{self, Mapping};
@@ -20,8 +23,10 @@ use std::path::PathBuf;
 
 /// Most frames of a stack, the innermost ones.
 const DEPTH: usize = 128;
-/// Most readings of a stack, until two agree.
-const READINGS: usize = 6;
+/// Readings in a row that must agree.
+const AGREE: usize = 3;
+/// Most readings of a stack, until that many agree.
+const READINGS: usize = 8;
 /// Most code objects and frames that are remembered; beyond, all are read again.
 const MOST_REMEMBERED: usize = 1 << 16;
 
@@ -65,21 +70,11 @@ pub struct Python {
     second: Box<Frames<DEPTH>>,
 }
 
-/// A stack that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampled {
-    /// Its number; 0 if the thread has no frames.
-    pub stack: u32,
-    /// Whether two readings agree.
-    pub is_settled: bool,
-}
-
 impl Python {
     /// Finds the interpreter of a process; `None` if it has none that can be read.
     pub fn find(pid: u32, mappings: &[Mapping], files: &mut Files) -> Option<Python> {
         let may_hold_one = |mapping: &&Mapping| {
-            let name = mapping.path.rsplit('/').next().unwrap_or_default();
-            name.starts_with("python") || name.starts_with("libpython")
+            mapping.name().starts_with("python") || mapping.name().starts_with("libpython")
         };
         let interpreter = mappings.iter().filter(may_hold_one).find_map(|mapping| {
             let symbols = files.symbols(pid, mapping)?;
@@ -136,39 +131,51 @@ impl Python {
         holder.is_some() && holder == self.states.get(&tid).map(|state| state.address)
     }
 
-    /// The stack of a thread; `None` if it is no thread of the interpreter. `is_waiting` says that
-    /// the thread waits, so that one reading is enough; the caller checks that it waited until this
+    /// An address in the file of the interpreter.
+    pub fn address(&self) -> u64 {
+        self.interpreter.address()
+    }
+
+    /// Appends the indexes of a thread's frames to `stack`, outermost first, and says whether they
+    /// are settled. A thread that is none of the interpreter has none. `is_waiting` says that the
+    /// thread waits, so that one reading is enough; the caller checks that it waited until this
     /// returned.
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn sample(&mut self, tid: u32, is_waiting: bool, writer: &mut Writer) -> io::Result<Option<Sampled>> {
-        let Some(known) = self.states.get(&tid).copied() else { return Ok(None) };
+    pub fn sample(
+        &mut self,
+        tid: u32,
+        is_waiting: bool,
+        stack: &mut Vec<u32>,
+        writer: &mut Writer,
+    ) -> io::Result<bool> {
+        let Some(known) = self.states.get(&tid).copied() else { return Ok(true) };
         let found = self.interpreter.thread_state(known.address);
         if found.is_none_or(|(state, _)| state != known) {
             self.states.remove(&tid);
-            return Ok(None);
+            return Ok(true);
         }
         self.interpreter.walk(known.address, &mut self.first);
         let is_settled = is_waiting || self.settle(known.address);
         self.interpreter.keep_code_objects(&mut self.first);
-        let mut indexes = [0; DEPTH];
-        let count = self.first.found().len();
-        for (at, index) in indexes[..count].iter_mut().enumerate() {
-            *index = self.frame(self.first.found()[count - 1 - at], writer)?;
+        for at in (0..self.first.found().len()).rev() {
+            let found = self.first.found()[at];
+            stack.push(self.frame(found, writer)?);
         }
-        let stack = writer.stack(indexes[..count].iter().copied())?;
-        Ok(Some(Sampled { stack, is_settled }))
+        Ok(is_settled)
     }
 
-    /// Reads the stack again until two readings agree, and keeps what is certain.
+    /// Reads the stack again until enough readings agree, and keeps what is certain.
     fn settle(&mut self, state: u64) -> bool {
+        let mut agree = 1;
         for _ in 1..READINGS {
             self.interpreter.walk(state, &mut self.second);
-            if are_same(self.first.found(), self.second.found()) {
+            agree = if are_same(self.first.found(), self.second.found()) { agree + 1 } else { 1 };
+            std::mem::swap(&mut self.first, &mut self.second);
+            if agree == AGREE {
                 return true;
             }
-            std::mem::swap(&mut self.first, &mut self.second);
         }
         let common = common_outermost(self.first.found(), self.second.found());
         self.first.keep_outermost(common);
@@ -204,14 +211,16 @@ impl Python {
     }
 }
 
-/// Opens a process for reading, or says why that is not possible.
+/// Why the memory of a process cannot be read, in words; `None` if it can.
 pub fn refusal(pid: u32) -> Option<String> {
-    let Some(mappings) = linux::mappings(pid) else {
-        return Some(format!("/proc/{pid}/maps cannot be read: {}", io::Error::last_os_error()));
+    let mappings = match linux::mappings(pid) {
+        Ok(mappings) => mappings,
+        Err(error) => return Some(format!("/proc/PID/maps is refused ({error})")),
     };
     let start = mappings.first()?.start;
     let is_readable = Memory::of(pid).word(start).is_some();
-    (!is_readable).then(|| format!("its memory cannot be read: {}", io::Error::last_os_error()))
+    (!is_readable)
+        .then(|| format!("the system call process_vm_readv is refused ({})", io::Error::last_os_error()))
 }
 
 fn is_same_frame(one: &Found, other: &Found) -> bool {

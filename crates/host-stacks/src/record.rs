@@ -58,8 +58,8 @@ pub enum FrameKind {
 pub struct Frame {
     /// Its language.
     pub kind: FrameKind,
-    /// `co_qualname` (`co_name` before CPython 3.11), or the symbol's name as it is in the module;
-    /// empty if unknown.
+    /// `co_qualname` (`co_name` before CPython 3.11), or the name that the library exports, without
+    /// parameters; empty if unknown.
     pub function: String,
     /// Path of the script, or of the library or executable.
     pub file: String,
@@ -141,8 +141,8 @@ pub struct Span {
     pub samples: u32,
     /// Number of such spans that this one stands for: 1, or more after the file was thinned.
     pub stands_for: u32,
-    /// Whether all frames were read twice alike. Otherwise only the outer frames that were stable
-    /// are in the stack.
+    /// Whether several readings of all frames agreed, or the thread waited meanwhile. Otherwise only
+    /// the outer frames that were stable are in the stack.
     pub is_settled: bool,
     /// Whether the thread did not run between the first and the last sample: it was there all the
     /// time, and not only at the moments of the samples.

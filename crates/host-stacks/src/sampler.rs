@@ -6,7 +6,8 @@
 
 use crate::file::Writer;
 use crate::linux::clock_ns;
-use crate::process::{Moment, Watched};
+use crate::native::Libraries;
+use crate::process::{Moment, Output, Watched};
 use crate::python::{self, Files};
 use crate::record::{Counters, Head};
 use apex_random::Random;
@@ -45,7 +46,7 @@ const PAUSE_BY_COST: u32 = 33;
 const LIST_EVERY_NS: u64 = 200_000_000;
 /// From one writing to the next.
 const WRITE_EVERY_NS: u64 = 1_000_000_000;
-/// Most threads that are sampled: each has an open file.
+/// Most threads that are sampled: each has two open files.
 const MOST_THREADS: usize = 256;
 /// Most processes that are sampled.
 const MOST_PROCESSES: usize = 64;
@@ -97,6 +98,7 @@ struct Sampling {
     /// Made when the first process is found.
     writer: Option<Writer>,
     files: Files,
+    libraries: Libraries,
     processes: BTreeMap<u32, Watched>,
     counters: Counters,
     random: Random,
@@ -113,6 +115,7 @@ impl Sampling {
             options,
             writer: None,
             files: Files::default(),
+            libraries: Libraries::default(),
             processes: BTreeMap::new(),
             counters: Counters::default(),
             random: Random::new(began_ns),
@@ -166,8 +169,10 @@ impl Sampling {
         let Some(writer) = &mut self.writer else { return Ok(true) };
         if self.options.windows.is_none_or(|windows| is_on(windows, now_ns)) {
             let period_ns = nanoseconds(self.options.period);
+            let (counters, libraries) = (&mut self.counters, &mut self.libraries);
+            let mut output = Output { writer, counters, libraries };
             for process in self.processes.values_mut() {
-                process.sample(Moment { now_ns, period_ns }, &mut self.counters, writer)?;
+                process.sample(Moment { now_ns, period_ns }, &mut output)?;
             }
             self.counters.rounds += 1;
         }
@@ -215,8 +220,8 @@ impl Sampling {
         let refusal = python::refusal(first);
         let lost = refusal.iter().map(|why| {
             format!(
-                "Call stacks of the host were not sampled: {why}. Allow `apex` to trace the program \
-                 (kernel.yama.ptrace_scope 0 or 1, or CAP_SYS_PTRACE)."
+                "The call stacks of the program's threads were not sampled: {why}. Allow `apex` to trace the \
+                 programs that it starts: kernel.yama.ptrace_scope 0 or 1, or CAP_SYS_PTRACE."
             )
         });
         let head = Head { period_ns: self.period_ns(), lost: lost.collect() };

@@ -111,8 +111,9 @@ pub struct Profile {
     /// Call stacks of launches, in the order of their frames.
     pub call_stacks: Vec<CallStack>,
     /// Sampled call stacks of the host while a device was idle, in the order of their frames; empty
-    /// where nothing was sampled.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// where nothing was sampled. They may be many: [`Profile::idle_functions`] says what they
+    /// amount to.
+    #[serde(skip)]
     pub host_stacks: Vec<HostStack>,
     /// How the host was sampled; `None` where it was not.
     #[serde(skip_serializing_if = "Option::is_none")]

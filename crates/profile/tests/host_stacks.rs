@@ -234,7 +234,7 @@ proptest! {
         sorted.sort_by_key(|&(from, lasts, ..)| (from, lasts));
         for (from, lasts, samples, stack, ..) in sorted {
             let (first, last) = (from * MS / 2 + 1, from * MS / 2 + 1 + lasts * MS / 8);
-            if kept.last().is_none_or(|&(_, end, ..)| end < first) {
+            if kept.last().is_none_or(|&(_, end, ..)| end <= first) {
                 kept.push((first, last, samples, stack));
             }
         }

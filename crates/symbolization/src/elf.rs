@@ -15,6 +15,8 @@ const MOST_SECTIONS: u64 = 1 << 16;
 /// Maximum number of bytes of a section's notes.
 const MOST_NOTE_BYTES: u64 = 4096;
 
+/// Maximum number of bytes of a name that is read alone.
+const MOST_NAME_BYTES: u64 = 4096;
 /// Maximum number of segments.
 const MOST_SEGMENTS: u64 = 1 << 10;
 
@@ -96,6 +98,21 @@ impl File {
         Some(File { file, metadata, sections, start, functions: Vec::new(), names: Vec::new() })
     }
 
+    /// Reads the functions that the file exports, and leaves their names in it.
+    pub fn read_exported_functions(&mut self) {
+        self.read_functions(".dynsym", ".dynstr");
+        self.names = Vec::new();
+    }
+
+    /// The name of the exported function that holds `address`, read from the file.
+    pub fn exported_at(&self, address: u64) -> Option<String> {
+        let names = self.sections.iter().find(|section| section.name == ".dynstr")?;
+        let name = u64::from(self.function_at(address)?.name);
+        let left = names.bytes.checked_sub(name)?.min(MOST_NAME_BYTES);
+        let bytes = piece(&self.file, names.offset.checked_add(name)?, left)?;
+        text(&bytes, 0).map(ToOwned::to_owned)
+    }
+
     /// The address at which the file's first byte is loaded; 0 if it is not loaded.
     pub fn start(&self) -> u64 {
         self.start
@@ -146,13 +163,16 @@ impl File {
 
     /// The name of the function that holds `address`.
     pub fn symbol_at(&self, address: u64) -> Option<&str> {
+        text(&self.names, self.function_at(address)?.name)
+    }
+
+    fn function_at(&self, address: u64) -> Option<&Function> {
         let behind = self.functions.partition_point(|function| function.begin <= address);
         let last = &self.functions[..behind];
         let begin = last.last()?.begin;
         // Several names of one function: the first in the table.
         let same = last.iter().rev().take_while(|function| function.begin == begin);
-        let function = same.filter(|function| address - begin < function.bytes).last()?;
-        text(&self.names, function.name)
+        same.filter(|function| address - begin < function.bytes).last()
     }
 
     fn read_functions(&mut self, symbols: &str, names: &str) {

@@ -65,6 +65,27 @@ pub fn exported<const N: usize>(path: &Path, wanted: [&str; N]) -> Option<[Optio
     Some(file.exported(wanted).map(|address| address.map(|address| address.wrapping_sub(file.start()))))
 }
 
+/// The functions that a file exports. Their names stay in the file, so that large libraries take
+/// little memory.
+pub struct Exports(File);
+
+impl Exports {
+    /// Those of the file at `path`; `None` if it cannot be read.
+    pub fn of(path: &Path) -> Option<Exports> {
+        let mut file = File::open_sections(path)?;
+        file.read_exported_functions();
+        Some(Exports(file))
+    }
+
+    /// The name, in its language and without parameters, of the function that holds `address`;
+    /// `None` if the file exports none there.
+    pub fn at(&self, address: u64) -> Option<String> {
+        let mut place = Place::default();
+        place.name(self.0.exported_at(address)?);
+        place.function
+    }
+}
+
 /// The symbols of a file.
 pub struct Symbols {
     file: File,
@@ -209,6 +230,10 @@ mod tests {
         }
         assert_eq!((environment.map(|at| base + at), missing), (Some(&raw const environ as u64), None));
         assert_eq!(exported(Path::new("/proc/self/maps"), ["environ"]), None);
+        let exports = Exports::of(path).expect("a file");
+        let [qsort] = exported(path, ["qsort"]).expect("a file");
+        assert_eq!(exports.at(qsort.expect("a function") + 1).as_deref(), Some("qsort"));
+        assert_eq!((exports.at(0), exports.at(u64::MAX)), (None, None));
     }
 
     #[test]

@@ -295,6 +295,9 @@ fn capitalised(text: &str) -> String {
 /// Why the device is idle: a pause where one takes most of it, else what the host does for most of
 /// it.
 fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
+    if let Some(named) = advice.findings.first().and_then(while_in_function) {
+        return named;
+    }
     let idle = accounts.idle_ns().value;
     let paused = total(part.job.activities.iter().map(|activity| activity.long_gaps_ns));
     let gaps = part.job.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
@@ -326,6 +329,12 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
     }
     let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     most.map_or("", |(cause, _)| while_in(*cause)).into()
+}
+
+/// What the host does meanwhile, where samples name the function: `while the host runs …`.
+fn while_in_function(first: &Finding) -> Option<String> {
+    let (_, named) = first.summary.split_once(" while ").filter(|_| first.slug == "host-function")?;
+    Some(format!("while {named}"))
 }
 
 /// What the host does meanwhile.

@@ -8,6 +8,8 @@ use apex_profile::{
     Activity, Figure, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
 };
 
+/// Why nothing can be said of a session that has no samples.
+const NOT_SAMPLED: &str = "the session has no samples of the host's call stacks while the device was idle";
 /// Minimum share of the time for the first place to be a finding …
 const LEAST: f64 = 0.1;
 /// … and for each further one to be named with it.
@@ -70,9 +72,8 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Clear;
     }
     if profile.host_stacks.is_empty() {
-        return Outcome::Unjudged(
-            "no samples of the host's call stacks: the session was recorded without them".into(),
-        );
+        let lost = profile.host_sampling.as_ref().and_then(|sampling| sampling.lost.first());
+        return Outcome::Unjudged(lost.cloned().unwrap_or_else(|| NOT_SAMPLED.to_owned()));
     }
     if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());

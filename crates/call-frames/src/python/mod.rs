@@ -39,6 +39,11 @@ impl Interpreter {
         Some(Interpreter { code_type, runtime: symbols(c"_PyRuntime")?, version, layout, memory })
     }
 
+    /// An address in the interpreter's file: that of `_PyRuntime`.
+    pub fn address(&self) -> u64 {
+        self.runtime
+    }
+
     /// Major, minor and patch version; the patch version is `None` before 3.11.
     pub fn version(&self) -> (u32, u32, Option<u32>) {
         let [major, minor, patch, _] = self.version.to_be_bytes().map(u32::from);

@@ -5,8 +5,10 @@ use crate::units;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings};
 use apex_untrusted::Folder;
 use std::ffi::{CStr, CString};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Less free space than this is worth a warning: some millions of launches.
 const LOW_SPACE: u64 = 1 << 30;
@@ -21,6 +23,7 @@ pub(super) fn checks(dir: &Path) -> Vec<Check> {
         clock(),
         c_library(),
         container(),
+        host_stacks(),
     ]
 }
 
@@ -163,6 +166,41 @@ fn container() -> Check {
              sandbox's filter",
         ),
     }
+}
+
+/// Reads memory of a child as `apex run` samples the call stacks of a program's threads.
+fn host_stacks() -> Check {
+    const ID: &str = "host-stacks";
+    const ADVICE: &str = "sessions do not say what the host did while the GPU waited: allow `apex` to trace the programs \
+                          that it starts (kernel.yama.ptrace_scope 0 or 1, or CAP_SYS_PTRACE)";
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let scope =
+        scope.map_or("no Yama".to_owned(), |scope| format!("Yama's ptrace_scope is {}", scope.trim()));
+    match refusal_to_read_a_child() {
+        Err(error) => Check::warn(ID, format!("unknown: `cat` does not run ({error})"), ADVICE),
+        Ok(None) => Check::ok(
+            ID,
+            format!(
+                "stacks of Python threads are read with process_vm_readv, without stopping them ({scope})"
+            ),
+        ),
+        Ok(Some(why)) => Check::warn(ID, format!("{why} ({scope})"), ADVICE),
+    }
+}
+
+fn refusal_to_read_a_child() -> std::io::Result<Option<String>> {
+    let mut child = std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    if let (Some(mut stdin), Some(mut stdout)) = (stdin, stdout) {
+        // It answers when it is loaded, and ends when its standard input does.
+        stdin.write_all(b"\n")?;
+        stdout.read_exact(&mut [0])?;
+        let refusal = apex_host_stacks::refusal(child.id());
+        drop(stdin);
+        child.wait()?;
+        return Ok(refusal);
+    }
+    Ok(None)
 }
 
 /// Reads memory of this process as the recorder reads call stacks.

@@ -10,10 +10,10 @@ use std::io::{self, Write};
 
 /// What the headings mean.
 const LEGEND: &str = "ᵖ predicted: share of the account's idle time in which the thread that launches next was in the \
-    function itself (self) or also in what it calls (total), with Wilson's 90% interval. The rest of self is in \
-    functions with less.";
+    function itself (self) or also in what it calls (total), with Wilson's 90% interval. Unknown: idle time in which \
+    that thread was not sampled.";
 /// Functions of each account.
-const FUNCTIONS: usize = 5;
+const FUNCTIONS: usize = 6;
 /// An account with less of the time is left out, and a function with less of its account.
 const LEAST: f64 = 0.02;
 /// Characters of a function's name.
@@ -49,19 +49,20 @@ pub fn table(out: &mut dyn Write, profile: &Profile, style: Style, width: usize)
     let unknown: f64 = accounts.iter().map(|account| account.unknown_share * account.idle_ns.value).sum();
     let idle: f64 = accounts.iter().map(|account| account.idle_ns.value).sum();
     let title = format!(
-        "Host functions while the GPU is idle ({}, {} of the idle time unknown)",
+        "Host functions while the GPU is idle ({}, {} unknown)",
         units::counted(samples, "sample", "samples"),
         units::share(unknown / idle.max(1.0))
     );
     write(out, &title, &table, LEGEND, style, width)
 }
 
-/// The functions with most of the account themselves, and the program's own with most in all.
+/// The functions with most of the account themselves, the program's own with most in all, and those
+/// of libraries.
 fn told(account: &IdleFunctions) -> Vec<&IdleFunction> {
     let mut functions: Vec<&IdleFunction> = account.functions.iter().collect();
     functions.retain(|function| function.total_share.value >= LEAST);
     let weight = |function: &IdleFunction| match function.is_of_library {
-        true => function.self_share.value,
+        true => function.self_share.value.max(function.total_share.value / 4.0),
         false => function.self_share.value.max(function.total_share.value / 2.0),
     };
     functions.retain(|function| weight(function) >= LEAST);

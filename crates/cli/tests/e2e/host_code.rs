@@ -1,6 +1,7 @@
 //! What the host does while the GPU is idle: sessions with samples of the host's call stacks.
 
-use crate::common::{Sandbox, output, text};
+use crate::common::{PTX, Sandbox, output, text};
+use crate::places::interpreter;
 use crate::verdicts::record;
 use apex_host_stacks::{Doing, FrameKind, Span, WaitsFor};
 use serde_json::Value;
@@ -13,6 +14,28 @@ const SAVE: OnHost<'_> =
     (FrameKind::Python, "save", "/v/lib/python3.12/site-packages/torch/serialization.py", 850);
 const WRITE: OnHost<'_> = (FrameKind::Native, "write", "/usr/lib/x86_64-linux-gnu/libc.so.6", 0);
 const IMPORT: OnHost<'_> = (FrameKind::Python, "_find_and_load", "<frozen importlib._bootstrap>", 1176);
+
+/// Steps of a kernel, after each of which the host parses JSON, for two seconds.
+const PARSING: &str = r#"import ctypes, json, time
+driver = ctypes.CDLL("libcuda.so.1")
+context, module, function, memory = (ctypes.c_void_p() for _ in range(4))
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuModuleLoadData(ctypes.byref(module), open("fill.ptx", "rb").read() + b"\0") == 0
+assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"fill") == 0
+assert driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
+count = ctypes.c_uint(1024)
+parameters = (ctypes.c_void_p * 2)(*(ctypes.addressof(value) for value in (memory, count)))
+text = json.dumps([{"number": number, "name": str(number)} for number in range(20_000)])
+def step():
+    assert driver.cuLaunchKernel(function, 128, 1, 1, 24, 1, 1, 0, None, parameters, None) == 0
+    assert driver.cuCtxSynchronize() == 0
+    return len(json.loads(text))
+began = time.monotonic()
+while time.monotonic() < began + 2:
+    step()
+"#;
 
 /// Steps of 10 ms on the GPU, after each of which the host saves for 20 ms; before them a second of
 /// imports between two kernels.
@@ -74,11 +97,15 @@ fn the_first_finding_names_the_function_and_the_line() {
         "{page}"
     );
     let advice = words.split("Advice:").nth(1).expect("advice");
-    assert!(advice.trim_start().contains("1. Host function on the critical path"), "{page}");
+    assert!(advice.contains(" 1 Host function on the critical path"), "{page}");
+    let first = "idle 67% of each step: while the host runs `torch.serialization.save`, called from train.py:41 main.";
+    assert!(words.contains(first), "{page}");
     let section = page.split("Host functions while the GPU is idle").nth(1).expect("a table");
     let table: Vec<&str> = section.lines().take_while(|line| !line.starts_with("Advice")).collect();
     assert!(table.iter().all(|line| line.chars().count() <= 80), "{page}");
-    assert!(table.iter().any(|line| line.contains("write (libc.so.6)")), "{page}");
+    for name in ["write (libc.so.6)", "torch.serialization.save"] {
+        assert!(table.iter().any(|line| line.contains(name)), "{page}");
+    }
     assert!(table.iter().any(|line| line.contains("main (train.py:41)")), "{page}");
     assert!(!page.contains("_find_and_load"), "the start-up is no part of a step: {page}");
     let startup = text(&output(&mut sandbox.apex(&["report", "--phase", "startup", "s"]), 0).stdout);
@@ -108,6 +135,32 @@ fn documents_and_exports_have_the_functions() {
     output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
     let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert!(page.contains(r#""idle":{"root":{"name":"program""#), "the tree of idle time is missing");
+}
+
+#[test]
+fn a_recorded_program_names_what_its_host_does() {
+    let Some(python) = interpreter() else { return };
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("fill.ptx"), PTX).unwrap();
+    std::fs::write(sandbox.path("parse.py"), PARSING).unwrap();
+    let options = ["run", "--device", "cpu", "--timing", "all", "-o", "s", "--", python, "parse.py"];
+    output(&mut sandbox.apex(&options), 0);
+    let report = sandbox.json(&["report", "--phase", "all", "--json", "s"]);
+    let lost = report["profile"]["host_sampling"]["lost"].as_array();
+    if lost.is_some_and(|lost| !lost.is_empty()) {
+        return test_skip::impossible_here("this machine does not allow reading another process's stacks");
+    }
+    let accounts = report["idle_functions"].as_array().expect("samples");
+    let host_code = accounts.iter().find(|account| account["cause"] == "host_code").expect("host code");
+    let functions = host_code["functions"].as_array().unwrap();
+    let of = |name: &str| functions.iter().find(|function| function["function"] == name);
+    let loads = of("loads").unwrap_or_else(|| panic!("{host_code:#}"));
+    assert!(loads["file"].as_str().unwrap().ends_with("json/__init__.py") && loads["is_of_library"] == true);
+    // Parsing takes nearly all of it. On a busy machine there are few samples.
+    let known = 1.0 - host_code["unknown_share"].as_f64().unwrap();
+    assert!(loads["total_share"]["value"].as_f64().unwrap() > known / 4.0, "{host_code:#}");
+    let step = of("step").expect("the program's own function");
+    assert!(step["line"] == 16 && step["is_of_library"] == false, "{step}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod fast;
 mod filters;
 mod formats;
 mod host_code;
+mod host_stacks;
 mod hostile;
 mod html;
 mod limits;

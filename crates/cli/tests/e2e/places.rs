@@ -4,7 +4,7 @@ use crate::common::*;
 use test_process::Command;
 
 /// Launches a kernel from two functions, one of which is called three times as often.
-const PROGRAM: &str = r#"import ctypes
+pub const PROGRAM: &str = r#"import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 context, module, function, memory = (ctypes.c_void_p() for _ in range(4))
 assert driver.cuInit(0) == 0
@@ -28,16 +28,16 @@ assert driver.cuCtxSynchronize() == 0
 "#;
 
 /// An interpreter whose frames are read.
-fn interpreter() -> Option<&'static str> {
+pub fn interpreter() -> Option<&'static str> {
     let minor = |name: &&str| {
         let answer = Command::new(name).args(["-c", "import sys; print(*sys.version_info[:2])"]).output();
         let answer = answer.ok().and_then(|answer| String::from_utf8(answer.stdout).ok()).unwrap_or_default();
         answer.trim().strip_prefix("3 ").and_then(|minor| minor.parse::<u32>().ok()).unwrap_or(0)
     };
     let found =
-        ["python3", "python3.11", "python3.12"].into_iter().find(|name| (10..=14).contains(&minor(name)));
+        ["python3", "python3.11", "python3.12"].into_iter().find(|name| (9..=14).contains(&minor(name)));
     if found.is_none() {
-        test_skip::missing_dependency("no Python interpreter from 3.10 to 3.14");
+        test_skip::missing_dependency("no Python interpreter from 3.9 to 3.14");
     }
     found
 }

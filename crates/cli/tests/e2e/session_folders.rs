@@ -175,7 +175,7 @@ fn an_export_never_lands_on_the_record() {
         let said = text(&output(command.stdout(appended.try_clone().unwrap()), 125).stderr);
         assert!(said.contains("stdout is"), "{said}");
     }
-    for part in ["timeline.index", "machine.jsonl"] {
+    for part in ["timeline.index", "machine.jsonl", "host-stacks.jsonl"] {
         let file = OpenOptions::new().append(true).create(true).open(sandbox.path("s").join(part)).unwrap();
         let said = text(&output(sandbox.apex(&["report", "s"]).stdout(file), 125).stderr);
         assert!(said.contains("stdout is") && said.contains(part), "{said}");

@@ -1,5 +1,6 @@
 """Threads whose stacks are known. Ends when its standard input does."""
 
+import ctypes
 import os
 import sys
 import threading
@@ -55,8 +56,12 @@ def nested():
     deep(300)
 
 
+def foreign():
+    ctypes.CDLL(None).pause()
+
+
 sys.setrecursionlimit(2000)
-for target in (outer, reads, spins, spins, nested):
+for target in (outer, reads, spins, spins, nested, foreign):
     threading.Thread(target=target, daemon=True).start()
 print("ready", flush=True)
 sys.stdin.read()

@@ -13,67 +13,20 @@
 //! belongs to without one; before, `dl_iterate_phdr` holds the lock that is held while the list of
 //! libraries changes, and never while a library's constructors run ([`modules`]).
 
-mod bytes;
 mod modules;
-mod row;
 mod row_cache;
-mod table;
 
-pub use modules::{Identity, Loaded};
+pub use apex_call_frames::native::{Loaded, Registers};
+pub use modules::Identity;
 pub use row_cache::BYTES;
 
 use apex_call_frames::memory::Memory;
-use bytes::StackWindow;
+use apex_call_frames::native::{Buffers, Row, Tables, row, unwind};
 use modules::Modules;
-use row::{Cfa, Rule};
 use row_cache::RowCache;
-use std::arch::asm;
-use table::{Buffers, Row};
 
 /// Most frames of a stack that are kept, the innermost ones.
 pub const MOST: usize = 64;
-
-/// Registers by their numbers in DWARF's tables for x86-64.
-const REGISTERS: usize = 17;
-const RBX: usize = 3;
-const RBP: usize = 6;
-const RSP: usize = 7;
-const R12: usize = 12;
-/// Where the return address stands.
-const RIP: usize = 16;
-
-/// The registers of a function that go on in its caller.
-#[derive(Clone, Copy)]
-pub struct Registers([u64; REGISTERS]);
-
-impl Registers {
-    /// Those of the function that this is inlined into, here.
-    #[inline(always)]
-    pub fn here() -> Registers {
-        let mut saved = [0u64; 8];
-        // SAFETY: stores into `saved`, which has room for eight registers; the stack is not used.
-        unsafe {
-            asm!(
-                "mov [{to}], rbx",
-                "mov [{to} + 8], rbp",
-                "mov [{to} + 16], rsp",
-                "mov [{to} + 24], r12",
-                "mov [{to} + 32], r13",
-                "mov [{to} + 40], r14",
-                "mov [{to} + 48], r15",
-                "lea {here}, [rip]",
-                "mov [{to} + 56], {here}",
-                to = in(reg) saved.as_mut_ptr(),
-                here = out(reg) _,
-                options(nostack, preserves_flags),
-            );
-        }
-        let mut all = [0; REGISTERS];
-        (all[RBX], all[RBP], all[RSP], all[RIP]) = (saved[0], saved[1], saved[2], saved[7]);
-        all[R12..RIP].copy_from_slice(&saved[3..7]);
-        Registers(all)
-    }
-}
 
 /// A frame.
 #[derive(Clone, Copy)]
@@ -102,49 +55,37 @@ impl Unwinder {
 
     /// The frames of the calling thread, innermost first, from the function on whose registers
     /// these are, which is still running. Ends where a module holds the address `until`.
-    pub fn frames(&self, mut registers: Registers, until: Option<u64>) -> Frames {
+    pub fn frames(&self, registers: Registers, until: Option<u64>) -> Frames {
         let mut found = Frames { frames: [None; MOST], count: 0 };
-        let (mut stack, mut buffers) = (StackWindow::new(), Buffers::new());
-        let mut module = None;
-        // A return address may be the first one of the next function.
-        let mut behind = 0;
         // Frames of this library are not kept; they are few.
-        for _ in 0..2 * MOST {
-            let address = registers.0[RIP].wrapping_sub(behind);
-            let known = module.filter(|known: &Loaded| known.holds(address));
-            let Some(loaded) = known.or_else(|| self.modules.holding(&self.memory, address)) else { break };
-            module = Some(loaded);
+        unwind(&self.memory, registers, self, 2 * MOST, |loaded, address| {
             if until.is_some_and(|until| loaded.holds(until)) {
-                break;
+                return false;
             }
-            if !loaded.holds(self.own)
-                && !found.push(Frame { module: loaded, address: address.wrapping_sub(loaded.base) })
-            {
-                break;
-            }
-            let Some(row) = self.row(&loaded, address, &mut buffers) else { break };
-            behind = u64::from(!row.is_of_signal);
-            match row.caller(&registers, &mut stack, &self.memory) {
-                Some(caller) => registers = caller,
-                None => break,
-            }
-        }
+            let frame = Frame { module: *loaded, address: address.wrapping_sub(loaded.base) };
+            loaded.holds(self.own) || found.push(frame)
+        });
         found
-    }
-
-    /// The row of `address` in `module`, as it is known or as the module's tables say.
-    fn row<'b>(&self, module: &Loaded, address: u64, buffers: &'b mut Buffers) -> Option<Row<'b>> {
-        if let Some(known) = self.rows.find(module, address) {
-            return Some(known);
-        }
-        let row = table::row(&self.memory, module, address, buffers)?;
-        self.rows.keep(module, address, &row);
-        Some(row)
     }
 
     /// What tells a module's file from others, and its path.
     pub fn identity(&self, module: &Loaded) -> Identity {
         Identity::of(&self.memory, module)
+    }
+}
+
+impl Tables for Unwinder {
+    fn holding(&self, address: u64) -> Option<Loaded> {
+        self.modules.holding(&self.memory, address)
+    }
+
+    fn row<'b>(&self, module: &Loaded, address: u64, buffers: &'b mut Buffers) -> Option<Row<'b>> {
+        if let Some(known) = self.rows.find(module, address) {
+            return Some(known);
+        }
+        let row = row(&self.memory, module, address, buffers)?;
+        self.rows.keep(module, address, &row);
+        Some(row)
     }
 }
 
@@ -174,44 +115,10 @@ impl Frames {
     }
 }
 
-impl Row<'_> {
-    /// The registers of the caller; `None` for an outermost frame, and where the row cannot be
-    /// followed.
-    fn caller(&self, registers: &Registers, stack: &mut StackWindow, memory: &Memory) -> Option<Registers> {
-        let mut word = |address| stack.word(memory, address);
-        let frame = match self.cfa {
-            Cfa::Unknown => return None,
-            Cfa::Register(number, offset) => registers.0.get(number)?.wrapping_add_signed(offset),
-            Cfa::Expression(code) => row::evaluate(code, &registers.0, None, &mut word)?,
-        };
-        // A signal handler may run on a stack of its own.
-        if frame <= registers.0[RSP] && !self.is_of_signal {
-            return None;
-        }
-        let mut caller = *registers;
-        caller.0[RSP] = frame;
-        for (number, rule) in self.rules.iter().enumerate() {
-            caller.0[number] = match *rule {
-                Rule::Same if number == RIP => return None,
-                Rule::Undefined if number == RIP => return None,
-                Rule::Same | Rule::Undefined => continue,
-                Rule::At(offset) => word(frame.wrapping_add_signed(offset))?,
-                Rule::Value(offset) => frame.wrapping_add_signed(offset),
-                Rule::Register(other) => *registers.0.get(other)?,
-                Rule::AtExpression(code) => {
-                    let address = row::evaluate(code, &registers.0, Some(frame), &mut word)?;
-                    word(address)?
-                }
-                Rule::ValueExpression(code) => row::evaluate(code, &registers.0, Some(frame), &mut word)?,
-            };
-        }
-        (caller.0[RIP] != 0).then_some(caller)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_call_frames::native::{RBP, RIP, RSP};
     use apex_random::Random;
     use std::hint::black_box;
 

@@ -1,6 +1,7 @@
 //! Which loaded file an address belongs to.
 
 use apex_call_frames::memory::{Memory, word_at};
+use apex_call_frames::native::Loaded;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::os::unix::fs::MetadataExt;
@@ -17,32 +18,6 @@ const PROGRAM_HEADERS: usize = 32;
 const NOTES: usize = 1024;
 /// `NT_GNU_BUILD_ID`
 const BUILD_ID: u32 = 3;
-
-/// A file that is loaded into the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Loaded {
-    /// What is added to addresses of the file.
-    pub base: u64,
-    /// The first address that it takes, and the first one behind it.
-    start: u64,
-    end: u64,
-    /// Where the list of its functions' unwinding tables lies; 0 if it has none.
-    pub list: u64,
-    /// Where its name lies.
-    name: u64,
-}
-
-impl Loaded {
-    /// Whether the address is in it.
-    pub fn holds(&self, address: u64) -> bool {
-        (self.start..self.end).contains(&address)
-    }
-
-    /// All of it.
-    pub fn words(&self) -> [u64; 5] {
-        [self.base, self.start, self.end, self.list, self.name]
-    }
-}
 
 /// `struct dl_find_object` of glibc.
 #[repr(C)]

@@ -9,11 +9,8 @@
 //! Entries of an unloaded module do no harm: the module is part of the digest, and
 //! [`super::Unwinder`] checks every row before it uses it.
 
-use super::modules::Loaded;
-use super::row::{Cfa, Rule};
-use super::table::Row;
-use super::{R12, RBP, RBX, REGISTERS, RIP};
 use crate::tables::{Zeroable, spread, zeroed};
+use apex_call_frames::native::{Cfa, Loaded, R12, RBP, RBX, REGISTERS, RIP, Row, Rule};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -77,7 +77,8 @@ impl SampledThread {
         spans.sort_by_key(|(span, ..)| (span.first_ns, span.last_ns));
         let mut end = None;
         spans.retain(|(span, ..)| {
-            let follows = end.is_none_or(|end| end < span.first_ns) && span.first_ns <= span.last_ns;
+            // A span that goes on begins where its first part ends.
+            let follows = end.is_none_or(|end| end <= span.first_ns) && span.first_ns <= span.last_ns;
             end = if follows { Some(span.last_ns) } else { end };
             follows
         });

@@ -33,7 +33,7 @@ pub struct HostSampling {
 }
 
 /// The frames of a thread at the moment of a sample.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostStack {
     /// Frames, innermost first.
     pub frames: Vec<HostFrame>,
@@ -63,8 +63,7 @@ impl HostFrame {
 }
 
 /// What a sampled thread did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostState {
     /// It ran, or was ready to run.
     #[default]
@@ -120,8 +119,7 @@ impl From<&Doing> for HostState {
 }
 
 /// Whose stack is shown beside that of a thread that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Other {
     /// The thread that holds the lock.
     Holder,
@@ -147,11 +145,12 @@ pub struct IdleSamples {
     /// Samples that were read.
     pub read: u64,
     /// What they found, the most frequent first.
+    #[serde(skip)]
     pub stacks: Vec<IdleStack>,
 }
 
 /// Samples that found one stack in one state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdleStack {
     /// Samples; each stands for others too where the file was thinned.
     pub samples: u64,

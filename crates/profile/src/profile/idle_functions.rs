@@ -16,6 +16,8 @@ use super::{Activity, Frame, HostFrame, HostStack, HostState, IdleSamples, IdleS
 use crate::accounts::IdleCause;
 use crate::figure::{Figure, NINETY_PERCENT};
 
+/// Minimum share of the samples for a function to be told.
+const LEAST: f64 = 0.001;
 /// Names of files that begin so are the interpreter.
 const INTERPRETERS: [&str; 2] = ["python", "libpython"];
 
@@ -143,6 +145,7 @@ impl<'p> Functions<'p> {
         let mut functions: Vec<IdleFunction> = self
             .counts
             .into_values()
+            .filter(|&(_, all, _)| all as f64 >= LEAST * pool.all as f64)
             .filter_map(|(own, all, lines)| {
                 let (frame, _) = lines.into_iter().max_by_key(|&(_, samples)| samples)?;
                 Some(IdleFunction {

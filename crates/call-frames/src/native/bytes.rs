@@ -1,7 +1,7 @@
 //! Readers of unwinding tables, byte by byte, and of the stack, of which many words are copied at
 //! once.
 
-use apex_call_frames::memory::{Memory, word_at};
+use crate::memory::{Memory, word_at};
 
 /// Bytes of the stack that are copied at once.
 const WINDOW_BYTES: usize = 4096;

@@ -5,11 +5,11 @@
 //! of the function one after the other; it begins with the program that many functions have in
 //! common.
 
+use super::Loaded;
 use super::REGISTERS;
 use super::bytes::Bytes;
-use super::modules::Loaded;
 use super::row::{Cfa, Rule};
-use apex_call_frames::memory::Memory;
+use crate::memory::Memory;
 
 /// Most bytes of an entry that is read.
 const ENTRY_BYTES: usize = 2048;
@@ -37,6 +37,27 @@ pub struct Row<'b> {
 
 impl Row<'_> {
     const EMPTY: Self = Row { cfa: Cfa::Unknown, rules: [Rule::Same; REGISTERS], is_of_signal: false };
+
+    /// The same row without what it borrows; `None` if it has expressions.
+    pub fn to_static(&self) -> Option<Row<'static>> {
+        let cfa = match self.cfa {
+            Cfa::Unknown => Cfa::Unknown,
+            Cfa::Register(number, offset) => Cfa::Register(number, offset),
+            Cfa::Expression(_) => return None,
+        };
+        let mut row = Row { cfa, is_of_signal: self.is_of_signal, ..Row::EMPTY };
+        for (place, rule) in row.rules.iter_mut().zip(&self.rules) {
+            *place = match *rule {
+                Rule::Same => Rule::Same,
+                Rule::Undefined => Rule::Undefined,
+                Rule::At(offset) => Rule::At(offset),
+                Rule::Value(offset) => Rule::Value(offset),
+                Rule::Register(other) => Rule::Register(other),
+                Rule::AtExpression(_) | Rule::ValueExpression(_) => return None,
+            };
+        }
+        Some(row)
+    }
 }
 
 /// Copies of what a row is made from.

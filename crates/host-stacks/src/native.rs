@@ -1,0 +1,223 @@
+//! The compiled frames of a thread that waits, unwound from outside.
+//!
+//! The kernel tells the stack pointer and the instruction of a waiting thread; all else follows
+//! from the stack and the unwinding tables. The caller checks that the thread waited until the
+//! frames were read.
+
+use crate::linux::{self, Call, Mapping};
+use apex_call_frames::memory::{Memory, half_at, word_at};
+use apex_call_frames::native::{Buffers, Loaded, Registers, Row, Tables, row, unwind};
+use apex_symbolization::Exports;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Most frames of a stack.
+const DEPTH: usize = 128;
+/// Rows and frames that are remembered; beyond, all are read again.
+const MOST_REMEMBERED: usize = 1 << 14;
+/// From one listing of loaded files to the next, when an address is in none of them.
+const LIST_EVERY_NS: u64 = 1_000_000_000;
+/// Bytes of a file's header and of a program header, and most program headers.
+const FILE_HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+const MOST_HEADERS: usize = 32;
+/// Most files that are loaded in the course of a process.
+const MOST_MODULES: usize = 1 << 12;
+
+/// The functions that files export, by device and inode.
+#[derive(Default)]
+pub struct Libraries(HashMap<String, Option<Exports>>);
+
+impl Libraries {
+    /// The name of the function at an address of a file; empty if it is not known.
+    fn function(&mut self, pid: u32, file: &Mapping, address: u64) -> String {
+        let exports = self.0.entry(file.identity.clone()).or_insert_with(|| {
+            let inside = PathBuf::from(format!("/proc/{pid}/root{}", file.path));
+            Exports::of(&inside)
+        });
+        exports.as_ref().and_then(|exports| exports.at(address)).unwrap_or_default()
+    }
+}
+
+/// A frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Found {
+    /// Index of its file.
+    file: usize,
+    /// An address inside of its call instruction, as the file counts.
+    address: u64,
+}
+
+/// The files of a process and their tables.
+pub struct Native {
+    pid: u32,
+    memory: Memory,
+    files: Vec<Mapping>,
+    modules: Vec<Loaded>,
+    listed_ns: Option<u64>,
+    rows: RefCell<HashMap<u64, Row<'static>>>,
+    frames: Vec<Found>,
+}
+
+impl Native {
+    /// Of a process.
+    pub fn new(pid: u32) -> Native {
+        Native {
+            pid,
+            memory: Memory::of(pid),
+            files: Vec::new(),
+            modules: Vec::new(),
+            listed_ns: None,
+            rows: RefCell::default(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// The frames of a thread that waits in `call`, innermost first, up to the file that holds the
+    /// address `until`. None if only the C library lies in between: the system call says as much.
+    pub fn frames(&mut self, call: &Call, until: Option<u64>, now_ns: u64) -> &[Found] {
+        let is_due = self.listed_ns.is_none_or(|listed| now_ns.saturating_sub(listed) >= LIST_EVERY_NS);
+        if is_due && self.holding(call.instruction).is_none() {
+            self.list_modules();
+            self.listed_ns = Some(now_ns);
+        }
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut has_others = false;
+        unwind(&self.memory, Registers::of_stack(call.stack, call.instruction), self, DEPTH, |loaded, at| {
+            if until.is_some_and(|until| loaded.holds(until)) {
+                return false;
+            }
+            let file = loaded.name as usize;
+            let name = self.files.get(file).map_or("", Mapping::name);
+            has_others |= name != OWN_LIBRARY && !C_LIBRARY.iter().any(|library| name.starts_with(library));
+            if name != OWN_LIBRARY {
+                frames.push(Found { file, address: at.wrapping_sub(loaded.base) });
+            }
+            true
+        });
+        if !has_others {
+            frames.clear();
+        }
+        self.frames = frames;
+        &self.frames
+    }
+
+    /// The function and the file of a frame.
+    pub fn describe(&self, frame: Found, libraries: &mut Libraries) -> (String, String) {
+        let Some(file) = self.files.get(frame.file) else { return Default::default() };
+        (libraries.function(self.pid, file, frame.address), file.path.clone())
+    }
+
+    /// Lists the loaded files anew. The index of a file stays the same.
+    fn list_modules(&mut self) {
+        self.modules.clear();
+        self.rows.borrow_mut().clear();
+        for mapping in linux::mappings(self.pid).unwrap_or_default() {
+            let known = self.files.iter().position(|known| *known == mapping);
+            let index = known.unwrap_or(self.files.len());
+            if index == MOST_MODULES {
+                break;
+            }
+            self.modules.extend(loaded(&self.memory, &mapping, index));
+            if known.is_none() {
+                self.files.push(mapping);
+            }
+        }
+        self.modules.sort_by_key(|module| module.start);
+    }
+}
+
+/// The name of the injected library, whose frames say nothing of the program.
+const OWN_LIBRARY: &str = "libapex.so";
+/// How names of the C library's files begin.
+const C_LIBRARY: [&str; 3] = ["libc.so", "libc-", "libpthread"];
+
+impl Tables for Native {
+    fn holding(&self, address: u64) -> Option<Loaded> {
+        let behind = self.modules.partition_point(|module| module.start <= address);
+        self.modules[..behind].last().copied().filter(|module| module.holds(address))
+    }
+
+    fn row<'b>(&self, module: &Loaded, address: u64, buffers: &'b mut Buffers) -> Option<Row<'b>> {
+        if let Some(known) = self.rows.borrow().get(&address) {
+            return Some(*known);
+        }
+        let row = row(&self.memory, module, address, buffers)?;
+        if let Some(kept) = row.to_static() {
+            let mut rows = self.rows.borrow_mut();
+            if rows.len() >= MOST_REMEMBERED {
+                rows.clear();
+            }
+            rows.insert(address, kept);
+        }
+        Some(row)
+    }
+}
+
+/// What a file's program headers in memory tell of where it lies.
+fn loaded(memory: &Memory, mapping: &Mapping, index: usize) -> Option<Loaded> {
+    let mut header = [0; FILE_HEADER];
+    if !memory.read(mapping.start, &mut header) || header[..6] != *b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let count = usize::from(u16::from_le_bytes([header[56], header[57]])).min(MOST_HEADERS);
+    let mut bytes = [0; MOST_HEADERS * PROGRAM_HEADER];
+    let bytes = &mut bytes[..count * PROGRAM_HEADER];
+    if !memory.read(mapping.start.checked_add(word_at(&header, 32))?, bytes) {
+        return None;
+    }
+    let (headers, _) = bytes.as_chunks::<PROGRAM_HEADER>();
+    let of_kind = |kind: u32| headers.iter().filter(move |header| half_at(&header[..], 0) == kind);
+    let address = |header: &[u8; PROGRAM_HEADER]| word_at(header, 16);
+    let first = of_kind(libc::PT_LOAD).find(|header| word_at(&header[..], 8) == 0)?;
+    let base = mapping.start.wrapping_sub(address(first));
+    let ends = of_kind(libc::PT_LOAD).map(|header| address(header).saturating_add(word_at(header, 40)));
+    let list = of_kind(libc::PT_GNU_EH_FRAME).next().map_or(0, |header| base.wrapping_add(address(header)));
+    let end = base.wrapping_add(ends.max()?);
+    Some(Loaded { base, start: mapping.start, end, list, name: index as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::State;
+
+    #[inline(never)]
+    fn waits(wait: &std::sync::mpsc::Receiver<()>) -> bool {
+        std::hint::black_box(wait.recv().is_err())
+    }
+
+    #[test]
+    fn a_waiting_thread_of_compiled_code_has_its_frames() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: takes nothing, returns a number.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            waits(&wait)
+        });
+        let (pid, tid) = (std::process::id(), told.recv().unwrap().cast_unsigned());
+        let files = linux::ThreadFiles::of(pid, tid).unwrap();
+        let state = std::iter::repeat_with(|| files.state());
+        let mut native = Native::new(pid);
+        let frames = state.filter_map(|state| match state {
+            Some(State::Waiting(call)) => Some(native.frames(&call, None, 0).to_vec()),
+            _ => None,
+        });
+        // Until it waits where it should.
+        let own = std::fs::read_link("/proc/self/exe").unwrap().to_string_lossy().into_owned();
+        let wanted = waits as *const () as u64;
+        let found = frames.take(10_000).find(|frames| frames.len() > 5).expect("frames");
+        let mut libraries = Libraries::default();
+        let described: Vec<_> = found.iter().map(|&frame| native.describe(frame, &mut libraries)).collect();
+        assert!(described.iter().any(|(_, file)| *file == own), "{described:?}");
+        let base = native.modules.iter().find(|module| module.holds(wanted)).expect("this test").base;
+        let is_waits = |frame: &Found| (0..512).contains(&frame.address.wrapping_sub(wanted - base));
+        assert!(found.iter().any(is_waits), "{found:?}");
+        assert!(native.frames(&Call::default(), None, 0).is_empty());
+        drop(end);
+        assert!(thread.join().unwrap());
+    }
+}
