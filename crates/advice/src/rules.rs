@@ -9,6 +9,7 @@
 mod bank_conflicts;
 mod block_not_warp_multiple;
 mod branch_divergence;
+mod by_code;
 mod by_name;
 mod casts;
 mod collectives;
@@ -22,6 +23,7 @@ mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
 mod host_bound;
+mod host_memory;
 mod language;
 mod launch_bound;
 mod layout_conversions;
@@ -81,6 +83,8 @@ pub enum Needs {
     Times,
     /// What the CPU device counted.
     Counts,
+    /// The PTX of kernels, and sampled kernel times.
+    Code,
 }
 
 /// A rule.
@@ -207,6 +211,16 @@ pub static RULES: &[Rule] = &[
     double_arithmetic::RULE,
     short_graph_kernels::RULE,
     repeated_loads::RULE,
+    by_code::accesses::STRIDED,
+    by_code::accesses::CONFLICTS,
+    by_code::accesses::CONSTANTS,
+    by_code::work::DIVISIONS,
+    by_code::work::DOUBLES,
+    by_code::work::GENERATORS,
+    by_code::work::HEAP,
+    by_code::work::SUMS,
+    by_code::work::PRODUCTS,
+    host_memory::RULE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

@@ -5,7 +5,7 @@
 //! ([`GpuTime`](apex_profile::GpuTime)), and than a data set's time above an empty kernel's. They
 //! are comparable after [`ABOVE_GPU_TIME_NS`] or [`ABOVE_TIME_NS`] is added.
 
-use apex_profile::{Figure, KnownCode, Profile, Work};
+use apex_profile::{Figure, Kernel, KnownCode, Profile, Work};
 use occupancy::DeviceLimits;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,9 @@ pub const ABOVE_TIME_NS: f64 = 1_500.0;
 /// Duration of a kernel less its GPU time, nanoseconds. The recorder takes an empty kernel to have
 /// a GPU time of 0.4 µs.
 pub const ABOVE_GPU_TIME_NS: f64 = ABOVE_TIME_NS - 400.0;
+
+/// Share of the GPU time from which on a kernel's code is looked into: at most 20 kernels have it.
+const BUSY: f64 = 0.05;
 
 impl From<crate::Estimate> for Figure {
     fn from(estimate: crate::Estimate) -> Self {
@@ -179,10 +182,14 @@ pub fn predict(profile: &mut Profile, models: &Models) {
         (recorded.known(), predicted(models, &devices, kernel, &recorded))
     };
     let answers: Vec<_> = profile.kernels.iter().map(of_kernel).collect();
-    for (kernel, (known, said)) in profile.kernels.iter_mut().zip(answers) {
+    let all: f64 = profile.kernels.iter().filter_map(Kernel::gpu_total_ns).sum();
+    let is_busy = |kernel: &Kernel| kernel.gpu_total_ns().is_some_and(|time| time >= BUSY * all);
+    let of_busy = |kernel| if is_busy(kernel) { programs.facts(kernel) } else { Vec::new() };
+    let facts: Vec<_> = profile.kernels.iter().map(of_busy).collect();
+    for ((kernel, (known, said)), facts) in profile.kernels.iter_mut().zip(answers).zip(facts) {
         kernel.prediction = said;
         if let Some(code) = &mut kernel.code {
-            code.known = known;
+            (code.known, code.facts) = (known, facts);
         }
     }
     profile.prediction_basis =

@@ -51,7 +51,8 @@ use crate::sketch::Distribution;
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
-    Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
+    ArgumentMemory, CodeFact, Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter,
+    PointerTo, SessionCode,
 };
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use devices::DeviceNames;
