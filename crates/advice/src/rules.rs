@@ -9,6 +9,7 @@
 mod bank_conflicts;
 mod block_not_warp_multiple;
 mod branch_divergence;
+mod by_code;
 mod by_name;
 mod casts;
 mod collectives;
@@ -23,6 +24,7 @@ mod gpu_gap;
 mod graph_candidate;
 mod host_bound;
 mod host_function;
+mod host_memory;
 mod language;
 mod launch_bound;
 mod layout_conversions;
@@ -82,6 +84,8 @@ pub enum Needs {
     Times,
     /// What the CPU device counted.
     Counts,
+    /// The PTX of kernels, and sampled kernel times.
+    Code,
 }
 
 /// A rule.
@@ -213,6 +217,16 @@ pub static RULES: &[Rule] = &[
     short_graph_kernels::RULE,
     repeated_loads::RULE,
     host_function::RULE,
+    by_code::accesses::STRIDED,
+    by_code::accesses::CONFLICTS,
+    by_code::accesses::CONSTANTS,
+    by_code::work::DIVISIONS,
+    by_code::work::DOUBLES,
+    by_code::work::GENERATORS,
+    by_code::work::HEAP,
+    by_code::work::SUMS,
+    by_code::work::PRODUCTS,
+    host_memory::RULE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

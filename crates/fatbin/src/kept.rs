@@ -23,7 +23,34 @@ pub fn select(image: &[u8], architecture: u32) -> Cow<'_, [u8]> {
     if !image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
         return Cow::Borrowed(image);
     }
-    selected(image, architecture).map_or(Cow::Borrowed(image), Cow::Owned)
+    let best = newest(image, KIND_CUBIN, |of| of <= architecture && of / 10 == architecture / 10);
+    // Of concatenated entries, one part that matters keeps all.
+    let matters = |part: &Entry<'_>| {
+        part.kind == KIND_PTX || part.kind == KIND_CUBIN && Some(part.architecture) == best
+    };
+    selected(image, matters).map_or(Cow::Borrowed(image), Cow::Owned)
+}
+
+/// Of an image whose length is known, its PTX that runs on devices of this architecture: text as it
+/// is; of a fatbin, the PTX for the newest architecture up to that. `None` where there is none, and
+/// for a fatbin that is damaged.
+pub fn select_ptx(image: &[u8], architecture: u32) -> Option<Cow<'_, [u8]>> {
+    if !image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
+        return has_ptx(image).then_some(Cow::Borrowed(image));
+    }
+    let best = newest(image, KIND_PTX, |of| of <= architecture)?;
+    let matters = |part: &Entry<'_>| (part.kind, part.architecture) == (KIND_PTX, best);
+    selected(image, matters).ok().map(Cow::Owned)
+}
+
+/// The newest architecture that a fatbin has entries of a kind for, of those that suit; `None` for
+/// a fatbin that is damaged before that.
+fn newest(image: &[u8], kind: u16, suits: impl Fn(u32) -> bool) -> Option<u32> {
+    let entries = Entries::of(image).ok()?.map_while(Result::ok);
+    entries
+        .filter(|entry| entry.kind == kind && suits(entry.architecture))
+        .map(|entry| entry.architecture)
+        .max()
 }
 
 /// Whether an image whose length is known has PTX: as text, or in a fatbin, packed or not.
@@ -34,16 +61,9 @@ pub fn has_ptx(image: &[u8]) -> bool {
     matches!(crate::read(image, 0), Ok(Image::Ptx(_)))
 }
 
-fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
+/// A fatbin of those entries that have a part that matters.
+fn selected(image: &[u8], matters: impl Fn(&Entry<'_>) -> bool) -> Result<Vec<u8>, ImageError> {
     let header_bytes = Header::read(image)?.header_bytes as usize;
-    let runs = |of: u32| of <= architecture && of / 10 == architecture / 10;
-    let mut best = 0;
-    for entry in Entries::of(image)? {
-        let entry = entry?;
-        if entry.kind == KIND_CUBIN && runs(entry.architecture) {
-            best = best.max(entry.architecture);
-        }
-    }
     let mut kept = Vec::new();
     kept.try_reserve_exact(image.len()).map_err(|_| ImageError::Truncated)?;
     kept.extend_from_slice(image.get(..header_bytes).ok_or(ImageError::Truncated)?);
@@ -52,10 +72,7 @@ fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
         let from = entries.rest;
         let entry = entries.read_next()?;
         let whole = &from[..from.len() - entries.rest.len()];
-        // Of concatenated entries, one part that matters keeps all.
-        let matters =
-            |part: &Entry<'_>| part.kind == KIND_PTX || part.kind == KIND_CUBIN && part.architecture == best;
-        if entry.parts()?.iter().any(matters) {
+        if entry.parts()?.iter().any(&matters) {
             kept.extend_from_slice(whole);
         }
     }
@@ -132,6 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn without_machine_code_the_ptx_that_runs_is_kept() {
+        for (architecture, ptx) in [(86, Some(80)), (90, Some(90)), (120, Some(90)), (70, None)] {
+            let kept = select_ptx(FATBIN, architecture);
+            let of = |kept: &[u8]| -> Vec<_> {
+                let entries = Entries::of(kept).unwrap().map(|entry| entry.unwrap());
+                entries.map(|entry| (entry.kind, entry.architecture)).collect()
+            };
+            assert_eq!(kept.map(|kept| of(&kept)), ptx.map(|ptx| vec![(KIND_PTX, ptx)]), "sm_{architecture}");
+        }
+        let code = include_bytes!("../tests/data/four_kernels_sm_90.cubin");
+        assert_eq!(select_ptx(code, 90), None);
+        assert_eq!(select_ptx(b".version 8.0", 90), Some(Cow::Borrowed(&b".version 8.0"[..])));
+    }
+
+    #[test]
     fn text_stays_as_it_is() {
         assert_eq!(select(b".version 8.0", 90), Cow::Borrowed(b".version 8.0"));
     }
@@ -165,6 +197,7 @@ mod tests {
             let mut damaged = FATBIN.to_vec();
             damaged[at] = byte;
             let _ = select(&damaged, architecture);
+            let _ = select_ptx(&damaged, architecture);
         }
     }
 }

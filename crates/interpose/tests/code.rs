@@ -4,6 +4,7 @@ mod support;
 
 use apex_trace::control::{Settings, TimingMode};
 use apex_trace::definition::{Arguments, Pointer};
+use apex_trace::layout::MemoryKind;
 use apex_trace::{Event, Process, image};
 use fatbin::kept;
 use std::collections::BTreeSet;
@@ -137,5 +138,44 @@ fn without_the_option_nothing_is_kept() {
     assert!(images(&recording).is_empty());
     for process in recording.open().processes {
         assert!(samples(&process).is_empty());
+    }
+}
+
+/// A recording of the default: PTX without machine code and arguments.
+fn default_recording() -> Recording {
+    let settings = Settings { timing: TimingMode::Off, code_max_bytes: 1 << 20, ptx_only: true, ..Settings::default() };
+    Recording::new(settings)
+}
+
+#[test]
+fn by_default_ptx_is_kept_and_neither_machine_code_nor_arguments() {
+    let recording = default_recording();
+    recording.run(&format!("loads {} k", data("three_ptx_one_cubin_zstd.fatbin").display()));
+    let [parts] = &images(&recording)[..] else { panic!("one image") };
+    let [part] = &parts[..] else { panic!("{} parts", parts.len()) };
+    assert!(kept::has_ptx(part) && fatbin::machine_code(part).unwrap().is_empty());
+    let process = recording.process();
+    assert!(origins(&process).iter().all(Option::is_some));
+    assert!(samples(&process).is_empty());
+
+    let linked = default_recording();
+    linked.run("links");
+    let [parts] = &images(&linked)[..] else { panic!("one image") };
+    assert!(parts.len() == 2 && parts.iter().all(|part| part.starts_with(b".version 8.0")), "{parts:?}");
+    assert!(origins(&linked.process()).iter().all(Option::is_some));
+    assert_eq!(linked.control.code.left_out.load(Relaxed), 0, "nothing was asked for");
+}
+
+#[test]
+fn the_kinds_of_memory_behind_arguments_are_known_without_their_addresses() {
+    for recording in [recording(0), default_recording()] {
+        recording.run(&format!("loads {} tiled", data("four_kernels_sm_90.cubin").display()));
+        let process = recording.process();
+        let kinds: BTreeSet<Vec<(u32, u32)>> =
+            process.definitions.argument_memories().map(|memory| memory.parameters.clone()).collect();
+        let device = MemoryKind::Device as u32;
+        assert_eq!(kinds, BTreeSet::from([vec![(0, device), (2, device)]]));
+        let launched: BTreeSet<u32> = launches(&process).iter().map(|launch| launch.config).collect();
+        assert!(launched.iter().all(|&config| process.definitions.argument_memory(config).is_some()));
     }
 }

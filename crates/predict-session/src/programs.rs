@@ -1,10 +1,10 @@
 //! The code of a recorded session's kernels: PTX out of the images that the session keeps
-//! (`apex run --code`), and what launches were given, as an estimate takes it. Of a kernel whose
+//! and what launches were given (`apex run --code`), as an estimate takes it. Of a kernel whose
 //! image has machine code alone, what the tables beside that say.
 
 use apex_predict::Case;
 use apex_predict::code::{Code, Given};
-use apex_profile::{Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
+use apex_profile::{CodeFact, Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
 use ptx::estimate::{Argument, allocation_address};
@@ -121,6 +121,14 @@ impl<'p> Programs<'p> {
     /// What is known of a kernel before it runs.
     pub fn case(&self, kernel: &Kernel) -> Case {
         self.recorded(kernel).case(kernel.launch, kernel.attributes)
+    }
+
+    /// What a kernel's code says about its cost, if its PTX is known.
+    pub fn facts(&self, kernel: &Kernel) -> Vec<CodeFact> {
+        match self.find(kernel) {
+            Some(Recorded::Code(code)) => code.facts(&kernel.launch),
+            _ => Vec::new(),
+        }
     }
 
     fn find(&self, kernel: &Kernel) -> Option<Recorded> {

@@ -11,6 +11,9 @@ use occupancy::DeviceLimits;
 use crate::bound;
 use crate::programs::{Programs, Recorded};
 
+/// Share of the GPU time from which on a kernel's code is looked into: at most 20 kernels have it.
+const BUSY: f64 = 0.05;
+
 /// A predicted quantity as a figure.
 pub fn figure(estimate: Estimate) -> Figure {
     Figure::predicted(estimate.value, (estimate.low, estimate.high))
@@ -148,9 +151,15 @@ pub fn shown(said: Prediction) -> Prediction {
 pub fn predictions(profile: &Profile, models: &Models) -> Predictions {
     let devices: Vec<_> = profile.devices.iter().map(known_device).collect();
     let programs = Programs::of(profile);
+    let all: f64 = profile.kernels.iter().filter_map(Kernel::gpu_total_ns).sum();
+    let is_busy = |kernel: &Kernel| kernel.gpu_total_ns().is_some_and(|time| time >= BUSY * all);
     let of_kernel = |kernel| {
         let recorded = programs.recorded(kernel);
-        KernelPrediction { known: recorded.known(), said: predicted(models, &devices, kernel, &recorded) }
+        KernelPrediction {
+            known: recorded.known(),
+            said: predicted(models, &devices, kernel, &recorded),
+            facts: if is_busy(kernel) { programs.facts(kernel) } else { Vec::new() },
+        }
     };
     let kernels = profile.kernels.iter().map(of_kernel).collect();
     Predictions { kernels, missing: devices.into_iter().filter_map(Result::err).collect() }

@@ -39,6 +39,22 @@ const CALLED: &[u8] = b".version 8.0
 }
 ";
 
+/// Each thread of a warp loads a word of another sector.
+const STRIDED: &[u8] = b".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry strided(.param .u64 from) {
+    .reg .b64 %a, %o; .reg .b32 %i, %v;
+    ld.param.u64 %a, [from];
+    cvta.to.global.u64 %a, %a;
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 256;
+    add.s64 %a, %a, %o;
+    ld.global.u32 %v, [%a];
+    ret;
+}
+";
+
 /// From nvcc 13.0, compressed as it does by default: PTX of the kernel `k`.
 const FATBIN: &[u8] = include_bytes!("../../fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
 
@@ -107,6 +123,7 @@ fn predicted(kernels: Vec<Kernel>) -> Profile {
         ("fatbin", packed(&kept::select(FATBIN, 90))),
         ("two modules", kept::pack(&[Cow::Borrowed(CALLER), Cow::Borrowed(CALLED)]).unwrap().into()),
         ("half of them", packed(CALLER)),
+        ("strided", packed(STRIDED)),
     ];
     let images = images.into_iter().map(|(name, packed)| (name.to_owned(), packed)).collect();
     let code = Some(SessionCode::default());
@@ -197,4 +214,18 @@ fn functions_of_other_modules_are_followed() {
     assert_eq!(said(0).work.unwrap().warp_instructions, 800.0 * (4.0 + 5.0));
     assert_eq!(said(1).work, None);
     assert!(said(1).duration_ns.is_none(), "it was measured");
+}
+
+#[test]
+fn the_code_of_busy_kernels_is_looked_into() {
+    let facts = |gpu_ns: f64| {
+        let profile =
+            predicted(vec![kernel("strided", Some("strided"), gpu_ns), kernel("tiled", Some("binary"), 100.0)]);
+        let [strided, tiled] = &profile.kernels[..] else { panic!("two kernels") };
+        assert_eq!(tiled.code.as_ref().unwrap().facts, [], "there is no PTX");
+        strided.code.as_ref().unwrap().facts.clone()
+    };
+    let [fact] = &facts(10.0)[..] else { panic!("one fact") };
+    assert_eq!((fact.kind.as_str(), fact.cost, fact.least), ("strided_accesses", 32.0, 4.0));
+    assert_eq!(facts(5.0), [], "it takes less than 5% of the time");
 }

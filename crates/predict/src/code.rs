@@ -2,6 +2,7 @@
 //! kernel's attributes.
 
 use crate::Case;
+use apex_profile::CodeFact;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
@@ -174,16 +175,40 @@ impl Code {
         }
     }
 
+    /// What its code says about the cost of a launch.
+    pub fn facts(&self, launch: &LaunchConfig) -> Vec<CodeFact> {
+        let facts = ptx::facts(&self.module, self.function(), self.estimator(), launch);
+        facts.into_iter().map(fact).collect()
+    }
+
+    fn estimator(&self) -> &Estimator {
+        self.estimator.get_or_init(|| Estimator::new(&self.module, self.function()))
+    }
+
     /// All that is known of a launch of it.
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
         let budget = BUDGET / self.given.len().max(1) as u64;
         let work = (!self.given.is_empty()).then(|| {
-            let estimator = self.estimator.get_or_init(|| Estimator::new(&self.module, self.function()));
+            let estimator = self.estimator();
             let of =
                 |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
+    }
+}
+
+/// A fact as a profile has it.
+fn fact(fact: ptx::Fact) -> CodeFact {
+    let (file, line) = fact.place.unzip();
+    CodeFact {
+        kind: fact.kind.name().to_owned(),
+        share: fact.share,
+        cost: fact.cost,
+        least: fact.least,
+        by_parameter: fact.by_parameter,
+        file,
+        line,
     }
 }
 

@@ -56,7 +56,8 @@ use crate::sketch::Distribution;
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
-    Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter, PointerTo, SessionCode,
+    ArgumentMemory, CodeFact, Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter,
+    PointerTo, SessionCode,
 };
 pub use counts::KernelCounts;
 pub use devices::DeviceNames;

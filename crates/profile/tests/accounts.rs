@@ -573,6 +573,32 @@ fn a_program_that_only_copies_and_sets_memory_has_accounts() {
 }
 
 #[test]
+fn a_program_of_copies_alone_has_steps_like_one_of_kernels() {
+    let copies = |program: &mut Recording, steps: u64, rows: u64| {
+        for step in 0..steps {
+            (0..rows).for_each(|_| program.copy(MemoryKind::Pinned, MemoryKind::Device, 1280, true, 2_500));
+            program.synchronise(LEGACY, 5_000);
+            program.now += 100_000 + step;
+        }
+    };
+    let activity = activity(|program| copies(program, 40, 1000));
+    let iterations = activity.iterations.clone().expect("it repeats");
+    assert!((38..40).contains(&(iterations.count + iterations.warmup)), "{iterations:?}");
+    assert_eq!(iterations.launches, 0.0);
+    let step = 1000.0 * 2_500.0 + 105_000.0;
+    assert!((iterations.duration.median_ns / step - 1.0).abs() < 0.5, "{iterations:?}");
+    let steady = activity.phase(PhaseKind::Steady).expect("it has one");
+    let calls: Vec<(&str, u64)> = steady.calls.iter().map(|call| (call.name.as_str(), call.count)).collect();
+    assert!(calls.iter().any(|&(name, count)| name == "cuMemcpyAsync" && count >= 30_000), "{calls:?}");
+    assert_exact(&activity.accounts);
+    assert!(activity.accounts.unknown.value < 0.05 * activity.span_ns, "{:?}", activity.accounts);
+    assert!(idle(&activity.accounts, IdleCause::Transferring) > 0.5 * activity.span_ns);
+    // A few copies are no loop.
+    let few = self::activity(|program| copies(program, 5, 10));
+    assert!(few.iterations.is_none());
+}
+
+#[test]
 fn copies_before_the_first_launch_do_not_count_where_there_is_one() {
     let program = |launches: bool| {
         profile(move |program| {

@@ -11,7 +11,8 @@
 //! [`body`] resolves the names of a function, [`instruction`] says what each instruction does,
 //! [`flow`] in which order they are executed, [`analysis`] what registers and addresses hold and
 //! what accesses cost. [`verify`](mod@verify) says whether a module is correct, [`mix`] counts the
-//! instructions of a kernel, [`mod@estimate`] says what a launch of it executes, and
+//! instructions of a kernel, [`mod@estimate`] says what a launch of it executes,
+//! [`mod@facts`] what its code alone says about its cost, and
 //! [`link`](mod@link) joins modules.
 //!
 //! Invariants:
@@ -24,6 +25,7 @@ pub mod analysis;
 pub mod body;
 pub mod diagnostic;
 pub mod estimate;
+pub mod facts;
 pub mod flow;
 pub mod forms;
 pub mod instruction;
@@ -33,6 +35,7 @@ pub mod syntax;
 pub mod verify;
 
 pub use diagnostic::Diagnostic;
+pub use facts::{Fact, FactKind, facts};
 pub use instruction::Class;
 pub use link::link;
 pub use mix::Mix;

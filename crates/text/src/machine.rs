@@ -8,6 +8,10 @@ use apex_machine::{DeviceSummary, Quantity, Readings, Summary};
 
 /// Maximum number of devices in the text; a document has all.
 const DEVICES: usize = 8;
+/// A unit that is busy for less is idle.
+const IDLE_UNIT: f64 = 0.005;
+/// Bytes in a second of a link below which it is not worth a word.
+const LEAST_RATE: f64 = 1e9;
 /// A reason for low clocks that held for less is not worth a word.
 const SHARE: f64 = 0.005;
 
@@ -116,6 +120,32 @@ fn told_reasons(device: &DeviceSummary) -> Vec<(String, String)> {
         _ => reason.label().to_owned(),
     };
     told.map(|(reason, share)| (label(reason), units::share(share))).collect()
+}
+
+/// How busy the units of the program's devices were on average, by GPM; `None` where it does not
+/// tell. Links that move little are left out.
+pub fn busy_units(summary: &Summary) -> Option<String> {
+    let of = |quantity| {
+        let each: Vec<f64> =
+            summary.devices.iter().filter_map(|device| mean(&device.readings, quantity)).collect();
+        (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+    };
+    let dram = of(Quantity::DramBandwidth).filter(|_| summary.joined)?;
+    let mut parts = vec![format!("DRAM at {}ᵐ of its peak", units::share(dram))];
+    parts.extend(of(Quantity::TensorActivity).map(|share| match share < IDLE_UNIT {
+        true => "tensor cores idle".to_owned(),
+        false => format!("tensor cores at {}ᵐ", units::share(share)),
+    }));
+    for (link, received, sent) in [
+        ("PCIe", Quantity::PcieReceived, Quantity::PcieSent),
+        ("NVLink", Quantity::NvlinkReceived, Quantity::NvlinkSent),
+    ] {
+        let rate = of(received).unwrap_or(0.0) + of(sent).unwrap_or(0.0);
+        if rate >= LEAST_RATE {
+            parts.push(format!("{link} at {}/sᵐ", units::bytes(rate as u64)));
+        }
+    }
+    Some(format!("Units of the GPU, with all processes on it: {}.", parts.join(", ")))
 }
 
 /// What GPM and the counters of the links say.
@@ -236,6 +266,24 @@ mod tests {
 
     fn summary(quantities: &[(Quantity, f64)]) -> Summary {
         Summary::of(&machine(quantities), ["GPU-01010101-01"]).unwrap()
+    }
+
+    #[test]
+    fn the_units_of_a_busy_device_are_told_where_gpm_tells_them() {
+        let gpm = [
+            (Quantity::DramBandwidth, 0.11),
+            (Quantity::TensorActivity, 0.001),
+            (Quantity::PcieReceived, 50e9),
+            (Quantity::PcieSent, 1e6),
+            (Quantity::NvlinkSent, 1e6),
+        ];
+        let said = busy_units(&summary(&gpm)).expect("a sentence");
+        assert!(said.contains("DRAM at 11%ᵐ of its peak, tensor cores idle, PCIe at "), "{said}");
+        assert!(!said.contains("NVLink"), "{said}");
+        let tensor = busy_units(&summary(&[(Quantity::DramBandwidth, 0.5), (Quantity::TensorActivity, 0.4)]));
+        assert!(tensor.expect("a sentence").contains("tensor cores at 40%ᵐ"));
+        assert_eq!(busy_units(&summary(&[(Quantity::PcieSent, 5e10)])), None, "no GPM");
+        assert_eq!(busy_units(&Summary { joined: false, ..summary(&gpm) }), None, "another program's device");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use apex_advice::rules::Rule;
 use apex_advice::{Advice, Finding, Scope, Severity};
+use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
 use apex_profile::{
     Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
 };
 
-use crate::{figures, units};
+use crate::{figures, machine, units};
 
 /// A GPU that is idle for less is busy.
 const IDLE: f64 = 0.25;
@@ -38,6 +39,8 @@ pub struct Part<'a> {
     pub is_without_steps: bool,
     /// The kernels that alone are meant; `None` for all of them.
     pub kernels: Option<Chosen<'a>>,
+    /// What the machine did meanwhile; `None` where that is not known.
+    pub machine: Option<&'a Summary>,
 }
 
 /// Kernels of a part.
@@ -49,8 +52,8 @@ pub struct Chosen<'a> {
     pub profile: &'a Profile,
 }
 
-/// The verdict: what the time went into, how long it took, and what to change; a sentence each, of
-/// which the last two may be missing.
+/// The verdict: what the time went into, how busy the units of a busy device were, how long it took,
+/// and what to change; a sentence each, of which the last three may be missing.
 pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
     let first = match part.job.on_cpu_device() {
         // What is wrong comes before what is slow.
@@ -59,15 +62,25 @@ pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
     };
     let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
     let remedy = first.map(|first| remedy(part, first)).or_else(|| next_look(part));
-    [Some(sentence(part, advice)), lasted, remedy].into_iter().flatten().collect()
+    [Some(sentence(part, advice)), units_of(part), lasted, remedy].into_iter().flatten().collect()
+}
+
+/// How busy the units of a busy device were.
+fn units_of(part: &Part<'_>) -> Option<String> {
+    let is_shown = !part.job.on_cpu_device() && part.kernels.is_none() && keeps_busy(part.job);
+    machine::busy_units(part.machine.filter(|_| is_shown)?)
+}
+
+/// Whether kernels run most of the time.
+fn keeps_busy(job: &Profile) -> bool {
+    let accounts = job.accounts();
+    accounts.kernels.value >= (1.0 - IDLE) * accounts.span_ns
 }
 
 /// Where no rule names a change and one of the program's own kernels keeps the GPU busy: how to see
 /// what limits it.
 fn next_look(part: &Part<'_>) -> Option<String> {
-    let accounts = part.job.accounts();
-    let is_busy = accounts.kernels.value >= (1.0 - IDLE) * accounts.span_ns;
-    if part.job.on_cpu_device() || part.kernels.is_some() || !is_busy {
+    if part.job.on_cpu_device() || part.kernels.is_some() || !keeps_busy(part.job) {
         return None;
     }
     let (kernel, share) = longest(part.job)?;
@@ -496,6 +509,7 @@ mod tests {
                 is_window: false,
                 is_without_steps: false,
                 kernels: None,
+                machine: None,
             })
         };
         let own = || vec![taking(Owner::Own, 0.8e9)];
@@ -537,6 +551,7 @@ mod tests {
             is_window: false,
             is_without_steps: false,
             kernels: None,
+            machine: None,
         }
     }
 

@@ -78,6 +78,7 @@ impl Look {
             is_window: true,
             is_without_steps: false,
             kernels: None,
+            machine: None,
         };
         is_begun.then(|| verdict::sentence(&part, &self.advice))
     }

@@ -6,8 +6,8 @@
 //! new version.
 
 use crate::definition::{
-    Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module,
-    NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
+    ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
+    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
 };
 use crate::layout::CHUNK_PAYLOAD_BYTES;
 use crate::python::{LineTable, PythonCode};
@@ -46,6 +46,7 @@ mod tag {
     pub const MODULE: u32 = 12;
     pub const FUNCTION_CODE: u32 = 13;
     pub const ARGUMENTS: u32 = 14;
+    pub const ARGUMENT_MEMORY: u32 = 15;
 }
 
 /// What one piece of a definitions chunk says.
@@ -160,6 +161,10 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
                 out.u64(pointer.allocation_bytes);
                 out.u64(pointer.offset);
             });
+        }),
+        Definition::ArgumentMemory(memory) => framed(buffer, tag::ARGUMENT_MEMORY, |out| {
+            out.u32(memory.id);
+            out.list(&memory.parameters, |out, &(parameter, kind)| out.u32s(&[parameter, kind]));
         }),
         Definition::Range(range) => framed(buffer, tag::RANGE, |out| {
             out.u32s(&[range.id, range.parent]);
@@ -342,6 +347,10 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             parameters: input.list(Input::u32_pair)?,
             bytes: input.blob()?,
             pointers: input.list(Input::pointer)?,
+        }),
+        tag::ARGUMENT_MEMORY => Definition::ArgumentMemory(ArgumentMemory {
+            id: input.u32()?,
+            parameters: input.list(Input::u32_pair)?,
         }),
         tag::GRAPH_CONTINUED => {
             return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });

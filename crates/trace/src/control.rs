@@ -51,6 +51,8 @@ pub struct Settings {
     pub max_bytes: u64,
     /// Maximum total size of stored images; 0 to store neither images nor arguments.
     pub code_max_bytes: u64,
+    /// Whether images are stored without machine code, and no arguments.
+    pub ptx_only: bool,
 }
 
 impl Default for Settings {
@@ -61,6 +63,7 @@ impl Default for Settings {
             budget_ppm: 5000,
             max_bytes: 0,
             code_max_bytes: 0,
+            ptx_only: false,
         }
     }
 }
@@ -94,7 +97,7 @@ pub struct Control {
     pub code: CodeControl,
 }
 
-/// What is kept of the programs' code (`apex run --code`), see [`crate::image`].
+/// What is kept of the programs' code, see [`crate::image`].
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CodeControl {
@@ -108,6 +111,8 @@ pub struct CodeControl {
     pub left_out: AtomicU64,
     /// Bytes of these, as far as they are known.
     pub left_out_bytes: AtomicU64,
+    /// 1 where only PTX is kept, and no arguments; 0 with `apex run --code`.
+    pub ptx_only: AtomicU64,
 }
 
 const _: () = assert!(
@@ -133,9 +138,19 @@ impl Control {
         self.recording.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether images and arguments are kept.
+    /// Whether images and arguments are kept (`apex run --code`).
     pub fn keeps_code(&self) -> bool {
+        self.keeps_ptx() && !self.keeps_only_ptx()
+    }
+
+    /// Whether PTX is kept, with or without machine code and arguments.
+    pub fn keeps_ptx(&self) -> bool {
         self.code.max_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether images are kept without machine code.
+    pub fn keeps_only_ptx(&self) -> bool {
+        self.code.ptx_only.load(Ordering::Relaxed) != 0
     }
 
     /// Which kernels are timed; an unknown value counts as `Off`.
@@ -269,6 +284,7 @@ impl MappedControl {
         control.budget_ppm.store(settings.budget_ppm, Ordering::Relaxed);
         control.max_bytes.store(settings.max_bytes, Ordering::Relaxed);
         control.code.max_bytes.store(settings.code_max_bytes, Ordering::Relaxed);
+        control.code.ptx_only.store(settings.ptx_only.into(), Ordering::Relaxed);
         Ok(control)
     }
 

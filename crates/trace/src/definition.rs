@@ -40,6 +40,8 @@ pub enum Definition {
     FunctionCode(FunctionCode),
     /// What a kernel was given in a launch.
     Arguments(Arguments),
+    /// What memory a kernel was given in a launch.
+    ArgumentMemory(ArgumentMemory),
 }
 
 /// A device, as the driver describes it.
@@ -122,6 +124,17 @@ pub struct FunctionCode {
     pub id: u32,
     /// The image's hash.
     pub image: u128,
+}
+
+/// The kinds of memory that the pointers among a kernel's arguments pointed to in the first launch
+/// of a configuration. It holds no addresses and no values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ArgumentMemory {
+    /// The configuration.
+    pub id: u32,
+    /// The parameter, from 0, and a raw [`MemoryKind`](crate::layout::MemoryKind); a structure may
+    /// have several.
+    pub parameters: Vec<(u32, u32)>,
 }
 
 /// What a kernel was given in a launch (`apex run --code`): the bytes of its parameters, without

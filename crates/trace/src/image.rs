@@ -1,4 +1,5 @@
-//! Images: code that programs load, stored once per session (`apex run --code`).
+//! Images: code that programs load, stored once per session: PTX by default, all that describes
+//! launches with `apex run --code`.
 //!
 //! The file `<hash>.image` contains one image as the recorder packed it; this module knows only its
 //! name and size. The name is a hash of the content, so the processes of a session share the file,
@@ -15,8 +16,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// File name extension.
 pub const EXTENSION: &str = "image";
-/// The default for [`CodeControl::max_bytes`].
+/// The default for [`CodeControl::max_bytes`] with `--code`.
 pub const DEFAULT_MAX_BYTES: u64 = 256 << 20;
+/// The same without it, where only PTX is stored.
+pub const PTX_MAX_BYTES: u64 = 16 << 20;
 /// Maximum size of a file that is read.
 const MOST_BYTES: u64 = 1 << 31;
 
@@ -45,7 +48,7 @@ pub(crate) fn keep_file(dir: &Path, control: &Control, name: &str, content: &[u8
     }
     let bytes = content.len() as u64;
     if !control.code.take(bytes) {
-        return Err(io::Error::other("the limit of --code is reached"));
+        return Err(io::Error::other("the limit for stored code is reached (--code)"));
     }
     let undo = |error| {
         control.code.used_bytes.fetch_sub(bytes, Relaxed);
@@ -84,6 +87,12 @@ impl CodeControl {
         let max = self.max_bytes.load(Relaxed);
         let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
         self.used_bytes.fetch_update(Relaxed, Relaxed, within).is_ok()
+    }
+
+    /// Gives back bytes of an image that is removed.
+    pub fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Relaxed);
+        self.kept.fetch_sub(1, Relaxed);
     }
 
     /// Counts an image of so many bytes that is not kept.

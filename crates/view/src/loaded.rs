@@ -5,7 +5,7 @@ use apex_live::Follower;
 use apex_machine::{Machine, Summary};
 use apex_predict::Models;
 use apex_predict_session::recorded;
-use apex_profile::{Predictions, Profile, Selection, origin_ns};
+use apex_profile::{PhaseKind, Predictions, Profile, Selection, origin_ns};
 use apex_trace::{MappedControl, Session};
 use std::ops::Range;
 use std::path::Path;
@@ -64,6 +64,27 @@ impl Loaded {
     /// What was run, as typed.
     pub fn command(&self) -> Option<String> {
         Some(self.session.meta.as_ref()?.command.join(" "))
+    }
+
+    /// What was recorded of the machine during the steady state, or in all of the time; `None` where
+    /// nothing was, and in other phases.
+    pub fn machine_in(&self, phase: Option<PhaseKind>) -> Option<Summary> {
+        match phase {
+            None => self.machine_summary(),
+            Some(PhaseKind::Steady) => {
+                let origin = origin_ns(&self.session);
+                let spans = self.profile.activities.iter().filter_map(|activity| {
+                    let start = self.profile.processes.get(activity.process)?.start_ns;
+                    let steady = start + activity.iterations.as_ref()?.start_ns;
+                    Some((steady, start + activity.start_ns + activity.span_ns))
+                });
+                let (from, to) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+                let [from, to] = [from, to].map(|at| origin.saturating_add(at as u64));
+                let devices = &self.profile.devices;
+                Summary::of(&self.machine.window(from, to), devices.iter().map(|device| device.uuid.as_str()))
+            }
+            Some(_) => None,
+        }
     }
 
     /// What was recorded of the machine; `None` where nothing was.

@@ -3,6 +3,7 @@
 use crate::filters::shown_window;
 use crate::{Applied, Error, Filters, Loaded, Phase};
 use apex_advice::{Advice, Options};
+use apex_machine::Summary;
 use apex_predict::Models;
 use apex_profile::{Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile};
 use apex_text::verdict::{Chosen, Part};
@@ -26,6 +27,8 @@ pub struct Shown<'a> {
     pub kernels: Option<BTreeSet<usize>>,
     /// The job, without launches of other kernels.
     of_kernels: Option<Profile>,
+    /// What the machine did in the phase.
+    machine: Option<Summary>,
     filters: &'a Filters,
 }
 
@@ -54,8 +57,7 @@ impl Filters {
             Some(Phase::Steady) => Some(PhaseKind::Steady),
             Some(Phase::All) => None,
         };
-        let mut shown: Vec<Shown<'a>> =
-            loaded.iter().map(|loaded| self.of_phase(&loaded.profile, phase)).collect();
+        let mut shown: Vec<Shown<'a>> = loaded.iter().map(|loaded| self.of_phase(loaded, phase)).collect();
         if !self.kernels.is_empty() {
             shown.iter_mut().for_each(|shown| shown.keep(shown.job.kernels_named(&self.kernels)));
             let launched = |shown: &Shown<'_>| shown.whole.kernels.iter().any(|kernel| kernel.launches.any());
@@ -68,14 +70,16 @@ impl Filters {
     }
 
     /// The profile of a phase; of the whole run if `None`, or where it has no such phase.
-    fn of_phase<'a>(&'a self, whole: &'a Profile, phase: Option<PhaseKind>) -> Shown<'a> {
+    fn of_phase<'a>(&'a self, loaded: &'a Loaded, phase: Option<PhaseKind>) -> Shown<'a> {
+        let whole = &loaded.profile;
         let in_phase = phase.and_then(|kind| whole.in_phase(kind));
         let lacking = phase.filter(|_| in_phase.is_none());
         let (phase, job) = match in_phase {
             Some(profile) => (phase, Cow::Owned(profile)),
             None => (None, Cow::Borrowed(whole)),
         };
-        Shown { whole, job, phase, lacking, kernels: None, of_kernels: None, filters: self }
+        let machine = loaded.machine_in(phase);
+        Shown { whole, job, phase, lacking, kernels: None, of_kernels: None, machine, filters: self }
     }
 
     /// Why no kernel is left, and what there is.
@@ -182,6 +186,7 @@ impl<'a> Shown<'a> {
             is_window: self.is_window(),
             is_without_steps: has_no_phase && !self.is_window(),
             kernels: self.kernels.as_ref().map(chosen),
+            machine: self.machine.as_ref(),
         }
     }
 

@@ -22,6 +22,7 @@ fn identifiers_are_unique_and_say_what_they_need() {
             Needs::Records => "APEX-L",
             Needs::Times => "APEX-T",
             Needs::Counts => "APEX-C",
+            Needs::Code => "APEX-P",
         };
         assert!(rule.id.starts_with(prefix), "{} needs {:?}", rule.id, rule.needs);
     }
@@ -57,6 +58,8 @@ fn page() -> String {
          `apex report` and `apex advise` apply these rules to a session. Each finding has its evidence, one change, the saving, and a\n\
          confidence. Rules `APEX-L…` need only recorded launches and calls, rules `APEX-T…` need sampled kernel times (`--timing\n\
          sampled` or `all`), and rules `APEX-C…` need the CPU device's counts (`apex run --device cpu`), which do not include GPU time.\n\
+         Rules `APEX-P…` need the PTX of the kernels that take the GPU's time, which a session keeps unless it is recorded with\n\
+         `--no-ptx`; libraries such as cuBLAS have none.\n\
          `--suppress ID` disables a rule, `apex explain ID` prints its part of this page.\n\n\
          A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
          for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device. A finding *within*\n\

@@ -28,6 +28,7 @@ use crate::{exit, session, units};
 use anyhow::{Context, bail};
 use apex_conventions::variables;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
+use apex_trace::image::PTX_MAX_BYTES;
 use apex_trace::meta::{self, Exit, Host, Meta};
 use apex_trace::{Headers, META_FILE, Session};
 use apex_untrusted::{Folder, read};
@@ -144,6 +145,10 @@ pub struct Recording {
         value_parser = parse_limit
     )]
     pub code: Option<u64>,
+    /// Do not store the PTX that the program loads. Advice uses it to tell why a kernel is slow;
+    /// a session stores at most 16 MiB of it, and no arguments
+    #[arg(long, conflicts_with = "code", value_parser = FalseyValueParser::new())]
+    pub no_ptx: bool,
     /// Maximum disk space of the session, such as 512M; new records replace the oldest ones
     /// [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
@@ -212,12 +217,16 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 
 impl Recording {
     fn settings(&self) -> Settings {
+        // Little of a session that is small on purpose.
+        let of_ptx = self.max_size.map_or(PTX_MAX_BYTES, |most| PTX_MAX_BYTES.min(most / 8));
+        let of_ptx = if self.no_ptx { 0 } else { of_ptx };
         Settings {
             recording: !self.paused,
             timing: self.timing.into(),
             budget_ppm: (self.budget * 1e4).round() as u32,
             max_bytes: self.max_size.unwrap_or(0),
-            code_max_bytes: self.code.unwrap_or(0),
+            code_max_bytes: self.code.unwrap_or(of_ptx),
+            ptx_only: self.code.is_none(),
         }
     }
 }
@@ -336,7 +345,7 @@ pub fn record(
     signals.end_by_signals();
     host_stacks::finish(stacks);
     machine::finish(sampler);
-    if control.keeps_code() {
+    if control.keeps_ptx() {
         triton::keep(&fresh.folder, &control);
     }
     Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })

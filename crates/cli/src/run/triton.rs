@@ -1,6 +1,7 @@
-//! Stores the PTX of Triton's kernels (`apex run --code`). Triton loads machine code, and its cache
-//! contains the PTX beside it. After the program has ended, each cubin of the session is looked up
-//! in the cache by its bytes, and its PTX is copied into the session, because caches are emptied.
+//! Stores the PTX of Triton's kernels. Triton loads machine code, and its cache contains the PTX
+//! beside it. After the program has ended, each cubin of the session is looked up in the cache by
+//! its bytes, and its PTX is copied into the session, because caches are emptied. Without `--code`
+//! the PTX replaces the cubin, and cubins without PTX are removed.
 //!
 //! A cache has a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. These files are
 //! untrusted like any other: only regular files within stated sizes are read, a limited number of
@@ -35,6 +36,21 @@ type Wanted = HashMap<(u64, u64), u128>;
 /// cache, or where something cannot be read, the session does not change.
 pub fn keep(session: &Folder, control: &Control) {
     keep_from(session, control, caches);
+    if control.keeps_only_ptx() {
+        remove(session, control, wanted(session).into_values());
+    }
+}
+
+/// Removes images, and gives back the space that they took.
+fn remove(session: &Folder, control: &Control, images: impl Iterator<Item = u128>) {
+    for hash in images {
+        let name = image::file_name(hash);
+        let bytes = session.path().join(&name).symlink_metadata().map(|file| file.len());
+        if let Some(bytes) = bytes.ok().filter(|_| session.remove(&name).is_ok()) {
+            control.code.give_back(bytes);
+            control.used_bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
 }
 
 /// Triton's caches, as the environment names them: its own, and those of TorchInductor, which has
@@ -113,13 +129,15 @@ fn add(session: &Folder, control: &Control, hash: u128, cubin: &[u8], ptx: &Path
     if !matches!(fatbin::read(ptx.as_bytes(), 0), Ok(Image::Ptx(_))) {
         return Err(io::Error::other("it is no PTX"));
     }
-    let packed = kept::pack(&[Cow::Borrowed(cubin), Cow::Borrowed(ptx.as_bytes())]);
+    let parts = [Cow::Borrowed(cubin), Cow::Borrowed(ptx.as_bytes())];
+    let packed = kept::pack(if control.keeps_only_ptx() { &parts[1..] } else { &parts });
     let packed = packed.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
     let before = image::read(session.path(), hash)?.len();
     let more = packed.len().saturating_sub(before) as u64;
+    let less = before.saturating_sub(packed.len()) as u64;
     if !take(&control.code.used_bytes, control.code.max_bytes.load(Relaxed), more) {
         control.code.leave_out(more);
-        return Err(io::Error::other("the limit of --code is reached"));
+        return Err(io::Error::other("the limit for stored code is reached (--code)"));
     }
     let most = match control.max_bytes.load(Relaxed) {
         0 => u64::MAX,
@@ -135,7 +153,10 @@ fn add(session: &Folder, control: &Control, hash: u128, cubin: &[u8], ptx: &Path
         control.code.used_bytes.fetch_sub(more, Relaxed);
         control.used_bytes.fetch_sub(if taken { more } else { 0 }, Relaxed);
         control.code.leave_out(more);
-    })
+    })?;
+    control.code.used_bytes.fetch_sub(less, Relaxed);
+    control.used_bytes.fetch_sub(less, Relaxed);
+    Ok(())
 }
 
 /// Takes `bytes` out of a limit; false, and nothing taken, if there are not so many left.
@@ -185,6 +206,16 @@ mod tests {
             if let Some(ptx) = ptx {
                 fs::write(folder.join("add_kernel.ptx"), ptx).unwrap();
             }
+        }
+
+        /// The image of a session that keeps PTX alone, after the cache was looked at; `None` if it
+        /// was removed.
+        fn kept_as_ptx(&self) -> Option<Vec<Vec<u8>>> {
+            self.control.code.ptx_only.store(1, Relaxed);
+            let cache = self.dir.path().join("cache");
+            keep_from(&self.folder, &self.control, || vec![cache]);
+            remove(&self.folder, &self.control, wanted(&self.folder).into_values());
+            image::read(self.folder.path(), HASH).ok().map(|packed| kept::unpack(&packed).unwrap())
         }
 
         /// What the image is made of after the cache was looked at.
@@ -239,5 +270,20 @@ mod tests {
         let session = Session::with(&[CUBIN, PTX.as_bytes()], 1000);
         session.cached("a", CUBIN, Some(".version 7.0"));
         assert_eq!(session.kept(), [CUBIN, PTX.as_bytes()]);
+    }
+
+    #[test]
+    fn without_machine_code_the_ptx_replaces_it_or_nothing_stays() {
+        let session = Session::with(&[CUBIN], 1000);
+        session.cached("d", CUBIN, Some(PTX));
+        assert_eq!(session.kept_as_ptx(), Some(vec![PTX.as_bytes().to_vec()]));
+        let used = session.control.code.used_bytes.load(Relaxed);
+        assert_eq!(used, image::read(session.folder.path(), HASH).unwrap().len() as u64);
+        let other = Session::with(&[CUBIN], 1000);
+        assert_eq!(other.kept_as_ptx(), None);
+        assert_eq!(other.control.code.used_bytes.load(Relaxed), 0);
+        assert_eq!(other.control.code.kept.load(Relaxed), 0);
+        let text = Session::with(&[PTX.as_bytes()], 1000);
+        assert_eq!(text.kept_as_ptx(), Some(vec![PTX.as_bytes().to_vec()]));
     }
 }

@@ -148,9 +148,9 @@ fn code_goes(handle: u64) {
     }
 }
 
-/// The recorder, if a call succeeded and the session keeps code.
+/// The recorder, if a call succeeded and the session keeps images.
 fn keeper(result: CUresult) -> Option<&'static Recorder> {
-    Recorder::existing().filter(|recorder| result == CUDA_SUCCESS && recorder.keeps_code())
+    Recorder::existing().filter(|recorder| result == CUDA_SUCCESS && recorder.keeps_images())
 }
 
 /// # Safety
@@ -167,7 +167,7 @@ unsafe fn path_of<'a>(file: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes()))
 }
 
-/// The recorder and the handle that a call gave, if the call succeeded and the session keeps code.
+/// The recorder and the handle that a call gave, if the call succeeded and the session keeps images.
 fn keeping(result: CUresult, handle: *const u64) -> Option<(&'static Recorder, u64)> {
     let recorder = keeper(result)?;
     // SAFETY: the contract of every hook: null, or written by the call, which succeeded.

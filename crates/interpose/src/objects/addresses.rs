@@ -36,7 +36,7 @@ impl KnownAddresses {
 }
 
 /// What the driver says of an address.
-fn kind_of(address: u64) -> MemoryKind {
+pub fn kind_of(address: u64) -> MemoryKind {
     match driver::pointer_attributes(address) {
         (_, true) => MemoryKind::Managed,
         (CU_MEMORYTYPE_DEVICE, _) => MemoryKind::Device,

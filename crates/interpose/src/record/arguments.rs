@@ -1,5 +1,8 @@
-//! The arguments of kernels (`apex run --code`): of the first launch of each configuration, and of
-//! timed launches.
+//! The arguments of kernels.
+//!
+//! Of the first launch of each configuration, the kinds of memory are stored that pointers among
+//! the arguments point to, and nothing else of them. With `apex run --code`, the arguments of that
+//! launch and of timed launches are stored too:
 //!
 //! The bytes of the parameters are stored, except for pointers into device memory: for these, the
 //! size of the allocation and the offset in it. Memory contents are never read. At most
@@ -8,12 +11,14 @@
 
 use super::Recorder;
 use super::thread::Thread;
+use crate::memory::word_at;
+use crate::objects::addresses::kind_of;
 use crate::parameters::{Buffer, buffer_of};
 use crate::switch::guarded;
 use crate::tables::{push, put};
 use crate::{driver, limits};
-use apex_trace::definition::{Arguments, Definition, Pointer};
-use apex_trace::layout::{ArgumentSample, NO_CONFIG, Slots as _};
+use apex_trace::definition::{ArgumentMemory, Arguments, Definition, Pointer};
+use apex_trace::layout::{ArgumentSample, MemoryKind, NO_CONFIG, Slots as _, flags};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -27,6 +32,9 @@ const MOST_PARAMETERS: usize = 4096;
 const MOST_BYTES: usize = 32 << 10;
 /// Most words of a kernel's parameters that are looked up as pointers.
 const MOST_LOOK_UPS: usize = 512;
+/// Most words of a kernel's parameters whose kind of memory is looked up: each look-up takes some
+/// hundred nanoseconds.
+const MOST_KINDS: usize = 64;
 /// Addresses below this are in no allocation (Linux: `vm.mmap_min_addr`).
 const LEAST_ADDRESS: u64 = 1 << 16;
 
@@ -51,6 +59,8 @@ pub struct Given {
     ids: HashMap<u64, u32>,
     /// How many different ones a configuration has.
     of_config: HashMap<u32, usize>,
+    /// Configurations whose kinds of memory were looked at.
+    memory_of: HashMap<u32, ()>,
 }
 
 /// See [`Given`].
@@ -70,10 +80,20 @@ impl Thread {
         flags: u16,
     ) {
         // What an address means cannot be asked while a stream captures.
-        if config == NO_CONFIG || !self.recorder.keeps_code() || self.objects.captures.any() {
+        if config == NO_CONFIG || self.objects.captures.any() {
             return;
         }
         let (recorder, begun) = (self.recorder, self.clock.now());
+        if flags & flags::FIRST_SEEN != 0 && guarded(|| recorder.is_first_of(config)) == Some(true) {
+            // SAFETY: by contract.
+            guarded(|| {
+                unsafe { bytes_of(function, passed) }.map(|found| recorder.note_memory(config, &found))
+            });
+            recorder.spend(self.clock.now() - begun);
+        }
+        if !recorder.keeps_code() {
+            return;
+        }
         // SAFETY: by contract.
         let read = || unsafe { read(function, passed) }.map(|found| recorder.arguments(config, found));
         if let Some(arguments) = guarded(read).flatten() {
@@ -85,6 +105,35 @@ impl Thread {
 }
 
 impl Recorder {
+    /// Whether the kinds of memory of a configuration have not been looked at, which they are now.
+    fn is_first_of(&self, config: u32) -> bool {
+        // As below.
+        let mut given = self.given_arguments.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = given.memory_of.len() < limits::ARGUMENTS && !given.memory_of.contains_key(&config);
+        if is_new {
+            put(&mut given.memory_of, config, ());
+        }
+        is_new
+    }
+
+    /// Stores the kinds of memory that the pointers among these parameters point to.
+    fn note_memory(&self, config: u32, found: &Found) {
+        let mut parameters = Vec::new();
+        for (index, at) in words(&found.parameters).take(MOST_KINDS) {
+            let address = word_at(&found.bytes, at);
+            if address < LEAST_ADDRESS {
+                continue;
+            }
+            let kind = kind_of(address);
+            if kind != MemoryKind::Pageable && !push(&mut parameters, (index, u32::from(kind as u8))) {
+                return;
+            }
+        }
+        if !parameters.is_empty() {
+            self.file.define(&Definition::ArgumentMemory(ArgumentMemory { id: config, parameters }));
+        }
+    }
+
     /// The identifier of what a configuration was given; 0 where it has as many as are kept.
     fn arguments(&self, config: u32, found: Arguments) -> u32 {
         let mut hasher = DefaultHasher::new();
@@ -107,12 +156,30 @@ impl Recorder {
     }
 }
 
-/// The arguments of a launch, of no configuration yet; `None` where the driver does not tell where
-/// parameters lie, or the program passes them in an unknown way.
+/// The parameters of a launch as the kernel gets them.
+struct Found {
+    /// Offset and bytes of each.
+    parameters: Vec<(u32, u32)>,
+    bytes: Vec<u8>,
+}
+
+/// The arguments of a launch, of no configuration yet, without addresses.
 ///
 /// # Safety
 /// As [`Thread::sample_arguments`].
 unsafe fn read(function: CUfunction, passed: Passed) -> Option<Arguments> {
+    // SAFETY: by contract.
+    let Found { parameters, mut bytes } = unsafe { bytes_of(function, passed) }?;
+    let pointers = take_pointers(&parameters, &mut bytes);
+    Some(Arguments { id: 0, config: 0, parameters, bytes, pointers })
+}
+
+/// The bytes of a launch's parameters; `None` where the driver does not tell where parameters lie,
+/// or the program passes them in an unknown way.
+///
+/// # Safety
+/// As [`Thread::sample_arguments`].
+unsafe fn bytes_of(function: CUfunction, passed: Passed) -> Option<Found> {
     let layout = driver::parameters(function, MOST_PARAMETERS)?;
     let end = |parameter: &driver::Parameter| parameter.offset as usize + parameter.bytes as usize;
     let total = layout.iter().map(end).max().unwrap_or(0);
@@ -142,18 +209,21 @@ unsafe fn read(function: CUfunction, passed: Passed) -> Option<Arguments> {
     }
     let mut parameters = Vec::new();
     let all_fit = layout.iter().all(|parameter| push(&mut parameters, (parameter.offset, parameter.bytes)));
-    let pointers = take_pointers(&parameters, &mut bytes);
-    all_fit.then_some(Arguments { id: 0, config: 0, parameters, bytes, pointers })
+    all_fit.then_some(Found { parameters, bytes })
+}
+
+/// The words of parameters: the parameter, from 0, and where the word lies.
+fn words(parameters: &[(u32, u32)]) -> impl Iterator<Item = (u32, usize)> {
+    (0..).zip(parameters).flat_map(|(index, &(offset, length))| {
+        let (from, to) = (offset.next_multiple_of(8) as usize, offset as usize + length as usize);
+        (from..to.saturating_sub(7).max(from)).step_by(8).map(move |at| (index, at))
+    })
 }
 
 /// Replaces pointers in a kernel's parameters by zeros, and says what they point to.
 fn take_pointers(parameters: &[(u32, u32)], bytes: &mut [u8]) -> Vec<Pointer> {
-    let words = parameters.iter().flat_map(|&(offset, length)| {
-        let (from, to) = (offset.next_multiple_of(8) as usize, offset as usize + length as usize);
-        (from..to.saturating_sub(7).max(from)).step_by(8)
-    });
     let (mut pointers, mut bases) = (Vec::new(), Vec::new());
-    for at in words.take(MOST_LOOK_UPS) {
+    for (_, at) in words(parameters).take(MOST_LOOK_UPS) {
         let word = &mut bytes[at..at + 8];
         let address = u64::from_le_bytes(word.try_into().expect("a word has eight bytes"));
         let found = Some(address).filter(|&address| address >= LEAST_ADDRESS);

@@ -1,4 +1,6 @@
-//! Images: the code that the program loads, stored in the session with `apex run --code`.
+//! Images: the code that the program loads, stored in the session. By default that is its PTX, and
+//! small cubins until the program has ended: `apex run` replaces those of Triton's kernels by their
+//! PTX. With `apex run --code` it is all that describes launches.
 
 use super::Recorder;
 use crate::switch::guarded;
@@ -14,8 +16,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+/// First bytes of a cubin.
+const ELF: [u8; 4] = *b"\x7fELF";
 /// Largest file that is read again after the driver has loaded it.
 const MOST_FILE_BYTES: u64 = 1 << 30;
+/// The same without `--code`.
+const MOST_PTX_FILE_BYTES: u64 = 16 << 20;
+
+/// Most bytes of an image that is stored without `--code`: some hundred kernels have that much PTX.
+const MOST_PTX_BYTES: usize = 2 << 20;
+/// Most bytes of a cubin that is stored without `--code`: those of Triton's kernels have fewer.
+const MOST_CUBIN_BYTES: usize = 256 << 10;
 
 /// The images that this process has seen, by hash, and whether the session has them.
 pub type SeenImages = Mutex<HashMap<u128, bool>>;
@@ -24,6 +35,11 @@ impl Recorder {
     /// Whether images and arguments are kept.
     pub fn keeps_code(&self) -> bool {
         self.control.keeps_code()
+    }
+
+    /// Whether images are kept, or only their PTX.
+    pub fn keeps_images(&self) -> bool {
+        self.control.keeps_ptx()
     }
 
     /// Keeps the image that the program has just loaded as the module or library `handle`.
@@ -35,22 +51,43 @@ impl Recorder {
             // SAFETY: by contract; the driver demands what `whole` does.
             match unsafe { fatbin::whole(image) } {
                 Ok(parts) => self.keep(handle, &parts),
-                Err(_) => self.control.code.leave_out(0),
+                Err(_) => self.leave_out(0),
             }
         });
     }
 
     /// As [`Recorder::keep_image`], of a file.
     pub fn keep_file(&self, handle: u64, path: &Path) {
-        guarded(|| match read::read(path, MOST_FILE_BYTES) {
+        let most = if self.keeps_code() { MOST_FILE_BYTES } else { MOST_PTX_FILE_BYTES };
+        guarded(|| match read::read(path, most) {
             Ok(bytes) => self.keep(handle, &[&bytes]),
-            Err(_) => self.control.code.leave_out(0),
+            Err(_) => self.leave_out(0),
         });
     }
 
-    fn keep(&self, handle: u64, parts: &[&[u8]]) {
+    /// Counts what `--code` would have kept; without it nothing was asked for.
+    pub(super) fn leave_out(&self, bytes: u64) {
+        if self.keeps_code() {
+            self.control.code.leave_out(bytes);
+        }
+    }
+
+    /// What is kept of a part of an image; `None` for nothing.
+    pub(super) fn select<'a>(&self, part: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let architecture = driver::architecture();
-        let selected: Vec<_> = parts.iter().map(|part| kept::select(part, architecture)).collect();
+        if !self.control.keeps_only_ptx() {
+            return Some(kept::select(part, architecture));
+        }
+        let is_small_cubin = part.starts_with(&ELF) && part.len() <= MOST_CUBIN_BYTES;
+        let cubin = || is_small_cubin.then_some(Cow::Borrowed(part));
+        kept::select_ptx(part, architecture).or_else(cubin).filter(|kept| kept.len() <= MOST_PTX_BYTES)
+    }
+
+    fn keep(&self, handle: u64, parts: &[&[u8]]) {
+        let selected: Vec<_> = parts.iter().filter_map(|part| self.select(part)).collect();
+        if selected.is_empty() {
+            return;
+        }
         let hash = hash(&selected);
         let known = self.seen_images().get(&hash).copied();
         if known.unwrap_or_else(|| self.keep_new(hash, &selected)) {
@@ -63,7 +100,8 @@ impl Recorder {
         inputs.insert(0, kept::select(machine_code, driver::architecture()));
         let hash = hash(&inputs[..1]);
         if !self.seen_images().contains_key(&hash) {
-            self.keep_new(hash, &inputs);
+            let kept = if self.control.keeps_only_ptx() { &inputs[1..] } else { &inputs[..] };
+            self.keep_new(hash, kept);
         }
     }
 
@@ -72,7 +110,7 @@ impl Recorder {
         let is_kept = written
             .is_some_and(|(session, packed)| image::keep(&session, self.control, hash, &packed).is_ok());
         if !is_kept {
-            self.control.code.leave_out(parts.iter().map(|part| part.len() as u64).sum());
+            self.leave_out(parts.iter().map(|part| part.len() as u64).sum());
         }
         let mut seen = self.seen_images();
         if seen.len() < limits::IMAGES {

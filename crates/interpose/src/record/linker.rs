@@ -1,11 +1,11 @@
-//! The inputs of the driver's linker (`apex run --code`). The linker makes machine code from them,
+//! The inputs of the driver's linker. The linker makes machine code from them,
 //! which the program then loads, so their PTX would be lost. Inputs with PTX are therefore held
 //! until the linker completes, and stored together with the machine code as one image.
 
 use super::Recorder;
+use crate::limits;
 use crate::switch::guarded;
 use crate::tables::{push, put};
-use crate::{driver, limits};
 use fatbin::kept;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -51,9 +51,9 @@ impl Recorder {
     /// The program has added this to a linker: PTX, a fatbin, machine code, a library.
     pub fn note_link_input(&self, linker: u64, data: &[u8]) {
         guarded(|| {
-            let selected = kept::select(data, driver::architecture());
-            if kept::has_ptx(data) && !self.links().add(linker, &selected) {
-                self.control.code.leave_out(selected.len() as u64);
+            let Some(selected) = self.select(data).filter(|_| kept::has_ptx(data)) else { return };
+            if !self.links().add(linker, &selected) {
+                self.leave_out(selected.len() as u64);
             }
         });
     }
@@ -62,7 +62,7 @@ impl Recorder {
     pub fn note_link_file(&self, linker: u64, path: &Path) {
         guarded(|| match apex_untrusted::read::read(path, limits::LINK_BYTES as u64) {
             Ok(data) => self.note_link_input(linker, &data),
-            Err(_) => self.control.code.leave_out(0),
+            Err(_) => self.leave_out(0),
         });
     }
 

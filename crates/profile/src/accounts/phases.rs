@@ -7,6 +7,10 @@
 //! iterations. What lies before its first iteration is the start-up, what lies between iterations
 //! and is unlike them (an evaluation) is neither.
 //!
+//! In a process that launches nothing, copies, sets and waits take the place of launches; those of
+//! one sort that follow each other count as one launch of several kernels, so that an iteration is
+//! not one of its many copies.
+//!
 //! A graph counts as many launches as it has kernels. Otherwise a loop that launches one graph in
 //! each iteration would look short beside the compilation before it.
 //!
@@ -108,6 +112,14 @@ impl Launched {
             self.functions.push(function);
             self.starts.push(start);
             self.kernels.push(kernels.max(1));
+        }
+    }
+
+    /// A copy, set or wait of a sort.
+    pub fn call(&mut self, sort: u32, start: u64) {
+        match (self.functions.last(), self.kernels.last_mut()) {
+            (Some(&last), Some(calls)) if last == sort => *calls = calls.saturating_add(1),
+            _ => self.launch(sort, start, 1),
         }
     }
 

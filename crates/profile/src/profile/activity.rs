@@ -495,6 +495,10 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             launches_over_time: state.launched.finish(),
             ..Activity::default()
         };
+        if let Some(iterations) = activity.iterations.as_mut().filter(|_| extent.launches == 0) {
+            // They are made of other calls.
+            iterations.launches = 0.0;
+        }
         let mut model = state.model;
         model.each(Timeline::end);
         let samples = model.usual().take_samples();

@@ -87,6 +87,8 @@ impl Profile {
         builder.take_samples(SampledHost::read(&session.dir));
         let mut profile = builder.profile_of(session, selection);
         profile.images = code::images(&session.dir, &profile.kernels);
+        let kept = profile.images.keys().cloned().collect();
+        profile.kernels.iter_mut().for_each(|kernel| code::keep_known(&mut kernel.code, &kept));
         profile.sources = lines::sources(session, selection);
         profile
     }
@@ -127,7 +129,7 @@ pub struct Builder {
     other_collectives: BTreeMap<CollectiveKey, f64>,
     cost: RecordingCost,
     /// The code that the session keeps.
-    code: Option<SessionCode>,
+    pub(super) code: Option<SessionCode>,
     /// Problems of the sessions, except those of the processes' files.
     problems: Vec<String>,
 }
@@ -174,6 +176,10 @@ impl Builder {
 
     fn add(&mut self, session: &Session, selection: &Selection, mut observer: Option<&mut dyn Observer>) {
         let origin = origin_ns(session);
+        // First: how kernels are told apart depends on it.
+        if let Some(kept) = session.code {
+            self.code.get_or_insert_default().merge(&kept.into());
+        }
         let (own, others): (Vec<_>, Vec<_>) =
             session.processes.iter().partition(|process| selection.has(process.pid));
         for process in own {
@@ -189,9 +195,6 @@ impl Builder {
         for process in session.counts.iter().filter(|process| selection.has(process.pid)) {
             process.launches.iter().for_each(|launch| self.counted.add(launch));
             self.defects.extend(process.defects.iter().cloned());
-        }
-        if let Some(kept) = session.code {
-            self.code.get_or_insert_default().merge(&kept.into());
         }
         self.problems.extend(session.problems.iter().map(ToString::to_string));
     }

@@ -1,14 +1,15 @@
 //! The image and the arguments of a kernel, in a session that stores code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use apex_trace::definition::{Arguments, Pointer};
+use apex_trace::layout::MemoryKind;
 use apex_trace::{KeptCode, image};
 use serde::Serialize;
 
-use super::Kernel;
+use super::{Kernel, serde_layout};
 
 /// Most different arguments that are kept of a kernel, over all processes.
 const MOST_ARGUMENTS: usize = 16;
@@ -64,6 +65,28 @@ pub struct KernelCode {
     /// What its image has of it; `None` where that could not be read, and before kernels are
     /// predicted.
     pub known: Option<KnownCode>,
+    /// What its PTX says about its cost; empty for kernels that take little of the GPU time, and
+    /// before kernels are predicted.
+    pub facts: Vec<CodeFact>,
+}
+
+/// What a kernel's PTX says about its cost (see `ptx::FactKind`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CodeFact {
+    /// What it is about.
+    pub kind: String,
+    /// Share of the kernel's work, as far as the listing tells it.
+    pub share: f64,
+    /// What it costs.
+    pub cost: f64,
+    /// What it would cost at best.
+    pub least: f64,
+    /// Whether it holds only if a parameter of the kernel is large.
+    pub by_parameter: bool,
+    /// The source file, as the compiler named it.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 /// What an image has of a kernel.
@@ -111,6 +134,16 @@ pub struct KernelArguments {
     pub launches: u64,
     /// The parameters, in their order.
     pub parameters: Vec<Parameter>,
+}
+
+/// The kind of memory that a pointer among a kernel's arguments pointed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ArgumentMemory {
+    /// The parameter, from 0.
+    pub parameter: u32,
+    /// The memory.
+    #[serde(with = "serde_layout::memory_kind")]
+    pub kind: MemoryKind,
 }
 
 /// A parameter of a kernel.
@@ -182,6 +215,7 @@ impl ArgumentCounts {
             arguments: self.each.iter().map(arguments).collect(),
             other_arguments: self.others,
             known: None,
+            facts: Vec::new(),
         })
     }
 }
@@ -205,10 +239,19 @@ fn parameter(arguments: &Arguments, (offset, length): (u32, u32)) -> Parameter {
     }
 }
 
+/// Forgets the image of a kernel if it is none of these, and its code if nothing else is known.
+pub(super) fn keep_known(code: &mut Option<KernelCode>, images: &BTreeSet<String>) {
+    let Some(known) = code else { return };
+    known.image = known.image.take().filter(|image| images.contains(image));
+    if known.image.is_none() && known.arguments.is_empty() && known.other_arguments == 0 {
+        *code = None;
+    }
+}
+
 /// The images of these kernels that can be read in the session in `dir`.
 pub(super) fn images(dir: &Path, kernels: &[Kernel]) -> Images {
     let wanted = kernels.iter().filter_map(|kernel| kernel.code.as_ref()?.image.clone());
-    let wanted: std::collections::BTreeSet<String> = wanted.collect();
+    let wanted: BTreeSet<String> = wanted.collect();
     let read = |name: String| {
         let hash = u128::from_str_radix(&name, 16).ok()?;
         Some((name, Arc::from(image::read(dir, hash).ok()?)))

@@ -1,17 +1,17 @@
 //! Kernels by identity: the same function in the same configuration on the same kind of device is
 //! one kernel, in any process and under any identifier.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use apex_kernel_names::{Identity, Row, Traits, identify, unique_short_names, with_mark};
-use apex_trace::definition::{Config, Function};
-use apex_trace::layout::{Launch, flags};
+use apex_trace::definition::{self, Config, Function};
+use apex_trace::layout::{Launch, MemoryKind, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde::Serialize;
 
 use super::Device;
-use super::code::{ArgumentCounts, KernelCode};
+use super::code::{ArgumentCounts, ArgumentMemory, KernelCode};
 use super::counts::{CountedKernels, KernelCounts};
 use super::geometry::Geometry;
 use super::stacks::{StackCount, StackCounts};
@@ -58,6 +58,9 @@ pub struct Kernel {
     pub counts: Option<KernelCounts>,
     /// Its image and its arguments; `None` if the session does not keep them.
     pub code: Option<KernelCode>,
+    /// The kinds of memory that its pointers pointed to in the first launches of configurations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<ArgumentMemory>,
     /// The models' prediction; `None` until `apex_predict` adds it, and for a device that they do
     /// not know.
     pub prediction: Option<Prediction>,
@@ -146,6 +149,9 @@ pub(crate) struct Counts {
     pub times: Option<Estimate>,
     pub stacks: StackCounts,
     pub arguments: ArgumentCounts,
+    /// An image that has it.
+    image: Option<u128>,
+    memory: BTreeSet<ArgumentMemory>,
 }
 
 impl Kernels {
@@ -181,6 +187,8 @@ impl Kernels {
             times: None,
             stacks: StackCounts::default(),
             arguments: ArgumentCounts::default(),
+            image: None,
+            memory: BTreeSet::new(),
         });
         self.list.len() - 1
     }
@@ -196,6 +204,8 @@ impl Kernels {
             counts.cpu.merge(&other.cpu);
             counts.stacks.merge(&other.stacks, stacks);
             counts.arguments.merge(other.arguments);
+            counts.image = counts.image.or(other.image);
+            counts.memory.extend(other.memory);
             other.times.iter().for_each(|times| counts.add_times(times));
             at
         };
@@ -315,6 +325,16 @@ impl Counts {
         }
     }
 
+    /// Notes an image that has the kernel, and what memory it was given.
+    pub fn note(&mut self, image: Option<u128>, memory: Option<&definition::ArgumentMemory>) {
+        self.image = self.image.or(image);
+        let parameters = memory.into_iter().flat_map(|memory| &memory.parameters);
+        self.memory.extend(parameters.filter_map(|&(parameter, kind)| {
+            let kind = MemoryKind::from_raw(u8::try_from(kind).ok()?)?;
+            Some(ArgumentMemory { parameter, kind })
+        }));
+    }
+
     fn finish(self, names: &Names) -> Kernel {
         let Key { device, symbol, attributes, launch, image } = self.key;
         let Identity { name, short_name, traits } = names.get(&symbol);
@@ -333,7 +353,8 @@ impl Counts {
             geometry: None,
             stacks: Vec::new(),
             counts: None,
-            code: self.arguments.finish(image),
+            code: self.arguments.finish(image.or(self.image)),
+            memory: self.memory.into_iter().collect(),
             prediction: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kernel, KnownCode, Profile};
+use super::{CodeFact, Kernel, KnownCode, Profile};
 use crate::prediction::Prediction;
 
 /// What is predicted for the kernels of a profile.
@@ -22,15 +22,17 @@ pub struct KernelPrediction {
     pub known: Option<KnownCode>,
     /// What the models say.
     pub said: Option<Prediction>,
+    /// What its code tells about its cost, if it is busy.
+    pub facts: Vec<CodeFact>,
 }
 
 impl Profile {
     /// The profile with predictions for its kernels.
     pub fn with(mut self, predictions: Predictions) -> Self {
-        for (kernel, KernelPrediction { known, said }) in self.kernels.iter_mut().zip(predictions.kernels) {
+        for (kernel, KernelPrediction { known, said, facts }) in self.kernels.iter_mut().zip(predictions.kernels) {
             kernel.prediction = said;
             if let Some(code) = &mut kernel.code {
-                code.known = known;
+                (code.known, code.facts) = (known, facts);
             }
         }
         let basis = self.timed(|kernel| kernel.prediction.as_ref().map(|said| said.basis.as_str()));

@@ -61,6 +61,8 @@ pub(super) struct Reading<'b> {
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.
     pub launched: Launched,
+    /// The copies, sets and waits before the first launch.
+    unlaunched: Launched,
     /// What was read of timed launches.
     pub sampled: Sampled,
     pub extents: BTreeMap<Option<usize>, Extent>,
@@ -132,6 +134,7 @@ impl<'b> Reading<'b> {
             stack_places: HashMap::new(),
             sequences: Sequences::default(),
             launched: Launched::default(),
+            unlaunched: Launched::default(),
             sampled: Sampled::default(),
             extents: BTreeMap::new(),
             transfers: BTreeMap::new(),
@@ -345,6 +348,9 @@ impl<'b> Reading<'b> {
         if captured {
             return;
         }
+        if self.extents.is_empty() {
+            self.call_unlaunched(call, start);
+        }
         self.heap.is_outside = !in_window;
         let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
         match CallClass::from_raw(call.class) {
@@ -404,6 +410,16 @@ impl<'b> Reading<'b> {
         }
     }
 
+    /// A call that may be part of an iteration of a process that launches nothing.
+    fn call_unlaunched(&mut self, call: &CallRecord, start: f64) {
+        let direction = match call.class() {
+            Some(CallClass::Copy) => CopyDirection::between(call.source_memory(), call.memory()) as u32,
+            Some(CallClass::Set | CallClass::Synchronize) => 0,
+            _ => return,
+        };
+        self.unlaunched.call(call.api << 4 | direction, start as u64);
+    }
+
     /// A process that launches nothing spends its time on copies and sets: they tell from when to
     /// when it used its devices.
     fn take_transfers(&mut self) {
@@ -411,6 +427,7 @@ impl<'b> Reading<'b> {
             return;
         }
         self.extents = std::mem::take(&mut self.transfers);
+        self.launched = std::mem::take(&mut self.unlaunched);
         for counts in self.part.copies.values_mut() {
             let cpu = counts.cpu.distribution();
             counts.after_launch = AfterLaunch { count: cpu.count, cpu_ns: cpu.total_ns };

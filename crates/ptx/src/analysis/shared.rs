@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::body::{Names, Operand, Symbol};
+use crate::body::{Body, Names, Operand, Symbol};
 use crate::instruction::{Control, Operations};
 use crate::syntax::{Function, Module, StateSpace, Statement, Variable};
 
@@ -48,31 +48,9 @@ impl SharedLayout {
 /// module. What is sized at launch does not count. A call by address may reach every function.
 pub fn static_shared_bytes<'m>(module: &'m Module, kernel: &'m Function) -> u64 {
     let names = Names::new(module);
-    let mut reached: Vec<&Function> = vec![kernel];
-    let mut used: HashSet<*const Variable> = HashSet::new();
-    let mut next = 0;
-    while let Some(&function) = reached.get(next) {
-        next += 1;
-        let body = names.body(function);
-        used.extend(body.variables.iter().map(|place| std::ptr::from_ref(place.declaration)));
-        let mut callees = Vec::new();
-        for (line, operation) in body.lines.iter().zip(Operations::of(&body).iter()) {
-            let functions = line.operands.iter().filter_map(|operand| match operand {
-                Operand::Name(Symbol::Function(function)) => Some(*function),
-                _ => None,
-            });
-            let before = callees.len();
-            callees.extend(functions);
-            if operation.control() == Control::Call && callees.len() == before {
-                callees.extend(module.functions());
-            }
-        }
-        for callee in callees {
-            if !reached.iter().any(|known| std::ptr::eq(*known, callee)) {
-                reached.push(callee);
-            }
-        }
-    }
+    let reached = reached(&names, module, kernel);
+    let places = reached.iter().flat_map(|body| &body.variables);
+    let used: HashSet<*const Variable> = places.map(|place| std::ptr::from_ref(place.declaration)).collect();
     let mut shared = Vec::new();
     let mut add = |variable: &'m Variable| {
         if variable.space == StateSpace::Shared && used.contains(&std::ptr::from_ref(variable)) {
@@ -88,6 +66,34 @@ pub fn static_shared_bytes<'m>(module: &'m Module, kernel: &'m Function) -> u64 
         });
     }
     SharedLayout::new(&shared).static_bytes
+}
+
+/// The listings of a kernel and of the functions that it may call, the kernel first. A call by
+/// address may reach every function.
+pub(crate) fn reached<'m>(names: &Names<'m>, module: &'m Module, kernel: &'m Function) -> Vec<Body<'m>> {
+    let mut bodies = vec![names.body(kernel)];
+    let mut next = 0;
+    while let Some(body) = bodies.get(next) {
+        next += 1;
+        let mut callees = Vec::new();
+        for (line, operation) in body.lines.iter().zip(Operations::of(body).iter()) {
+            let functions = line.operands.iter().filter_map(|operand| match operand {
+                Operand::Name(Symbol::Function(function)) => Some(*function),
+                _ => None,
+            });
+            let before = callees.len();
+            callees.extend(functions);
+            if operation.control() == Control::Call && callees.len() == before {
+                callees.extend(module.functions());
+            }
+        }
+        for callee in callees {
+            if !bodies.iter().any(|known| std::ptr::eq(known.function, callee)) {
+                bodies.push(names.body(callee));
+            }
+        }
+    }
+    bodies
 }
 
 #[cfg(test)]

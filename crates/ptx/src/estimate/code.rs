@@ -6,6 +6,7 @@
 //!    a part of one; what it counts for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
+use super::probe::Place;
 use crate::body::SpecialRegister;
 use crate::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
 
@@ -69,6 +70,8 @@ pub(super) enum LaneMask {
 pub(super) struct Step {
     pub(super) guard: Option<Guard>,
     pub(super) action: Action,
+    /// The line of the source that its access is on.
+    pub(super) place: Option<Place>,
     /// Instructions that it stands for, by kind.
     pub(super) tally: Vec<(Class, u32)>,
     /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch

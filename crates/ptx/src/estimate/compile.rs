@@ -10,6 +10,7 @@ use std::rc::Rc;
 use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special, Step};
 use super::latency::Latency;
 use super::machine;
+use super::probe::Place;
 use super::schedule::{self, Issue, Order};
 use super::slice;
 use crate::body::{
@@ -248,6 +249,9 @@ impl<'n, 'm> Compiler<'n, 'm> {
             operands.iter().for_each(|operand| self.mentioned(site, operand, &mut issue.reads));
         }
         self.push(guard, action, (vec![(class, 1)], site.machine), issue);
+        if let Some(step) = self.steps.last_mut() {
+            step.place = Place::of(site.line);
+        }
     }
 
     /// Adds a step that stands for instructions of some kinds, and for so many of the machine.
@@ -258,7 +262,17 @@ impl<'n, 'm> Compiler<'n, 'm> {
         (tally, machine): (Vec<(Class, u32)>, f64),
         issue: Issue,
     ) {
-        self.steps.push(Step { guard, action, tally, cycles: 0.0, serial_loads: 0.0, busy: 0.0, machine });
+        let place = None;
+        self.steps.push(Step {
+            guard,
+            action,
+            place,
+            tally,
+            cycles: 0.0,
+            serial_loads: 0.0,
+            busy: 0.0,
+            machine,
+        });
         self.issues.push(issue);
     }
 

@@ -9,7 +9,8 @@
 //! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
 //! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
 //! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, `machine` how many instructions of the machine each becomes, `contention` on how many
+//! a warp, `machine` how many instructions of the machine each becomes, `probe` what accesses ask for by
+//! the code alone, `contention` on how many
 //! places the atomic operations of all warps fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
@@ -51,7 +52,8 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
-mod machine;
+pub(crate) mod machine;
+mod probe;
 mod reuse;
 mod sampling;
 mod schedule;
@@ -67,6 +69,8 @@ mod warp;
 use crate::body::SpecialRegister;
 use crate::instruction::Class;
 use crate::syntax::{Function, Module};
+pub use probe::{Lanes, Place, Probed};
+
 use code::{Code, Input, LaneMask, Special};
 use cuda_launch::LaunchConfig;
 use loops::Loops;

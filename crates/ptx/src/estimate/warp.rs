@@ -293,7 +293,12 @@ impl<'c> Warp<'c> {
         would
     }
 
-    fn execute(&mut self, at: usize, action: &Action, mask: u32) {
+    /// All that is executed from now on concerns these lanes.
+    pub(super) fn begin_all(&mut self, mask: u32) {
+        self.alive = mask;
+    }
+
+    pub(super) fn execute(&mut self, at: usize, action: &Action, mask: u32) {
         match action {
             Action::Compute { form, to, from } => {
                 if matches!(form.op, Op::Minimum | Op::Maximum) && self.skips.observing() {

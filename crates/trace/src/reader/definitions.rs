@@ -2,8 +2,8 @@
 
 use crate::codec::{self, HEAD_BYTES, Piece};
 use crate::definition::{
-    Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module, Range,
-    Stream,
+    ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
+    Module, Range, Stream,
 };
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
@@ -26,6 +26,7 @@ pub struct Definitions {
     ranges: Table<Range>,
     function_codes: Table<FunctionCode>,
     arguments_of_launches: Table<Arguments>,
+    argument_memories: Table<ArgumentMemory>,
 }
 
 macro_rules! lookups {
@@ -71,6 +72,8 @@ lookups! {
     function_code, function_codes: FunctionCode;
     /// What a kernel was given in a launch.
     arguments, arguments_of_launches: Arguments;
+    /// What memory a kernel was given in a configuration.
+    argument_memory, argument_memories: ArgumentMemory;
 }
 
 impl Definitions {
@@ -128,6 +131,9 @@ impl Definitions {
             Piece::Whole(Definition::Range(range)) => self.ranges.insert(range.id, range),
             Piece::Whole(Definition::FunctionCode(code)) => self.function_codes.insert(code.id, code),
             Piece::Whole(Definition::Arguments(given)) => self.arguments_of_launches.insert(given.id, given),
+            Piece::Whole(Definition::ArgumentMemory(memory)) => {
+                self.argument_memories.insert(memory.id, memory)
+            }
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);

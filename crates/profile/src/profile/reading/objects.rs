@@ -44,8 +44,12 @@ impl Reading<'_> {
         let definition = self.process.definitions.config(id)?;
         let device = self.device_of(definition.context);
         let function = self.process.definitions.function(definition.function);
-        let code = self.process.definitions.function_code(definition.function);
-        let kernel = self.part.kernels.of(device, function, definition, code.map(|code| code.image));
+        let image = self.process.definitions.function_code(definition.function).map(|code| code.image);
+        // Where only PTX is kept, the same function of another image is the same kernel.
+        let own_row = image.filter(|_| self.others.code.is_some());
+        let kernel = self.part.kernels.of(device, function, definition, own_row);
+        let memory = self.process.definitions.argument_memory(id);
+        self.part.kernels.counts(kernel).note(image, memory);
         self.configs.push(ConfigState {
             kernel,
             device,

@@ -1,0 +1,254 @@
+//! Faults that the code of a busy kernel shows.
+//!
+//! On a GPU nothing counts what a kernel executes. Its PTX, which the session keeps, says how the
+//! addresses of a warp lie and which instructions stand in its loops (`ptx::facts`). These rules
+//! judge the kernels of the user's own that take much of the GPU time. How much a fault costs
+//! depends on what limits the kernel, so savings begin at little. Where the CPU device counted the
+//! same thing exactly, the rule about its counts judges instead.
+
+pub(super) mod accesses;
+pub(super) mod work;
+
+use super::{
+    Confidence, Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, kernel_finding,
+    percent,
+};
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use apex_profile::names::OwnerKind;
+use apex_profile::{CodeFact, Figure, Kernel, KnownCode, Profile};
+
+/// Minimum share of the GPU time of a kernel for its code to be judged.
+const BUSY: f64 = 0.05;
+/// Kernels without known code that are named.
+const NAMED: usize = 2;
+
+/// A rule about the code of kernels, without its texts.
+const RULE: Rule = Rule {
+    id: "",
+    slug: "",
+    title: "",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Code,
+    parent: None,
+    idle: &[],
+    detects: "",
+    source: "",
+    why: "",
+    change: "",
+    saving: "",
+    verify: "the kernel's duration decreases",
+    judge: |_| Outcome::Clear,
+};
+
+/// The language that a kernel is written in, as far as it matters to its remedy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Cuda,
+    Triton,
+}
+
+/// What a rule says of a kernel's code.
+struct Pattern {
+    /// The name of the facts that it is about (`ptx::FactKind`).
+    kind: &'static str,
+    /// Whether the CPU device counts it too.
+    is_counted: bool,
+    /// Whether a fact is a fault.
+    is_fault: fn(&Kernel, &CodeFact) -> bool,
+    /// What the fact measures, as evidence.
+    evidence: fn(&CodeFact) -> Vec<Evidence>,
+    /// What to change.
+    change: fn(Language, &CodeFact) -> String,
+    /// Share of the kernel's time that the change saves.
+    saves: fn(&CodeFact) -> Figure,
+    /// What the kernels have, for the summary.
+    headline: &'static str,
+}
+
+/// Judges the busy kernels of the user's own by one pattern.
+fn judge(profile: &Profile, pattern: &Pattern) -> Outcome {
+    let Some(all) = profile.totals.gpu_time_ns.map(|time| time.value).filter(|&time| time > 0.0) else {
+        return Outcome::Unjudged(UNTIMED.to_owned());
+    };
+    let own = |kernel: &Kernel| kernel.traits.owner.kind() == OwnerKind::Own;
+    let share = |kernel: &Kernel| kernel.gpu_total_ns().unwrap_or(0.0) / all;
+    let counted = |kernel: &Kernel| pattern.is_counted && kernel.counts.is_some();
+    let busy: Vec<(usize, &Kernel)> = (0..)
+        .zip(&profile.kernels)
+        .filter(|(_, kernel)| own(kernel) && share(kernel) >= BUSY && !counted(kernel))
+        .collect();
+    let (mut kernels, mut by_parameter) = (Vec::new(), false);
+    for &(index, kernel) in &busy {
+        let facts = kernel.code.iter().flat_map(|code| &code.facts);
+        let mut faults = facts.filter(|fact| fact.kind == pattern.kind && (pattern.is_fault)(kernel, fact));
+        if let Some(fact) = faults.next() {
+            by_parameter |= fact.by_parameter;
+            kernels.push(kernel_finding(profile, index, fault(pattern, share(kernel), fact)));
+        }
+    }
+    if kernels.is_empty() {
+        return unknown(&busy, share).map_or(Outcome::Clear, Outcome::Unjudged);
+    }
+    let headline = |who: &str| format!("{who}: {}", pattern.headline);
+    let draft = about_kernels(profile, kernels, sure(by_parameter), headline);
+    Outcome::found(Draft { summary: format!("{}, by its code", draft.summary), ..draft })
+}
+
+fn sure(by_parameter: bool) -> Confidence {
+    match by_parameter {
+        false => confidence(
+            Level::Medium,
+            "by the kernel's PTX, without executing it; the cost depends on what limits the kernel",
+        ),
+        true => confidence(
+            Level::Low,
+            "by the kernel's PTX, if a parameter such as a row's length is large; the cost depends on what \
+                limits the kernel",
+        ),
+    }
+}
+
+fn fault(pattern: &Pattern, share: f64, fact: &CodeFact) -> Fault {
+    let mut evidence = vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)];
+    evidence.extend((pattern.evidence)(fact));
+    let is_python = fact.file.as_deref().is_some_and(|file| file.ends_with(".py"));
+    let language = if is_python { Language::Triton } else { Language::Cuda };
+    let change = format!("{}{}", place(fact), (pattern.change)(language, fact));
+    Fault { evidence, change, saves: Ok((pattern.saves)(fact)), threads: None }
+}
+
+/// `kernel.cu:7: `, where the PTX has lines.
+fn place(fact: &CodeFact) -> String {
+    let name = fact.file.as_deref().and_then(|file| file.rsplit('/').next());
+    name.zip(fact.line).map_or_else(String::new, |(file, line)| format!("{file}:{line}: "))
+}
+
+/// Which busy kernels have no known PTX; `None` if all have it.
+fn unknown(busy: &[(usize, &Kernel)], share: impl Fn(&Kernel) -> f64) -> Option<String> {
+    let knows =
+        |kernel: &Kernel| kernel.code.as_ref().is_some_and(|code| matches!(code.known, Some(KnownCode::Ptx)));
+    let without: Vec<&Kernel> =
+        busy.iter().map(|(_, kernel)| *kernel).filter(|kernel| !knows(kernel)).collect();
+    let name = |kernel: &&Kernel| format!("`{}` ({} of GPU time)", kernel.short_name, percent(share(kernel)));
+    let named: Vec<String> = without.iter().take(NAMED).map(name).collect();
+    let others = match without.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(" and of {others} more"),
+    };
+    let is_known = without.is_empty();
+    (!is_known).then(|| format!("the session has no PTX of {}{others}", named.join(" and of ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        assert_clear, assert_finds, assert_unjudged, counted, kernel_of, profile_of, timed,
+    };
+    use super::super::{RULES, Rule};
+    use super::{Needs, accesses, work};
+    use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
+
+    /// A kernel whose PTX is known, and says this.
+    fn saying(kernel: Kernel, facts: Vec<CodeFact>) -> Kernel {
+        let code = KernelCode { known: Some(KnownCode::Ptx), facts, ..KernelCode::default() };
+        timed(Kernel { code: Some(code), ..kernel }, 1e5)
+    }
+
+    fn fact(kind: &str, share: f64, cost: f64, least: f64) -> CodeFact {
+        CodeFact {
+            kind: kind.to_owned(),
+            share,
+            cost,
+            least,
+            file: Some("/src/kernel.cu".to_owned()),
+            line: Some(7),
+            ..CodeFact::default()
+        }
+    }
+
+    fn with(kind: &str, share: f64, cost: f64, least: f64) -> Kernel {
+        saying(kernel_of(1000, 128), vec![fact(kind, share, cost, least)])
+    }
+
+    #[test]
+    fn each_rule_finds_its_fault_and_no_other() {
+        let faults: [(&Rule, Kernel); 9] = [
+            (&accesses::STRIDED, with("strided_accesses", 0.5, 32.0, 4.0)),
+            (&accesses::CONFLICTS, with("bank_conflicts", 0.9, 32.0, 1.0)),
+            (&accesses::CONSTANTS, with("divergent_constants", 0.15, 32.0, 1.0)),
+            (&work::DIVISIONS, with("long_divisions", 0.7, 0.0, 0.0)),
+            (&work::DOUBLES, with("doubles", 1.0, 0.5, 140.0)),
+            (&work::GENERATORS, with("generator_set_up", 1.0, 0.0, 0.0)),
+            (&work::HEAP, with("device_heap", 1.0, 0.0, 0.0)),
+            (&work::SUMS, with("sum_in_memory", 0.67, 0.0, 0.0)),
+            (&work::PRODUCTS, with("scalar_product", 0.8, 1000.0, 400.0)),
+        ];
+        assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
+        for (rule, kernel) in &faults {
+            let finding = assert_finds(rule, kernel.clone());
+            assert!(finding.change.starts_with("kernel.cu:7: "), "{}: {}", rule.id, finding.change);
+            assert!(finding.summary.ends_with(", by its code"), "{}", finding.summary);
+            let (low, high) = finding.kernels[0].saving.of_kernel.expect("a share").bounds();
+            assert!((0.0..0.5).contains(&low) && high <= 1.0, "{}: {low} to {high}", rule.id);
+            for (other, kernel) in &faults {
+                if other.id != rule.id {
+                    assert_clear(rule, kernel.clone());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_shares_are_no_faults() {
+        assert_clear(&accesses::STRIDED, with("strided_accesses", 0.2, 32.0, 4.0));
+        assert_clear(&accesses::CONFLICTS, with("bank_conflicts", 0.2, 32.0, 1.0));
+        assert_clear(&accesses::CONFLICTS, with("bank_conflicts", 0.9, 2.0, 1.0));
+        assert_clear(&accesses::CONSTANTS, with("divergent_constants", 0.005, 32.0, 1.0));
+        assert_clear(&work::DIVISIONS, with("long_divisions", 0.3, 0.0, 0.0));
+        // Doubles on purpose are converted little; few of them for each load do not matter.
+        assert_clear(&work::DOUBLES, with("doubles", 1.0, 0.05, 140.0));
+        assert_clear(&work::DOUBLES, with("doubles", 1.0, 0.5, 2.0));
+        assert_clear(&work::SUMS, with("sum_in_memory", 0.2, 0.0, 0.0));
+        assert_clear(&work::PRODUCTS, with("scalar_product", 0.2, 1000.0, 400.0));
+    }
+
+    #[test]
+    fn set_up_once_is_no_fault() {
+        let mut once = with("generator_set_up", 1.0, 0.0, 0.0);
+        once.launches.calls = 1;
+        assert_clear(&work::GENERATORS, once);
+        // Generators that are set up in memory write their state there.
+        let facts = vec![fact("generator_set_up", 1.0, 0.0, 0.0), fact("sum_in_memory", 1.0, 0.0, 0.0)];
+        assert_clear(&work::SUMS, saying(kernel_of(1000, 128), facts));
+    }
+
+    #[test]
+    fn what_a_parameter_decides_is_less_sure_and_in_the_owners_language() {
+        let fact = CodeFact {
+            by_parameter: true,
+            file: Some("/src/model.py".to_owned()),
+            ..fact("strided_accesses", 0.5, 32.0, 4.0)
+        };
+        let finding = assert_finds(&accesses::STRIDED, saying(kernel_of(1000, 128), vec![fact]));
+        assert_eq!(finding.confidence.level, crate::finding::Level::Low);
+        assert!(finding.change.contains("tl.arange"), "{}", finding.change);
+    }
+
+    #[test]
+    fn counts_of_the_cpu_device_go_before() {
+        let kernel = counted("global", "load", 100, 400, 0, "");
+        let facts = vec![fact("strided_accesses", 0.5, 32.0, 4.0)];
+        assert_clear(&accesses::STRIDED, saying(kernel, facts));
+    }
+
+    #[test]
+    fn without_ptx_it_says_whose_is_missing() {
+        let profile = profile_of([timed(kernel_of(1000, 128), 1e5)]);
+        assert_unjudged(&work::HEAP, profile.clone());
+        let super::Outcome::Unjudged(why) = super::super::fixture::judged(&work::HEAP, &profile) else {
+            panic!("judged")
+        };
+        assert!(why.contains("no PTX of `") && why.contains("(100% of GPU time)"), "{why}");
+    }
+}

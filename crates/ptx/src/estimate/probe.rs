@@ -1,0 +1,252 @@
+//! What each access of a kernel asks of a memory, by its code alone.
+//!
+//! The code is executed from its first step to its last by one warp, as if no branch but those of
+//! loops were taken: every access is met, loops have two rounds (the second has what the first
+//! loaded), and registers hold what the code computes of the launch's threads and blocks. Arguments
+//! are not known. Two trials replace them, one with all
+//! numbers 1 and one with 32-bit numbers of [`LARGE`]: what both say follows from the code, and
+//! what only the second says depends on a parameter. Pointers do not matter, because addresses
+//! count relative to the lowest one of their warp.
+//!
+//! An address that depends on loaded data, or on a structure among the parameters, is not judged.
+
+use super::code::{Access, Action, Register, Space};
+use super::value::{LANES, Value};
+use super::warp::Warp;
+use super::{Argument, Estimator, Shape};
+use crate::analysis::{MOST_TOUCHED, SECTOR};
+use crate::body::Line;
+use crate::instruction::Direction;
+use crate::syntax::StateSpace;
+use cuda_launch::LaunchConfig;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A 32-bit parameter of the second trial: a typical number of columns.
+const LARGE: u64 = 4096;
+/// Where the lowest address of a group is put: offsets may be negative.
+const MIDDLE: u64 = 1 << 40;
+/// Most steps of code that are looked at; further ones are not.
+const MOST_STEPS: usize = 50_000;
+/// Most steps that a trial executes.
+const MOST_VISITS: usize = 4 * MOST_STEPS;
+
+/// A line of a module's source: the index of its `.file`, and the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Index of the `.file`.
+    pub file: u32,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl Place {
+    /// Where an instruction stands; of inlined code, where it was called.
+    pub fn of(line: &Line<'_>) -> Option<Place> {
+        let location = line.location?;
+        let (file, line) = match &location.inlined {
+            Some(call) => (call.file, call.line),
+            None => (location.file, location.line),
+        };
+        (line > 0).then_some(Place { file, line })
+    }
+}
+
+/// An access of a kernel by a full warp.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probed {
+    /// Global, shared or constant memory.
+    pub space: StateSpace,
+    /// Whether it loads or stores, or is atomic.
+    pub direction: Direction,
+    /// Loops around it.
+    pub depth: u32,
+    /// Where it stands in the source, if the module says so.
+    pub place: Option<Place>,
+    /// How the lanes' addresses lie.
+    pub lanes: Lanes,
+}
+
+/// How the addresses of a warp's lanes lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lanes {
+    /// All lanes have one address.
+    One,
+    /// They depend on data.
+    Data,
+    /// They follow from the code.
+    Known {
+        /// Sectors of global memory, wavefronts of shared memory, addresses of constant memory:
+        /// the least of both trials.
+        cost: u64,
+        /// The same in the trial with large parameters.
+        cost_if_large: u64,
+        /// What accesses to as many bytes cost at best.
+        least: u64,
+    },
+}
+
+/// What one trial says of an access: nothing where the address depends on data.
+#[derive(Clone, Copy)]
+struct Trial {
+    /// Its cost, and the least.
+    known: Option<(u64, u64)>,
+    uniform: bool,
+    /// The accesses that it belongs to.
+    group: Option<usize>,
+}
+
+impl Estimator {
+    /// What each access to global, shared and constant memory asks for in a launch; `bytes` are
+    /// the sizes of the parameters.
+    pub fn probe(&self, launch: &LaunchConfig, bytes: &[u64]) -> Vec<Probed> {
+        let [small, large] = [1, LARGE].map(|number| self.trial(launch, bytes, number));
+        let each = small.into_iter().filter_map(|(at, small)| Some((at, small, *large.get(&at)?)));
+        each.filter_map(|(at, small, large)| {
+            let Action::Access(access) = &self.code.steps[at].action else { return None };
+            let space = match access.space {
+                Space::Global => StateSpace::Global,
+                Space::Shared => StateSpace::Shared,
+                Space::Constant => StateSpace::Const,
+                Space::Local | Space::Generic => return None,
+            };
+            let lanes = match (small.known, large.known) {
+                _ if small.uniform && large.uniform => Lanes::One,
+                (Some((a, least)), Some((b, _))) => Lanes::Known { cost: a.min(b), cost_if_large: b, least },
+                _ => Lanes::Data,
+            };
+            let depth = self.loops.around(at).count() as u32;
+            let place = self.code.steps[at].place;
+            Some(Probed { space, direction: access.direction, depth, place, lanes })
+        })
+        .collect()
+    }
+
+    /// Goes through the code once, with this in place of numbers among the parameters.
+    fn trial(&self, launch: &LaunchConfig, bytes: &[u64], number: u64) -> BTreeMap<usize, Trial> {
+        let argument = |&bytes: &u64| match bytes {
+            8 => Argument::Bits(1),
+            1..8 => Argument::Bits(number),
+            _ => Argument::Unknown,
+        };
+        let arguments: Vec<Argument> = bytes.iter().map(argument).collect();
+        let shape = Shape::of(launch);
+        let mut warp = Warp::new(&self.code, &self.loops, &[]);
+        // What a step reads that no step before it wrote is a value of another round or path.
+        warp.registers.fill(Value { guessed: true, ..Value::uniform(0) });
+        self.load(&mut warp.registers, &shape, &arguments);
+        let live = self.place(&mut warp.registers, &shape, shape.blocks / 2, 0);
+        warp.begin_all(live);
+        let mut groups = Groups::default();
+        let mut told: BTreeMap<usize, Trial> = BTreeMap::new();
+        for at in self.rounds() {
+            let step = &self.code.steps[at];
+            if let Action::Access(access) = &step.action {
+                let base = &warp.registers[access.address as usize];
+                match told.get_mut(&at) {
+                    // What a further round knows less of depends on what was loaded.
+                    Some(known) => {
+                        known.uniform &= base.uniform;
+                        known.known = known.known.filter(|_| !base.guessed);
+                    }
+                    None => {
+                        told.insert(at, groups.ask(access, base, live));
+                    }
+                }
+            }
+            warp.execute(at, &step.action, live);
+            step.action.writes(|register| {
+                groups.open.remove(&register);
+            });
+        }
+        told.values_mut().for_each(|trial| groups.spread(trial));
+        told
+    }
+
+    /// The steps in their order, those of each loop twice.
+    fn rounds(&self) -> impl Iterator<Item = usize> {
+        let steps = self.code.steps.len().min(MOST_STEPS);
+        let mut ends: HashMap<usize, Vec<usize>> = HashMap::new();
+        for found in self.loops.loops.iter().filter(|found| found.last < steps) {
+            ends.entry(found.last).or_default().push(found.first);
+        }
+        let mut open = ends.clone();
+        let next = move |&at: &usize| {
+            // Loops inside are gone through anew in each round of those around them.
+            match open.get_mut(&at).and_then(Vec::pop) {
+                Some(first) => {
+                    let inside = ends.iter().filter(|(last, _)| (first..at).contains(last));
+                    open.extend(inside.map(|(&last, firsts)| (last, firsts.clone())));
+                    Some(first)
+                }
+                None => Some(at + 1).filter(|&next| next < steps),
+            }
+        };
+        std::iter::successors(Some(0).filter(|_| steps > 0), next).take(MOST_VISITS)
+    }
+}
+
+/// Accesses of one address register at several offsets: members of structures, unrolled rounds.
+#[derive(Default)]
+struct Group {
+    base: u64,
+    sectors: BTreeSet<u64>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Groups {
+    all: Vec<Group>,
+    /// By the register, until it is written.
+    open: HashMap<Register, usize>,
+}
+
+impl Groups {
+    /// What an access asks for.
+    fn ask(&mut self, access: &Access, base: &Value, live: u32) -> Trial {
+        let mut addresses = base.clone();
+        addresses.lanes.iter_mut().for_each(|lane| *lane = lane.wrapping_add_signed(access.offset));
+        let (uniform, bytes) = (base.uniform, u64::from(access.bytes));
+        if base.guessed {
+            return Trial { known: None, uniform, group: None };
+        }
+        let live = if access.lanes < LANES as u32 { live & ((1 << access.lanes) - 1) } else { live };
+        let first = (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).min();
+        let request = addresses.request(live, bytes);
+        match access.space {
+            Space::Shared => {
+                let found = request.wavefronts();
+                Trial { known: Some((found.count, found.count - found.excessive)), uniform, group: None }
+            }
+            Space::Constant => Trial { known: Some((request.distinct_addresses(), 1)), uniform, group: None },
+            _ => {
+                let index = *self.open.entry(access.address).or_insert_with(|| {
+                    self.all.push(Group { base: first.unwrap_or(0), ..Group::default() });
+                    self.all.len() - 1
+                });
+                let group = &mut self.all[index];
+                let from = group.base;
+                let lanes = addresses.lanes.iter_mut();
+                lanes.for_each(|lane| *lane = lane.wrapping_sub(from).wrapping_add(MIDDLE));
+                let request = addresses.request(live, bytes);
+                let mut touched = [0; MOST_TOUCHED];
+                let count = if uniform { 0 } else { request.touched(&mut touched) };
+                group.sectors.extend(&touched[..count]);
+                group.bytes += bytes * u64::from(live.count_ones());
+                Trial {
+                    known: Some((request.sectors(), request.least_sectors())),
+                    uniform,
+                    group: Some(index),
+                }
+            }
+        }
+    }
+
+    /// Of accesses that use all bytes of their sectors together, none is excessive.
+    fn spread(&self, trial: &mut Trial) {
+        let Some(group) = trial.group.map(|index| &self.all[index]) else { return };
+        let uses_most = group.bytes.div_ceil(SECTOR) * 2 > group.sectors.len() as u64;
+        if let Some((cost, least)) = trial.known.as_mut().filter(|_| uses_most) {
+            *cost = *least;
+        }
+    }
+}

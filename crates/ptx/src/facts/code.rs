@@ -1,0 +1,220 @@
+//! Facts that single instructions tell, and those of loops.
+
+use std::collections::HashSet;
+
+use super::{FactKind, Found, Listing, Parts};
+use crate::analysis::{Atom, Definition, Origin, Values};
+use crate::body::{Body, InstructionId, Operand, RegisterId, Symbol};
+use crate::estimate::{Place, machine};
+use crate::instruction::{Class, Control, Direction, Opcode, accesses};
+use crate::syntax::{ScalarType, StateSpace};
+
+/// Tables by which generators of cuRAND skip ahead to their sequence.
+const SKIP_AHEAD: [&str; 2] = ["precalc_xorwow", "mrg32k3aM"];
+/// Least products of a round for a matrix product.
+const PRODUCTS: usize = 16;
+
+/// Whether a kernel uses the tables for skipping ahead.
+pub(super) fn generators(bodies: &[Body<'_>], found: &mut Found<'_>) {
+    let is_table = |name: &str| SKIP_AHEAD.iter().any(|stem| name.starts_with(stem));
+    let mut places = bodies.iter().flat_map(|body| &body.variables);
+    if places.any(|place| is_table(&place.declaration.name)) {
+        let mut parts = Parts::default();
+        parts.add(1.0, (0.0, 0.0), None);
+        found.tell(FactKind::GeneratorSetUp, parts, 1.0);
+    }
+}
+
+/// Calls of `malloc`, which the driver provides.
+pub(super) fn heap(bodies: &[Body<'_>], found: &mut Found<'_>) {
+    let is_malloc = |operand: &Operand<'_>| match operand {
+        Operand::Name(Symbol::Function(callee)) => &*callee.name == "malloc" && callee.body.is_none(),
+        _ => false,
+    };
+    let mut parts = Parts::default();
+    for line in bodies.iter().flat_map(|body| &body.lines) {
+        if line.operands.iter().any(is_malloc) {
+            parts.add(1.0, (0.0, 0.0), Place::of(line));
+        }
+    }
+    let all = parts.weight;
+    found.tell(FactKind::DeviceHeap, parts, all);
+}
+
+impl Listing<'_, '_> {
+    pub(super) fn divisions(&self, found: &mut Found<'_>) {
+        let machine = machine::instructions(self.body, &self.operations);
+        let (mut all, mut parts) = (0.0, Parts::default());
+        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+            let work = self.weights[at] * machine[at];
+            all += work;
+            let divides = matches!(operation.opcode, Some(Opcode::Div | Opcode::Rem));
+            let long = operation.types().last().is_some_and(|ty| !ty.is_float() && ty.bytes() == 8);
+            if divides && long && line.operands.last().is_some_and(|by| by.register().is_some()) {
+                parts.add(work, (0.0, 0.0), Place::of(line));
+            }
+        }
+        found.tell(FactKind::LongDivisions, parts, all);
+    }
+
+    pub(super) fn doubles(&self, found: &mut Found<'_>) {
+        let (mut all, mut conversions, mut loads) = (0.0, 0.0, 0.0);
+        let mut parts = Parts::default();
+        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+            let weight = self.weights[at];
+            match operation.class() {
+                Class::Double => {
+                    all += weight;
+                    parts.add(weight, (0.0, 0.0), Place::of(line));
+                }
+                Class::Single | Class::Half => all += weight,
+                Class::Convert if operation.types().contains(&ScalarType::F64) => conversions += weight,
+                Class::GlobalLoad => loads += weight,
+                _ => {}
+            }
+        }
+        let doubles = parts.weight;
+        (parts.cost, parts.least) = (conversions, doubles * doubles / f64::max(loads, 1.0));
+        found.tell(FactKind::Doubles, parts, all);
+    }
+
+    pub(super) fn sums(&self, found: &mut Found<'_>) {
+        let values = Values::of(self.body, &self.operations, &self.flow);
+        for index in 0..self.loops.len() {
+            let (mut all, mut parts, mut stored) = (0.0, Parts::default(), HashSet::new());
+            let mut loads = Vec::new();
+            for (at, direction) in self.global_accesses(index) {
+                let weight = self.weights[at.index()];
+                all += weight;
+                let Some(address) = values.address(at, 0) else { continue };
+                let place = Place::of(&self.body.lines[at.index()]);
+                match direction {
+                    Direction::Load => loads.push((address.value, weight, place)),
+                    Direction::Store
+                        if self.is_in_each_round(at, index) && self.stays(&values, at, index) =>
+                    {
+                        stored.insert(address.value);
+                        parts.add(weight, (0.0, 0.0), place);
+                    }
+                    _ => {}
+                }
+            }
+            for (address, weight, place) in loads {
+                if stored.contains(&address) {
+                    parts.add(weight, (0.0, 0.0), place);
+                }
+            }
+            found.tell(FactKind::SumInMemory, parts, all);
+        }
+        found.keep_largest(FactKind::SumInMemory);
+    }
+
+    /// The accesses to global memory whose smallest loop this is.
+    fn global_accesses(&self, index: usize) -> Vec<(InstructionId, Direction)> {
+        let lines = self.body.lines.iter().zip(self.operations.iter()).enumerate();
+        let inside = lines.filter(|(at, _)| self.innermost[*at] == Some(index));
+        let direction = |(at, (line, operation)): (usize, (&crate::body::Line<'_>, _))| {
+            let all = accesses(operation, &line.operands);
+            let first = all.first().filter(|access| access.space == Some(StateSpace::Global))?;
+            Some((InstructionId(at as u32), first.direction))
+        };
+        inside.filter_map(direction).collect()
+    }
+
+    /// Whether each round of a loop executes an instruction.
+    fn is_in_each_round(&self, at: InstructionId, index: usize) -> bool {
+        let block = self.flow.block_of(at);
+        let guarded = self.body.lines[at.index()].guard.is_some();
+        !guarded && self.loops[index].latches.iter().all(|&latch| self.dominators.is_above(block, latch))
+    }
+
+    /// Whether a loop leaves the address of an access as it is.
+    fn stays(&self, values: &Values, at: InstructionId, index: usize) -> bool {
+        let Some(address) = values.address(at, 0) else { return false };
+        let inside = |block| self.loops[index].blocks.binary_search(&block).is_ok();
+        let mut stays = true;
+        values.sums().atoms_of(values.sums().get(address.value), &mut |atom| {
+            stays &= match atom {
+                Atom::Round(round) => !inside(values.loops()[round as usize].head),
+                Atom::Unknown(Definition { origin: Origin::Instruction(by), .. }) => {
+                    !inside(self.flow.block_of(by))
+                }
+                Atom::Unknown(Definition { origin: Origin::Block(block), .. }) => !inside(block),
+                _ => true,
+            };
+        });
+        stays
+    }
+
+    pub(super) fn products(&self, found: &mut Found<'_>) {
+        if self.operations.iter().any(|operation| operation.class() == Class::Tensor) {
+            return;
+        }
+        let loaded = self.loaded();
+        for index in 0..self.loops.len() {
+            let (mut parts, mut numbers, mut products) = (Parts::default(), 0, 0);
+            for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+                if self.innermost[at] != Some(index) {
+                    continue;
+                }
+                if is_load(operation.opcode, operation.space) {
+                    operation.writes(line, self.body, &mut |_| numbers += 1);
+                }
+                let is_product = operation.opcode == Some(Opcode::Fma)
+                    && operation.types().last() == Some(&ScalarType::F32)
+                    && line.operands.get(1..3).is_some_and(|factors| {
+                        factors.iter().all(|factor| factor.register().is_some_and(|r| loaded.contains(&r)))
+                    });
+                if is_product {
+                    products += 1;
+                    parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
+                }
+            }
+            if products >= PRODUCTS && products >= 2 * numbers {
+                let weight = parts.weight;
+                (parts.cost, parts.least) = (weight * products as f64, weight * numbers as f64);
+                found.tell(FactKind::ScalarProduct, parts, self.all());
+            }
+        }
+        found.keep_largest(FactKind::ScalarProduct);
+    }
+
+    /// Registers that hold nothing but what was loaded from global or shared memory.
+    fn loaded(&self) -> HashSet<RegisterId> {
+        let (mut loaded, mut other) = (HashSet::new(), HashSet::new());
+        for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
+            let (_, sources) = operation.split(&line.operands);
+            let moves = operation.opcode == Some(Opcode::Mov)
+                && operation.control() == Control::Next
+                && sources.iter().all(|source| source.register().is_some_and(|r| loaded.contains(&r)));
+            let is_loaded = moves || is_load(operation.opcode, operation.space);
+            operation.writes(line, self.body, &mut |register| {
+                if is_loaded {
+                    loaded.insert(register)
+                } else {
+                    other.insert(register)
+                };
+            });
+        }
+        loaded.retain(|register| !other.contains(register));
+        loaded
+    }
+}
+
+fn is_load(opcode: Option<Opcode>, space: Option<StateSpace>) -> bool {
+    opcode == Some(Opcode::Ld) && matches!(space, Some(StateSpace::Global | StateSpace::Shared))
+}
+
+impl Found<'_> {
+    /// Of several facts of a kind, that with the largest share stays.
+    fn keep_largest(&mut self, kind: FactKind) {
+        let shares = self.facts.iter().filter(|fact| fact.kind == kind).map(|fact| fact.share);
+        let Some(most) = shares.reduce(f64::max) else { return };
+        let mut kept = false;
+        self.facts.retain(|fact| {
+            let stays = fact.kind != kind || (!kept && fact.share >= most);
+            kept |= fact.kind == kind && stays;
+            stays
+        });
+    }
+}

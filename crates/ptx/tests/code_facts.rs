@@ -1,0 +1,188 @@
+//! Facts about compiled kernels: those with a fault, and those without.
+
+use cuda_launch::LaunchConfig;
+use proptest::prelude::*;
+use ptx::estimate::Estimator;
+use ptx::{Fact, FactKind, Function, FunctionKind, Module};
+use std::path::{Path, PathBuf};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn module(path: &Path) -> Module {
+    let source = std::fs::read_to_string(path).unwrap();
+    ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("kernel", &source)))
+}
+
+fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
+    module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
+}
+
+fn facts_of(module: &Module, kernel: &Function) -> Vec<Fact> {
+    let launch = LaunchConfig::new([1000, 4, 1], [128, 1, 1]);
+    ptx::facts(module, kernel, &Estimator::new(module, kernel), &launch)
+}
+
+/// The facts about the kernel of a file whose name contains `kernel`.
+fn facts(file: &str, kernel: &str) -> Vec<Fact> {
+    let module = module(&folder("code_facts").join(format!("{file}.ptx")));
+    let found = kernels(&module).find(|found| found.name.contains(kernel)).expect("the kernel");
+    facts_of(&module, found)
+}
+
+/// The fact of this kind about a kernel.
+fn fact(file: &str, kernel: &str, kind: FactKind) -> Fact {
+    let all = facts(file, kernel);
+    let found = all.iter().find(|fact| fact.kind == kind).cloned();
+    found.unwrap_or_else(|| panic!("{file}, {kernel}: {kind:?} is not among {all:?}"))
+}
+
+#[test]
+fn faults_are_found_where_they_are() {
+    use FactKind::{
+        BankConflicts, DeviceHeap, DivergentConstants, Doubles, LongDivisions, ScalarProduct,
+        StridedAccesses, SumInMemory,
+    };
+    let faults = [
+        ("bank_conflicts", "Li32E", BankConflicts, 0.9, "bank_conflicts.cu", 14),
+        ("constant_table", "Lb0E", DivergentConstants, 0.1, "constant_table.cu", 19),
+        ("double_literals", "evaluateIdE", Doubles, 0.9, "double_literals.cu", 9),
+        ("hashed_slots", "Lb0E", LongDivisions, 0.6, "hashed_slots.cu", 11),
+        ("malloc_in_kernel", "Lb1E", DeviceHeap, 1.0, "malloc_in_kernel.cu", 10),
+        ("naive_product", "tiled", ScalarProduct, 0.5, "naive_product.cu", 30),
+        ("strided_reads", "8row_sums", StridedAccesses, 0.9, "strided_reads.cu", 9),
+        ("structures", "P8Particle", StridedAccesses, 0.9, "structures.cu", 12),
+        ("sum_in_memory", "Lb0E", SumInMemory, 0.6, "sum_in_memory.cu", 13),
+        ("transpose", "naive", StridedAccesses, 0.4, "transpose.cu", 8),
+        ("triton_sum_column", "sum_column", StridedAccesses, 0.9, "triton_kernels.py", 18),
+        ("triton_product_ieee", "product", ScalarProduct, 0.4, "triton_kernels.py", 40),
+    ];
+    for (file, kernel, kind, least, source, line) in faults {
+        let fact = fact(file, kernel, kind);
+        assert!((least..=1.0).contains(&fact.share), "{file}: {fact:?}");
+        assert_eq!(fact.place, Some((source.to_owned(), line)), "{file}: {kind:?}");
+    }
+}
+
+#[test]
+fn kernels_without_the_fault_have_no_such_fact() {
+    let remedies = [
+        ("bank_conflicts", "Li33E"),
+        ("double_literals", "evaluateIfE"),
+        ("hashed_slots", "Lb1E"),
+        ("malloc_in_kernel", "Lb0E"),
+        ("naive_product", "simple"),
+        ("strided_reads", "row_sums_by_warps"),
+        ("structures", "drift_arrays"),
+        ("sum_in_memory", "Lb1E"),
+        ("transpose", "tiled"),
+        ("triton_sum_columns", "sum_columns"),
+        ("triton_product_tf32", "product"),
+    ];
+    for (file, kernel) in remedies {
+        assert_eq!(facts(file, kernel), [], "{file}, {kernel}");
+    }
+    // The table is copied to shared memory once.
+    assert!(fact("constant_table", "Lb1E", FactKind::DivergentConstants).share < 0.01);
+}
+
+#[test]
+fn what_a_parameter_decides_is_told_apart() {
+    assert!(fact("transpose", "naive", FactKind::StridedAccesses).by_parameter);
+    assert!(!fact("structures", "P8Particle", FactKind::StridedAccesses).by_parameter);
+    let strided = fact("triton_sum_column", "sum_column", FactKind::StridedAccesses);
+    assert_eq!((strided.cost, strided.least), (32.0, 4.0));
+}
+
+/// A kernel of one thread's accesses: `body` computes `%at`, a 32-bit index, from `%i`, the thread's
+/// number.
+fn loading(body: &str, parameters: &str) -> Vec<Fact> {
+    let source = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p{parameters}) {{
+         .reg .b32 %i, %at, %n, %m, %v; .reg .b64 %p, %o, %a;
+         ld.param.u64 %p, [p]; cvta.to.global.u64 %p, %p; mov.u32 %i, %tid.x; {body}
+         mul.wide.u32 %o, %at, 4; add.s64 %a, %p, %o; ld.global.u32 %v, [%a]; ret; }}"
+    );
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("k", &source)));
+    let kernel = kernels(&module).next().expect("the kernel");
+    facts_of(&module, kernel)
+}
+
+proptest! {
+    /// A stride of so many words touches as many sectors as arithmetic says.
+    #[test]
+    fn strides_cost_what_they_touch(stride in 1u64..64, offset in 0u64..1000) {
+        let facts = loading(&format!("mad.lo.u32 %at, %i, {stride}, {offset};"), "");
+        let mut sectors: Vec<u64> = (0..32).map(|lane| lane * stride * 4 / 32).collect();
+        sectors.dedup();
+        match &facts[..] {
+            [] => prop_assert!(sectors.len() <= 8, "{}", sectors.len()),
+            [fact] => {
+                prop_assert_eq!(fact.kind, FactKind::StridedAccesses);
+                prop_assert_eq!((fact.cost, fact.least), (sectors.len() as f64, 4.0));
+                prop_assert!(!fact.by_parameter);
+            }
+            more => prop_assert!(false, "{:?}", more),
+        }
+    }
+
+    /// A stride that is a parameter is told as such; data decide nothing.
+    #[test]
+    fn parameters_and_data(shift in 0u32..3) {
+        let by_parameter = loading("ld.param.u32 %n, [n]; mul.lo.u32 %at, %i, %n;", ", .param .u32 n");
+        prop_assert_eq!(by_parameter.len(), 1);
+        prop_assert!(by_parameter[0].by_parameter);
+        let by_data = format!(
+            "mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %m, [%a]; shl.b32 %at, %m, {shift};"
+        );
+        prop_assert_eq!(loading(&by_data, ""), []);
+    }
+
+    /// A structure that a thread reads as a whole wastes no sector.
+    #[test]
+    fn members_of_structures_count_together(members in 2u64..9) {
+        let loads: String = (1..members).map(|member| format!("ld.global.u32 %v, [%a+{}];", 4 * member)).collect();
+        let body = format!("mul.lo.u32 %at, %i, {members}; mul.wide.u32 %o, %at, 4; add.s64 %a, %p, %o; \
+                            ld.global.u32 %m, [%a]; {loads}");
+        // The last load goes through another register, and is one of many.
+        let facts = loading(&body, "");
+        prop_assert!(facts.iter().all(|fact| fact.share <= 1.0 / members as f64), "{:?}", facts);
+    }
+}
+
+/// All kernels of this crate's tests: none makes it panic, shares are shares, and the same code has
+/// the same facts.
+#[test]
+fn any_code_has_facts() {
+    let mut kernels_seen = 0;
+    for name in ["corpus", "facts", "code_facts"] {
+        for path in std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.extension().is_none_or(|extension| extension != "ptx") {
+                continue;
+            }
+            let module = module(&path);
+            for kernel in kernels(&module) {
+                let facts = facts_of(&module, kernel);
+                assert!(facts.iter().all(|fact| (0.0..=1.0).contains(&fact.share)), "{facts:?}");
+                assert_eq!(facts, facts_of(&module, kernel), "{}", kernel.name);
+                kernels_seen += 1;
+            }
+        }
+    }
+    assert!(kernels_seen > 50, "{kernels_seen}");
+}
+
+/// A library of vendor code whose kernels skip ahead, and their like.
+#[test]
+fn generators_are_told_by_their_tables() {
+    let source = ".version 8.0\n.target sm_80\n.address_size 64\n
+        .global .align 4 .b8 precalc_xorwow_matrix[102400];
+        .visible .entry draws(.param .u64 p) { .reg .b64 %a; mov.u64 %a, precalc_xorwow_matrix; ret; }
+        .visible .entry does_not(.param .u64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; ret; }";
+    let module = ptx::parse(source).unwrap();
+    let kinds: Vec<Vec<FactKind>> = kernels(&module)
+        .map(|kernel| facts_of(&module, kernel).iter().map(|fact| fact.kind).collect())
+        .collect();
+    assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![]]);
+}
