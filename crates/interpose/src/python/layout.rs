@@ -5,7 +5,7 @@
 //! and offsets. Which offset stands where in that description depends on the minor version again,
 //! so versions that were not tested are not read.
 
-use super::symbol;
+use super::scope::Scope;
 use crate::memory::{Memory, word_at};
 
 /// How a thread's state leads to its innermost frame.
@@ -130,28 +130,28 @@ const IN_3_14: Description =
 
 impl Layout {
     /// The layout of the interpreter in this process; `None` for one that is not known.
-    pub fn of(memory: &Memory) -> Option<Layout> {
-        if symbol(c"PyModule_Create2TraceRefs").is_some() {
+    pub fn of(scope: Scope, memory: &Memory) -> Option<Layout> {
+        if scope.symbol(c"PyModule_Create2TraceRefs").is_some() {
             return None; // its objects have two more words
         }
-        let Some(version) = symbol(c"Py_Version") else {
+        let Some(version) = scope.symbol(c"Py_Version") else {
             // `Py_NewRef` is new in 3.10, `Py_Version` in 3.11.
-            return symbol(c"Py_NewRef").and(Some(OF_3_10));
+            return scope.symbol(c"Py_NewRef").and(Some(OF_3_10));
         };
         let version = memory.word(version as u64)?;
         match version >> 16 {
             0x30b => Some(OF_3_11),
             0x30c => Some(OF_3_12),
-            0x30d => Layout::described(memory, version, &IN_3_13),
-            0x30e => Layout::described(memory, version, &IN_3_14),
+            0x30d => Layout::described(scope, memory, version, &IN_3_13),
+            0x30e => Layout::described(scope, memory, version, &IN_3_14),
             _ => None,
         }
     }
 
     /// The layout that the interpreter describes.
-    fn described(memory: &Memory, version: u64, places: &Description) -> Option<Layout> {
+    fn described(scope: Scope, memory: &Memory, version: u64, places: &Description) -> Option<Layout> {
         let mut bytes = [0; 8 * DESCRIPTION_WORDS];
-        let is_read = memory.read(symbol(c"_PyRuntime")? as u64, &mut bytes);
+        let is_read = memory.read(scope.symbol(c"_PyRuntime")? as u64, &mut bytes);
         is_read.then(|| Layout::from_description(&bytes, version, places))?
     }
 
