@@ -14,6 +14,8 @@
 //! libraries changes, and never while a library's constructors run ([`modules`]).
 
 mod bytes;
+#[cfg(test)]
+mod judge;
 mod modules;
 mod row;
 mod row_cache;

@@ -1,6 +1,8 @@
-//! Images: the code that the program loads, stored in the session with `apex run --code`.
+//! Images: the code that the program loads. The blocks that its kernels require are remembered, and
+//! `apex run --code` stores the image in the session.
 
 use super::Recorder;
+use crate::objects::images::Image;
 use crate::switch::guarded;
 use crate::tables::put;
 use crate::{driver, environment, limits};
@@ -11,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest file that is read again after the driver has loaded it.
 const MOST_FILE_BYTES: u64 = 1 << 30;
@@ -25,36 +27,47 @@ impl Recorder {
         self.control.keeps_code()
     }
 
-    /// Keeps the image that the program has just loaded as the module or library `handle`.
+    /// Notes the image that the program has just loaded as the module or library `handle`.
     ///
     /// # Safety
     /// `image` is what the driver has just loaded.
-    pub unsafe fn keep_image(&self, handle: u64, image: *const u8) {
+    pub unsafe fn note_image(&self, handle: u64, image: *const u8) {
         guarded(|| {
             // SAFETY: by contract; the driver demands what `whole` does.
             match unsafe { fatbin::whole(image) } {
-                Ok(parts) => self.keep(handle, &parts),
-                Err(_) => self.control.code.leave_out(0),
+                Ok(parts) => self.note_parts(handle, &parts),
+                Err(_) => self.leave_out_unread(),
             }
         });
     }
 
-    /// As [`Recorder::keep_image`], of a file.
-    pub fn keep_file(&self, handle: u64, path: &Path) {
+    /// As [`Recorder::note_image`], of a file.
+    pub fn note_file(&self, handle: u64, path: &Path) {
         guarded(|| match read::read(path, MOST_FILE_BYTES) {
-            Ok(bytes) => self.keep(handle, &[&bytes]),
-            Err(_) => self.control.code.leave_out(0),
+            Ok(bytes) => self.note_parts(handle, &[&bytes]),
+            Err(_) => self.leave_out_unread(),
         });
     }
 
-    fn keep(&self, handle: u64, parts: &[&[u8]]) {
+    fn leave_out_unread(&self) {
+        if self.keeps_code() {
+            self.control.code.leave_out(0);
+        }
+    }
+
+    fn note_parts(&self, handle: u64, parts: &[&[u8]]) {
         let architecture = driver::architecture();
+        let required = parts.iter().flat_map(|part| fatbin::required_blocks(part, architecture)).collect();
+        let hash = self.keeps_code().then(|| self.keep(parts, architecture)).flatten();
+        self.objects.note_image(handle, Image { hash, required: Arc::new(required) });
+    }
+
+    /// The hash of an image, if the session has it.
+    fn keep(&self, parts: &[&[u8]], architecture: u32) -> Option<u128> {
         let selected: Vec<_> = parts.iter().map(|part| kept::select(part, architecture)).collect();
         let hash = hash(&selected);
         let known = self.seen_images().get(&hash).copied();
-        if known.unwrap_or_else(|| self.keep_new(hash, &selected)) {
-            self.objects.note_image(handle, hash);
-        }
+        known.unwrap_or_else(|| self.keep_new(hash, &selected)).then_some(hash)
     }
 
     /// Keeps machine code that the program may load, and what it was linked from, as one image.
