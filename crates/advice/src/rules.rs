@@ -373,7 +373,9 @@ pub(crate) fn judge_all_kernels(
         let Some(geometry) = &kernel.geometry else { continue };
         seen += 1;
         let sms = multiprocessors(profile, kernel);
-        if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }) {
+        // A block that the code requires is the compiler's choice.
+        let is_possible = |fault: &Fault| fault.threads.is_none() || !kernel.requires_block;
+        if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }).filter(is_possible) {
             kernels.push(kernel_finding(profile, index, fault));
         }
     }

@@ -23,7 +23,7 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(path.to_path_buf())
 }
 
-/// Refuses a path at which there is nothing.
+/// Refuses a path at which there is nothing, or an archive, in which sessions are passed on.
 ///
 /// # Errors
 /// Says so, and how a session comes there.
@@ -31,8 +31,18 @@ pub fn must_exist(path: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(path);
     match path.try_exists() {
         Ok(false) => bail!("there is no session {shown}: create one with `apex run -o {shown} -- COMMAND`"),
+        _ if is_archive(path) => bail!(
+            "{shown} is an archive: unpack it into a folder of its own and name the folder that has \
+             `session.json` in it, `mkdir s && tar -xf {shown} -C s`"
+        ),
         _ => Ok(()),
     }
+}
+
+fn is_archive(path: &Path) -> bool {
+    const ENDINGS: [&str; 6] = [".tar", ".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tgz"];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.is_file() && ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// The session to read: the one that the user named, else the newest in the current folder in which
@@ -308,6 +318,20 @@ mod tests {
         } else {
             byte.is_ascii_digit()
         }));
+    }
+
+    #[test]
+    fn an_archive_is_refused_with_the_command_that_unpacks_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["s.tar", "s.tar.xz", "s.tgz"] {
+            let archive = folder.path().join(name);
+            std::fs::write(&archive, "packed").unwrap();
+            let error = must_exist(&archive).unwrap_err().to_string();
+            assert!(error.contains("is an archive") && error.contains("tar -xf"), "{error}");
+        }
+        let session = folder.path().join("session.tar");
+        std::fs::create_dir(&session).unwrap();
+        must_exist(&session).unwrap();
     }
 
     #[test]

@@ -159,6 +159,8 @@ fn launches_that_can_not_be_fail_at_the_call() {
     assert_eq!(launch(kernel(".maxntid 64", ""), [1; 3], [65, 1, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch(kernel(".reqntid 32, 2", ""), [1; 3], [64, 1, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch(kernel(".reqntid 32, 2", ""), [1; 3], [32, 2, 1], 0), CUDA_SUCCESS);
+    // A block of one thread stands for the required one, as an H200's driver takes it.
+    assert_eq!(launch(kernel(".reqntid 32, 2", ""), [1; 3], [1; 3], 0), CUDA_SUCCESS);
     assert_eq!(launch(std::ptr::null_mut(), [1; 3], [1; 3], 0), CUDA_ERROR_INVALID_HANDLE);
     assert_eq!(launch(garbage(), [1; 3], [1; 3], 0), CUDA_ERROR_INVALID_HANDLE);
     // More dynamic shared memory has to be asked for.

@@ -12,9 +12,13 @@
 //! and never measured, and each table is walked once for a kernel. What a table does not say is
 //! `None`.
 
+use crate::RequiredBlock;
 use crate::elf::{Section, Tables};
 use crate::{ELF_MAGIC, ImageError, u16_at, u32_at};
+use std::collections::HashMap;
 
+/// Longest name of a kernel, bytes.
+const MOST_NAME_BYTES: usize = 4096;
 /// Most parameters of a kernel: they take at most 32,764 bytes.
 const MOST_PARAMETERS: usize = 1 << 15;
 
@@ -67,6 +71,9 @@ pub fn kernel(cubin: &[u8], name: &str) -> Result<Option<Kernel>, ImageError> {
     file.entry(name.as_bytes())?.map(|entry| file.kernel(entry)).transpose()
 }
 
+/// The contents of a table of symbols, and of that of their names.
+type Symbols<'a> = (&'a [u8], &'a [u8]);
+
 /// A kernel's symbol.
 #[derive(Clone, Copy)]
 struct Entry {
@@ -74,6 +81,17 @@ struct Entry {
     symbol: u32,
     /// The section of its code.
     code: u32,
+}
+
+/// The kernels of a cubin that require a block, in the order of their symbols.
+///
+/// # Errors
+/// Bytes that are no cubin, or a table that points outside of it.
+pub fn required_blocks(cubin: &[u8]) -> Result<Vec<RequiredBlock>, ImageError> {
+    if !cubin.starts_with(&ELF_MAGIC) {
+        return Err(ImageError::Unrecognised);
+    }
+    File { bytes: cubin, tables: Tables::of(cubin)? }.required_blocks()
 }
 
 struct File<'a> {
@@ -93,21 +111,53 @@ impl<'a> File<'a> {
         self.tables.section(self.bytes, index)
     }
 
-    /// The kernel of this name in the table of symbols. A symbol: name u32 at 0, kind u8 at 4,
-    /// marks u8 at 5, section u16 at 6.
+    /// The kernel of this name in the table of symbols.
     fn entry(&self, name: &[u8]) -> Result<Option<Entry>, ImageError> {
-        const SYMBOL_BYTES: usize = 24;
-        const FUNCTION: u8 = 2;
-        const IS_ENTRY: u8 = 0x10;
+        let Some((symbols, names)) = self.symbols()? else { return Ok(None) };
+        let is_named = |&(at, _): &(u32, Entry)| begins_with(names, at, name, b"\0");
+        Ok(kernels(symbols).find(is_named).map(|(_, entry)| entry))
+    }
+
+    /// All kernels in the table of symbols, with their names; longer names are cut.
+    fn entries(&self) -> Result<Vec<(&'a [u8], Entry)>, ImageError> {
+        let Some((symbols, names)) = self.symbols()? else { return Ok(Vec::new()) };
+        let name = |at: u32| {
+            let rest = names.get(at as usize..).unwrap_or_default();
+            rest[..rest.len().min(MOST_NAME_BYTES)].split(|&byte| byte == 0).next().unwrap_or_default()
+        };
+        Ok(kernels(symbols).map(|(at, entry)| (name(at), entry)).collect())
+    }
+
+    /// The contents of the table of symbols and of that of their names.
+    fn symbols(&self) -> Result<Option<Symbols<'a>>, ImageError> {
         let Some(table) = self.first(|section| section.kind == Section::SYMBOLS)? else { return Ok(None) };
-        let names = self.section(table.link)?.content(self.bytes)?;
-        for (index, symbol) in table.content(self.bytes)?.chunks_exact(SYMBOL_BYTES).enumerate() {
-            let is_kernel = symbol[4] & 0xf == FUNCTION && symbol[5] & IS_ENTRY != 0;
-            if is_kernel && begins_with(names, u32_at(symbol, 0)?, name, b"\0") {
-                return Ok(Some(Entry { symbol: index as u32, code: u16_at(symbol, 6)?.into() }));
+        Ok(Some((table.content(self.bytes)?, self.section(table.link)?.content(self.bytes)?)))
+    }
+
+    /// Each table is walked once, and each name is read up to the longest that is believed.
+    fn required_blocks(&self) -> Result<Vec<RequiredBlock>, ImageError> {
+        let mut of_code = HashMap::new();
+        for section in self.tables.sections(self.bytes) {
+            let section = section?;
+            if section.kind == Section::INFO && section.info != 0 {
+                let mut found = Found::default();
+                found.add_all(section.content(self.bytes)?, None)?;
+                of_code.extend(found.required_threads.map(|block| (section.info, block)));
             }
         }
-        Ok(None)
+        if of_code.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut all = Vec::new();
+        for (name, entry) in self.entries()? {
+            // The first symbol of a section names it: a damaged table might name it many times.
+            if let Some(block) = of_code.remove(&entry.code)
+                && let Ok(name) = std::str::from_utf8(name)
+            {
+                all.push((name.into(), block));
+            }
+        }
+        Ok(all)
     }
 
     fn kernel(&self, entry: Entry) -> Result<Kernel, ImageError> {
@@ -143,6 +193,19 @@ impl<'a> File<'a> {
         let bytes = bytes.saturating_sub(reserved.map_or(0, |_| RESERVED_SHARED_BYTES));
         Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
+}
+
+/// The kernels in a table of symbols, with where their names begin. A symbol: name u32 at 0, kind u8
+/// at 4, marks u8 at 5, section u16 at 6.
+fn kernels(symbols: &[u8]) -> impl Iterator<Item = (u32, Entry)> {
+    const SYMBOL_BYTES: usize = 24;
+    const FUNCTION: u8 = 2;
+    const IS_ENTRY: u8 = 0x10;
+    symbols.chunks_exact(SYMBOL_BYTES).enumerate().filter_map(|(index, symbol)| {
+        let is_kernel = symbol[4] & 0xf == FUNCTION && symbol[5] & IS_ENTRY != 0;
+        let (name, code) = (u32_at(symbol, 0).ok()?, u16_at(symbol, 6).ok()?.into());
+        is_kernel.then_some((name, Entry { symbol: index as u32, code }))
+    })
 }
 
 /// What blocks of a kernel have for the system's use, where a cubin has a section for it (compute

@@ -15,6 +15,7 @@ pub mod cubin;
 mod elf;
 pub mod kept;
 mod pointer;
+mod required;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use std::fmt;
 
 use container::{Entries, Entry, KIND_CUBIN, KIND_LTO_IR, KIND_PTX};
 pub use pointer::{read_pointer, whole};
+pub use required::{RequiredBlock, required_blocks};
 
 const FATBIN_MAGIC: u32 = 0xba55_ed50;
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";

@@ -9,12 +9,15 @@
 //! steps, and a code object counts as one only if its type is `PyCode_Type`. In a thread whose
 //! state was freed, garbage can give no frames or wrong ones; never a fault.
 //!
-//! Interpreters whose frames are read: CPython 3.10 to 3.14 that export their symbols to the
-//! process (an executable, or a `libpython` in the global scope), with a GIL. Free-threaded builds,
+//! Interpreters whose frames are read: CPython 3.10 to 3.14 that export their symbols (an
+//! executable, or a `libpython`, in the global scope or not), with a GIL. Free-threaded builds,
 //! builds that trace references, and other versions give no frames.
+
+mod scope;
 
 use apex_call_frames::memory::Memory;
 use apex_call_frames::python::{Frames, Interpreter};
+use scope::Scope;
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 
@@ -37,10 +40,10 @@ impl Python {
 
     /// Finds the interpreter; `None` if the process has none, or one whose frames cannot be read.
     pub fn find() -> Option<Python> {
-        let this_thread_state = symbol(c"PyGILState_GetThisThreadState")?;
-        let address = |name: &CStr| symbol(name).map(|address| address as u64);
+        let scope = Scope::find()?;
+        let this_thread_state = scope.this_thread_state()?;
+        let address = |name: &CStr| scope.symbol(name).map(|address| address as u64);
         let interpreter = Interpreter::find(Memory::of_this_process(), &address)?;
-        pin(this_thread_state);
         // SAFETY: the type of the function of this name, which has not changed since Python 2.3.
         let this_thread_state =
             unsafe { transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(this_thread_state) };
@@ -58,25 +61,5 @@ impl Python {
         self.interpreter.walk(state, found);
         self.interpreter.keep_code_objects(found);
         true
-    }
-}
-
-/// A symbol of the process's global scope.
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a name that ends in zero.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
-}
-
-/// Keeps the library that holds `address` loaded for good: its function will be called as long as
-/// the process records.
-fn pin(address: *mut c_void) {
-    // SAFETY: `dladdr` fills the structure in where it succeeds; its name is then valid. An
-    // executable, which cannot be opened again, is never unloaded either.
-    unsafe {
-        let mut found: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &mut found) != 0 && !found.dli_fname.is_null() {
-            libc::dlopen(found.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
-        }
     }
 }

@@ -58,7 +58,7 @@ fn origins(process: &Process) -> BTreeSet<Option<u128>> {
 fn machine_code_is_kept_once_and_its_arguments_are_known() {
     let recording = recording(1 << 20);
     let file = data("four_kernels_sm_90.cubin");
-    recording.run(&format!("loads {} tiled", file.display()));
+    recording.run(&format!("loads {} tiled 64", file.display()));
     let process = recording.process();
     assert_eq!(images(&recording), [[std::fs::read(&file).unwrap()]]);
     assert_eq!(recording.control.code.left_out.load(Relaxed), 0);
@@ -74,6 +74,28 @@ fn machine_code_is_kept_once_and_its_arguments_are_known() {
         let mut bytes = vec![0; 41];
         (bytes[8], bytes[16], bytes[32], bytes[40]) = (42, 7, 9, 3);
         assert_eq!(arguments.bytes, bytes, "no address");
+    }
+}
+
+/// The driver launches the required block where the program names a block of one thread, as it
+/// does for tile kernels, and has no attribute that tells it.
+#[test]
+fn a_launch_of_one_thread_has_the_block_that_its_code_requires() {
+    for code_max_bytes in [0, 1 << 20] {
+        let recorded = |image: &str, kernel: &str| {
+            let recording = recording(code_max_bytes);
+            recording.run(&format!("loads {} {kernel} 1", data(image).display()));
+            let process = recording.process();
+            let config = |launch: &apex_trace::layout::Launch| {
+                let config = process.definitions.config(launch.config).expect("defined");
+                (config.launch.block.to_array(), config.requires_block)
+            };
+            launches(&process).iter().map(config).collect::<Vec<_>>()
+        };
+        for image in ["four_kernels_sm_90.cubin", "four_kernels.ptx"] {
+            assert_eq!(recorded(image, "stack"), [([32, 4, 2], true); 2], "{image}");
+            assert_eq!(recorded(image, "tiled"), [([1, 1, 1], false); 2], "a maximum: {image}");
+        }
     }
 }
 
@@ -109,7 +131,7 @@ fn the_ptx_of_what_is_linked_is_kept_with_the_machine_code() {
 fn a_fatbin_is_kept_without_what_does_not_run_here() {
     let recording = recording(1 << 20);
     let file = data("three_ptx_one_cubin_zstd.fatbin");
-    recording.run(&format!("loads {} k", file.display()));
+    recording.run(&format!("loads {} k 64", file.display()));
     let [parts] = &images(&recording)[..] else { panic!("one image") };
     let [part] = &parts[..] else { panic!("{} parts", parts.len()) };
     assert!(kept::has_ptx(part) && part.len() < std::fs::read(&file).unwrap().len());
@@ -121,7 +143,7 @@ fn a_fatbin_is_kept_without_what_does_not_run_here() {
 #[test]
 fn what_has_no_room_is_counted_and_the_program_runs() {
     let recording = recording(1000);
-    recording.run(&format!("loads {} tiled", data("four_kernels_sm_90.cubin").display()));
+    recording.run(&format!("loads {} tiled 64", data("four_kernels_sm_90.cubin").display()));
     assert_eq!(images(&recording), Vec::<Vec<Vec<u8>>>::new());
     let code = &recording.control.code;
     assert_eq!((code.used_bytes.load(Relaxed), code.kept.load(Relaxed)), (0, 0));
@@ -133,7 +155,7 @@ fn what_has_no_room_is_counted_and_the_program_runs() {
 #[test]
 fn without_the_option_nothing_is_kept() {
     let recording = recording(0);
-    recording.run(&format!("loads {} tiled", data("four_kernels_sm_90.cubin").display()));
+    recording.run(&format!("loads {} tiled 64", data("four_kernels_sm_90.cubin").display()));
     recording.run("links");
     assert!(images(&recording).is_empty());
     for process in recording.open().processes {

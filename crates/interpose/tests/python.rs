@@ -237,3 +237,39 @@ fn stacks_are_sampled_within_their_share_of_the_time() {
         assert_eq!(lines.len(), 2, "both lines are seen");
     }
 }
+
+/// The file of an interpreter's `libpython`, and its home; `None` of one that has its code itself.
+fn libpython(interpreter: &Path) -> Option<(PathBuf, String)> {
+    const ASK: &str = "import sys; from sysconfig import get_config_var as var; \
+        print(var('LIBDIR') or '', var('MULTIARCH') or '', var('INSTSONAME') or '', sys.base_prefix, sep='\\n')";
+    let answer = Command::new(interpreter).args(["-c", ASK]).output().ok()?;
+    let answer = String::from_utf8(answer.stdout).ok()?;
+    let [folder, architecture, file, home] = answer.lines().collect::<Vec<_>>()[..] else { return None };
+    let folders = [Path::new(folder).to_owned(), Path::new(folder).join(architecture)];
+    let path = folders.map(|folder| folder.join(file)).into_iter().find(|path| path.is_file())?;
+    file.contains(".so").then(|| (path, home.to_owned()))
+}
+
+/// A plugin that embeds Python opens its library so that no other library sees its symbols.
+#[test]
+fn an_interpreter_outside_of_the_global_scope_is_found() {
+    const PROGRAM: &str = "def inner():\n    launch()\ndef outer():\n    inner()\nouter()\n";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let driver = support::driver_file(folder.path());
+    let arguments = [driver.to_str().expect("text"), "-ldl"];
+    let Some(program) = compiled("embeds.c", &folder.path().join("embeds"), &arguments) else { return };
+    let found: Vec<_> = interpreters().iter().filter_map(|(_, path)| libpython(path)).collect();
+    if found.is_empty() {
+        test_skip::impossible_here("no libpython from 3.10 to 3.14");
+    }
+    for (library, home) in found {
+        let recording = Recording::untimed();
+        let mut command = recording.program(&program);
+        finished(command.arg(&library).arg(PROGRAM).env("PYTHONHOME", home));
+        let process = recording.process();
+        let stacks: Vec<_> = samples(&process).iter().map(|sample| frames(&process, sample)).collect();
+        let frame = |function: &str, line| ("<string>".to_owned(), function.to_owned(), line);
+        let expected = [frame("inner", 2), frame("outer", 4), frame("<module>", 5)];
+        assert_eq!(stacks, [expected], "{}", library.display());
+    }
+}

@@ -121,6 +121,7 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = config.launch;
             [grid, block, cluster].iter().for_each(|sides| out.u32s(&sides.to_array()));
             out.u32(dynamic_shared_bytes);
+            out.u32(config.requires_block.into());
         }),
         Definition::Graph(graph) => graph_piece(buffer, graph, &graph.kernels),
         Definition::PythonCode(code) => framed(buffer, tag::PYTHON_CODE, |out| {
@@ -299,6 +300,8 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
                 cluster: input.dim3()?,
                 dynamic_shared_bytes: input.u32()?,
             },
+            // Sessions of earlier versions end here.
+            requires_block: !input.0.is_empty() && input.u32()? != 0,
         }),
         tag::GRAPH => Definition::Graph(Graph {
             id: input.u32()?,

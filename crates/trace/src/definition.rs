@@ -176,8 +176,11 @@ pub struct Config {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// How it is launched.
+    /// How it is launched; with a block that the code requires, that one, which the program need
+    /// not name.
     pub launch: LaunchConfig,
+    /// Whether the code requires this block (`.reqntid`).
+    pub requires_block: bool,
 }
 
 /// What one launch of an executable graph does.

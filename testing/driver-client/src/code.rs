@@ -21,7 +21,7 @@ impl Arguments {
         Self { out: memory + 256, n: 42, shape: [7, memory, 9], flag: 3 }
     }
 
-    fn launch(&mut self, function: CUfunction) {
+    fn launch(&mut self, function: CUfunction, threads: u32) {
         let mut each: [*mut c_void; 4] = [
             (&raw mut self.out).cast(),
             (&raw mut self.n).cast(),
@@ -29,12 +29,13 @@ impl Arguments {
             (&raw mut self.flag).cast(),
         ];
         let (none, each) = (null_mut(), each.as_mut_ptr());
-        check(cuda!(cuLaunchKernel(function, 5, 1, 1, 64, 1, 1, 0, none, each, null_mut())));
+        check(cuda!(cuLaunchKernel(function, 5, 1, 1, threads, 1, 1, 0, none, each, null_mut())));
     }
 }
 
-/// Loads an image in a file as a module and as a library, and launches its kernel of this name.
-pub fn loads(file: &str, name: &str) {
+/// Loads an image in a file as a module and as a library, and launches its kernel of this name in
+/// blocks of so many threads.
+pub fn loads(file: &str, name: &str, threads: u32) {
     let name = CString::new(name).expect("no zero in a name");
     let mut image = std::fs::read(file).expect("an image");
     image.push(0);
@@ -42,7 +43,7 @@ pub fn loads(file: &str, name: &str) {
     let mut module = null_mut();
     check(cuda!(cuModuleLoadData(&mut module, image.as_ptr().cast())));
     let mut arguments = Arguments::new();
-    arguments.launch(function(module, &name));
+    arguments.launch(function(module, &name), threads);
     let (mut library, mut kernel, mut of_library) = (null_mut(), null_mut(), null_mut());
     check(cuda!(cuLibraryLoadData(
         &mut library,
@@ -56,7 +57,7 @@ pub fn loads(file: &str, name: &str) {
     )));
     check(cuda!(cuLibraryGetKernel(&mut kernel, library, name.as_ptr())));
     check(cuda!(cuKernelGetFunction(&mut of_library, kernel)));
-    arguments.launch(of_library);
+    arguments.launch(of_library, threads);
 }
 
 /// Launches the kernel `tiled` of an image in a file so often, each time with another number.
@@ -68,7 +69,7 @@ pub fn varies(file: &str, launches: u32) {
     let (tiled, mut arguments) = (function(module, c"tiled"), Arguments::new());
     for n in 0..launches {
         arguments.n = n;
-        arguments.launch(tiled);
+        arguments.launch(tiled, 64);
     }
 }
 

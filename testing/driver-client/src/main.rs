@@ -48,7 +48,7 @@ fn main() {
         "callback" => programs::callback(),
         "switched" => programs::switched(),
         "failing" => programs::failing(),
-        "loads" => code::loads(&arguments[1], &arguments[2]),
+        "loads" => code::loads(&arguments[1], &arguments[2], number(3) as u32),
         "varies" => code::varies(&arguments[1], number(2) as u32),
         "links" => code::links(),
         "own-faults" => hardship::own_faults(&arguments[1]),

@@ -78,6 +78,12 @@ mod tests {
         assert!(assert_finds(&RULE, kernel).change.starts_with("use 96 instead"));
     }
 
+    /// A compiler chose it: no launch has another.
+    #[test]
+    fn a_block_that_the_code_requires_is_no_fault() {
+        assert_clear(&RULE, Kernel { requires_block: true, ..kernel_of(1000, 100) });
+    }
+
     #[test]
     fn is_clear_on_multiples() {
         for threads in [32, 64, 96, 1024] {

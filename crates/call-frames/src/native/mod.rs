@@ -8,11 +8,11 @@ mod bytes;
 mod row;
 mod table;
 
+pub use bytes::StackWindow;
 pub use row::{Cfa, Rule};
 pub use table::{Buffers, Row, row};
 
 use crate::memory::Memory;
-use bytes::StackWindow;
 use std::arch::asm;
 
 /// Registers by their numbers in DWARF's tables for x86-64.
@@ -138,7 +138,7 @@ pub fn unwind(
 impl Row<'_> {
     /// The registers of the caller; `None` for an outermost frame, and where the row cannot be
     /// followed.
-    fn caller(&self, registers: &Registers, stack: &mut StackWindow, memory: &Memory) -> Option<Registers> {
+    pub fn caller(&self, registers: &Registers, stack: &mut StackWindow, memory: &Memory) -> Option<Registers> {
         let mut word = |address| stack.word(memory, address);
         let frame = match self.cfa {
             Cfa::Unknown => return None,

@@ -42,7 +42,8 @@ pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Ve
         causes = self::causes(command, &recorded.seen, recorded.status);
     }
     lines.extend(causes.into_iter().map(|cause| format!("likely cause: {cause}")));
-    lines.push("`apex doctor` checks other causes".into());
+    let folder = apex_untrusted::shown(&recorded.session);
+    lines.push(format!("`apex doctor` checks other causes; {folder} holds no launch and can be deleted"));
     lines
 }
 

@@ -182,7 +182,7 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
         let function = Function { id, name: name.into(), attributes: Some(attributes) };
         assert!(file.define(&Definition::Function(function)));
         let launch = LaunchConfig::new(blocks, threads);
-        let config = Config { id, function: id, context: 1, launch };
+        let config = Config { id, function: id, context: 1, launch, requires_block: false };
         assert!(file.define(&Definition::Config(config)));
         for _ in 0..10 {
             clock += 100_000;
@@ -227,7 +227,13 @@ pub fn place_session(folder: &Path) {
     for definition in [
         Definition::Name { id: 1, text: "cuLaunchKernel".into() },
         Definition::Function(Function { id: 1, name: "scale".into(), attributes: None }),
-        Definition::Config(Config { id: 1, function: 1, context: 0, launch: LaunchConfig::new(66, 256) }),
+        Definition::Config(Config {
+            id: 1,
+            function: 1,
+            context: 0,
+            launch: LaunchConfig::new(66, 256),
+            requires_block: false,
+        }),
         Definition::Graph(Graph { id: 1, kernels: vec![(1, 2)], ..Graph::default() }),
         Definition::PythonCode(PythonCode {
             id: 1,

@@ -166,6 +166,10 @@ const UNFILLED: [(&str, &str); 18] = [
 /// there.
 const OF_FIGURES: [&str; 4] = ["low", "high", "standard_error", "samples"];
 
+/// A map from names to times: what the host did in a gap. Which names it has depends on the run: on
+/// a busy machine, more gaps are long enough to be listed.
+const MAP: &str = ".gaps[].by";
+
 fn page() -> PathBuf {
     repository().join("docs/json.md")
 }
@@ -210,7 +214,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
         command
     };
     output(&mut recorded(&["--check", "-o", "race"], &["run", "race"]), 123);
-    output(&mut recorded(&["--fast=queue,memory", "-o", "fast"], &["launch", "10"]), 0);
+    // Until its worker runs, the queue lets launches pass: of few of them, it may take none.
+    output(&mut recorded(&["--fast=queue,memory", "-o", "fast"], &["launch", "2000"]), 0);
     let options = ["-o", "gap", "--timing", "all"];
     let mut pausing =
         Running::start(&mut recorded(&options, &["launch", "10", "await", "on", "launch", "10"]));
@@ -465,6 +470,7 @@ fn compare(place: &str, sample: &Value, printed: &Value, different: &mut Vec<Str
         }
         (Value::Object(a), Value::Object(b)) => {
             let figure = a.contains_key("provenance");
+            let map = place.ends_with(MAP);
             for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
                 let place = format!("{place}.{name}");
                 match (a.get(name), b.get(name)) {
@@ -473,6 +479,7 @@ fn compare(place: &str, sample: &Value, printed: &Value, different: &mut Vec<Str
                         None | Some(Value::Null | Value::Number(_)),
                     ) if figure && OF_FIGURES.contains(&&**name) => {}
                     (Some(a), Some(b)) => compare(&place, a, b, different),
+                    _ if map => {}
                     (Some(_), None) => different.push(format!("{place} is in the sample only")),
                     _ => different.push(format!("{place} is not in the sample")),
                 }

@@ -32,6 +32,18 @@ pub struct Configuration {
     pub cooperative: bool,
 }
 
+impl Configuration {
+    /// As it is executed: with the block that the function requires, if it requires one and the
+    /// program names a block of one thread (`CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM`). A graph's node
+    /// keeps what the program named.
+    fn with_block_of(mut self, function: &Function) -> Self {
+        if self.launch.block == Dim3::ONE {
+            self.launch.block = function.attributes.required_block.unwrap_or(Dim3::ONE);
+        }
+        self
+    }
+}
+
 /// A kernel that can be executed, any number of times.
 pub struct Launch {
     /// The kernel.
@@ -99,7 +111,8 @@ impl Launch {
     /// Executes the grid; returns what it asks to be done behind it.
     fn execute_grid(&self, context: &Context) -> std::result::Result<Requests, Stopped> {
         let device = device::get().map_err(Stopped::Error)?;
-        let Configuration { launch: config, cooperative } = self.configuration;
+        let configuration = self.configuration.with_block_of(&self.function);
+        let Configuration { launch: config, cooperative } = configuration;
         let stack = stack_limit(context);
         let params = &self.arguments.bytes;
         let workers = device.attributes.multiprocessors as usize;
@@ -115,7 +128,7 @@ impl Launch {
             }
         };
         let name = self.function.name.to_string_lossy();
-        observation::around(&name, self.configuration, execute).map_err(Stopped::Fault)?;
+        observation::around(&name, configuration, execute).map_err(Stopped::Fault)?;
         Ok(runtime.into_requests())
     }
 }
@@ -158,7 +171,7 @@ fn report(fault: &Fault) -> CUresult {
 
 /// Holds a configuration against the limits of the device and of the function.
 pub fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
-    let Configuration { launch, cooperative } = configuration;
+    let Configuration { launch, cooperative } = &configuration.with_block_of(function);
     let dynamic_shared_bytes = launch.dynamic_shared_bytes;
     ensure(launch.exceeded_limit(&device.attributes).is_none(), CUDA_ERROR_INVALID_VALUE)?;
     let threads = launch.threads_per_block() as u32;

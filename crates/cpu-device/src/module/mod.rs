@@ -73,10 +73,9 @@ fn check_headroom(bytes: usize) -> std::result::Result<(), LoadError> {
     if headroom::for_ptx(bytes) {
         return Ok(());
     }
-    let message = format!(
-        "out of memory: the process has no address space left to compile {bytes} bytes of PTX; raise its limit (ulimit -v)"
-    );
-    Err(LoadError { code: CUDA_ERROR_OUT_OF_MEMORY, message })
+    let message =
+        "out of memory: the process has no address space left to compile PTX; raise its limit (ulimit -v)";
+    Err(LoadError { code: CUDA_ERROR_OUT_OF_MEMORY, message: message.to_owned() })
 }
 
 /// Compiles an image whose length is known.

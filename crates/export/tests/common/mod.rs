@@ -91,7 +91,9 @@ fn definitions() -> Vec<Definition> {
         });
         Definition::Function(Function { id, name: name.to_string(), attributes })
     });
-    let config = |id, function, launch| Definition::Config(Config { id, function, context: 1, launch });
+    let config = |id, function, launch| {
+        Definition::Config(Config { id, function, context: 1, launch, requires_block: false })
+    };
     let clusters = LaunchConfig { cluster: 2.into(), ..LaunchConfig::new((64, 2), 100) };
     let device =
         Device { id: 1, name: "Test Device".into(), attributes: vec![(16, 132)], ..Device::default() };

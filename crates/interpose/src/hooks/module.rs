@@ -167,32 +167,32 @@ unsafe fn path_of<'a>(file: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes()))
 }
 
-/// The recorder and the handle that a call gave, if the call succeeded and the session keeps images.
-fn keeping(result: CUresult, handle: *const u64) -> Option<(&'static Recorder, u64)> {
-    let recorder = keeper(result)?;
+/// The recorder and the handle that a call gave, if the call succeeded.
+fn noting(result: CUresult, handle: *const u64) -> Option<(&'static Recorder, u64)> {
+    let recorder = Recorder::existing().filter(|_| result == CUDA_SUCCESS)?;
     // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
     unsafe { handle.as_ref() }.map(|&handle| (recorder, handle))
 }
 
 /// The program loaded an image from its memory.
 fn image_loaded(result: CUresult, handle: *const u64, image: *const c_void) {
-    if let Some((recorder, handle)) = keeping(result, handle) {
+    if let Some((recorder, handle)) = noting(result, handle) {
         // SAFETY: the contract of every hook: the call succeeded, so it read the image.
-        unsafe { recorder.keep_image(handle, image.cast()) };
+        unsafe { recorder.note_image(handle, image.cast()) };
     }
 }
 
 /// The program loaded an image from a file.
 fn file_loaded(result: CUresult, handle: *const u64, file: *const c_char) {
-    if let Some((recorder, handle)) = keeping(result, handle) {
+    if let Some((recorder, handle)) = noting(result, handle) {
         // SAFETY: the contract of every hook: the call succeeded, so it read the name.
-        recorder.keep_file(handle, unsafe { path_of(file) });
+        recorder.note_file(handle, unsafe { path_of(file) });
     }
 }
 
 /// The program got `part` of a library, module or kernel.
 fn note_part(result: CUresult, part: *const u64, whole: u64) {
-    if let Some((recorder, part)) = keeping(result, part) {
+    if let Some((recorder, part)) = noting(result, part) {
         guarded(|| recorder.objects.note_part(part, whole));
     }
 }

@@ -13,6 +13,8 @@
 //! belongs to without one; before, `dl_iterate_phdr` holds the lock that is held while the list of
 //! libraries changes, and never while a library's constructors run ([`modules`]).
 
+#[cfg(test)]
+mod judge;
 mod modules;
 mod row_cache;
 

@@ -1,19 +1,31 @@
-//! The image that each module, library and function comes from, if a session stores images.
+//! The image that each module, library and function comes from: its hash if the session stores
+//! images, and the blocks that its kernels require. An image without either is not remembered.
 
 use super::{Objects, lock};
 use crate::tables::put;
 use crate::{driver, limits};
 use cuda_abi::types::*;
+use cuda_launch::Dim3;
+use fatbin::RequiredBlock;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// By handle of a module, library, kernel or function.
 pub type Origins = HashMap<u64, Origin>;
 
+/// What is remembered of an image.
+#[derive(Clone, Default)]
+pub struct Image {
+    /// Its hash, if the session has it.
+    pub hash: Option<u128>,
+    /// The blocks that its kernels require.
+    pub required: Arc<Vec<RequiredBlock>>,
+}
+
 /// Where a handle comes from.
-#[derive(Clone, Copy)]
 pub enum Origin {
-    /// It was made of the image of this hash.
-    Image(u128),
+    /// It was made of this image.
+    Image(Image),
     /// It is part of this one: of a module, library or kernel.
     Of(u64),
 }
@@ -23,13 +35,15 @@ const MOST_STEPS: usize = 4;
 
 impl Objects {
     /// A module or library was made of an image.
-    pub fn note_image(&self, handle: u64, image: u128) {
-        self.note_origin(handle, Origin::Image(image));
+    pub fn note_image(&self, handle: u64, image: Image) {
+        if image.hash.is_some() || !image.required.is_empty() {
+            self.note_origin(handle, Origin::Image(image));
+        }
     }
 
     /// The driver gave `part`, a module, kernel or function, for `whole`.
     pub fn note_part(&self, part: u64, whole: u64) {
-        if part != whole {
+        if part != whole && lock(&self.origins).contains_key(&whole) {
             self.note_origin(part, Origin::Of(whole));
         }
     }
@@ -47,7 +61,7 @@ impl Objects {
     }
 
     /// The image of a function, or of a library's kernel, that was launched with success.
-    pub fn image_of(&self, function: CUfunction) -> Option<u128> {
+    pub fn image_of(&self, function: CUfunction) -> Option<Image> {
         if lock(&self.origins).is_empty() {
             return None;
         }
@@ -57,14 +71,21 @@ impl Objects {
         })
     }
 
-    fn image_behind(&self, handle: u64) -> Option<u128> {
+    fn image_behind(&self, handle: u64) -> Option<Image> {
         let (origins, mut at) = (lock(&self.origins), handle);
         for _ in 0..MOST_STEPS {
-            match *origins.get(&at)? {
-                Origin::Image(image) => return Some(image),
-                Origin::Of(whole) => at = whole,
+            match origins.get(&at)? {
+                Origin::Image(image) => return Some(image.clone()),
+                Origin::Of(whole) => at = *whole,
             }
         }
         None
+    }
+
+    /// The block that a function, or a library's kernel, requires; it was launched with success.
+    pub fn required_block(&self, function: CUfunction) -> Option<Dim3> {
+        let Image { required, .. } = self.image_of(function).filter(|image| !image.required.is_empty())?;
+        let name = self.describe_function(function).name;
+        required.iter().find(|(known, _)| **known == *name).map(|&(_, block)| block.into())
     }
 }

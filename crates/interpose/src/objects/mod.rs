@@ -17,7 +17,7 @@ mod captures;
 mod contexts;
 mod functions;
 pub mod graphs;
-mod images;
+pub mod images;
 pub mod streams;
 
 use crate::hot::{Epochs, hot};

@@ -195,7 +195,7 @@ impl Recorder {
             return id;
         }
         let description = self.objects.describe_function(handle);
-        let image = self.objects.image_of(handle);
+        let image = self.objects.image_of(handle).and_then(|image| image.hash);
         let digest = digest(&description, image);
         let mut given = self.identifiers.given();
         let id = match given.functions.get(&digest) {
@@ -242,6 +242,8 @@ impl Recorder {
         if launch.cluster == Dim3::ZERO {
             launch.cluster = driver::required_cluster(handle);
         }
+        let required = self.objects.required_block(handle);
+        launch.block = required.unwrap_or(launch.block);
         let _given = self.identifiers.given();
         let define = |id| {
             self.file.define(&Definition::Config(Config {
@@ -249,6 +251,7 @@ impl Recorder {
                 function: key.function,
                 context: key.context,
                 launch,
+                requires_block: required.is_some(),
             }))
         };
         self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG)

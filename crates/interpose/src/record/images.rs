@@ -1,8 +1,10 @@
-//! Images: the code that the program loads, stored in the session. By default that is its PTX, and
-//! small cubins until the program has ended: `apex run` replaces those of Triton's kernels by their
-//! PTX. With `apex run --code` it is all that describes launches.
+//! Images: the code that the program loads. The blocks that its kernels require are remembered, and
+//! the session stores by default its PTX, and small cubins until the program has ended: `apex run`
+//! replaces those of Triton's kernels by their PTX. With `apex run --code` it stores all that
+//! describes launches.
 
 use super::Recorder;
+use crate::objects::images::Image;
 use crate::switch::guarded;
 use crate::tables::put;
 use crate::{driver, limits};
@@ -14,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// First bytes of a cubin.
 const ELF: [u8; 4] = *b"\x7fELF";
@@ -42,25 +44,25 @@ impl Recorder {
         self.control.keeps_ptx()
     }
 
-    /// Keeps the image that the program has just loaded as the module or library `handle`.
+    /// Notes the image that the program has just loaded as the module or library `handle`.
     ///
     /// # Safety
     /// `image` is what the driver has just loaded.
-    pub unsafe fn keep_image(&self, handle: u64, image: *const u8) {
+    pub unsafe fn note_image(&self, handle: u64, image: *const u8) {
         guarded(|| {
             // SAFETY: by contract; the driver demands what `whole` does.
             match unsafe { fatbin::whole(image) } {
-                Ok(parts) => self.keep(handle, &parts),
+                Ok(parts) => self.note_parts(handle, &parts),
                 Err(_) => self.leave_out(0),
             }
         });
     }
 
-    /// As [`Recorder::keep_image`], of a file.
-    pub fn keep_file(&self, handle: u64, path: &Path) {
+    /// As [`Recorder::note_image`], of a file.
+    pub fn note_file(&self, handle: u64, path: &Path) {
         let most = if self.keeps_code() { MOST_FILE_BYTES } else { MOST_PTX_FILE_BYTES };
         guarded(|| match read::read(path, most) {
-            Ok(bytes) => self.keep(handle, &[&bytes]),
+            Ok(bytes) => self.note_parts(handle, &[&bytes]),
             Err(_) => self.leave_out(0),
         });
     }
@@ -83,16 +85,22 @@ impl Recorder {
         kept::select_ptx(part, architecture).or_else(cubin).filter(|kept| kept.len() <= MOST_PTX_BYTES)
     }
 
-    fn keep(&self, handle: u64, parts: &[&[u8]]) {
+    fn note_parts(&self, handle: u64, parts: &[&[u8]]) {
+        let architecture = driver::architecture();
+        let required = parts.iter().flat_map(|part| fatbin::required_blocks(part, architecture)).collect();
+        let hash = self.keeps_images().then(|| self.keep(parts)).flatten();
+        self.objects.note_image(handle, Image { hash, required: Arc::new(required) });
+    }
+
+    /// The hash of an image, if the session has it.
+    fn keep(&self, parts: &[&[u8]]) -> Option<u128> {
         let selected: Vec<_> = parts.iter().filter_map(|part| self.select(part)).collect();
         if selected.is_empty() {
-            return;
+            return None;
         }
         let hash = hash(&selected);
         let known = self.seen_images().get(&hash).copied();
-        if known.unwrap_or_else(|| self.keep_new(hash, &selected)) {
-            self.objects.note_image(handle, hash);
-        }
+        known.unwrap_or_else(|| self.keep_new(hash, &selected)).then_some(hash)
     }
 
     /// Keeps machine code that the program may load, and what it was linked from, as one image.

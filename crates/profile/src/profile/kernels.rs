@@ -39,6 +39,9 @@ pub struct Kernel {
     /// Launch configuration.
     #[serde(flatten)]
     pub launch: LaunchConfig,
+    /// Whether its code requires this block, so that the program cannot choose another.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub requires_block: bool,
     /// Attributes; `None` if they could not be read.
     pub attributes: Option<FunctionAttributes>,
     /// Number of launches.
@@ -130,6 +133,7 @@ struct Key {
     symbol: String,
     attributes: Option<FunctionAttributes>,
     launch: LaunchConfig,
+    requires_block: bool,
     /// Functions of one name from several images are several kernels.
     image: Option<u128>,
 }
@@ -170,6 +174,7 @@ impl Kernels {
                 .map_or_else(|| format!("function {}", config.function), |function| function.name.clone()),
             attributes: function.and_then(|function| function.attributes),
             launch: config.launch,
+            requires_block: config.requires_block,
             image,
         };
         self.place(key)
@@ -336,7 +341,7 @@ impl Counts {
     }
 
     fn finish(self, names: &Names) -> Kernel {
-        let Key { device, symbol, attributes, launch, image } = self.key;
+        let Key { device, symbol, attributes, launch, requires_block, image } = self.key;
         let Identity { name, short_name, traits } = names.get(&symbol);
         Kernel {
             name,
@@ -345,6 +350,7 @@ impl Counts {
             symbol,
             device,
             launch,
+            requires_block,
             attributes,
             launches: self.launches,
             cpu: self.cpu.distribution(),

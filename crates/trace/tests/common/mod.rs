@@ -219,6 +219,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                     cluster: [w[8], w[9], w[10]].into(),
                     dynamic_shared_bytes: w[11],
                 },
+                requires_block: known,
             }),
             7 => Definition::Graph(Graph {
                 id,
