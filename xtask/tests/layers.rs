@@ -35,14 +35,7 @@ const LAYERS: [&[&str]; 14] = [
         "apex-protobuf",
         "apex-device-code",
     ],
-    &[
-        "apex-call-frames",
-        "ptx-exec",
-        "fake-driver",
-        "fake-nvml",
-        "apex-driver",
-        "cudarc-client",
-    ],
+    &["apex-call-frames", "ptx-exec", "fake-driver", "fake-nvml", "apex-driver", "cudarc-client"],
     &[
         "apex-cpu-device",
         "apex-nvrtc",

@@ -117,7 +117,13 @@ impl Program {
     }
 
     fn define(&self) {
-        let launch = |id| Config { id, function: id, context: 1, launch: LaunchConfig::new(264, 256) };
+        let launch = |id| Config {
+            id,
+            function: id,
+            context: 1,
+            launch: LaunchConfig::new(264, 256),
+            requires_block: false,
+        };
         let function = |id| Function { id, name: format!("_Z10kernel_{id:03}PKfPfi"), attributes: None };
         let stream = Stream { id: 1, handle: 1, context: 1, kind: StreamKind::NonBlocking };
         let definitions = [

@@ -43,6 +43,20 @@ struct Content<'p> {
     tables: HashMap<&'p str, cubin::Kernel>,
 }
 
+/// A fact as a profile has it.
+fn fact(fact: ptx::Fact) -> CodeFact {
+    let (file, line) = fact.place.unzip();
+    CodeFact {
+        kind: fact.kind.name().to_owned(),
+        share: fact.share,
+        cost: fact.cost,
+        least: fact.least,
+        by_parameter: fact.by_parameter,
+        file,
+        line,
+    }
+}
+
 /// What is known of the code of a recorded kernel.
 #[derive(Debug)]
 pub enum Recorded {
@@ -126,7 +140,7 @@ impl<'p> Programs<'p> {
     /// What a kernel's code says about its cost, if its PTX is known.
     pub fn facts(&self, kernel: &Kernel) -> Vec<CodeFact> {
         match self.find(kernel) {
-            Some(Recorded::Code(code)) => code.facts(&kernel.launch),
+            Some(Recorded::Code(code)) => code.facts(&kernel.launch).into_iter().map(fact).collect(),
             _ => Vec::new(),
         }
     }

@@ -2,7 +2,6 @@
 //! kernel's attributes.
 
 use crate::Case;
-use apex_profile::CodeFact;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
@@ -176,9 +175,8 @@ impl Code {
     }
 
     /// What its code says about the cost of a launch.
-    pub fn facts(&self, launch: &LaunchConfig) -> Vec<CodeFact> {
-        let facts = ptx::facts(&self.module, self.function(), self.estimator(), launch);
-        facts.into_iter().map(fact).collect()
+    pub fn facts(&self, launch: &LaunchConfig) -> Vec<ptx::Fact> {
+        ptx::facts(&self.module, self.function(), self.estimator(), launch)
     }
 
     fn estimator(&self) -> &Estimator {
@@ -195,20 +193,6 @@ impl Code {
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
-    }
-}
-
-/// A fact as a profile has it.
-fn fact(fact: ptx::Fact) -> CodeFact {
-    let (file, line) = fact.place.unzip();
-    CodeFact {
-        kind: fact.kind.name().to_owned(),
-        share: fact.share,
-        cost: fact.cost,
-        least: fact.least,
-        by_parameter: fact.by_parameter,
-        file,
-        line,
     }
 }
 

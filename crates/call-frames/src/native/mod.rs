@@ -138,7 +138,12 @@ pub fn unwind(
 impl Row<'_> {
     /// The registers of the caller; `None` for an outermost frame, and where the row cannot be
     /// followed.
-    pub fn caller(&self, registers: &Registers, stack: &mut StackWindow, memory: &Memory) -> Option<Registers> {
+    pub fn caller(
+        &self,
+        registers: &Registers,
+        stack: &mut StackWindow,
+        memory: &Memory,
+    ) -> Option<Registers> {
         let mut word = |address| stack.word(memory, address);
         let frame = match self.cfa {
             Cfa::Unknown => return None,

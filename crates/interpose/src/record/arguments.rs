@@ -11,12 +11,12 @@
 
 use super::Recorder;
 use super::thread::Thread;
-use crate::memory::word_at;
 use crate::objects::addresses::kind_of;
 use crate::parameters::{Buffer, buffer_of};
 use crate::switch::guarded;
 use crate::tables::{push, put};
 use crate::{driver, limits};
+use apex_call_frames::memory::word_at;
 use apex_trace::definition::{ArgumentMemory, Arguments, Definition, Pointer};
 use apex_trace::layout::{ArgumentSample, MemoryKind, NO_CONFIG, Slots as _, flags};
 use cuda_abi::types::*;

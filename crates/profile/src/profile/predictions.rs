@@ -29,7 +29,9 @@ pub struct KernelPrediction {
 impl Profile {
     /// The profile with predictions for its kernels.
     pub fn with(mut self, predictions: Predictions) -> Self {
-        for (kernel, KernelPrediction { known, said, facts }) in self.kernels.iter_mut().zip(predictions.kernels) {
+        for (kernel, KernelPrediction { known, said, facts }) in
+            self.kernels.iter_mut().zip(predictions.kernels)
+        {
             kernel.prediction = said;
             if let Some(code) = &mut kernel.code {
                 (code.known, code.facts) = (known, facts);

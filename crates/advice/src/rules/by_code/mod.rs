@@ -147,6 +147,7 @@ mod tests {
     };
     use super::super::{RULES, Rule};
     use super::{Needs, accesses, work};
+    use apex_counts::{Direction, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
 
     /// A kernel whose PTX is known, and says this.
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn counts_of_the_cpu_device_go_before() {
-        let kernel = counted("global", "load", 100, 400, 0, "");
+        let kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
         let facts = vec![fact("strided_accesses", 0.5, 32.0, 4.0)];
         assert_clear(&accesses::STRIDED, saying(kernel, facts));
     }
