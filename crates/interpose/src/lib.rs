@@ -12,9 +12,9 @@
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
 //! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
 //! `native`: those of compiled code. `nvtx`, `ranges`: the ranges that the program names. `queue`:
-//! calls that a thread makes for the program. `endings`: what precedes `_exit` and `exec`. [`pool`]:
-//! device memory that is kept. `driver`: the calls that the library makes on its own account.
-//! `switch`: whether calls are recorded.
+//! calls that a thread makes for the program. `endings`: what precedes `_exit` and `exec`.
+//! [`pool`]: device memory that is kept. `driver`: the calls that the library makes on its own
+//! account. `switch`: whether calls are recorded.
 //! [`flush`]: calls that go past held work let it out first. [`limits`] and `tables`: memory, fixed
 //! beforehand. ARCHITECTURE.md has the order in which these may use each other.
 //!
