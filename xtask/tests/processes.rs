@@ -1,5 +1,5 @@
-//! Every process that a test starts has a time limit: tests use `test_process::Command`, and not the
-//! standard library's, which waits for ever.
+//! Every process that a test starts has a time limit: tests use `test_process::Command`, and not
+//! the standard library's, which waits for ever.
 
 use std::path::{Path, PathBuf};
 

@@ -37,9 +37,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// }
 /// ```
 ///
-/// A doc comment has one line. A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the
-/// same body with another value of [`DefaultStream`](crate::stream::DefaultStream) under the name
-/// in brackets.
+/// A doc comment has one line. A body is an expression of type [`Result`]. The symbol behind `also`
+/// is the per-thread form: the same body with another value of
+/// [`DefaultStream`](crate::stream::DefaultStream) under the name in brackets.
 macro_rules! entries {
     ($(
         #[doc = $doc:literal]

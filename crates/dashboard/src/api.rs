@@ -106,8 +106,8 @@ impl Dashboard {
         }
     }
 
-    /// Whether a session may have to be read for the answer, which takes long: the page, the list of
-    /// sessions and timelines, whose indexes are made in the background, do not wait for that.
+    /// Whether a session may have to be read for the answer, which takes long: the page, the list
+    /// of sessions and timelines, whose indexes are made in the background, do not wait for that.
     pub fn is_heavy(request: &Request) -> bool {
         matches!(
             request.segments()[..],

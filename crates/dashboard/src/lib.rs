@@ -11,10 +11,11 @@
 //!    request holds a path.
 //! 2. A session is read once, however many look at it: views of the same part of the same session
 //!    share what was read ([`views`]). Those that event streams show are kept, and at most
-//!    [`MOST_VIEWS`] others, each of at most [`apex_page::MOST_BYTES`] beside what its reader keeps.
+//!    [`MOST_VIEWS`] others, each of at most [`apex_page::MOST_BYTES`] beside what its reader
+//!    keeps.
 //! 3. A session that runs is read about once a second, its last seconds twice, and reading takes at
-//!    most a tenth of one core's time, or a quarter where only last seconds are wanted, however many
-//!    parts of sessions are open. A session that has ended is read once for each part.
+//!    most a tenth of one core's time, or a quarter where only last seconds are wanted, however
+//!    many parts of sessions are open. A session that has ended is read once for each part.
 //! 4. Timelines are read from their index ([`apex_timeline`]), which is made in the background.
 //! 5. A session that cannot be read, or is gone, gives a message, and may come back.
 

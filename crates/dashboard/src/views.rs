@@ -141,8 +141,8 @@ impl Views {
         }
     }
 
-    /// The same of a view that is held, for somebody who asks again soon; `None` if it would have to
-    /// wait for others.
+    /// The same of a view that is held, for somebody who asks again soon; `None` if it would have
+    /// to wait for others.
     pub fn look_if_free(&self, view: &View) -> Option<Result<Looked, Problem>> {
         let shown = match view.shown.try_lock() {
             Ok(shown) => shown,

@@ -195,8 +195,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// The kernels in a table of symbols, with where their names begin. A symbol: name u32 at 0, kind u8
-/// at 4, marks u8 at 5, section u16 at 6.
+/// The kernels in a table of symbols, with where their names begin. A symbol: name u32 at 0, kind
+/// u8 at 4, marks u8 at 5, section u16 at 6.
 fn kernels(symbols: &[u8]) -> impl Iterator<Item = (u32, Entry)> {
     const SYMBOL_BYTES: usize = 24;
     const FUNCTION: u8 = 2;

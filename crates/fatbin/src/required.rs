@@ -6,12 +6,12 @@
 //! directive, not parsed.
 //!
 //! The bytes come from a program and are not trusted. Each byte is read a fixed number of times,
-//! and fatbins above [`MOST_FATBIN_BYTES`] are not decompressed, because this runs while the program
-//! loads its code.
+//! and fatbins above [`MOST_FATBIN_BYTES`] are not decompressed, because this runs while the
+//! program loads its code.
 
 use crate::{FATBIN_MAGIC, Image, cubin, kept, machine_code, read};
 
-/// Largest selected part of a fatbin that is read.
+/// Largest fatbin that is read: those of libraries, with code for many devices, are left out.
 const MOST_FATBIN_BYTES: usize = 4 << 20;
 /// Maximum kernels of an image.
 const MOST_KERNELS: usize = 1 << 12;
@@ -22,11 +22,10 @@ pub type RequiredBlock = (Box<str>, [u32; 3]);
 /// The kernels of an image of known length that require a block, on a device of this architecture
 /// (90 for 9.0). What is damaged requires none.
 pub fn required_blocks(image: &[u8], architecture: u32) -> Vec<RequiredBlock> {
-    let selected = kept::select(image, architecture);
-    let is_fatbin = selected.starts_with(&FATBIN_MAGIC.to_le_bytes());
-    if is_fatbin && selected.len() > MOST_FATBIN_BYTES {
+    if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) && image.len() > MOST_FATBIN_BYTES {
         return Vec::new();
     }
+    let selected = kept::select(image, architecture);
     let mut found: Vec<_> = machine_code(&selected)
         .unwrap_or_default()
         .iter()
@@ -117,6 +116,7 @@ impl Words<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{entry, fatbin};
     use proptest::prelude::*;
 
     /// What `tileiras` of CUDA 13.4 made of a vector addition in cuTile 1.7, for sm_90.
@@ -139,6 +139,14 @@ mod tests {
         for image in [FOUR, FOUR_PTX] {
             assert_eq!(known(&required_blocks(image, 90)), [("stack", [32, 4, 2])]);
         }
+    }
+
+    #[test]
+    fn a_fatbin_is_read_up_to_a_size() {
+        let large = vec![b' '; MOST_FATBIN_BYTES];
+        let [code, text] = [entry(2, 90, 0, TILES, 0), entry(1, 90, 0, &large, 0)];
+        assert_eq!(required_blocks(&fatbin(std::slice::from_ref(&code)), 90).len(), 1);
+        assert_eq!(required_blocks(&fatbin(&[code, text]), 90), []);
     }
 
     #[test]

@@ -9,7 +9,13 @@ use proptest::prelude::*;
 /// by default.
 pub(crate) const FROM_NVCC: &[u8] = include_bytes!("../tests/data/three_ptx_one_cubin_zstd.fatbin");
 
-fn entry(kind: u16, architecture: u32, flags: u64, payload: &[u8], expanded_bytes: u64) -> Vec<u8> {
+pub(crate) fn entry(
+    kind: u16,
+    architecture: u32,
+    flags: u64,
+    payload: &[u8],
+    expanded_bytes: u64,
+) -> Vec<u8> {
     let padded = payload.len().next_multiple_of(8);
     let mut entry = vec![0; 64];
     entry[..2].copy_from_slice(&kind.to_le_bytes());
@@ -24,7 +30,7 @@ fn entry(kind: u16, architecture: u32, flags: u64, payload: &[u8], expanded_byte
     entry
 }
 
-fn fatbin(entries: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn fatbin(entries: &[Vec<u8>]) -> Vec<u8> {
     let payload = entries.concat();
     let mut image = FATBIN_MAGIC.to_le_bytes().to_vec();
     image.extend_from_slice(&[1, 0, 16, 0]);
@@ -40,9 +46,9 @@ fn ptx_of(image: &[u8], newest: u32) -> String {
     }
 }
 
-/// From nvcc 13.4 with `--concat`: PTX for compute_80 and 75 in one entry, cubins for sm_80 and 90 in
-/// another, compressed with zstd; with LZ4 (`--compress-mode=speed`); and from nvFatbin 13.4 with
-/// `-concat` and identifiers: two PTX and one cubin.
+/// From nvcc 13.4 with `--concat`: PTX for compute_80 and 75 in one entry, cubins for sm_80 and 90
+/// in another, compressed with zstd; with LZ4 (`--compress-mode=speed`); and from nvFatbin 13.4
+/// with `-concat` and identifiers: two PTX and one cubin.
 const CONCATENATED: [(&[u8], &[u32]); 3] = [
     (include_bytes!("../tests/data/concatenated_zstd.fatbin"), &[80, 90]),
     (include_bytes!("../tests/data/concatenated_lz4.fatbin"), &[80, 90]),

@@ -156,8 +156,8 @@ impl Hot {
     }
 }
 
-/// What tells the calling thread from all other living ones: the address of its control block, whose
-/// first word holds it (the System V ABI for x86-64).
+/// What tells the calling thread from all other living ones: the address of its control block,
+/// whose first word holds it (the System V ABI for x86-64).
 #[inline(always)]
 fn thread_pointer() -> usize {
     let pointer: usize;

@@ -4,8 +4,8 @@
 //! thread-local and needs no lock. All else is read from its memory (`apex_call_frames`). The
 //! frames of a thread cannot change while the thread is in our call, but
 //! the interpreter may be ending in another thread meanwhile, and free them. Hence the contract:
-//! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`crate::memory`]) and
-//! answers with an error where there is no memory, chains are followed for a bounded number of
+//! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`crate::memory`])
+//! and answers with an error where there is no memory, chains are followed for a bounded number of
 //! steps, and a code object counts as one only if its type is `PyCode_Type`. In a thread whose
 //! state was freed, garbage can give no frames or wrong ones; never a fault.
 //!

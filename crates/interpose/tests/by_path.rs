@@ -1,5 +1,5 @@
-//! Programs that open the driver's file by its path are recorded like those that open it by its name,
-//! and forward to the driver that they have named.
+//! Programs that open the driver's file by its path are recorded like those that open it by its
+//! name, and forward to the driver that they have named.
 
 mod support;
 

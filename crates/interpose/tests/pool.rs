@@ -1,5 +1,5 @@
-//! The memory pool on a driver without a GPU: what the driver sees, and what happens where it has no
-//! memory or refuses a free.
+//! The memory pool on a driver without a GPU: what the driver sees, and what happens where it has
+//! no memory or refuses a free.
 
 mod support;
 

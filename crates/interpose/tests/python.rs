@@ -142,8 +142,8 @@ fn no_state_of_the_interpreter_harms_the_program() {
     }
 }
 
-/// A sandbox that refuses the system call by which stacks are read: everything else is recorded, and
-/// the session says what is missing.
+/// A sandbox that refuses the system call by which stacks are read: everything else is recorded,
+/// and the session says what is missing.
 #[test]
 fn where_stacks_cannot_be_read_the_session_says_so() {
     let Some((_, interpreter)) = interpreters().pop() else { return };

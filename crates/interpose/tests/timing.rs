@@ -179,8 +179,8 @@ fn the_driver_is_rarely_asked_about_what_is_not_done() {
         let failed: usize = failed.trim().parse().expect("a number");
         let timed = readings(&recording.process())["short_4000"].len();
         println!("{timing:?}: {failed} of the answers about {timed} readings say that work is not done");
-        // One of the streams is done at the end alone. (There were 2 answers for each launch, and 64
-        // where every launch is timed, when the driver was asked about all that was pending.)
+        // One of the streams is done at the end alone. (There were 2 answers for each launch, and
+        // 64 where every launch is timed, when the driver was asked about all that was pending.)
         let most = if timing == TimingMode::All { 3 * LAUNCHES } else { LAUNCHES / 20 };
         assert!(failed <= most, "{failed} of {timed}");
     }

@@ -5,8 +5,9 @@
 //!
 //! Prints the plan of each form, and of norms' gradients, at 64 × 4096 in bf16 and the relative
 //! error of what it computes, against the reference in f64 (Frobenius norm). Exits with status 1 if
-//! an error is larger than bf16 allows. With `--emit`, nothing is launched: PTX of all forms for an H200, of many sizes and
-//! in several schedules, goes into the folder, with `kernels.json`, which says how to launch it.
+//! an error is larger than bf16 allows. With `--emit`, nothing is launched: PTX of all forms for an
+//! H200, of many sizes and in several schedules, goes into the folder, with `kernels.json`, which
+//! says how to launch it.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -167,8 +167,8 @@ fn losses_and_norms_are_one_kernel_each_or_two_and_right() {
             assert_eq!(compare(&device, &loss, &targets, tolerance), 1);
             let norm = forms::residual_rms_norm(element, rows, length, 1e-5).unwrap();
             assert_eq!(compare(&device, &norm, &[], tolerance), 1);
-            // In a row of one element x, a norm's gradient is the difference of two numbers that are
-            // equal but for 1e-5 / x², and f32 keeps few digits of that.
+            // In a row of one element x, a norm's gradient is the difference of two numbers that
+            // are equal but for 1e-5 / x², and f32 keeps few digits of that.
             let tolerance = if length == 1 { 0.05 } else { tolerance };
             // Sums over several rows take a second kernel.
             for form in [

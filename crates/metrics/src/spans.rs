@@ -510,8 +510,8 @@ fn text(foreign: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What an identifier stands for is the trace, the process, the sort and the numbers: without one
-    /// of them, spans of two processes of a session would be one.
+    /// What an identifier stands for is the trace, the process, the sort and the numbers: without
+    /// one of them, spans of two processes of a session would be one.
     #[test]
     fn identifiers_differ_with_each_part() {
         let collector = Collector { trace: [7; 16], ..Collector::default() };

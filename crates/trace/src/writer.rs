@@ -492,8 +492,8 @@ impl Lane {
     }
 
     /// As [`Lane::record`], but only into the chunk that the lane has; false if there is none with
-    /// room. Takes no lock, allocates nothing, makes no system call, and needs next to no stack. The
-    /// caller knows that this process made the file.
+    /// room. Takes no lock, allocates nothing, makes no system call, and needs next to no stack.
+    /// The caller knows that this process made the file.
     #[inline(always)]
     pub fn try_record<R: Slots>(&mut self, record: &R) -> bool {
         self.chunk.as_mut().is_some_and(|chunk| chunk.append(record.as_bytes()))

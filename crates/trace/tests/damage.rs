@@ -89,8 +89,8 @@ fn place() -> impl Strategy<Value = usize> {
     prop_oneof![0..300usize, chunk, 0..HEADER_BYTES + 7 * CHUNK_BYTES]
 }
 
-/// Cases of each of the tests below. They differ from run to run; `TRACE_FUZZ_CASES=100000 cargo test
-/// --release -p apex-trace --test damage` takes minutes.
+/// Cases of each of the tests below. They differ from run to run; `TRACE_FUZZ_CASES=100000 cargo
+/// test --release -p apex-trace --test damage` takes minutes.
 fn cases() -> u32 {
     std::env::var("TRACE_FUZZ_CASES").map_or(300, |text| text.parse().expect("a number of cases"))
 }

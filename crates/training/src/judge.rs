@@ -130,8 +130,8 @@ impl Cases {
         self.predicted.iter().zip(&self.measured).map(|(&p, &m)| quantity.error(p, m)).collect()
     }
 
-    /// Median errors of groups of the cases, worst first. `groups` has the group of each case, which
-    /// is a place among `names`.
+    /// Median errors of groups of the cases, worst first. `groups` has the group of each case,
+    /// which is a place among `names`.
     pub fn by_group(&self, quantity: Quantity, groups: &[usize], names: &[String]) -> Vec<FamilyScore> {
         let mut of_group: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for (&group, error) in groups.iter().zip(self.errors(quantity)) {

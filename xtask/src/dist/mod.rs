@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: what people install: an archive, a Debian package and a wheel of one build.
 //!
-//! The same commit gives the same bytes: paths of this machine are mapped away, files are sorted and
-//! belong to root, and every time is that of the commit (or `SOURCE_DATE_EPOCH`). The oldest glibc
-//! that the files need is read from the files and becomes part of the packages' metadata.
+//! The same commit gives the same bytes: paths of this machine are mapped away, files are sorted
+//! and belong to root, and every time is that of the commit (or `SOURCE_DATE_EPOCH`). The oldest
+//! glibc that the files need is read from the files and becomes part of the packages' metadata.
 
 mod archive;
 mod build;

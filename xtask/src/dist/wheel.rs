@@ -1,5 +1,6 @@
 //! The wheel: a zip file whose `.data` folder pip unpacks into the environment's prefix, so that
-//! `apex` is on the path and needs no Python to run; and the module `apex_cuda` for those who have Python.
+//! `apex` is on the path and needs no Python to run; and the module `apex_cuda` for those who have
+//! Python.
 
 use super::{Package, Release, SUMMARY, root};
 use anyhow::Context;

@@ -42,8 +42,8 @@ fn is_as_ptx(program: Program) -> bool {
     as_ptx().as_ref().is_some_and(|programs| programs.contains(&(program as usize)))
 }
 
-/// Exports a function of NVRTC: a jump to `$to`, which gets the return address as one more argument,
-/// in the register `$register`.
+/// Exports a function of NVRTC: a jump to `$to`, which gets the return address as one more
+/// argument, in the register `$register`.
 macro_rules! export {
     ($(#[$docs:meta])* $name:ident($($argument:ident: $type:ty),*), $register:literal => $to:ident) => {
         $(#[$docs])*

@@ -117,8 +117,8 @@ fn symbols(module: &ptx::Module) -> impl Iterator<Item = Symbol<'_>> {
     let variables = module.variables().map(|variable| Symbol {
         name: &variable.name,
         linkage: variable.linkage,
-        // Shared memory that is sized at launch is declared so too. nvlink wants a definition of what
-        // states its size, although ptxas makes one where it does not link.
+        // Shared memory that is sized at launch is declared so too. nvlink wants a definition of
+        // what states its size, although ptxas makes one where it does not link.
         defined: variable.linkage != ptx::Linkage::Extern
             || variable.space == ptx::StateSpace::Shared && variable.stated_bytes().is_none(),
     });

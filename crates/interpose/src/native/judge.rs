@@ -71,8 +71,8 @@ fn framehop_of(libraries: &[Library]) -> UnwinderX86_64<&'static [u8]> {
 }
 
 /// Whether framehop can follow a row: it knows two registers (`vfork` has its return address in
-/// another), and evaluates no expression that reads memory, as those of signal frames do. Rules that
-/// place the frame at the stack pointer are left out, too: the function has left its frame, as
+/// another), and evaluates no expression that reads memory, as those of signal frames do. Rules
+/// that place the frame at the stack pointer are left out, too: the function has left its frame, as
 /// libgcc's does before it jumps to a handler, and calls nothing there. Ours ends the stack.
 fn is_comparable(row: &Row<'_>) -> bool {
     const DEREF: u8 = 0x06;

@@ -242,8 +242,8 @@ impl Words {
         self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
     }
 
-    /// (Without context and epoch: they have to be fetched from memory, and the place can be fetched
-    /// meanwhile.)
+    /// (Without context and epoch: they have to be fetched from memory, and the place can be
+    /// fetched meanwhile.)
     #[inline(always)]
     fn place(&self) -> usize {
         let [function, a, b, c, _, d, _] = self.0;

@@ -46,8 +46,8 @@ pub fn after_event(result: CUresult) {
     }
 }
 
-/// The program waited for a stream, as [`crate::objects::streams::normalised`] gives it: the pairs on
-/// it are done.
+/// The program waited for a stream, as [`crate::objects::streams::normalised`] gives it: the pairs
+/// on it are done.
 pub fn after_stream(result: CUresult, stream: CUstream) {
     if result == CUDA_SUCCESS {
         read(|thread| {

@@ -54,8 +54,8 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// The shares of the counts of a call, those of [`Routing`](crate::moe::Routing). `None` if there
-    /// are no tokens.
+    /// The shares of the counts of a call, those of [`Routing`](crate::moe::Routing). `None` if
+    /// there are no tokens.
     ///
     /// ```
     /// use apex_kernels::moe::{Drops, Shape};

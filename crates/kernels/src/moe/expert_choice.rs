@@ -1,8 +1,8 @@
 //! Expert choice: each expert chooses tokens, and all experts as many (arXiv 2202.09368).
 //! `cuda/moe_expert_choice.cu`.
 //!
-//! Invariant: what [`ExpertChoice`] holds is of one forward pass, with its shape and options, so that
-//! a backward pass cannot be asked for with others.
+//! Invariant: what [`ExpertChoice`] holds is of one forward pass, with its shape and options, so
+//! that a backward pass cannot be asked for with others.
 
 use std::sync::{Arc, PoisonError};
 
@@ -61,8 +61,8 @@ impl ExpertOptions {
     }
 }
 
-/// A pass of a layer whose experts choose: what they chose, and what a backward pass needs. It may be
-/// used for one pass after another.
+/// A pass of a layer whose experts choose: what they chose, and what a backward pass needs. It may
+/// be used for one pass after another.
 ///
 /// ```
 /// use apex_gpu::Device;
@@ -165,11 +165,11 @@ impl<T: Element> ExpertChoice<T> {
 }
 
 impl Moe {
-    /// Computes a layer whose experts choose in the order of `stream`, and returns the form that ran.
-    /// Results may hold anything before. Returns before the work is done.
+    /// Computes a layer whose experts choose in the order of `stream`, and returns the form that
+    /// ran. Results may hold anything before. Returns before the work is done.
     ///
-    /// A token's experts depend on the other tokens of the call: where tokens must not know of later
-    /// ones, as in a decoder, that leaks.
+    /// A token's experts depend on the other tokens of the call: where tokens must not know of
+    /// later ones, as in a decoder, that leaks.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if a buffer has another size or there is a bias;
@@ -202,8 +202,9 @@ impl Moe {
     }
 
     /// Computes the gradients of what a layer read whose experts chose from that of its output,
-    /// `[tokens, dim]`, in the order of `stream`, and returns the form that ran. Which tokens experts
-    /// choose is taken as given. Gradients may hold anything before. Returns before the work is done.
+    /// `[tokens, dim]`, in the order of `stream`, and returns the form that ran. Which tokens
+    /// experts choose is taken as given. Gradients may hold anything before. Returns before the
+    /// work is done.
     ///
     /// # Errors
     /// As [`Moe::expert_choice`]; and [`Error::Shape`](crate::Error::Shape) if no forward pass has
@@ -285,8 +286,8 @@ impl Call<'_> {
         let launch = launch.arg(&mut *slots).arg(tokens).arg(weights);
         let launch = launch.arg(&mut plan.row_tokens).arg(&mut plan.row_choices);
         let launch = launch.arg(&mut plan.spans).arg(&mut plan.tiles).arg(self.capacity());
-        // SAFETY: as above; there are not more rows of an expert than tokens, and as many in the plan
-        // as all experts have.
+        // SAFETY: as above; there are not more rows of an expert than tokens, and as many in the
+        // plan as all experts have.
         unsafe { launch.arg(self.problem).launch()? };
 
         let blocks = self.shape.tokens.div_ceil(SCAN).min(MOST_BLOCKS) as u32;
@@ -320,8 +321,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Adds up the parts of the weights' gradients, `parts` for each row, and leads them through the
-    /// gate.
+    /// Adds up the parts of the weights' gradients, `parts` for each row, and leads them through
+    /// the gate.
     fn expert_gate_gradient<T>(
         &self,
         logits: &Buffer<f32>,

@@ -98,10 +98,10 @@ impl Moe {
         Ok(())
     }
 
-    /// Adds `rate` to the [bias](crate::moe::Inputs::bias) of each expert with less than the mean of
-    /// `loads`, and subtracts it from that of each with more: the balancing without a loss of arXiv
-    /// 2408.15664 (DeepSeek-V3), for which 0.001 is a usual rate. Loads are those of a call, or sums
-    /// over calls or devices. Returns before the work is done.
+    /// Adds `rate` to the [bias](crate::moe::Inputs::bias) of each expert with less than the mean
+    /// of `loads`, and subtracts it from that of each with more: the balancing without a loss of
+    /// arXiv 2408.15664 (DeepSeek-V3), for which 0.001 is a usual rate. Loads are those of a call,
+    /// or sums over calls or devices. Returns before the work is done.
     ///
     /// ```
     /// use apex_kernels::moe::Moe;

@@ -1,21 +1,21 @@
 //! Mixture of experts: each token is computed by the few experts that it chooses.
 //!
 //! [`Moe`] computes, for each token `x` and the `top_k` experts `e` of its largest logits, `Σ w_e ·
-//! Down_e (silu(Gate_e x) ∘ Up_e x)`. No choice is dropped, whatever the loads of experts are, unless
-//! [`Options::capacity`] bounds these.
+//! Down_e (silu(Gate_e x) ∘ Up_e x)`. No choice is dropped, whatever the loads of experts are,
+//! unless [`Options::capacity`] bounds these.
 //!
-//! A forward pass is six kernels: three route (choose, count, and give each choice its *row*, sorted by
-//! expert), one multiplies the rows with Gate and Up, one with Down, one adds up the rows of each
-//! token. Rows of tokens are gathered by the product that reads them, and added up by a gather too:
-//! nothing is added atomically, and results are the same in each run.
+//! A forward pass is six kernels: three route (choose, count, and give each choice its *row*,
+//! sorted by expert), one multiplies the rows with Gate and Up, one with Down, one adds up the rows
+//! of each token. Rows of tokens are gathered by the product that reads them, and added up by a
+//! gather too: nothing is added atomically, and results are the same in each run.
 //!
 //! To train, [`Moe::forward_saving`] keeps the products with Gate and Up, and [`Moe::backward`]
-//! returns the gradients of tokens, logits and both weights, in six kernels more: one for the hidden
-//! layers, with the gradient of SwiGLU, one for the gate, one for each weight, one for the rows of
-//! tokens, and one that adds these up. Sums have one order there too.
+//! returns the gradients of tokens, logits and both weights, in six kernels more: one for the
+//! hidden layers, with the gradient of SwiGLU, one for the gate, one for each weight, one for the
+//! rows of tokens, and one that adds these up. Sums have one order there too.
 //!
-//! Instead of tokens, experts may choose: [`ExpertChoice`] gives each expert the same number of tokens,
-//! which its largest scores name.
+//! Instead of tokens, experts may choose: [`ExpertChoice`] gives each expert the same number of
+//! tokens, which its largest scores name.
 //!
 //! | form | runs on |
 //! | --- | --- |
@@ -25,8 +25,8 @@
 //!
 //! Tokens choose as their logits say, however uneven that is: [`Balance`] says how uneven, and
 //! [`Drops`] what a capacity takes away. Against it there are losses, with their gradients, in
-//! [`Moe::auxiliary_into`], and without a loss a bias on what tokens choose, [`Inputs::bias`], which
-//! [`Moe::balance_bias`] keeps.
+//! [`Moe::auxiliary_into`], and without a loss a bias on what tokens choose, [`Inputs::bias`],
+//! which [`Moe::balance_bias`] keeps.
 //!
 //! `docs/results/moe-h200.md` compares them with PyTorch.
 //!
@@ -97,8 +97,8 @@ pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     /// `[tokens, experts]`, the router's: those of a token decide which experts it chooses, and
     /// their weights.
     pub logits: &'a L,
-    /// `[experts]`: what is added to the scores of experts when a token chooses, and not to weights.
-    /// It has no gradient.
+    /// `[experts]`: what is added to the scores of experts when a token chooses, and not to
+    /// weights. It has no gradient.
     pub bias: Option<&'a L>,
     /// `[experts, 2, hidden, dim]`: weights of the gate, then those of what it gates.
     pub up: &'a T,

@@ -96,8 +96,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// The grid of a product whose rows have `width` elements: columns along x, parts of tiles along
-    /// y.
+    /// The grid of a product whose rows have `width` elements: columns along x, parts of tiles
+    /// along y.
     pub fn parts(&self, width: usize) -> [u32; 3] {
         let parts = (most_tiles(self.rows, self.shape.experts) * (TILE_ROWS / SIDE)).min(MOST_PARTS);
         [width.div_ceil(SIDE) as u32, parts as u32, 1]

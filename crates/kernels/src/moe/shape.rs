@@ -22,8 +22,8 @@ pub struct Shape {
 
 /// How a token's logits become scores. The scores of the experts that it chooses are their weights;
 /// it chooses those of the largest scores, which are those of the largest logits, or of the largest
-/// sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the lower expert is
-/// first, and NaN counts as minus infinity.
+/// sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the lower expert
+/// is first, and NaN counts as minus infinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gate {
     /// The softmax over all experts.
@@ -115,8 +115,8 @@ impl Shape {
     }
 
     /// The capacity of an expert ([`Options::capacity`]) that is `factor` times its mean load,
-    /// rounded up, and at least 1: the capacity factor of Switch Transformers (arXiv 2101.03961), for
-    /// which 1.25 is a usual value.
+    /// rounded up, and at least 1: the capacity factor of Switch Transformers (arXiv 2101.03961),
+    /// for which 1.25 is a usual value.
     ///
     /// ```
     /// let shape = apex_kernels::moe::Shape { tokens: 100, experts: 8, top_k: 2, dim: 4, hidden: 2 };

@@ -29,8 +29,8 @@ impl<T: Number> Layer<T> {
         }
     }
 
-    /// The same with a bias. Where sums of scores and biases are so close that rounding decides which
-    /// is larger, the token's logits are others.
+    /// The same with a bias. Where sums of scores and biases are so close that rounding decides
+    /// which is larger, the token's logits are others.
     pub fn biased(mut self, shape: &Shape, gate: Gate) -> Layer<T> {
         let bias: Vec<f32> = random::<f16>(6, shape.experts, 0.5).into_iter().map(f32::from).collect();
         for row in self.logits.chunks_mut(shape.experts) {
@@ -80,8 +80,8 @@ pub fn poisoned(device: &Device, shape: &Shape) -> Routing {
 }
 
 /// Shapes of which every tensor has dozens of numbers: where there are few, their terms may cancel
-/// by chance, and errors of rounding are large beside what is left. Smaller ones have tests of their
-/// own.
+/// by chance, and errors of rounding are large beside what is left. Smaller ones have tests of
+/// their own.
 pub fn shapes() -> impl Strategy<Value = Shape> {
     // A multiple of 8 in half of the cases: those have a Hopper form, on a GPU.
     let side = |most: usize| prop_oneof![8..most, (1..most / 8).prop_map(|eighth| 8 * eighth)];

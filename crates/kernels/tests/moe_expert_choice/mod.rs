@@ -1,5 +1,5 @@
-//! Layers whose experts choose against the reference in f64, forward and backward, in every form that
-//! the device has, and the reference against differences of its own forward pass.
+//! Layers whose experts choose against the reference in f64, forward and backward, in every form
+//! that the device has, and the reference against differences of its own forward pass.
 
 use apex_gpu::{Device, Stream};
 use apex_kernels::moe::{ExpertChoice, ExpertOptions, Gate, Gradients, Inputs, Moe, Shape, reference};
@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use crate::common::{Number, distance, random, wide};
 use crate::moe_cases::{Layer, forms, shapes};
 
-/// Results of a backward pass on a device have been rounded twice more than those of a forward pass.
+/// Results of a backward pass on a device have been rounded twice more than those of a forward
+/// pass.
 const LOOSER: f64 = 2.0;
 
-/// A layer in which no expert's choice depends on rounding: of a score that is barely not chosen, the
-/// token's logits are others.
+/// A layer in which no expert's choice depends on rounding: of a score that is barely not chosen,
+/// the token's logits are others.
 fn layer<T: Number>(shape: &Shape, options: &ExpertOptions) -> Layer<T> {
     let mut layer = Layer::<T>::random(shape);
     let mut close = true;
@@ -37,8 +38,8 @@ fn layer<T: Number>(shape: &Shape, options: &ExpertOptions) -> Layer<T> {
     layer
 }
 
-/// Computes with every form, into buffers that hold anything but results before, and compares with the
-/// reference.
+/// Computes with every form, into buffers that hold anything but results before, and compares with
+/// the reference.
 fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &ExpertOptions, layer: &Layer<T>) {
     let of_output = random::<T>(5, shape.token_elements(), 1.0);
     let (logits, _) = layer.router();

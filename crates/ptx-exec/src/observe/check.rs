@@ -2,8 +2,8 @@
 //!
 //! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a
 //! defect where it decides a branch or an address, or where what is computed from it leaves the
-//! thread. A copy in memory is as undefined as its source, and a defect only once it is used, or the
-//! host reads all of it. What a call hands over in part counts as written, and so does what an
+//! thread. A copy in memory is as undefined as its source, and a defect only once it is used, or
+//! the host reads all of it. What a call hands over in part counts as written, and so does what an
 //! assertion or `printf` reads: compilers copy padding there.
 
 use std::collections::HashMap;

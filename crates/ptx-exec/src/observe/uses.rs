@@ -1,11 +1,11 @@
 //! Follows undefined values from the loads that create them to the uses that are defects.
 //!
 //! Such uses are branches, addresses, stores of what was computed, and any other operation by which
-//! a value leaves the thread. A store of what was only loaded copies memory: its destination becomes
-//! undefined, and the copy is followed from there. C++ copies structures with their padding and
-//! unions whole, so a copy that is undefined in part is never a defect; one that is wholly undefined
-//! is a defect once the host reads it. A reported value counts as defined afterwards, so that its
-//! consequences are not reported again.
+//! a value leaves the thread. A store of what was only loaded copies memory: its destination
+//! becomes undefined, and the copy is followed from there. C++ copies structures with their padding
+//! and unions whole, so a copy that is undefined in part is never a defect; one that is wholly
+//! undefined is a defect once the host reads it. A reported value counts as defined afterwards, so
+//! that its consequences are not reported again.
 
 use crate::code::Op;
 use crate::launch::Launch;

@@ -205,8 +205,8 @@ impl Variable {
     }
 
     /// Bytes of the variable if its declaration states them: `[]` and `[0]` leave them open. An
-    /// `.extern` variable that states its size and is defined nowhere is a definition to ptxas, full
-    /// of zeros; shared memory that does not is sized at launch.
+    /// `.extern` variable that states its size and is defined nowhere is a definition to ptxas,
+    /// full of zeros; shared memory that does not is sized at launch.
     pub fn stated_bytes(&self) -> Option<u64> {
         self.bytes().filter(|&bytes| bytes > 0)
     }

@@ -20,8 +20,8 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Reads the first pages of the files in `dir`, and the heads of chunks up to the first one with
-    /// records.
+    /// Reads the first pages of the files in `dir`, and the heads of chunks up to the first one
+    /// with records.
     ///
     /// # Errors
     /// As [`Session::open`].

@@ -2,20 +2,20 @@
 //!
 //! `cuMemAlloc` and `cuMemFree` map and unmap memory: 85 µs for 16 MiB, 821 µs for 1 GiB on an
 //! H200. With the pool (`apex run --fast=memory`), a freed allocation stays allocated, as an *idle*
-//! block ([`blocks`]), and is what the next `cuMemAlloc` of its size in its context gets. Blocks are
-//! whole allocations of the driver's, never parts or several of them, so what the driver says of an
-//! address, and where an access faults, stays as it is.
+//! block ([`blocks`]), and is what the next `cuMemAlloc` of its size in its context gets. Blocks
+//! are whole allocations of the driver's, never parts or several of them, so what the driver says
+//! of an address, and where an access faults, stays as it is.
 //!
 //! # Contract
 //! 1. *Waiting.* A free returns when the GPU has done what was submitted to the context before, as
 //!    the driver's does ([`work`]); so nothing uses an idle block.
 //! 2. *Errors.* What the driver would refuse is refused by the driver: an address that is no live
-//!    block of the pool is freed by it, and an idle block, which the program must not name any more,
-//!    is given back before the driver is asked about it. Where a wait fails, the driver's free
-//!    returns the error.
-//! 3. *Memory.* Idle blocks are given back where the program would have more memory without them: on
-//!    `CUDA_ERROR_OUT_OF_MEMORY`, after which the call is made again; before `cuMemGetInfo`; and as
-//!    the bound of [`blocks`] says.
+//!    block of the pool is freed by it, and an idle block, which the program must not name any
+//!    more, is given back before the driver is asked about it. Where a wait fails, the driver's
+//!    free returns the error.
+//! 3. *Memory.* Idle blocks are given back where the program would have more memory without them:
+//!    on `CUDA_ERROR_OUT_OF_MEMORY`, after which the call is made again; before `cuMemGetInfo`; and
+//!    as the bound of [`blocks`] says.
 //! 4. *Sharing.* A block whose IPC handle or buffer identifier the program asked for is freed when
 //!    the program frees it. Where memory or work escapes what is watched, the pool closes for good
 //!    ([`rules`]): then all calls go to the driver.
@@ -252,8 +252,8 @@ impl Pool {
         }
     }
 
-    /// Closes the pool for good: all calls go to the driver. The session says `why`, and which entry
-    /// point was called.
+    /// Closes the pool for good: all calls go to the driver. The session says `why`, and which
+    /// entry point was called.
     #[cold]
     fn close(&self, why: PoolState, index: usize) {
         if self.is_closed.swap(true, SeqCst) {

@@ -11,8 +11,8 @@
 //! 2. [`is_idle`] is true only if no such call has returned since a wait for that context began,
 //!    and that wait has succeeded. A call that has not returned is not ordered before a free.
 //! 3. A memory fence stands between the driver's part of a call and the look at [`IDLE`], and
-//!    between the change of [`IDLE`] and the wait. So a call either is waited for, or ends the wait's
-//!    claim.
+//!    between the change of [`IDLE`] and the wait. So a call either is waited for, or ends the
+//!    wait's claim.
 
 use crate::driver;
 use crate::hot::hot;
@@ -76,7 +76,8 @@ const fn begins_with(name: &[u8], beginning: &[u8]) -> bool {
 static NEGLECTED: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
 /// Has the pool neglect what is named: `waiting` in a free, or `watching` the calls that submit
-/// work. What a test does to see whether it would notice. To be called before the first driver call.
+/// work. What a test does to see whether it would notice. To be called before the first driver
+/// call.
 pub fn neglect(which: fn(&str) -> bool) {
     NEGLECTED.get_or_init(|| which);
 }

@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Calls that can wait at a time.
 pub const PLACES: usize = 1024;
-/// Calls that wait at most when a thread that found the ring full goes on: so it hands hundreds over
-/// at once, and does not follow the taker from place to place.
+/// Calls that wait at most when a thread that found the ring full goes on: so it hands hundreds
+/// over at once, and does not follow the taker from place to place.
 const RESUMED_AT: u64 = PLACES as u64 / 4;
 /// Bytes of arguments that a place holds itself.
 const INLINE_BYTES: usize = 448;

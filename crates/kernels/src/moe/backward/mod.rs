@@ -231,8 +231,8 @@ pub(super) struct Kept<'a, T> {
 }
 
 impl Call<'_> {
-    /// Gradients of both weights, and in the workspace those of the rows of tokens and parts of those
-    /// of the weights of choices; returns how many parts each of these has.
+    /// Gradients of both weights, and in the workspace those of the rows of tokens and parts of
+    /// those of the weights of choices; returns how many parts each of these has.
     pub(super) fn row_gradients<T: Element>(
         &self,
         form: Form,

@@ -66,8 +66,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Adds up the parts of the weights' gradients, `parts` for each row, and leads them through the
-    /// gate.
+    /// Adds up the parts of the weights' gradients, `parts` for each row, and leads them through
+    /// the gate.
     pub fn gate_gradient<T: Element>(
         &self,
         forward: &Forward<'_, T>,
