@@ -178,6 +178,6 @@ mod tests {
         let blank = folder.path().join("my programs");
         std::fs::create_dir(&blank).unwrap();
         let error = libraries(&blank).preload(None).unwrap_err().to_string();
-        assert!(error.contains("APEX_LIB_DIR"), "{error}");
+        assert!(error.contains(variables::LIB_DIR.name), "{error}");
     }
 }
