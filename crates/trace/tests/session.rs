@@ -16,12 +16,14 @@ fn the_control_page_is_shared() {
         budget_ppm: 1234,
         max_bytes: 1 << 40,
         code_max_bytes: 1 << 30,
+        ptx_only: true,
     };
     let ours = MappedControl::create(dir.path(), settings).unwrap();
     let theirs = MappedControl::open(dir.path()).unwrap();
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (false, TimingMode::All));
     assert_eq!(theirs.budget_ppm.load(Ordering::Relaxed), 1234);
     assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 1 << 40);
+    assert_eq!((theirs.keeps_ptx(), theirs.keeps_only_ptx(), theirs.keeps_code()), (true, true, false));
     ours.set_recording(true);
     ours.set_timing(TimingMode::Off);
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (true, TimingMode::Off));
