@@ -143,7 +143,8 @@ fn without_the_option_nothing_is_kept() {
 
 /// A recording of the default: PTX without machine code and arguments.
 fn default_recording() -> Recording {
-    let settings = Settings { timing: TimingMode::Off, code_max_bytes: 1 << 20, ptx_only: true, ..Settings::default() };
+    let settings =
+        Settings { timing: TimingMode::Off, code_max_bytes: 1 << 20, ptx_only: true, ..Settings::default() };
     Recording::new(settings)
 }
 

@@ -218,8 +218,10 @@ fn functions_of_other_modules_are_followed() {
 #[test]
 fn the_code_of_busy_kernels_is_looked_into() {
     let facts = |gpu_ns: f64| {
-        let profile =
-            predicted(vec![kernel("strided", Some("strided"), gpu_ns), kernel("tiled", Some("binary"), 100.0)]);
+        let profile = predicted(vec![
+            kernel("strided", Some("strided"), gpu_ns),
+            kernel("tiled", Some("binary"), 100.0),
+        ]);
         let [strided, tiled] = &profile.kernels[..] else { panic!("two kernels") };
         assert_eq!(tiled.code.as_ref().unwrap().facts, [], "there is no PTX");
         strided.code.as_ref().unwrap().facts.clone()

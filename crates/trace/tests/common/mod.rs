@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use apex_trace::definition::{
-    ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module,
-    NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
+    ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
+    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
 };
 use apex_trace::layout::{
     ArgumentSample, Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample,
