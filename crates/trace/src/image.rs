@@ -48,7 +48,7 @@ pub(crate) fn keep_file(dir: &Path, control: &Control, name: &str, content: &[u8
     }
     let bytes = content.len() as u64;
     if !control.code.take(bytes) {
-        return Err(io::Error::other("the limit for stored code is reached (--code)"));
+        return Err(io::Error::other("the limit of --code is reached"));
     }
     let undo = |error| {
         control.code.used_bytes.fetch_sub(bytes, Relaxed);

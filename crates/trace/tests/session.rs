@@ -23,7 +23,7 @@ fn the_control_page_is_shared() {
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (false, TimingMode::All));
     assert_eq!(theirs.budget_ppm.load(Ordering::Relaxed), 1234);
     assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 1 << 40);
-    assert!(theirs.keeps_ptx() && theirs.keeps_only_ptx() && !theirs.keeps_code());
+    assert_eq!((theirs.keeps_ptx(), theirs.keeps_only_ptx(), theirs.keeps_code()), (true, true, false));
     ours.set_recording(true);
     ours.set_timing(TimingMode::Off);
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (true, TimingMode::Off));

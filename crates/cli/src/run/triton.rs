@@ -137,7 +137,7 @@ fn add(session: &Folder, control: &Control, hash: u128, cubin: &[u8], ptx: &Path
     let less = before.saturating_sub(packed.len()) as u64;
     if !take(&control.code.used_bytes, control.code.max_bytes.load(Relaxed), more) {
         control.code.leave_out(more);
-        return Err(io::Error::other("the limit for stored code is reached (--code)"));
+        return Err(io::Error::other("the limit of --code is reached"));
     }
     let most = match control.max_bytes.load(Relaxed) {
         0 => u64::MAX,
