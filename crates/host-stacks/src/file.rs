@@ -31,6 +31,9 @@ mod flags {
     pub const HOLDS_GIL: u32 = 4;
 }
 
+/// Thread, stack, doing, first, last after first, samples, stands for, flags.
+type WrittenSpan = (u32, u32, u32, u64, u64, u32, u32, u32);
+
 /// A line of the file: one of these.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -49,9 +52,8 @@ struct Line {
     stack: Option<(u32, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     doing: Option<Doing>,
-    /// Thread, stack, doing, first, last after first, samples, stands for, flags.
     #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<(u32, u32, u32, u64, u64, u32, u32, u32)>,
+    span: Option<WrittenSpan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<Counters>,
 }

@@ -189,12 +189,10 @@ impl Sampling {
         let Some(&first) = roots.first() else { return Ok(true) };
         let is_possible = self.begin(first)?;
         let Some(writer) = self.writer.as_mut().filter(|_| is_possible) else { return Ok(is_possible) };
-        let mut ended: Vec<Watched> = self
-            .processes
-            .extract_if(.., |_, process| !process.is_same())
-            .map(|(_, process)| process)
-            .collect();
-        ended.iter_mut().try_for_each(|process| process.close(writer))?;
+        let ended = self.processes.iter().filter(|(_, process)| !process.is_same());
+        for pid in ended.map(|(&pid, _)| pid).collect::<Vec<_>>() {
+            self.processes.remove(&pid).map_or(Ok(()), |mut process| process.close(writer))?;
+        }
         let mut pending = roots;
         let mut seen = BTreeMap::new();
         let mut threads = 0;

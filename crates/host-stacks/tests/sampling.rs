@@ -96,7 +96,7 @@ fn threads_of_every_version_are_where_they_are() {
         let reads = spans(&[("reads", 22)]);
         let is_pipe =
             |span: &&Span| matches!(waits(span), WaitsFor::Descriptor { what, .. } if what == "pipe");
-        assert!(reads.iter().any(|span| is_pipe(span)), "3.{minor}: {reads:?}");
+        assert!(reads.iter().any(is_pipe), "3.{minor}: {reads:?}");
         assert!(!spans(&[("sleeps", 11), ("deep", 52), ("deep", 50)]).is_empty(), "3.{minor}");
 
         compiled_frames_are_above_those_that_called_them(minor, &stacks);

@@ -66,9 +66,8 @@ pub struct Buffers {
     function: Entry,
 }
 
-impl Buffers {
-    /// Empty ones.
-    pub fn new() -> Buffers {
+impl Default for Buffers {
+    fn default() -> Buffers {
         Buffers { common: Entry::EMPTY, function: Entry::EMPTY }
     }
 }

@@ -101,11 +101,14 @@ impl Interpreter {
 
     fn lines(&self, object: u64) -> Option<LineTable> {
         let mut head = [0; BYTES];
-        let size = if self.memory.read(object, &mut head) { word_at(&head, SIZE) } else { 0 };
-        let size = usize::try_from(size).unwrap_or(0).min(LineTable::MOST_BYTES);
+        if !self.memory.read(object, &mut head) {
+            return Some(LineTable::Unknown);
+        }
+        let size = usize::try_from(word_at(&head, SIZE)).unwrap_or(0).min(LineTable::MOST_BYTES);
         let mut bytes = zeros(size)?;
         let is_read = self.memory.read(object.wrapping_add(BYTES as u64), &mut bytes);
-        if !is_read || size == 0 {
+        // An empty table of 3.9 says that all instructions belong to the first line.
+        if !is_read || size == 0 && !matches!(self.layout.lines, LineFormat::Differences) {
             return Some(LineTable::Unknown);
         }
         Some(match self.layout.lines {
