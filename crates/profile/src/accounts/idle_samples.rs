@@ -62,18 +62,21 @@ pub(crate) struct Sum {
     pub samples: HashMap<Sample, u64>,
 }
 
+/// A span, what its thread did, and the holder of the lock that it waited for.
+pub(crate) type SampledSpan = (Span, HostState, Option<u32>);
+
 /// Samples of one thread, which do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct SampledThread {
     tid: u32,
-    spans: Vec<(Span, HostState, Option<u32>)>,
+    spans: Vec<SampledSpan>,
     /// From when to when it was sampled.
     sampled: Vec<(u64, u64)>,
 }
 
 impl SampledThread {
     /// Spans with their states, and the holders of the lock that they wait for, in any order.
-    pub fn new(tid: u32, mut spans: Vec<(Span, HostState, Option<u32>)>, period_ns: u64) -> Self {
+    pub fn new(tid: u32, mut spans: Vec<SampledSpan>, period_ns: u64) -> Self {
         spans.sort_by_key(|(span, ..)| (span.first_ns, span.last_ns));
         let mut end = None;
         spans.retain(|(span, ..)| {
@@ -107,14 +110,14 @@ impl SampledThread {
         inside.map(|&(start, end)| end.min(to) - start.max(from)).sum()
     }
 
-    fn spans_in(&self, from: u64, to: u64) -> &[(Span, HostState, Option<u32>)] {
+    fn spans_in(&self, from: u64, to: u64) -> &[SampledSpan] {
         let first = self.spans.partition_point(|(span, ..)| span.last_ns < from);
         let after = self.spans.partition_point(|(span, ..)| span.first_ns < to);
         &self.spans[first..after.max(first)]
     }
 
     /// The span at a moment, or the one that is nearest and at most this far away.
-    fn at(&self, moment: u64, away: u64) -> Option<&(Span, HostState, Option<u32>)> {
+    fn at(&self, moment: u64, away: u64) -> Option<&SampledSpan> {
         let next = self.spans.partition_point(|(span, ..)| span.last_ns < moment);
         let near = self.spans[next.saturating_sub(1)..].iter().take(2);
         let distance =

@@ -32,7 +32,7 @@ use crate::sketch::Distribution;
 use apex_trace::layout::CallClass;
 
 pub(crate) use idle_samples::{
-    IdleAccount, IdleSampler, SampledThread, SampledThreads, StackOf, Sum as IdleSum,
+    IdleAccount, IdleSampler, SampledSpan, SampledThread, SampledThreads, StackOf, Sum as IdleSum,
 };
 pub(crate) use ledger::Boundaries;
 pub use ledger::Use;

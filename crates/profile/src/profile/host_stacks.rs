@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use apex_host_stacks::{Doing, FrameKind, HostStacks, Span, WaitsFor};
+use apex_host_stacks::{Doing, FrameKind, HostStacks, WaitsFor};
 use serde::Serialize;
 
 use super::interned::Interned;
 use super::native::is_file_of_user;
 use super::{Activity, Frame};
-use crate::accounts::{IdleAccount, IdleCause, IdleSums, PhaseKind, SampledThread, SampledThreads, StackOf};
+use crate::accounts::{
+    IdleAccount, IdleCause, IdleSums, PhaseKind, SampledSpan, SampledThread, SampledThreads, StackOf,
+};
 
 /// How the host was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -168,7 +170,7 @@ pub struct IdleStack {
 pub(super) struct SampledHost {
     file: HostStacks,
     /// Spans by process and thread.
-    spans: BTreeMap<(u32, u32), Vec<(Span, HostState, Option<u32>)>>,
+    spans: BTreeMap<(u32, u32), Vec<SampledSpan>>,
     /// Processes, and the processes that they started.
     children: BTreeMap<u32, BTreeSet<u32>>,
 }

@@ -1,0 +1,229 @@
+//! The rule that names the host's function that the device waits for, on profiles with samples.
+
+use apex_advice::{Advice, Finding, Options, advise};
+use apex_profile::{
+    Accounts, Activity, Device, Figure, Frame, HostFrame, HostStack, HostState, IdleCause, IdleSamples,
+    IdleStack, Other, PhaseKind, Process, Profile, Totals,
+};
+
+const RULE: &str = "APEX-T87";
+const HOST_BOUND: &str = "APEX-T41";
+const GPU_GAP: &str = "APEX-T16";
+
+fn judge(profile: &Profile) -> Advice {
+    advise(profile, &Options::default())
+}
+
+fn find(rule: &str, profile: &Profile) -> Option<Finding> {
+    judge(profile).findings.into_iter().find(|finding| finding.rule == rule)
+}
+
+fn assert_finds_in(rule: &str, profile: Profile) -> Finding {
+    find(rule, &profile).unwrap_or_else(|| panic!("{rule} finds nothing"))
+}
+
+fn assert_clear_in(rule: &str, profile: Profile) {
+    let found = find(rule, &profile);
+    assert!(found.is_none(), "{rule} finds: {found:?}");
+}
+
+fn evidence(finding: &Finding, name: &str) -> Figure {
+    let named = finding.evidence.iter().find(|evidence| evidence.name == name);
+    named.unwrap_or_else(|| panic!("no {name} in {finding:?}")).figure
+}
+
+/// Modelled, and idle while the host runs its own code.
+fn activity(span_ns: f64, idle: f64) -> Activity {
+    let idle_ns = idle * span_ns;
+    let known = |part: f64| Figure::predicted(part, (0.9 * part, (1.1 * part).min(span_ns)));
+    Activity {
+        accounts: Accounts {
+            span_ns,
+            kernels: known(span_ns - idle_ns),
+            idle: [(IdleCause::HostCode, known(idle_ns))].into(),
+            ..Accounts::default()
+        },
+        idle_by: [(IdleCause::HostCode, idle_ns)].into(),
+        device: Some(0),
+        span_ns,
+        timed_share: 1.0,
+        streams: 1,
+        idle_share: Some(Figure::predicted(idle, (0.9 * idle, (1.1 * idle).min(1.0)))),
+        ..Activity::default()
+    }
+}
+
+/// A profile of one process with this activity.
+fn profile_with(activity: Activity) -> Profile {
+    Profile {
+        devices: vec![Device { name: "NVIDIA H100".into(), ..Device::default() }],
+        processes: vec![Process { pid: 1, ..Process::default() }],
+        totals: Totals { span_ns: activity.span_ns, ..Totals::default() },
+        activities: vec![activity],
+        ..Profile::default()
+    }
+}
+
+fn frame(file: &str, line: u32, function: &str) -> HostFrame {
+    let frame = Frame { file: file.into(), line: Some(line), function: function.into() };
+    HostFrame { frame, is_native: false }
+}
+
+fn stack(thread: &str, frames: Vec<HostFrame>) -> HostStack {
+    HostStack { frames, thread: thread.into(), process: "worker".into(), is_settled: true }
+}
+
+const MAIN: usize = 0;
+const SAVE: usize = 1;
+const LOADS: usize = 2;
+const NEXT: usize = 3;
+const WORDS: usize = 4;
+const COMPILE: usize = 5;
+const IMPORT: usize = 6;
+
+fn stacks() -> Vec<HostStack> {
+    let main = || frame("/home/me/train.py", 41, "main");
+    let packages = "/v/lib/python3.12/site-packages";
+    vec![
+        stack("python", vec![main()]),
+        stack("python", vec![frame(&format!("{packages}/torch/serialization.py"), 8, "save"), main()]),
+        stack("python", vec![frame("/usr/lib/python3.12/json/__init__.py", 3, "loads"), main()]),
+        stack(
+            "python",
+            vec![frame(&format!("{packages}/torch/utils/data/dataloader.py"), 7, "__next__"), main()],
+        ),
+        stack("words", vec![frame("/home/me/words.py", 9, "count")]),
+        stack(
+            "python",
+            vec![
+                frame(&format!("{packages}/torch/_dynamo/convert_frame.py"), 7, "_compile"),
+                frame(&format!("{packages}/torch/nn/modules/module.py"), 7, "Module._call_impl"),
+                main(),
+            ],
+        ),
+        stack("python", vec![frame("<frozen importlib._bootstrap>", 3, "_load"), main()]),
+    ]
+}
+
+/// Idle for 60% of the time, in pauses; samples as given, of 600.
+fn sampled(found: &[(usize, u64, HostState, Option<(Other, usize)>)]) -> Profile {
+    let samples = IdleSamples {
+        phase: PhaseKind::Whole,
+        cause: IdleCause::HostCode,
+        is_pause: true,
+        idle_ns: 6e8,
+        sampled_ns: 6e8,
+        read: found.iter().map(|one| one.1).sum(),
+        stacks: found
+            .iter()
+            .map(|&(stack, samples, state, other)| IdleStack { samples, stack, state, other })
+            .collect(),
+    };
+    let activity = Activity { launches: 100, host_samples: vec![samples], ..activity(1e9, 0.6) };
+    Profile { host_stacks: stacks(), ..profile_with(activity) }
+}
+
+#[test]
+fn names_the_function_of_a_library_and_the_line_that_calls_it() {
+    let one = sampled(&[(LOADS, 500, HostState::Running, None), (MAIN, 100, HostState::Running, None)]);
+    let finding = assert_finds_in(RULE, one);
+    assert_eq!(
+        finding.summary,
+        "the GPU waits 50% of the time while the host runs `json.loads`, called from train.py:41 main"
+    );
+    assert_eq!(
+        finding.remedy,
+        "Move `json.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
+    );
+    assert!(
+        (evidence(&finding, "idle at `json.loads`, called from train.py:41 main").value - 0.5).abs() < 1e-9
+    );
+    assert!((evidence(&finding, "idle at train.py:41 main").value - 0.1).abs() < 1e-9);
+    let saving = finding.saving.of_job.expect("a share");
+    let (low, high) = saving.interval().expect("an interval");
+    assert!((saving.value - 0.6).abs() < 1e-9 && (0.2..0.3).contains(&low) && high <= 1.0, "{saving:?}");
+}
+
+#[test]
+fn names_both_threads_where_one_waits_for_the_lock_of_the_other() {
+    let one = sampled(&[(MAIN, 600, HostState::WaitsForGil, Some((Other::Holder, WORDS)))]);
+    let finding = assert_finds_in(RULE, one);
+    assert_eq!(
+        finding.summary,
+        "the GPU waits 60% of the time while train.py:41 main waits for the interpreter's lock (GIL), which thread \
+            `words` holds in words.py:9 count"
+    );
+    assert!(finding.change.starts_with("Run words.py:9 count in another process"), "{}", finding.change);
+}
+
+#[test]
+fn names_what_workers_do_for_which_the_host_waits() {
+    let one = sampled(&[(NEXT, 600, HostState::WaitsForData, Some((Other::Worker, WORDS)))]);
+    let finding = assert_finds_in(RULE, one);
+    assert_eq!(
+        finding.summary,
+        "the GPU waits 60% of the time while the host waits for data in `torch.utils.data.dataloader.__next__`, called \
+            from train.py:41 main; meanwhile process `worker` runs words.py:9 count"
+    );
+    assert!(finding.change.contains("num_workers"), "{}", finding.change);
+}
+
+#[test]
+fn tells_compiling_saving_and_importing_from_other_code() {
+    for (stack, word) in [(SAVE, "Save less often"), (COMPILE, "Compile"), (IMPORT, "Import modules")] {
+        let finding = assert_finds_in(RULE, sampled(&[(stack, 600, HostState::Running, None)]));
+        assert!(finding.change.starts_with(word), "{}", finding.change);
+    }
+    // Imports come after everything else, however long they take.
+    let one = sampled(&[(IMPORT, 400, HostState::Running, None), (SAVE, 200, HostState::Running, None)]);
+    assert!(assert_finds_in(RULE, one).summary.contains("torch.serialization.save"));
+}
+
+#[test]
+fn the_boundaries_are_a_tenth_of_the_time_and_ten_samples() {
+    let of = |samples, sampled_ns| {
+        let mut one = sampled(&[(LOADS, samples, HostState::Running, None)]);
+        one.activities[0].host_samples[0].sampled_ns = sampled_ns;
+        one
+    };
+    assert_finds_in(RULE, of(100, 1e8));
+    assert_clear_in(RULE, of(100, 0.99e8));
+    assert_finds_in(RULE, of(10, 6e8));
+    assert_clear_in(RULE, of(9, 6e8));
+}
+
+#[test]
+fn time_between_launches_is_left_to_launching() {
+    let mut one = sampled(&[(LOADS, 600, HostState::Running, None)]);
+    one.activities[0].launches = 1_000_000;
+    one.activities[0].host_samples[0].is_pause = false;
+    assert_clear_in(RULE, one.clone());
+    one.activities[0].launches = 100;
+    assert_finds_in(RULE, one);
+}
+
+#[test]
+fn replaces_findings_that_name_no_function() {
+    let one = sampled(&[(LOADS, 600, HostState::Running, None)]);
+    let rules = |profile: &Profile| -> Vec<String> {
+        judge(profile).findings.into_iter().map(|finding| finding.rule).collect()
+    };
+    let found = rules(&one);
+    assert_eq!(found.first().map(String::as_str), Some(RULE));
+    assert!(!found.contains(&HOST_BOUND.to_owned()) && !found.contains(&GPU_GAP.to_owned()));
+    let mut many = one.clone();
+    many.host_stacks =
+        (0..20).map(|line| stack("python", vec![frame("/home/me/train.py", line, "main")])).collect();
+    many.activities[0].host_samples[0].stacks = (0..20)
+        .map(|stack| IdleStack { samples: 30, stack, state: HostState::Running, other: None })
+        .collect();
+    let general = assert_finds_in(HOST_BOUND, many);
+    assert!(general.change.contains("py-spy"), "no place has a tenth: {}", general.change);
+    let unsampled = Profile { host_stacks: Vec::new(), ..one };
+    assert!(rules(&unsampled).contains(&HOST_BOUND.to_owned()));
+    let unjudged = judge(&unsampled).unjudged;
+    assert!(
+        unjudged.iter().any(|one| one.rule == RULE && one.because.contains("no samples")),
+        "{unjudged:?}"
+    );
+}
