@@ -26,6 +26,7 @@ const LAYERS: [&[&str]; 13] = [
         "cuda-abi",
         "ptx",
         "fatbin",
+        "apex-knowledge",
         "apex-machine",
         "apex-trace",
         "occupancy",

@@ -3,6 +3,9 @@
 
 use std::path::PathBuf;
 
+use apex_trace::definition::Variable;
+use apex_trace::environment::{MAX_VALUE_BYTES, NAMES};
+
 /// The session directory, an absolute path. Without it nothing is recorded and every call is
 /// forwarded.
 pub const SESSION: &str = "APEX_SESSION";
@@ -46,6 +49,24 @@ pub fn driver() -> Option<PathBuf> {
 /// Whether the user wants bare jumps.
 pub fn is_disabled() -> bool {
     std::env::var_os(DISABLE).is_some_and(|value| value == "1")
+}
+
+/// The variables that a session keeps, as they are set now.
+pub fn recorded() -> impl Iterator<Item = Variable> {
+    let value = |name: &&str| {
+        let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+        Some(value.chars().scan(0, within(MAX_VALUE_BYTES)).collect())
+    };
+    let variables = NAMES.iter().filter_map(move |name| Some((*name, value(name)?)));
+    variables.map(|(name, value)| Variable { id: 0, name: name.to_owned(), value })
+}
+
+/// Passes characters on until they have more than `most` bytes.
+fn within(most: usize) -> impl Fn(&mut usize, char) -> Option<char> {
+    move |bytes, character| {
+        *bytes += character.len_utf8();
+        (*bytes <= most).then_some(character)
+    }
 }
 
 fn path(variable: &str) -> Option<PathBuf> {

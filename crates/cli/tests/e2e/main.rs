@@ -20,6 +20,7 @@ mod filters;
 mod formats;
 mod hostile;
 mod html;
+mod knowledge;
 mod limits;
 mod lines;
 mod machine;

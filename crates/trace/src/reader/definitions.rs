@@ -3,7 +3,7 @@
 use crate::codec::{self, HEAD_BYTES, Piece};
 use crate::definition::{
     Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module, Range,
-    Stream,
+    Stream, Variable,
 };
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
@@ -26,6 +26,7 @@ pub struct Definitions {
     ranges: Table<Range>,
     function_codes: Table<FunctionCode>,
     arguments_of_launches: Table<Arguments>,
+    variables: Table<Variable>,
 }
 
 macro_rules! lookups {
@@ -71,6 +72,8 @@ lookups! {
     function_code, function_codes: FunctionCode;
     /// What a kernel was given in a launch.
     arguments, arguments_of_launches: Arguments;
+    /// A variable of the program's environment.
+    variable, variables: Variable;
 }
 
 impl Definitions {
@@ -128,6 +131,7 @@ impl Definitions {
             Piece::Whole(Definition::Range(range)) => self.ranges.insert(range.id, range),
             Piece::Whole(Definition::FunctionCode(code)) => self.function_codes.insert(code.id, code),
             Piece::Whole(Definition::Arguments(given)) => self.arguments_of_launches.insert(given.id, given),
+            Piece::Whole(Definition::Variable(variable)) => self.variables.insert(variable.id, variable),
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);
