@@ -28,6 +28,7 @@ const LAYERS: [&[&str]; 14] = [
         "cuda-abi",
         "ptx",
         "fatbin",
+        "apex-knowledge",
         "apex-machine",
         "apex-trace",
         "occupancy",

@@ -17,7 +17,7 @@ use crate::finding::{Finding, Scope, Severity, Unit};
 use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
-use capping::{cap_host, cap_kernels, drop_symptoms, hide_behind_launches};
+use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
 use ranking::rank;
 
 /// What the caller wants.
@@ -102,7 +102,8 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
             found.what_if = prediction::what_if(profile, &programs, models, found);
         }
     }
-    rules::drop_explained(&mut advice.findings);
+    rules::drop_waits(&mut advice.findings);
+    drop_explained(&mut advice.findings);
     cap_kernels(profile, &mut advice.findings);
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);
@@ -157,14 +158,18 @@ fn run_rules(profile: &Profile, options: &Options) -> Advice {
         options.suppress.iter().filter_map(|name| Rule::named(name)).map(|rule| rule.id).collect();
     advice.unknown_suppressions =
         options.suppress.iter().filter(|name| Rule::named(name).is_none()).cloned().collect();
+    let uses = rules::known::frameworks(profile);
     for rule in RULES {
         let of_kernels = selected.as_ref().filter(|_| rule.scope == Scope::Kernel);
         match rule.says(of_kernels.unwrap_or(profile)) {
             Outcome::Found(draft) if !suppressed.contains(&rule.id) => {
-                advice.findings.push(rule.finding(draft));
+                advice.findings.push(rule.finding(draft, &uses));
+            }
+            Outcome::Known(draft, cause) if !suppressed.contains(&rule.id) => {
+                advice.findings.push(rule.finding_of(draft, *cause, &uses));
             }
             _ if !options.tells(rule.scope) => {}
-            Outcome::Found(draft) => {
+            Outcome::Found(draft) | Outcome::Known(draft, _) => {
                 advice.suppressed.insert(rule.id.to_owned(), draft.kernels.len() as u64);
             }
             Outcome::Clear => advice.clear.push(rule.slug.into()),

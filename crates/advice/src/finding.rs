@@ -188,6 +188,15 @@ pub struct WhatIf {
     pub saves: Figure,
 }
 
+/// A cause of the table of known causes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KnownCause {
+    /// Its identifier: `pytorch-fp32-attention`.
+    pub id: String,
+    /// Where it is documented.
+    pub source: String,
+}
+
 /// What one rule found in a profile: one finding, however many kernels have the fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -197,6 +206,9 @@ pub struct Finding {
     pub slug: String,
     /// What is wrong, in a few words.
     pub title: String,
+    /// The known cause that the finding is about; `None` for what a rule finds by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<KnownCause>,
     /// How much it matters in general.
     pub severity: Severity,
     /// What it is about.
@@ -204,6 +216,9 @@ pub struct Finding {
     /// The rule whose finding contains this one: its saving is part of that one's, and does not add
     /// to it.
     pub within: Option<String>,
+    /// Names of rules whose findings about the same time this one explains.
+    #[serde(skip)]
+    pub(crate) explains: Vec<String>,
     /// What was found here, in one sentence with values.
     pub summary: String,
     /// Values that speak for it, of the job.

@@ -25,6 +25,7 @@ mod graph_candidate;
 mod host_bound;
 mod host_function;
 mod host_memory;
+pub(crate) mod known;
 mod language;
 mod launch_bound;
 mod layout_conversions;
@@ -55,7 +56,6 @@ mod synchronous_calls;
 mod tail_wave;
 mod tiny_launches;
 mod uncoalesced_access;
-mod waiting_functions;
 mod wide_products;
 
 #[cfg(test)]
@@ -65,9 +65,12 @@ use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 
 use crate::finding::{
-    Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity, in_short,
+    Confidence, Configuration, Evidence, Finding, KernelFinding, KnownCause, Level, Saving, Scope, Severity,
+    in_short,
 };
+use apex_knowledge::{Cause, Knowledge};
 use apex_profile::names::{Owner, OwnerKind};
+use known::Frameworks;
 // Sentences have whole percents; in rules, `share` is the number.
 pub(crate) use apex_profile::units::{bytes, counted, share as percent, time};
 use apex_profile::{
@@ -130,6 +133,8 @@ pub(crate) enum Outcome {
     Unjudged(String),
     /// The fault is there.
     Found(Box<Draft>),
+    /// A known cause matches.
+    Known(Box<Draft>, Box<Cause>),
 }
 
 impl Outcome {
@@ -158,7 +163,7 @@ pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
 /// The rule that names the host's functions that the device waits for, and what it makes needless.
 pub(crate) const HOST_FUNCTION: &str = host_function::RULE.id;
-pub(crate) use host_function::drop_explained;
+pub(crate) use host_function::drop_waits;
 
 /// The rule that says that ranks wait for another one.
 pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
@@ -227,6 +232,9 @@ pub static RULES: &[Rule] = &[
     by_code::work::SUMS,
     by_code::work::PRODUCTS,
     host_memory::RULE,
+    known::KERNELS,
+    known::CALLS,
+    known::VARIABLES,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.
@@ -270,15 +278,33 @@ impl Rule {
         RULES.iter().find(|rule| is_id(rule.id) || is_id(bare(rule.id)) || rule.slug == name)
     }
 
-    pub(crate) fn finding(&self, draft: Box<Draft>) -> Finding {
-        let change = draft.change.unwrap_or_else(|| self.change.to_owned());
+    /// The finding of a known cause: its title and its check stand for the rule's.
+    pub(crate) fn finding_of(&self, draft: Box<Draft>, cause: Cause, uses: &Frameworks) -> Finding {
+        Finding {
+            title: cause.title,
+            verify: format!("{VERIFY}: {}", cause.check.trim_end_matches('.')),
+            cause: Some(KnownCause { id: cause.id, source: cause.source }),
+            explains: cause.explains,
+            ..self.finding(draft, uses)
+        }
+    }
+
+    /// The finding of a draft. Where the draft has no change of its own, the change is the general
+    /// one in the words of the frameworks that the program uses.
+    pub(crate) fn finding(&self, draft: Box<Draft>, uses: &Frameworks) -> Finding {
+        let knowledge = Knowledge::current();
+        let general = || knowledge.remedy_of_rule(self.slug, |of| uses.contains(&of)).unwrap_or(self.change);
+        let own = draft.change.filter(|change| change != self.change);
+        let change = own.unwrap_or_else(|| general().to_owned());
         Finding {
             rule: self.id.to_owned(),
             slug: self.slug.to_owned(),
             title: self.title.to_owned(),
+            cause: None,
             severity: self.severity,
             scope: self.scope,
             within: None,
+            explains: Vec::new(),
             summary: draft.summary,
             evidence: draft.evidence,
             kernels: draft.kernels,

@@ -1,6 +1,7 @@
 //! `apex advise`: prints every finding in full.
 
 use crate::filters;
+use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::report::{self, Judged};
@@ -41,7 +42,8 @@ struct Document<'a> {
 
 /// Runs `apex advise`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let Judged { filters, suppress } = &args.judged;
+    let Judged { filters, suppress, knowledge } = &args.judged;
+    knowledge::install(knowledge)?;
     let filters = filters.filters();
     let loaded = args.source.load(&filters)?;
     let shown = filters.shown(&loaded)?;

@@ -38,6 +38,7 @@ pub struct Args {
 
 /// Runs `apex dashboard`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    crate::knowledge::install(&[])?;
     for named in &args.sessions {
         session::must_exist(named)?;
         session::refuse_stdout(named)?;

@@ -1,22 +1,25 @@
-//! `apex explain`: what a rule means, from the same table as `docs/advice.md`.
+//! `apex explain`: what a rule means, from the same table as `docs/advice.md`, and what is known of a
+//! cause.
 
 use crate::exit;
 use crate::output::{self, Color};
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use apex_advice::rules::{RULES, Rule, VERIFY};
+use apex_knowledge::{Cause, Framework, Knowledge};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Explains advice rules: what they detect, why that costs time, what to change.
+/// Explains advice rules and known causes: what they detect, why that costs time, what to change.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex explain                      all rules, one per line
   apex explain APEX-T24             a rule of a report, by its identifier
   apex explain launch-bound L19     by name, or without APEX-
+  apex explain pytorch-cat-in-loop  a known cause, by the identifier in JSON
 
-Exit status: 0, or 1 if there is no such rule.")]
+Exit status: 0, or 1 if there is no such rule or cause.")]
 pub struct Args {
-    /// Identifiers or names of rules; without any, all rules are listed
+    /// Identifiers or names of rules, identifiers of known causes; without any, all rules are listed
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
 }
@@ -28,18 +31,36 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     if args.rules.is_empty() {
         return output::page(|out| list(out, style, width));
     }
+    crate::knowledge::install(&[])?;
+    let knowledge = Knowledge::current();
     let (mut known, mut is_any_unknown) = (Vec::new(), false);
     for name in &args.rules {
-        match Rule::named(name) {
-            Some(rule) => known.push(rule),
+        let cause = || knowledge.causes().iter().find(|cause| cause.id == *name).map(Explained::Cause);
+        match Rule::named(name).map(Explained::Rule).or_else(cause) {
+            Some(explained) => known.push(explained),
             None => {
-                output::remark(format!("there is no rule `{name}`; `apex explain` lists all rules"));
+                output::remark(format!("there is no rule or cause `{name}`; `apex explain` lists all rules"));
                 is_any_unknown = true;
             }
         }
     }
-    let written = output::page(|out| known.iter().try_for_each(|rule| explain(out, rule, style, width)))?;
+    let written = output::page(|out| known.iter().try_for_each(|one| one.explain(out, style, width)))?;
     Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
+}
+
+/// What is explained.
+enum Explained<'k> {
+    Rule(&'static Rule),
+    Cause(&'k Cause),
+}
+
+impl Explained<'_> {
+    fn explain(&self, out: &mut dyn Write, style: Style, width: usize) -> io::Result<()> {
+        match self {
+            Self::Rule(rule) => explain(out, rule, style, width),
+            Self::Cause(cause) => explain_cause(out, cause, style, width),
+        }
+    }
 }
 
 fn list(out: &mut dyn Write, style: Style, width: usize) -> io::Result<()> {
@@ -55,9 +76,6 @@ fn list(out: &mut dyn Write, style: Style, width: usize) -> io::Result<()> {
 
 fn explain(out: &mut dyn Write, rule: &Rule, style: Style, width: usize) -> io::Result<()> {
     let head = format!("{} {}: {}", rule.id, rule.slug, rule.title);
-    for line in wrap(&head, width, "  ") {
-        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
-    }
     let within = rule.parent.map(|parent| format!("A finding of {parent} contains its saving."));
     let verify = format!("{VERIFY}: {}", rule.verify);
     let parts = [
@@ -69,6 +87,32 @@ fn explain(out: &mut dyn Write, rule: &Rule, style: Style, width: usize) -> io::
         ("Within", within.as_deref().unwrap_or("")),
         ("Verify", &verify),
     ];
+    write_parts(out, &head, parts.map(|(name, text)| (name.to_owned(), text)), style, width)
+}
+
+fn explain_cause(out: &mut dyn Write, cause: &Cause, style: Style, width: usize) -> io::Result<()> {
+    let head = format!("{}: {}", cause.id, cause.title);
+    let change = |(framework, text)| match framework {
+        Some(framework) => (format!("Change ({})", Framework::key(framework)), text),
+        None => ("Change".to_owned(), text),
+    };
+    let verify = format!("{VERIFY}: {}", cause.check);
+    let parts = [("Why".to_owned(), cause.meaning.as_str()), ("Source".to_owned(), cause.source.as_str())];
+    let parts = parts.into_iter().chain(cause.remedies.texts().map(change));
+    write_parts(out, &head, parts.chain([("Verify".to_owned(), verify.as_str())]), style, width)
+}
+
+/// A head, and named texts that are not empty.
+fn write_parts<'t>(
+    out: &mut dyn Write,
+    head: &str,
+    parts: impl IntoIterator<Item = (String, &'t str)>,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    for line in wrap(head, width, "  ") {
+        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
+    }
     for (name, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
         for line in wrap(&format!("{name}: {text}"), width.min(PARAGRAPH), "  ") {
             writeln!(out, "{line}")?;
@@ -101,6 +145,17 @@ mod tests {
                 assert!(text.contains(part), "{}: {text}", rule.id);
             }
             assert_eq!(text.contains("Within: "), rule.parent.is_some(), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn every_known_cause_is_explained_with_its_source() {
+        for cause in Knowledge::shipped().causes() {
+            let text = written(|out| Explained::Cause(cause).explain(out, Style { color: false }, 200));
+            for part in [&cause.title, &cause.source] {
+                assert!(text.contains(part.as_str()), "{}: {text}", cause.id);
+            }
+            assert!(text.contains("Change") && text.contains("Verify: apex run -o NEW"), "{text}");
         }
     }
 }

@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod filters;
 mod interrupt;
+mod knowledge;
 mod loaded;
 mod manual;
 mod metrics;

@@ -45,6 +45,7 @@ mod allocator;
 mod by_path;
 mod driver;
 mod endings;
+mod environment;
 pub mod flush;
 mod hooks;
 mod hot;

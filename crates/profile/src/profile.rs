@@ -233,6 +233,10 @@ pub struct Process {
     pub rank: Option<usize>,
     /// Path of the executable.
     pub executable: String,
+    /// Variables of its environment that configure CUDA, libraries and frameworks, at its first
+    /// driver call; empty in sessions that do not hold them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// Nanoseconds from the start of the session's first process to the start of this one.
     pub start_ns: f64,
     /// From its start to its last record.

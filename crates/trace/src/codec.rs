@@ -7,7 +7,7 @@
 
 use crate::definition::{
     ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
-    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
+    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind, Variable,
 };
 use crate::layout::CHUNK_PAYLOAD_BYTES;
 use crate::python::{LineTable, PythonCode};
@@ -47,6 +47,7 @@ mod tag {
     pub const FUNCTION_CODE: u32 = 13;
     pub const ARGUMENTS: u32 = 14;
     pub const ARGUMENT_MEMORY: u32 = 15;
+    pub const VARIABLE: u32 = 20;
 }
 
 /// What one piece of a definitions chunk says.
@@ -148,6 +149,11 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.string(&module.build_id);
             out.u64(module.bytes);
             out.u64(module.modified_ns);
+        }),
+        Definition::Variable(variable) => framed(buffer, tag::VARIABLE, |out| {
+            out.u32(variable.id);
+            out.string(&variable.name);
+            out.string(&variable.value);
         }),
         Definition::FunctionCode(code) => framed(buffer, tag::FUNCTION_CODE, |out| {
             out.u32(code.id);
@@ -355,6 +361,9 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             id: input.u32()?,
             parameters: input.list(Input::u32_pair)?,
         }),
+        tag::VARIABLE => {
+            Definition::Variable(Variable { id: input.u32()?, name: input.string()?, value: input.string()? })
+        }
         tag::GRAPH_CONTINUED => {
             return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });
         }

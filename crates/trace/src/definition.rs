@@ -42,6 +42,19 @@ pub enum Definition {
     Arguments(Arguments),
     /// What memory a kernel was given in a launch.
     ArgumentMemory(ArgumentMemory),
+    /// A variable of the program's environment.
+    Variable(Variable),
+}
+
+/// A variable of the program's environment ([`crate::environment`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variable {
+    /// Its identifier.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// A device, as the driver describes it.

@@ -70,6 +70,7 @@ mod codec;
 pub mod control;
 pub mod counts;
 pub mod definition;
+pub mod environment;
 mod error;
 pub mod fault;
 mod fork;

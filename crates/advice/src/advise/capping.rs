@@ -27,6 +27,45 @@ use apex_profile::{Accounts, Figure, IdleCause, Profile, total};
 
 /// A finding on the host's side that may save this share of the job says why the device is idle.
 const CAUSE: f64 = 0.1;
+/// A known cause explains a finding if it accounts for this share of what the finding would save.
+const HALF: f64 = 0.5;
+
+/// A finding about kernels is no finding where a known cause explains it: where at least half of
+/// what it would save lies in kernels of that cause. Its own remedy misses the cause.
+pub(super) fn drop_explained(findings: &mut Vec<Finding>) {
+    let is_explained = |finding: &Finding| {
+        let saves = |is_such: &dyn Fn(usize) -> bool| {
+            let kernels = finding.kernels.iter().filter(|kernel| is_such(kernel.kernel));
+            total(kernels.filter_map(|kernel| kernel.saving.time_ns).map(|time| time.value))
+        };
+        let all = saves(&|_| true);
+        finding.scope == Scope::Kernel
+            && findings.iter().filter(|other| other.explains.contains(&finding.slug)).any(|other| {
+                let is_of_cause = |row| other.kernels.iter().any(|kernel| kernel.kernel == row);
+                all > 0.0 && saves(&is_of_cause) >= HALF * all
+            })
+    };
+    let explained: Vec<bool> = findings.iter().map(is_explained).collect();
+    let mut explained = explained.into_iter();
+    findings.retain(|_| !explained.next().unwrap_or(false));
+}
+
+/// Findings on the host's side that a known cause explains, by rule, with the place of the cause's
+/// finding: it saves at least half of what they would.
+fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
+    let is_cause = |cause: &Finding, of: &Finding| {
+        cause.scope == Scope::Host
+            && cause.explains.contains(&of.slug)
+            && time_of(cause) >= HALF * time_of(of)
+            && time_of(cause) > 0.0
+    };
+    let of_host = findings.iter().filter(|finding| finding.scope == Scope::Host);
+    let causes = of_host.filter_map(|finding| {
+        let at = findings.iter().position(|other| is_cause(other, finding))?;
+        Some((finding.rule.clone(), at))
+    });
+    causes.collect()
+}
 
 /// Idle time whose function was seen goes before idle time of up to so many times the length that a rule
 /// explains from calls alone.
@@ -101,6 +140,7 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     let all = Idle::of(profile);
     let mut left = all.clone();
     add_idle_time(profile, findings, &mut left);
+    let explained = explained(findings);
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
     let wanted = |f: usize| {
         let Finding { rule, saving, .. } = &findings[f];
@@ -108,16 +148,21 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         if rule == rules::HOST_FUNCTION { all * OBSERVED } else { all }
     };
     order.sort_by(|&a, &b| {
-        let depth = |f: usize| ancestors(&findings[f].rule, &fired).count();
+        let depth = |f: usize| {
+            let rule = &findings[f].rule;
+            let mut line = ancestors(rule, &fired).map(|(rule, _)| rule).chain([rule.as_str()]);
+            ancestors(rule, &fired).count() + usize::from(line.any(|rule| explained.contains_key(rule)))
+        };
         depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))
     });
     for f in order {
         let (Some(rule), Some(time)) = (Rule::named(&findings[f].rule), findings[f].saving.time_ns) else {
             continue;
         };
-        let parent =
-            ancestors(rule.id, &fired).next().map(|(parent, at)| (parent, findings[at].saving.time_ns));
-        let limit = parent.and_then(|(_, saving)| saving);
+        let known = explained.get(rule.id).map(|&at| (findings[at].rule.clone(), at));
+        let parent = ancestors(rule.id, &fired).next().map(|(parent, at)| (parent.to_owned(), at)).or(known);
+        let parent = parent.map(|(parent, at)| (parent, findings[at].saving.time_ns));
+        let limit = parent.as_ref().and_then(|(_, saving)| *saving);
         let busy = findings[f].saving.beyond.take().unwrap_or_default();
         let value = match parent {
             Some(_) => time.value.min(all.during(rule.idle)),
@@ -131,7 +176,7 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         let value = (value + busy.value).min(limit.map_or(most, |limit| limit.value)).min(most);
         let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
         findings[f].saving = rules::job_saving(profile, saved);
-        findings[f].within = parent.map(|(parent, _)| parent.to_owned());
+        findings[f].within = parent.map(|(parent, _)| parent);
     }
 }
 

@@ -296,7 +296,7 @@ pub(crate) fn assert_finds_in(rule: &Rule, profile: Profile) -> Finding {
 pub(crate) fn assert_clear_in(rule: &Rule, profile: Profile) {
     match judged(rule, &profile) {
         Outcome::Clear => {}
-        Outcome::Found(draft) => panic!("{} finds: {}", rule.id, draft.summary),
+        Outcome::Found(draft) | Outcome::Known(draft, _) => panic!("{} finds: {}", rule.id, draft.summary),
         Outcome::Unjudged(because) => panic!("{} does not judge: {because}", rule.id),
     }
 }

@@ -4,7 +4,7 @@ use apex_trace::layout::CallClass;
 
 use super::{
     Draft, NOT_MODELLED, Needs, Outcome, Rule, account, compilation_cache, confidence, counted,
-    host_function, idle_during, in_pauses, is_mostly_xla, job_saving, percent, time,
+    host_function, idle_during, in_pauses, is_mostly_xla, job_saving, known, percent, time,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{
@@ -97,9 +97,9 @@ fn judge(profile: &Profile) -> Outcome {
         ),
         evidence,
         kernels: Vec::new(),
-        change: reason.change().map(|change| match compilation_cache(profile) {
+        change: reason.change(profile).map(|change| match compilation_cache(profile) {
             Some(cache) if reason == Reason::Compilation => format!("{change}. {cache}"),
-            _ => change.to_owned(),
+            _ => change,
         })
         .or_else(|| {
             let places = host_function::mostly_at(profile, |_, samples| samples.cause == IdleCause::HostCode)?;
@@ -171,32 +171,16 @@ impl Reason {
     }
 
     /// What to change; `None` for what the rule says of any host code.
-    fn change(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Compilation => {
-                "Keep shapes the same from iteration to iteration, for example by padding to a few \
-                    lengths: what compiles (JAX, torch.compile, Triton, cuDNN's attention) compiles anew \
-                    for each shape"
-            }
-            Self::Input => {
-                "Prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, \
-                    pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True); else a \
-                    thread that reads ahead"
-            }
-            Self::RoundTrip => {
-                "Keep the data on the device: do there what the host does between the copies (PyTorch, jax.numpy or CuPy \
-                    in place of NumPy)"
-            }
-            Self::Number => {
-                "Read results (float(loss), .item(), print) every N iterations instead of in each one: the \
-                    host can prepare the next iteration only when the number has arrived"
-            }
-            Self::Dispatch => {
-                "Compile the whole step with jax.jit: JAX dispatches operations outside jit one by one, \
-                    which takes the host 100 µs and more each"
-            }
+    fn change(self, profile: &Profile) -> Option<String> {
+        let case = match self {
+            Self::Compilation => "host-bound/compilation",
+            Self::Input => "host-bound/input",
+            Self::RoundTrip => "host-bound/round-trip",
+            Self::Number => "host-bound/number",
+            Self::Dispatch => "host-bound/dispatch",
             Self::Unknown => return None,
-        })
+        };
+        known::remedy_of_case(profile, case)
     }
 }
 
@@ -381,7 +365,7 @@ mod tests {
             ..copy
         });
         let finding = assert_finds_in(&RULE, profile_with([compiling.clone()]));
-        assert!(finding.change.starts_with("Keep shapes the same"), "{}", finding.change);
+        assert!(finding.change.starts_with("Keep what is compiled"), "{}", finding.change);
         assert!(!finding.change.contains("cache"), "{}", finding.change);
         let by_xla = launched_by(Owner::Xla, profile_with([compiling.clone()]));
         assert!(assert_finds_in(&RULE, by_xla).change.contains("jax_compilation_cache_dir"));

@@ -263,7 +263,7 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
 
 /// Removes findings that say no more than that the device waits for the host, where named functions
 /// explain most of what they promise.
-pub(crate) fn drop_explained(findings: &mut Vec<Finding>) {
+pub(crate) fn drop_waits(findings: &mut Vec<Finding>) {
     let time = |finding: &Finding| finding.saving.time_ns.map_or(0.0, |time| time.value);
     let Some(explained) = findings.iter().find(|finding| finding.rule == RULE.id).map(time) else { return };
     let general = [host_bound::RULE.id, super::gpu_gap::RULE.id];

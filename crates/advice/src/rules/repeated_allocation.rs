@@ -4,7 +4,7 @@ use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::{
     Draft, Needs, Outcome, Rule, account, confidence, cost_of_calls, counted, from_place, idle_during,
-    job_saving,
+    job_saving, known,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{Call, Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
@@ -20,9 +20,8 @@ const POOL_PAIR_NS: f64 = 1_200.0;
 /// Maximum share of time that kernels lose in newly mapped memory.
 const FRESH: f64 = 0.1;
 
-/// What to change if all of it is page-locked memory, which no pool of the driver holds.
-const PINNED: &str = "Allocate page-locked memory once before the loop (cudaMallocHost, tensor.pin_memory()) and copy into it; \
-                      two buffers let the host fill one while the device reads the other";
+/// The case of page-locked memory alone, which no pool of the driver holds.
+const PINNED: &str = "repeated-allocation/pinned";
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L23",
@@ -74,7 +73,9 @@ fn judge(profile: &Profile) -> Outcome {
                 .decrease_towards(spent - saved),
         ],
         kernels: Vec::new(),
-        change: profile.memory.iter().filter(churn).all(is_pinned).then(|| PINNED.to_owned()),
+        change: (profile.memory.iter().filter(churn).all(is_pinned))
+            .then(|| known::remedy_of_case(profile, PINNED))
+            .flatten(),
         saving: Saving {
             beyond: Some(up_to_run_ahead(profile)),
             ..job_saving(profile, Figure::predicted(saved, (surely_saved(profile, saved), saved)))

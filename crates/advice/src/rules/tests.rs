@@ -4,12 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::fixture::{SMS, activity, called, counted, device, execute, on_cpu_device, profile_of, timed};
+use super::fixture::{
+    SMS, activity, call, called, copies, counted, device, execute, idle_during, memory, named, on_cpu_device,
+    profile_of, timed,
+};
+use super::known::frameworks;
 use super::{Needs, RULES, Rule};
 use crate::advise::{Options, advise};
 use apex_counts::{Direction, Fault, Hotspot, InstructionClass, Place, Space, Traffic};
-use apex_profile::names::{Owner, OwnerKind};
-use apex_profile::{IdleCause, Kernel, Profile};
+use apex_knowledge::Framework;
+use apex_profile::names::{Access, DataType, Operation, Owner, OwnerKind, Traits, Types};
+use apex_profile::{IdleCause, Kernel, Profile, Sequence};
+use apex_trace::layout::{CallClass, MemoryKind};
 use cuda_launch::LaunchConfig;
 
 #[test]
@@ -213,5 +219,83 @@ fn no_rule_tells_to_change_the_kernel_of_a_library() {
     }
     for &owner in Owner::ALL.iter().filter(|owner| owner.kind() != OwnerKind::Own) {
         assert_eq!(of_source(owner), BTreeSet::new(), "{}", owner.name());
+    }
+}
+
+/// Words that only users of a framework know.
+const OF_FRAMEWORKS: [(Framework, &[&str]); 4] = [
+    (
+        Framework::PyTorch,
+        &["torch.", "PyTorch", "DataLoader", "DistributedDataParallel", "pin_memory", ".item()"],
+    ),
+    (Framework::Jax, &["jax", "JAX", "XLA"]),
+    (Framework::CuPy, &["cupy", "CuPy"]),
+    (Framework::TensorFlow, &["tf.", "TensorFlow"]),
+];
+
+/// Profiles with kernels of this owner in which the host's side has all faults.
+fn idle_profiles(owner: Owner) -> Vec<Profile> {
+    let kernel_that = |operation: Operation, data: DataType| {
+        let mut kernel = called(timed(named("_Z6kernelPf"), 5e3), 3000, 10e3);
+        let types = Types::of(Some(data));
+        let access = Access::Strided;
+        let (tensor_cores, alignment) = (Some(false), Some(1));
+        kernel.traits =
+            Traits { operation, types, owner, access, tensor_cores, alignment, many_tensors: true };
+        kernel
+    };
+    let mut profiles = Vec::new();
+    for data in [DataType::F32, DataType::F64] {
+        for &operation in Operation::ALL {
+            let mut profile = profile_of([kernel_that(operation, data)]);
+            profile.calls = vec![
+                call("cuStreamSynchronize", CallClass::Synchronize, 4000),
+                call("cuModuleLoadData", CallClass::Module, 4000),
+                call("cuGraphInstantiateWithFlags", CallClass::Graph, 4000),
+                call("cuMemHostAlloc", CallClass::Allocate, 4000),
+            ];
+            profile.memory = vec![memory(MemoryKind::Pinned, 4000, 4000, 1e9)];
+            let pageable = |to, from, bytes| copies(to, from, true, 4000, bytes);
+            profile.copies = vec![
+                pageable(MemoryKind::Device, MemoryKind::Pageable, 4),
+                pageable(MemoryKind::Pageable, MemoryKind::Device, 1 << 20),
+                pageable(MemoryKind::Device, MemoryKind::Device, 1 << 20),
+            ];
+            let repeated = Sequence { length: 9, repeats: 1000, kernels: vec![0; 9], ..Sequence::default() };
+            profile.sequences = vec![repeated];
+            for cause in [IdleCause::Allocating, IdleCause::HostCode, IdleCause::Transferring] {
+                let idle = idle_during(cause, 10e9, 0.8);
+                profiles.push(Profile { activities: vec![idle], ..profile.clone() });
+            }
+        }
+    }
+    profiles
+}
+
+#[test]
+fn no_remedy_is_in_the_words_of_a_framework_that_the_program_does_not_use() {
+    let mut fired = BTreeSet::new();
+    for &owner in Owner::ALL {
+        for profile in faulty_profiles(owner).into_iter().chain(idle_profiles(owner)) {
+            let uses = frameworks(&profile);
+            for finding in advise(&profile, &Options::default()).findings {
+                let kernels = finding.kernels.iter().map(|kernel| &kernel.change);
+                for text in kernels.chain([&finding.change, &finding.remedy]) {
+                    for (framework, words) in OF_FRAMEWORKS.iter().filter(|(of, _)| !uses.contains(of)) {
+                        let word = words.iter().find(|word| text.contains(**word));
+                        assert!(
+                            word.is_none(),
+                            "{}, {}: {framework:?} in {text}",
+                            finding.rule,
+                            owner.name()
+                        );
+                    }
+                }
+                fired.insert(finding.rule);
+            }
+        }
+    }
+    for rule in ["APEX-L18", "APEX-L23", "APEX-L43", "APEX-L96", "APEX-T24", "APEX-T60", "APEX-T77"] {
+        assert!(fired.contains(rule), "{rule} never fires: {fired:?}");
     }
 }

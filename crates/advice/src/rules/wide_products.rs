@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn doubles_are_another_finding() {
         let finding = assert_finds(&FP64, timed(named("ampere_dgemm_128x64_tn"), 1e6));
-        assert!(finding.change.contains("float32"), "{}", finding.change);
+        assert!(finding.change.contains("single precision"), "{}", finding.change);
         assert_clear(&FP64, timed(named("ampere_sgemm_128x64_tn"), 1e6));
     }
 

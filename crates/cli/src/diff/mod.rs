@@ -60,6 +60,7 @@ pub struct Args {
 
 /// Runs `apex diff`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    crate::knowledge::install(&[])?;
     let (before, after) = args.sides();
     let filters = args.filters.filters();
     let sessions = before.iter().chain(after).map(|path| loaded::read(path, &filters));

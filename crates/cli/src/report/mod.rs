@@ -13,6 +13,7 @@ mod predictions;
 mod ranges;
 
 use crate::filters::{self, FilterOptions};
+use crate::knowledge;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
@@ -98,6 +99,9 @@ pub struct Judged {
     /// Rules to leave out, by identifier or name
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub suppress: Vec<String>,
+    /// Files of known causes, beside those in ~/.config/apex/knowledge. May be repeated
+    #[arg(long, value_name = "FILE")]
+    pub knowledge: Vec<PathBuf>,
 }
 
 impl View {
@@ -132,7 +136,8 @@ struct Document<'a> {
 
 /// Runs `apex report`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let Judged { filters, suppress } = &args.view.judged;
+    let Judged { filters, suppress, knowledge } = &args.view.judged;
+    knowledge::install(knowledge)?;
     let filters = filters.filters();
     let loaded = args.source.load(&filters)?;
     let shown = filters.shown(&loaded)?;

@@ -473,6 +473,9 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
     if let Ok(loaded) = loaded::just_recorded(&recorded.session).map_err(failed_to_read) {
         let captured = summarize(&loaded, recorded, args);
         if captured && args.report {
+            if let Err(error) = crate::knowledge::install(&[]) {
+                output::remark(format!("{error:#}"));
+            }
             let style = Style { color: color.on_stderr() };
             // Lost with the terminal, it can be had again with `apex report`.
             let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());

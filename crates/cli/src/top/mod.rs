@@ -50,6 +50,7 @@ pub struct Args {
 
 /// Runs `apex top`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    crate::knowledge::install(&[])?;
     args.sessions.iter().try_for_each(|path| session::must_exist(path))?;
     if args.json {
         let looked = Watcher::new(&args.sessions, args.last, Judgement::Full).look();

@@ -61,7 +61,12 @@ impl Program {
         let value = value.filter(|share| *share >= MINOR);
         let right = match first["rule"].as_str() {
             _ if self.cause.starts_with("none") => value.is_none_or(|share| share < NEGLIGIBLE),
-            Some(rule) => self.rules.iter().any(|named| named == rule),
+            Some(rule) => {
+                self.rules.iter().any(|named| match (named.split_once(' '), first["cause"]["id"].as_str()) {
+                    (Some((named, wanted)), cause) => named == rule && cause == Some(wanted),
+                    (None, cause) => named == rule && cause.is_none(),
+                })
+            }
             None => false,
         };
         let varies = |rule: &str| self.judged == "cpu" && rule.starts_with("APEX-T");

@@ -90,6 +90,7 @@ impl Sandbox {
             }
         }
         command.current_dir(self.folder.path()).env("APEX_LIB_DIR", Path::new(APEX).with_file_name("deps"));
+        command.env("XDG_CONFIG_HOME", self.cache.path());
         command.env("COLUMNS", "100").env("XDG_CACHE_HOME", self.cache.path()).stdin(Stdio::null());
         command
     }

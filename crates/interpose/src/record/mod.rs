@@ -30,11 +30,11 @@ use crate::per_process::{OfProcess, PerProcess};
 use crate::switch;
 use crate::tables::{ConfigTable, HandleMap};
 use crate::timing::{Progress, Timing};
-use crate::{limits, native, signals};
+use crate::{environment, limits, native, signals};
 use apex_conventions::variables;
 use apex_trace::ProcessFile;
 use apex_trace::control::{Control, MappedControl};
-use apex_trace::definition::Definition;
+use apex_trace::definition::{Definition, Variable};
 use arguments::GivenArguments;
 use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
@@ -172,6 +172,9 @@ impl Recorder {
         for index in (0..COUNT).filter(|&index| is_recorded.is_some_and(|is_recorded| is_recorded(index))) {
             let text = ENTRY_POINTS[index].symbol.to_owned();
             self.file.define(&Definition::Name { id: api(index), text });
+        }
+        for (id, variable) in (1..).zip(environment::recorded()) {
+            self.file.define(&Definition::Variable(Variable { id, ..variable }));
         }
         switch::announce(&self.file);
         if switch::has_stopped() {

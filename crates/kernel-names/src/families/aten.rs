@@ -21,13 +21,14 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
 }
 
 fn owner(name: &Name<'_>) -> Option<Owner> {
-    const OF_ATEN: [&str; 6] = [
+    const OF_ATEN: [&str; 7] = [
         "vectorized_elementwise_kernel",
         "unrolled_elementwise_kernel",
         "multi_tensor_apply_kernel",
         "CatArrayBatchedCopy",
         "cunn_SoftMax",
         "softmax_warp_",
+        "indexing_backward_kernel",
     ];
     let first = name.path.first().map_or("", |part| part.name);
     let text = name.text;

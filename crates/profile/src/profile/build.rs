@@ -249,6 +249,7 @@ impl Builder {
                 parent_pid: process.parent_pid,
                 rank: None,
                 executable: process.executable.clone(),
+                environment: environment(process),
                 start_ns: 0.0,
                 wall_ns,
                 launches: 0,
@@ -441,6 +442,12 @@ impl From<&apex_trace::definition::Device> for Device {
 }
 
 /// `stacks`: the final places of call stacks.
+/// The kept variables of a process's environment.
+fn environment(process: &apex_trace::Process) -> BTreeMap<String, String> {
+    let variables = process.definitions.variables();
+    variables.map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+}
+
 fn call((name, class): (String, u8), counts: CallCounts, stacks: &[usize]) -> Call {
     Call {
         name,

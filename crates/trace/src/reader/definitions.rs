@@ -3,7 +3,7 @@
 use crate::codec::{self, HEAD_BYTES, Piece};
 use crate::definition::{
     ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
-    Module, Range, Stream,
+    Module, Range, Stream, Variable,
 };
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
@@ -27,6 +27,7 @@ pub struct Definitions {
     function_codes: Table<FunctionCode>,
     arguments_of_launches: Table<Arguments>,
     argument_memories: Table<ArgumentMemory>,
+    variables: Table<Variable>,
 }
 
 macro_rules! lookups {
@@ -74,6 +75,8 @@ lookups! {
     arguments, arguments_of_launches: Arguments;
     /// What memory a kernel was given in a configuration.
     argument_memory, argument_memories: ArgumentMemory;
+    /// A variable of the program's environment.
+    variable, variables: Variable;
 }
 
 impl Definitions {
@@ -134,6 +137,7 @@ impl Definitions {
             Piece::Whole(Definition::ArgumentMemory(memory)) => {
                 self.argument_memories.insert(memory.id, memory)
             }
+            Piece::Whole(Definition::Variable(variable)) => self.variables.insert(variable.id, variable),
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);

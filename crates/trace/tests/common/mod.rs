@@ -3,7 +3,7 @@
 
 use apex_trace::definition::{
     ArgumentMemory, Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph,
-    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
+    Module, NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind, Variable,
 };
 use apex_trace::layout::{
     ArgumentSample, Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample,
@@ -173,7 +173,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
     let attributes = prop::collection::vec(any::<(u32, i32)>(), 0..40);
     let words = prop::array::uniform12(any::<u32>());
     let more = (any::<u64>(), any::<[u8; 16]>(), any::<bool>(), 0..4u32);
-    (1..=14, id, text, pairs, attributes, words, more).prop_map(
+    (1..=15, id, text, pairs, attributes, words, more).prop_map(
         |(which, id, text, kernels, attributes, w, (long, uuid, known, kind))| match which {
             1 => Definition::Name { id, text },
             2 => Definition::Device(Device {
@@ -276,6 +276,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 parameters: kernels,
             }),
             13 => Definition::ArgumentMemory(ArgumentMemory { id, parameters: kernels }),
+            14 => Definition::Variable(Variable { id, value: text.chars().rev().collect(), name: text }),
             _ => Definition::Range(Range {
                 id,
                 parent: w[0],
@@ -312,6 +313,7 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
         Definition::FunctionCode(code) => (12, code.id),
         Definition::Arguments(arguments) => (13, arguments.id),
         Definition::ArgumentMemory(memory) => (14, memory.id),
+        Definition::Variable(variable) => (15, variable.id),
     }
 }
 
@@ -332,7 +334,8 @@ pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
         11 => all.range(id).cloned().map(Definition::Range),
         12 => all.function_code(id).copied().map(Definition::FunctionCode),
         13 => all.arguments(id).cloned().map(Definition::Arguments),
-        _ => all.argument_memory(id).cloned().map(Definition::ArgumentMemory),
+        14 => all.argument_memory(id).cloned().map(Definition::ArgumentMemory),
+        _ => all.variable(id).cloned().map(Definition::Variable),
     }
 }
 

@@ -1,0 +1,202 @@
+//! Causes that are known by name ([`apex_knowledge`]), joined with a profile.
+//!
+//! Each rule here reports the known cause that costs most; its finding has the title, the remedy and
+//! the check of that cause. What it claims is a share of time that was spent there: GPU time of the
+//! matched kernels, CPU time of the matched calls, or idle time of the device that goes with them.
+//! So a cause that matches and costs little stands below the one that dominates.
+
+mod calls;
+mod kernels;
+mod variables;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Draft, NOT_MODELLED, Outcome, account, idle_during, job_saving};
+use crate::finding::Saving;
+use apex_knowledge::{Cause, Claims, Framework, Kernel as Names, Knowledge, Saves};
+use apex_profile::{Activity, CallStack, Figure, IdleCause, Kernel, Profile, StackCount, total};
+
+pub(super) use calls::RULE as CALLS;
+pub(super) use kernels::RULE as KERNELS;
+pub(super) use variables::RULE as VARIABLES;
+
+/// Least share of the job that a known cause saves to be reported.
+const LEAST: f64 = 0.02;
+/// Causes that a finding names beside its own, at most.
+const OTHERS: usize = 3;
+
+/// A cause that matches.
+struct Known<'k> {
+    cause: &'k Cause,
+    remedy: &'k str,
+    draft: Draft,
+    /// What it is likely to save, nanoseconds; `None` if that is not known.
+    saves_ns: Option<f64>,
+}
+
+/// The outcome of a rule: the cause that saves most. The summary names the others.
+fn outcome(mut found: Vec<Known<'_>>) -> Outcome {
+    let saves = |known: &Known<'_>| known.saves_ns.unwrap_or(0.0);
+    found.sort_by(|a, b| saves(b).total_cmp(&saves(a)).then(b.cause.priority.cmp(&a.cause.priority)));
+    let mut found = found.into_iter();
+    let Some(Known { cause, remedy, draft, .. }) = found.next() else { return Outcome::Clear };
+    let others: Vec<String> = found.take(OTHERS).map(|known| format!("“{}”", known.cause.title)).collect();
+    let also = match &others[..] {
+        [] => String::new(),
+        others => format!("; also found: {}", others.join(", ")),
+    };
+    let summary = format!("{}{also}", draft.summary);
+    let draft = Draft { summary, change: Some(remedy.to_owned()), ..draft };
+    Outcome::Known(Box::new(draft), Box::new(cause.clone()))
+}
+
+/// The causes that have a remedy for this program, with it.
+fn causes_for<'k>(
+    profile: &Profile,
+    knowledge: &'k Arc<Knowledge>,
+) -> impl Iterator<Item = (&'k Cause, &'k str)> {
+    let uses = frameworks(profile);
+    knowledge.causes().iter().filter_map(move |cause| Some((cause, cause.remedy(|of| uses.contains(&of))?)))
+}
+
+/// What a case of a rule tells this program to change: `host-bound/input`.
+pub(super) fn remedy_of_case(profile: &Profile, case: &str) -> Option<String> {
+    let uses = frameworks(profile);
+    Knowledge::current().remedy_of_rule(case, |of| uses.contains(&of)).map(str::to_owned)
+}
+
+/// Frameworks that a program uses.
+pub(crate) type Frameworks = BTreeSet<Framework>;
+
+/// Frameworks that the program uses: kernels and call stacks show them.
+pub(crate) fn frameworks(profile: &Profile) -> Frameworks {
+    let ran = profile.kernels.iter().filter(|kernel| kernel.launches.any());
+    let owners = ran.filter_map(|kernel| Framework::of_owner(kernel.traits.owner));
+    let frames = profile.call_stacks.iter().flat_map(|stack| &stack.frames);
+    let mut uses: Frameworks =
+        owners.chain(frames.filter_map(|frame| Framework::of_file(&frame.file))).collect();
+    if uses.is_empty() {
+        uses.insert(Framework::Cuda);
+    }
+    if uses.contains(&Framework::Vllm) {
+        // vLLM is written in PyTorch.
+        uses.insert(Framework::PyTorch);
+    }
+    uses
+}
+
+/// Whether the stack has a function that this holds of.
+fn has_function(stack: &CallStack, is_such: impl Fn(&str, &str) -> bool) -> bool {
+    stack.frames.iter().chain(&stack.native).any(|frame| is_such(&frame.file, &frame.function))
+}
+
+/// Share of the stacks that go through a function of the cause: of the sampled ones, or of those
+/// seen first if none was sampled. 1 for a cause that is about no function; `None` without stacks.
+fn share_from(profile: &Profile, stacks: &[StackCount], cause: &Cause) -> Option<f64> {
+    if cause.functions.is_empty() {
+        return Some(1.0);
+    }
+    let share = |weight: fn(&StackCount) -> u64| {
+        let is_from = |count: &&StackCount| {
+            let stack = profile.call_stacks.get(count.stack);
+            stack.is_some_and(|stack| has_function(stack, |file, function| cause.is_from(file, function)))
+        };
+        let sum = |counts: &mut dyn Iterator<Item = &StackCount>| total(counts.map(|of| weight(of) as f64));
+        let all = sum(&mut stacks.iter());
+        (all > 0.0).then(|| sum(&mut stacks.iter().filter(is_from)) / all)
+    };
+    share(|count| count.sampled).or_else(|| share(|count| count.first_seen))
+}
+
+/// What a cause on the host's side saves of the time that it claims; `matched` is the CPU time of
+/// the matched calls, `during` what the host does in these calls.
+fn saving(profile: &Profile, cause: &Cause, matched: f64, during: &[IdleCause]) -> Saving {
+    let idle = |of: &dyn Fn(IdleCause) -> bool| {
+        let causes: Vec<IdleCause> = IdleCause::ALL.into_iter().filter(|cause| of(*cause)).collect();
+        idle_during(profile, &causes).map(|idle| idle.value)
+    };
+    let claimed = match cause.claims {
+        Claims::Matched => Some(matched),
+        Claims::Gaps => Some(gaps(profile, during)),
+        Claims::Idle => idle(&|cause| cause != IdleCause::Transferring),
+        Claims::Launches => idle(&|cause| super::AROUND_LAUNCHES.contains(&cause)),
+        Claims::Allocating => idle(&|cause| cause == IdleCause::Allocating),
+        Claims::Loading => idle(&|cause| cause == IdleCause::Loading),
+        Claims::Kernels | Claims::Collectives => return busy_saving(profile, cause),
+        Claims::Unknown => None,
+    };
+    let shares = cause.saves;
+    let figure =
+        |time: f64| Figure::predicted(time * shares.likely, (time * shares.least, time * shares.most));
+    match claimed {
+        Some(time) => job_saving(profile, figure(time.min(profile.totals.span_ns))),
+        None => Saving { unknown_because: Some(NOT_MODELLED.to_owned()), ..Saving::default() },
+    }
+}
+
+/// What a variable saves of the time in which the device is busy.
+fn busy_saving(profile: &Profile, cause: &Cause) -> Saving {
+    let claimed = match cause.claims {
+        Claims::Collectives => account(profile, |accounts| accounts.collectives).value,
+        _ => {
+            let is_named = |kernel: &&Kernel| cause.kernels.is_empty() || cause.names_kernel(names(kernel));
+            let kernels = profile.kernels.iter().filter(is_named);
+            total(kernels.filter_map(Kernel::gpu_total_ns)) * super::on_the_clock(profile)
+        }
+    };
+    let Saves { least, likely, most } = cause.saves;
+    let busy = Figure::predicted(claimed * likely, (claimed * least, claimed * most));
+    Saving { beyond: Some(busy), ..job_saving(profile, Figure::default()) }
+}
+
+fn names(kernel: &Kernel) -> Names<'_> {
+    Names { name: &kernel.name, short_name: &kernel.short_name, traits: &kernel.traits }
+}
+
+/// Time of the long gaps in which the host does something of this, nanoseconds.
+fn gaps(profile: &Profile, during: &[IdleCause]) -> f64 {
+    let of = |activity: &Activity| {
+        let length = |is_such: &dyn Fn(&apex_profile::Gap) -> bool| {
+            let gaps = activity.gaps.iter().filter(|gap| is_such(gap));
+            total(gaps.map(|gap| gap.duration_ns.value))
+        };
+        let does = |gap: &apex_profile::Gap| {
+            during.iter().any(|cause| gap.by.get(cause).is_some_and(|time| *time > 0.0))
+        };
+        // Not all gaps are listed.
+        length(&does) / length(&|_| true).max(1.0) * activity.long_gaps_ns
+    };
+    total(profile.activities.iter().map(of))
+}
+
+/// What a saving is likely to be, busy time included, nanoseconds; `None` if that is not known.
+fn likely_ns(saving: &Saving) -> Option<f64> {
+    Some(saving.time_ns?.value + saving.beyond.map_or(0.0, |busy| busy.value))
+}
+
+/// Whether a cause with this saving is worth a finding.
+fn is_worth(profile: &Profile, saving: &Saving) -> bool {
+    likely_ns(saving).is_none_or(|time| time >= LEAST * profile.totals.span_ns)
+}
+
+/// What to change where at least half of the calls with these stacks come from one function that is
+/// known to wait for the device.
+pub(super) fn remedy_of_waits(profile: &Profile, stacks: &[StackCount]) -> Option<String> {
+    let weight = |count: &StackCount| count.sampled.saturating_add(count.first_seen);
+    let all: u64 = stacks.iter().map(weight).fold(0, u64::saturating_add);
+    let knowledge = Knowledge::current();
+    let waits = causes_for(profile, &knowledge).filter(|(cause, _)| !cause.waits.is_empty());
+    let mut those_of_half = waits.filter(|(cause, _)| {
+        let comes_from = |count: &&StackCount| {
+            let stack = profile.call_stacks.get(count.stack);
+            stack.is_some_and(|stack| has_function(stack, |file, name| cause.names_wait(file, name)))
+        };
+        let from = stacks.iter().filter(comes_from).map(weight).fold(0, u64::saturating_add);
+        all > 0 && from.saturating_mul(2) >= all
+    });
+    those_of_half.next().map(|(_, remedy)| remedy.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

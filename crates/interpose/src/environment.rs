@@ -1,0 +1,23 @@
+//! The program's environment, as far as sessions keep it: variables that are known to make programs
+//! slow ([`apex_trace::environment`]), and no others.
+
+use apex_trace::definition::Variable;
+use apex_trace::environment::{MAX_VALUE_BYTES, NAMES};
+
+/// The variables that a session keeps, as they are set now.
+pub fn recorded() -> impl Iterator<Item = Variable> {
+    let value = |name: &&str| {
+        let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+        Some(value.chars().scan(0, within(MAX_VALUE_BYTES)).collect())
+    };
+    let variables = NAMES.iter().filter_map(move |name| Some((*name, value(name)?)));
+    variables.map(|(name, value)| Variable { id: 0, name: name.to_owned(), value })
+}
+
+/// Passes characters on until they have more than `most` bytes.
+fn within(most: usize) -> impl Fn(&mut usize, char) -> Option<char> {
+    move |bytes, character| {
+        *bytes += character.len_utf8();
+        (*bytes <= most).then_some(character)
+    }
+}

@@ -1,0 +1,160 @@
+//! The shipped table: its rules hold for every cause, and a user's file is told what is wrong.
+
+use apex_kernel_names::{Owner, OwnerKind, identify};
+use apex_knowledge::{Cause, Claims, Framework, Knowledge, shipped_files};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Minimum number of shipped causes.
+const MANY: usize = 200;
+
+/// Words that only one framework's users know.
+const WORDS: [(Framework, &[&str]); 6] = [
+    (Framework::PyTorch, &["torch.", "DataLoader", " nn.", "TORCH", "autocast", "memory_format"]),
+    (Framework::Jax, &["jax.", "jnp.", "lax."]),
+    (Framework::CuPy, &["cupy.", "cupyx."]),
+    (Framework::TensorFlow, &["tf.", "tensorflow"]),
+    (Framework::Numba, &["@cuda.jit", "numba."]),
+    (Framework::CuDf, &["cudf"]),
+];
+
+fn all() -> Vec<Cause> {
+    Knowledge::shipped().causes().to_vec()
+}
+
+#[test]
+fn every_shipped_file_is_valid_and_none_is_left_out() {
+    let mut count = 0;
+    for (name, causes) in shipped_files() {
+        count += causes.unwrap_or_else(|error| panic!("{name}: {error}")).len();
+    }
+    assert_eq!(count, all().len());
+    assert!(count >= MANY, "{count} causes");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("entries");
+    let files = std::fs::read_dir(folder).expect("the folder of the table").count();
+    assert_eq!(files, shipped_files().count(), "a file in entries/ is not in the list of shipped files");
+}
+
+#[test]
+fn identifiers_and_titles_are_unique() {
+    let (mut ids, mut titles) = (BTreeSet::new(), BTreeSet::new());
+    for cause in all() {
+        assert!(ids.insert(cause.id.clone()), "{} occurs twice", cause.id);
+        let scope = (cause.title.clone(), cause.remedies.by_framework.keys().copied().collect::<Vec<_>>());
+        assert!(titles.insert(scope), "“{}” occurs twice", cause.title);
+    }
+}
+
+#[test]
+fn no_cause_is_shadowed_in_every_framework_by_an_earlier_one() {
+    let causes = all();
+    for (place, cause) in causes.iter().enumerate() {
+        let speaks = |other: &Cause, framework| other.remedy(|of| of == framework).is_some();
+        let wins = |framework: &Framework| {
+            let rivals = causes[..place].iter().filter(|other| speaks(other, *framework));
+            let is_rival = |other: &&Cause| other.matches(&cause.example, cause.variable.as_deref());
+            speaks(cause, *framework) && rivals.filter(is_rival).next().is_none()
+        };
+        let first =
+            || causes[..place].iter().find(|other| other.matches(&cause.example, cause.variable.as_deref()));
+        assert!(
+            Framework::ALL.iter().any(wins),
+            "{}: its example belongs to `{}`",
+            cause.id,
+            first().map_or("", |other| &other.id)
+        );
+    }
+}
+
+#[test]
+fn texts_are_sentences_of_bounded_length() {
+    for cause in all() {
+        let remedies = cause.remedies.texts().map(|(_, text)| text);
+        let texts = [&cause.title[..], &cause.meaning, &cause.check].into_iter().chain(remedies);
+        for text in texts {
+            assert!((10..=400).contains(&text.chars().count()), "{}: {text}", cause.id);
+            assert!(!text.ends_with('.'), "{}: a view ends the sentence: {text}", cause.id);
+        }
+        let claims = cause.claims == Claims::Unknown || !cause.waits.is_empty() || cause.saves.most > 0.0;
+        assert!(claims, "{} saves nothing", cause.id);
+    }
+}
+
+#[test]
+fn remedies_are_in_the_words_of_their_framework() {
+    let shipped = Knowledge::shipped();
+    let causes = shipped.causes().iter().map(|cause| (cause.id.as_str(), &cause.remedies));
+    for (id, remedies) in causes.chain(shipped.remedies_of_rules()) {
+        for (of, text) in remedies.texts() {
+            // vLLM is written in PyTorch.
+            let may = |framework| of == Some(framework) || of == Some(Framework::Vllm);
+            for (framework, words) in WORDS.iter().filter(|(framework, _)| !may(*framework)) {
+                let found = words.iter().find(|word| text.contains(**word));
+                assert!(found.is_none(), "{id}: {found:?} of {framework:?} in a remedy for {of:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn causes_about_kernels_never_advise_on_the_blocks_of_a_library() {
+    const BLOCKS: [&str; 5] =
+        ["block size", "threads per block", "__launch_bounds__", "blockDim", "num_warps"];
+    for cause in all().into_iter().filter(|cause| !cause.kernels.is_empty()) {
+        let is_own = |symbol: &String| identify(symbol).traits.owner.kind() == OwnerKind::Own;
+        if cause.owners == [Owner::Own] || cause.example.kernels.iter().all(is_own) {
+            continue;
+        }
+        for (_, text) in cause.remedies.texts() {
+            assert!(BLOCKS.iter().all(|word| !text.contains(word)), "{}: {text}", cause.id);
+        }
+    }
+}
+
+const ENTRY: &str = r#"
+[[cause]]
+id = "my-operation"
+title = "Our slow operation"
+meaning = "it copies everything twice"
+source = "https://example.com/guide"
+remedy.any = "Use our fast operation"
+saves = [0.0, 0.5, 0.9]
+check = "kernels slow_* disappear"
+match = { kernels = ["slow_*"] }
+example = { kernel = "slow_copy" }
+"#;
+
+fn with(text: &str) -> Result<Knowledge, String> {
+    Knowledge::with_files([(Path::new("mine.toml"), text)]).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_users_cause_is_added_in_front_and_replaces_one_of_its_name() {
+    let knowledge = with(ENTRY).expect("valid");
+    assert_eq!(knowledge.causes().len(), all().len() + 1);
+    let replaced = ENTRY.replace("my-operation", &all()[0].id);
+    assert_eq!(with(&replaced).expect("valid").causes().len(), all().len());
+}
+
+#[test]
+fn an_error_names_the_file_the_line_and_what_to_do() {
+    let cases = [
+        ("title = \"Our slow operation\"\n", "", "mine.toml:2: ", "title"),
+        ("saves = [0.0, 0.5, 0.9]", "saves = [0.5, 0.1, 0.9]", "mine.toml:2: ", "[least, likely, most]"),
+        ("saves = [0.0, 0.5, 0.9]\n", "", "mine.toml:2: ", "`saves` is missing"),
+        ("https://", "ftp://", "mine.toml:2: ", "https://"),
+        ("remedy.any", "remedy.pytroch", "mine.toml:2: ", "pytorch"),
+        ("\"slow_copy\"", "\"fast_copy\"", "mine.toml:2: ", "does not match its `example`"),
+        ("kernels =", "kernls =", "mine.toml:10: ", "kernls"),
+        ("\"my-operation\"", "\"My operation\"", "mine.toml:2: ", "lowercase"),
+        ("check = ", "check = =", "mine.toml:9: ", ""),
+    ];
+    for (old, new, place, what) in cases {
+        let text = ENTRY.replace(old, new);
+        assert_ne!(text, ENTRY, "{old}");
+        let error = with(&text).err().unwrap_or_else(|| panic!("`{new}` is accepted"));
+        assert!(error.starts_with(place) && error.contains(what), "{new}: {error}");
+    }
+    let twice = with(&ENTRY.repeat(2)).err().expect("twice");
+    assert!(twice.starts_with("mine.toml:13: ") && twice.contains("mine.toml:2"), "{twice}");
+}
