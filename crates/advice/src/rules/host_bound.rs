@@ -120,10 +120,10 @@ fn judge(profile: &Profile) -> Outcome {
 }
 
 /// What to change about host code that the calls around it explain; `None` where they do not.
-pub(super) fn reason(profile: &Profile) -> Option<&'static str> {
+pub(super) fn reason(profile: &Profile) -> Option<String> {
     let waiting: Vec<&Activity> = profile.activities.iter().collect();
     let (reason, ..) = Reason::of(profile, &waiting);
-    reason.change()
+    reason.change(profile)
 }
 
 /// What the host is likely to do while the device waits.

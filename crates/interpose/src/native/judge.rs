@@ -107,7 +107,7 @@ fn a_step_from_any_address_leads_where_framehops_leads() {
         registers.0[RSP] = bottom + 8 * ((1 << 10) + random.below(1 << 10));
         registers.0[RBP] = registers.0[RSP] + 8 * (1 + random.below(1 << 10));
         let loaded = ours.modules.holding(&ours.memory, address).expect("code of a library");
-        let mut buffers = Buffers::new();
+        let mut buffers = Buffers::default();
         let Some(row) = ours.row(&loaded, address, &mut buffers) else {
             without_row += 1;
             continue;
