@@ -105,8 +105,11 @@ fn stacks() -> Vec<HostStack> {
     ]
 }
 
+/// A stack, its samples, what its thread did, and whom it waited for.
+type Found = (usize, u64, HostState, Option<(Other, usize)>);
+
 /// Idle for 60% of the time, in pauses; samples as given, of 600.
-fn sampled(found: &[(usize, u64, HostState, Option<(Other, usize)>)]) -> Profile {
+fn sampled(found: &[Found]) -> Profile {
     let samples = IdleSamples {
         phase: PhaseKind::Whole,
         cause: IdleCause::HostCode,

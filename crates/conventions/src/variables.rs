@@ -98,6 +98,16 @@ pub const TEST_CUDA_INCLUDE: Variable =
     variable("APEX_TEST_CUDA_INCLUDE", "tests", "Folder with the headers of another CUDA toolkit.");
 pub const FAST_ALWAYS: Variable =
     variable("APEX_FAST_ALWAYS", "`libapex.so`", "`1`: `--fast` stays on even if it gains nothing.");
+pub const HOST_STACKS_WINDOWS: Variable = variable(
+    "APEX_HOST_STACKS_WINDOWS_MS",
+    "`apex run`",
+    "Milliseconds in which host stacks are sampled, and then are not, in turn: what sampling costs.",
+);
+pub const HOST_STACKS_ROUNDS: Variable = variable(
+    "APEX_HOST_STACKS_ROUNDS",
+    "tests",
+    "Programs that the tests of host stacks end at random moments.",
+);
 pub const PAGE_OUT: Variable = variable("APEX_PAGE_OUT", "Vite", "Folder of the built page.");
 pub const BIN: Variable = variable("APEX_BIN", "`scripts/gpu`", "Folder of `apex` and its libraries.");
 
@@ -112,5 +122,14 @@ pub const USERS: [Variable; 10] =
 pub const INTERNAL: [Variable; 3] = [SESSION, CPU_CHECK, PYTHON];
 
 /// Variables of tests and scripts.
-pub const TESTS: [Variable; 7] =
-    [TESTS_REQUIRE_DEPENDENCIES, SKIPPED_TESTS, TEST_PYTHONS, TEST_CUDA_INCLUDE, FAST_ALWAYS, PAGE_OUT, BIN];
+pub const TESTS: [Variable; 9] = [
+    TESTS_REQUIRE_DEPENDENCIES,
+    SKIPPED_TESTS,
+    TEST_PYTHONS,
+    TEST_CUDA_INCLUDE,
+    FAST_ALWAYS,
+    HOST_STACKS_WINDOWS,
+    HOST_STACKS_ROUNDS,
+    PAGE_OUT,
+    BIN,
+];

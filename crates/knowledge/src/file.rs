@@ -201,8 +201,11 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
     if kinds.iter().filter(|kind| **kind).count() != 1 {
         return Err("`match` has either kernels, or calls, or functions, or waits, or a variable".into());
     }
-    let needs_kernels = cause.operations.is_empty() && cause.owners.is_empty() && cause.types.is_empty();
-    if !of_kernels && !(needs_kernels && cause.sequence.is_empty()) {
+    let describes_kernels = !cause.operations.is_empty()
+        || !cause.owners.is_empty()
+        || !cause.types.is_empty()
+        || !cause.sequence.is_empty();
+    if !of_kernels && describes_kernels {
         return Err("owners, operations, types and sequence describe `kernels`; add kernels = [\"*\"]".into());
     }
     Ok(())

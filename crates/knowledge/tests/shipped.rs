@@ -51,9 +51,10 @@ fn no_cause_is_shadowed_in_every_framework_by_an_earlier_one() {
     for (place, cause) in causes.iter().enumerate() {
         let speaks = |other: &Cause, framework| other.remedy(|of| of == framework).is_some();
         let wins = |framework: &Framework| {
-            let rivals = causes[..place].iter().filter(|other| speaks(other, *framework));
-            let is_rival = |other: &&Cause| other.matches(&cause.example, cause.variable.as_deref());
-            speaks(cause, *framework) && rivals.filter(is_rival).next().is_none()
+            let is_rival = |other: &Cause| {
+                speaks(other, *framework) && other.matches(&cause.example, cause.variable.as_deref())
+            };
+            speaks(cause, *framework) && !causes[..place].iter().any(is_rival)
         };
         let first =
             || causes[..place].iter().find(|other| other.matches(&cause.example, cause.variable.as_deref()));
@@ -155,6 +156,6 @@ fn an_error_names_the_file_the_line_and_what_to_do() {
         let error = with(&text).err().unwrap_or_else(|| panic!("`{new}` is accepted"));
         assert!(error.starts_with(place) && error.contains(what), "{new}: {error}");
     }
-    let twice = with(&ENTRY.repeat(2)).err().expect("twice");
+    let twice = with(&ENTRY.repeat(2)).err().unwrap_or_else(|| panic!("an entry is accepted twice"));
     assert!(twice.starts_with("mine.toml:13: ") && twice.contains("mine.toml:2"), "{twice}");
 }

@@ -15,12 +15,13 @@ pub struct StackWindow {
     length: usize,
 }
 
-impl StackWindow {
-    /// Nothing yet.
-    pub fn new() -> StackWindow {
+impl Default for StackWindow {
+    fn default() -> StackWindow {
         StackWindow { bytes: [0; WINDOW_BYTES], start: 0, length: 0 }
     }
+}
 
+impl StackWindow {
     /// The word at `address`; `None` where there is no memory.
     pub fn word(&mut self, memory: &Memory, address: u64) -> Option<u64> {
         let inside = |window: &StackWindow| {

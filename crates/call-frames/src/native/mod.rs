@@ -114,7 +114,7 @@ pub fn unwind(
     most: usize,
     mut each: impl FnMut(&Loaded, u64) -> bool,
 ) {
-    let (mut stack, mut buffers) = (StackWindow::new(), Buffers::default());
+    let (mut stack, mut buffers) = (StackWindow::default(), Buffers::default());
     let mut module = None;
     // A return address may be the first one of the next function.
     let mut behind = 0;

@@ -1,6 +1,7 @@
 //! Where the program's threads are while it runs: the thread of `apex run` that samples them.
 
 use crate::output;
+use apex_conventions::variables;
 use apex_host_stacks::{Options, Sampler, USUAL_HZ};
 use apex_untrusted::Folder;
 use std::ffi::OsStr;
@@ -12,9 +13,6 @@ use std::time::Duration;
 const PART_OF_LIMIT: u64 = 8;
 /// Highest rate that may be asked for.
 const MOST_HZ: u32 = 1000;
-/// Samples only in every other interval of so many milliseconds: for measurements of what sampling
-/// costs.
-const WINDOWS: &str = "APEX_HOST_STACKS_WINDOWS_MS";
 
 /// How often each thread is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +48,10 @@ pub fn start(session: &Folder, rate: Rate, max_size: Option<u64>) -> Option<Samp
     let Rate::Hz(hz) = rate else { return None };
     let usual = Options::default();
     let most_bytes = max_size.map_or(usual.most_bytes, |size| usual.most_bytes.min(size / PART_OF_LIMIT));
-    let windows = std::env::var(WINDOWS).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
+    let windows = variables::HOST_STACKS_WINDOWS
+        .value()
+        .and_then(|text| text.to_str()?.parse().ok())
+        .map(Duration::from_millis);
     let options = Options { period: Duration::from_secs(1) / hz, most_bytes, windows };
     let dir = session.path().to_owned();
     let started = Folder::open(session.path())

@@ -86,9 +86,8 @@ impl Thread {
         let (recorder, begun) = (self.recorder, self.clock.now());
         if flags & flags::FIRST_SEEN != 0 && guarded(|| recorder.is_first_of(config)) == Some(true) {
             // SAFETY: by contract.
-            guarded(|| {
-                unsafe { bytes_of(function, passed) }.map(|found| recorder.note_memory(config, &found))
-            });
+            let given = || unsafe { bytes_of(function, passed) };
+            guarded(|| given().map(|found| recorder.note_memory(config, &found)));
             recorder.spend(self.clock.now() - begun);
         }
         if !recorder.keeps_code() {
