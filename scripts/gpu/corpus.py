@@ -188,7 +188,7 @@ class Runner:
         jobs = []
         for program in order:
             jobs.append(Job(self, program, recorded=True))
-            if program["kind"] != "names" and program["remedy"] != "none":
+            if self.a.pairs and program["kind"] != "names" and program["remedy"] != "none":
                 jobs.append(Job(self, program, recorded=False))
         pending = []
         for at, job in enumerate(jobs):
@@ -373,7 +373,7 @@ def main():
     run.add_argument("--kinds", default="torch,python,cuda,names")
     run.add_argument("--only")
     run.add_argument("--unseen", type=int, metavar="SET", help="only programs of this set that was written after the rules")
-    run.add_argument("--pairs", type=int, default=5)
+    run.add_argument("--pairs", type=int, default=5, help="0: sessions alone")
     run.add_argument("--deadline", type=float, default=540)
     packing = commands.add_parser("pack")
     packing.add_argument("out", type=Path)
