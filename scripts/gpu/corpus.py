@@ -188,7 +188,7 @@ class Runner:
         jobs = []
         for program in order:
             jobs.append(Job(self, program, recorded=True))
-            if program["kind"] != "names" and program["remedy"] != "none":
+            if self.a.pairs and program["kind"] != "names" and program["remedy"] != "none":
                 jobs.append(Job(self, program, recorded=False))
         pending = []
         for at, job in enumerate(jobs):
@@ -328,28 +328,35 @@ def print_table(data):
 
 
 def first_finding(advice):
-    """Rule and title of the first finding in the lines that advise printed; (None, None) if it has none. What saves nothing
-    comes last, so that no finding follows it."""
+    """Rule, title and whole text of the first finding in the lines that advise printed; (None, None, "") if it has none. What
+    saves nothing comes last, so that no finding follows it."""
     for at, line in enumerate(advice):
         if title := re.match(r" +1 {2,}(.*)", line):
             said = " ".join(advice[at + 1 : at + 4])
             if re.search(r"saves (nothing|<0\.01%)", said):
                 break
-            return re.search(r"APEX-[A-Z]\d+", said).group(), title.group(1).strip()
-    return None, None
+            ends = (i for i in range(at + 1, len(advice)) if re.match(r" +2 {2,}", advice[i]))
+            text = " ".join(line.strip() for line in advice[at : next(ends, len(advice))])
+            return re.search(r"APEX-[A-Z]\d+", said).group(), title.group(1).strip(), text
+    return None, None, ""
 
 
-def print_first_sight(data):
+def names_the_cause(program, rule, text):
+    """Whether the first finding is of a rule that names the cause, or holds a word that does (`names`)."""
+    return rule in program["rules"] or any(name in text.lower() for name in program.get("names", []))
+
+
+def print_first_sight(data, unseen):
     times = json.loads((data / "times.json").read_text())["programs"]
-    seen = json.loads((data / "first-sight-3.json").read_text())["programs"]
+    seen = json.loads((data / f"first-sight-{unseen}.json").read_text())["programs"]
     print("| program | cause | first finding | right | achieved |")
     print("| --- | --- | --- | --- | --- |")
     right = 0
     for program in programs():
         name = f"{program['kind']}-{program['name']}"
         if name in seen:
-            rule, title = first_finding(seen[name])
-            right += (is_right := rule in program["rules"])
+            rule, title, text = first_finding(seen[name])
+            right += (is_right := names_the_cause(program, rule, text))
             achieved = "{} ({} to {})".format(*map(percent, saved(times[name])))
             cells = [f"`{program['kind']}/{program['name']}`", program["cause"], f"{rule}: {title}" if rule else "none",
                      "yes" if is_right else "**no**", achieved]
@@ -366,7 +373,7 @@ def main():
     run.add_argument("--kinds", default="torch,python,cuda,names")
     run.add_argument("--only")
     run.add_argument("--unseen", type=int, metavar="SET", help="only programs of this set that was written after the rules")
-    run.add_argument("--pairs", type=int, default=5)
+    run.add_argument("--pairs", type=int, default=5, help="0: sessions alone")
     run.add_argument("--deadline", type=float, default=540)
     packing = commands.add_parser("pack")
     packing.add_argument("out", type=Path)
@@ -378,9 +385,10 @@ def main():
     table.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
     first = commands.add_parser("first-sight")
     first.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
+    first.add_argument("--unseen", type=int, metavar="SET", default=3, help="the set of programs")
     a = parser.parse_args()
     if a.what == "first-sight":
-        return print_first_sight(a.data)
+        return print_first_sight(a.data, a.unseen)
     if a.what == "keep":
         return keep(a.data, a.outs)
     if a.what == "table":
