@@ -222,6 +222,9 @@ pub static RULES: &[Rule] = &[
     short_graph_kernels::RULE,
     repeated_loads::RULE,
     host_function::RULE,
+    known::KERNELS,
+    known::CALLS,
+    known::VARIABLES,
     by_code::accesses::STRIDED,
     by_code::accesses::CONFLICTS,
     by_code::accesses::CONSTANTS,
@@ -232,9 +235,6 @@ pub static RULES: &[Rule] = &[
     by_code::work::SUMS,
     by_code::work::PRODUCTS,
     host_memory::RULE,
-    known::KERNELS,
-    known::CALLS,
-    known::VARIABLES,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

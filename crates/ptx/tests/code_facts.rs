@@ -56,7 +56,6 @@ fn faults_are_found_where_they_are() {
         ("sum_in_memory", "Lb0E", SumInMemory, 0.6, "sum_in_memory.cu", 13),
         ("transpose", "naive", StridedAccesses, 0.4, "transpose.cu", 8),
         ("triton_sum_column", "sum_column", StridedAccesses, 0.9, "triton_kernels.py", 18),
-        ("triton_product_ieee", "product", ScalarProduct, 0.4, "triton_kernels.py", 40),
     ];
     for (file, kernel, kind, least, source, line) in faults {
         let fact = fact(file, kernel, kind);

@@ -64,8 +64,10 @@ fn the_good_program_is_excellent() {
     let advice = advice_on(good);
     assert_eq!(rules(&advice), BTreeSet::new(), "{:#?}", advice.findings);
     assert_eq!((advice.excellent.len(), advice.verdict.launches_excellent), (1, 1.0));
-    // Nothing was counted: this is no session of the CPU device.
-    assert!(advice.unjudged.iter().all(|rule| rule.rule.starts_with("APEX-C")), "{:?}", advice.unjudged);
+    // Nothing was counted, because this is no session of the CPU device, no PTX was kept, and the
+    // host was not sampled.
+    let lacks = |rule: &str| ["APEX-C", "APEX-P", "APEX-T87"].iter().any(|start| rule.starts_with(start));
+    assert!(advice.unjudged.iter().all(|rule| lacks(&rule.rule)), "{:?}", advice.unjudged);
     assert!(advice.verdict.gpu_busy.expect("timed").value > 0.95);
 }
 
@@ -182,10 +184,46 @@ fn without_times_the_other_rules_still_judge() {
     assert_eq!(
         unjudged,
         BTreeSet::from([
-            "APEX-C31", "APEX-C32", "APEX-C33", "APEX-C68", "APEX-C79", "APEX-C84", "APEX-C86", "APEX-T04",
-            "APEX-T16", "APEX-T17", "APEX-T20", "APEX-T21", "APEX-T24", "APEX-T41", "APEX-T60", "APEX-T61",
-            "APEX-T62", "APEX-T63", "APEX-T64", "APEX-T65", "APEX-T66", "APEX-T67", "APEX-T69", "APEX-T74",
-            "APEX-T77", "APEX-T78", "APEX-T82", "APEX-T83"
+            "APEX-C31",
+            "APEX-C32",
+            "APEX-C33",
+            "APEX-C68",
+            "APEX-C79",
+            "APEX-C84",
+            "APEX-C86",
+            "APEX-P101",
+            "APEX-P102",
+            "APEX-P103",
+            "APEX-P104",
+            "APEX-P105",
+            "APEX-P106",
+            "APEX-P107",
+            "APEX-P108",
+            "APEX-P109",
+            "APEX-T04",
+            "APEX-T110",
+            "APEX-T16",
+            "APEX-T17",
+            "APEX-T20",
+            "APEX-T21",
+            "APEX-T24",
+            "APEX-T41",
+            "APEX-T60",
+            "APEX-T61",
+            "APEX-T62",
+            "APEX-T63",
+            "APEX-T64",
+            "APEX-T65",
+            "APEX-T66",
+            "APEX-T67",
+            "APEX-T69",
+            "APEX-T74",
+            "APEX-T77",
+            "APEX-T78",
+            "APEX-T82",
+            "APEX-T83",
+            "APEX-T87",
+            "APEX-T95",
         ])
     );
 }

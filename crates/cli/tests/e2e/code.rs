@@ -2,7 +2,7 @@
 //! it.
 
 use crate::common::{Sandbox, output, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A recorded demonstration, with these options.
@@ -23,9 +23,22 @@ fn predictions(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn a_session_without_it_keeps_neither_code_nor_arguments() {
+fn a_session_without_it_keeps_ptx_and_no_arguments() {
     let sandbox = Sandbox::new();
     record(&sandbox, "s", &[]);
+    assert_eq!(images(&sandbox.path("s")), 1);
+    let profile = &sandbox.json(&["report", "--json", "s"])["profile"];
+    for kernel in profile["kernels"].as_array().unwrap() {
+        assert_eq!((&kernel["code"]["known"], &kernel["code"]["arguments"]), (&"ptx".into(), &json!([])));
+    }
+    let bases = predictions(&sandbox, &["s"]);
+    assert!(!bases.is_empty() && bases.iter().all(|answer| answer["prediction"]["basis"] == "code"));
+}
+
+#[test]
+fn a_session_without_ptx_keeps_neither_code_nor_arguments() {
+    let sandbox = Sandbox::new();
+    record(&sandbox, "s", &["--no-ptx"]);
     assert_eq!(images(&sandbox.path("s")), 0);
     let profile = &sandbox.json(&["report", "--json", "s"])["profile"];
     assert!(profile["code"].is_null());

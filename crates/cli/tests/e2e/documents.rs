@@ -46,6 +46,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
             &["report", "--json", "fast"],
+            &["report", "--json", "strided"],
         ],
         &[],
     ),
@@ -181,12 +182,13 @@ fn repository() -> PathBuf {
 /// Makes what the commands read: the demo, with the source of one of its programs (`s`); kernels of
 /// an H200, one of them larger than any that the models know (`h200`), and with its file cut off
 /// (`cut`); a kernel with a defect (`race`); a device that is long idle (`gap`); steps that are all
-/// alike (`steady`); launches in a table, one of them wrong; a program that runs (`live`) until
-/// there is a file `end`; a Python program (`placed`); kernels with faults (`ragged`) and without
-/// (`better`).
+/// alike (`steady`); a kernel whose code shows what it costs (`strided`); launches in a table, one
+/// of them wrong; a program that runs (`live`) until there is a file `end`; a Python program
+/// (`placed`); kernels with faults (`ragged`) and without (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::copy(repository().join("crates/device-code/demo/matmul.cu"), sandbox.path("matmul.cu")).unwrap();
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
+    output(&mut sandbox.apex(&["demo", "bad", "--device", "cpu", "--timing", "all", "-o", "strided"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [
             ("uneven", 5000, 100, 40_000),

@@ -111,7 +111,7 @@ fn a_file_that_is_not_there_and_a_line_table_that_is_missing_say_so() {
     assert_eq!(row["counts"]["warp_instructions"], 1);
     // Without code, it is said what to do.
     let sandbox = Sandbox::new();
-    sandbox.recorded(&[], &["launch", "1"]);
+    sandbox.recorded(&["--no-ptx"], &["launch", "1"]);
     let report = report(&sandbox);
     assert!(
         report.contains("PTX line 6") && report.contains("-lineinfo") && report.contains("--code"),

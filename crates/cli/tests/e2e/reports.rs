@@ -204,7 +204,10 @@ fn a_rule_is_explained_without_a_session() {
     let list = text(&output(&mut sandbox.apex(&["explain"]), 0).stdout);
     assert!(list.contains("APEX-C84") && list.lines().count() > 40, "{list}");
     let unknown = output(&mut sandbox.apex(&["explain", "APEX-X99", "L19"]), 1);
-    assert!(text(&unknown.stderr).contains("there is no rule `APEX-X99`; `apex explain` lists all rules"));
+    assert!(
+        text(&unknown.stderr)
+            .contains("there is no rule or cause `APEX-X99`; `apex explain` lists all rules")
+    );
     assert!(text(&unknown.stdout).starts_with("APEX-L19"), "what is known is explained");
 }
 

@@ -12,7 +12,8 @@ use test_process::Command;
 
 /// A program that has launched, and waits for the file `end`.
 fn waiting(sandbox: &Sandbox) -> Running {
-    let mut running = Running::start(&mut sandbox.record(&["--quiet"], &["launch", "25", "await", "end"]));
+    let mut running =
+        Running::start(&mut sandbox.record(&["--quiet", "--no-ptx"], &["launch", "25", "await", "end"]));
     running.read_until("waiting");
     running
 }
