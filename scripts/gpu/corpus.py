@@ -335,7 +335,7 @@ def first_finding(advice):
             said = " ".join(advice[at + 1 : at + 4])
             if re.search(r"saves (nothing|<0\.01%)", said):
                 break
-            ends = (i for i in range(at + 1, len(advice)) if re.match(r" +2 {2,}", advice[i]))
+            ends = (i for i in range(at + 1, len(advice)) if not advice[i].strip())
             text = " ".join(line.strip() for line in advice[at : next(ends, len(advice))])
             return re.search(r"APEX-[A-Z]\d+", said).group(), title.group(1).strip(), text
     return None, None, ""
