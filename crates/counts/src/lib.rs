@@ -1,5 +1,5 @@
 //! The vocabulary of counts: what a device that executes kernels itself can count of a launch, and
-//! what it can find wrong.
+//! what it can find wrong; and what the code alone tells about its cost ([`FactKind`]).
 //!
 //! The executor counts in these types, session files hold them, the profile adds them up, rules
 //! match them, and documents name them: a kind of count is described here and nowhere else.
@@ -11,12 +11,14 @@
 //! other. Sums saturate.
 
 mod classes;
+mod facts;
 mod lines;
 mod places;
 mod sums;
 mod traffic;
 
 pub use classes::{InstructionClass, Width};
+pub use facts::FactKind;
 pub use lines::{Line, LineCounts, MAX_LINES};
 pub use places::{Defect, Fault, Hotspot, MAX_HOTSPOTS, Place};
 pub use sums::{Counted, Counts};

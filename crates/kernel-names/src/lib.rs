@@ -24,6 +24,7 @@ mod operation;
 mod outline;
 mod owner;
 mod unique;
+mod wildcard;
 mod words;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,7 @@ pub use demangle::{MOST_DEMANGLED, demangled, host_function_name};
 pub use operation::Operation;
 pub use owner::{Owner, OwnerKind};
 pub use unique::{Row, unique_short_names, with_mark};
+pub use wildcard::is_like;
 
 /// Maximum number of characters of a short name.
 pub const MOST_SHORT: usize = 48;

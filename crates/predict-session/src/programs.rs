@@ -47,7 +47,7 @@ struct Content<'p> {
 fn fact(fact: ptx::Fact) -> CodeFact {
     let (file, line) = fact.place.unzip();
     CodeFact {
-        kind: fact.kind.name().to_owned(),
+        kind: fact.kind,
         share: fact.share,
         cost: fact.cost,
         least: fact.least,

@@ -12,7 +12,7 @@ use crate::bound;
 use crate::programs::{Programs, Recorded};
 
 /// Share of the GPU time from which on a kernel's code is looked into: at most 20 kernels have it.
-const BUSY: f64 = 0.05;
+pub const BUSY: f64 = 0.05;
 
 /// A predicted quantity as a figure.
 pub fn figure(estimate: Estimate) -> Figure {

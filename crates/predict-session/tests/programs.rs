@@ -228,6 +228,6 @@ fn the_code_of_busy_kernels_is_looked_into() {
         strided.code.as_ref().unwrap().facts.clone()
     };
     let [fact] = &facts(10.0)[..] else { panic!("one fact") };
-    assert_eq!((fact.kind.as_str(), fact.cost, fact.least), ("strided_accesses", 32.0, 4.0));
+    assert_eq!((fact.kind, fact.cost, fact.least), (ptx::FactKind::StridedAccesses, 32.0, 4.0));
     assert_eq!(facts(5.0), [], "it takes less than 5% of the time");
 }

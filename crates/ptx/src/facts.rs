@@ -10,6 +10,8 @@ mod code;
 
 use std::collections::HashMap;
 
+pub use apex_counts::FactKind;
+
 use crate::analysis::reached;
 use crate::body::{Body, Names};
 use crate::estimate::{Estimator, Lanes, Place, Probed};
@@ -26,66 +28,6 @@ const DEPTH: u32 = 4;
 const MOST_LINES: usize = 50_000;
 /// Different addresses of a request to constant memory from which on it counts as divergent.
 const DIVERGENT: u64 = 4;
-
-/// What a fact is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FactKind {
-    /// Accesses to global memory that touch more than twice as many sectors as they need. Share of
-    /// all such accesses; cost and least: sectors of a request.
-    StridedAccesses,
-    /// Accesses to shared memory that conflict. Share of all such accesses; cost and least:
-    /// wavefronts.
-    BankConflicts,
-    /// Loads from constant memory at several addresses of a warp. Share of all instructions.
-    DivergentConstants,
-    /// Integer divisions and remainders of 64 bits by a number that the compiler does not know.
-    /// Share of the machine's instructions.
-    LongDivisions,
-    /// Arithmetic in FP64. Share of floating-point arithmetic; cost: conversions for each
-    /// operation; least: operations for each load from global memory.
-    Doubles,
-    /// The kernel sets up generators of cuRAND that skip ahead.
-    GeneratorSetUp,
-    /// Calls of `malloc`.
-    DeviceHeap,
-    /// Stores to global memory, at an address that their loop does not change, in each round. Share
-    /// of the accesses to global memory in that loop, loads at the address included.
-    SumInMemory,
-    /// A matrix product in FP32 without tensor cores: products of two loaded numbers are summed,
-    /// each loaded number is used at least twice, and most are in a loop. Share of all
-    /// instructions; cost: products in a round of the loop; least: numbers loaded for them.
-    ScalarProduct,
-}
-
-impl FactKind {
-    /// All of them.
-    pub const ALL: [FactKind; 9] = [
-        FactKind::StridedAccesses,
-        FactKind::BankConflicts,
-        FactKind::DivergentConstants,
-        FactKind::LongDivisions,
-        FactKind::Doubles,
-        FactKind::GeneratorSetUp,
-        FactKind::DeviceHeap,
-        FactKind::SumInMemory,
-        FactKind::ScalarProduct,
-    ];
-
-    /// A stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            FactKind::StridedAccesses => "strided_accesses",
-            FactKind::BankConflicts => "bank_conflicts",
-            FactKind::DivergentConstants => "divergent_constants",
-            FactKind::LongDivisions => "long_divisions",
-            FactKind::Doubles => "doubles",
-            FactKind::GeneratorSetUp => "generator_set_up",
-            FactKind::DeviceHeap => "device_heap",
-            FactKind::SumInMemory => "sum_in_memory",
-            FactKind::ScalarProduct => "scalar_product",
-        }
-    }
-}
 
 /// What the code says of one thing.
 #[derive(Clone, Debug, PartialEq)]

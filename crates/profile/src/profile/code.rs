@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use apex_counts::FactKind;
 use apex_trace::definition::{Arguments, Pointer};
 use apex_trace::layout::MemoryKind;
 use apex_trace::{KeptCode, image};
@@ -70,11 +71,11 @@ pub struct KernelCode {
     pub facts: Vec<CodeFact>,
 }
 
-/// What a kernel's PTX says about its cost (see `ptx::FactKind`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// What a kernel's PTX says about its cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CodeFact {
     /// What it is about.
-    pub kind: String,
+    pub kind: FactKind,
     /// Share of the kernel's work, as far as the listing tells it.
     pub share: f64,
     /// What it costs.

@@ -4,6 +4,7 @@ use super::super::Rule;
 use super::{Language, Pattern, judge};
 use crate::finding::{Evidence, Unit};
 use crate::rules::percent;
+use apex_counts::FactKind;
 use apex_profile::{CodeFact, Figure, Profile};
 
 /// Minimum share of strided accesses, or of conflicting ones.
@@ -33,7 +34,7 @@ pub(in crate::rules) const STRIDED: Rule = Rule {
 };
 
 const STRIDES: Pattern = Pattern {
-    kind: "strided_accesses",
+    kind: FactKind::StridedAccesses,
     is_counted: true,
     is_fault: |_, fact| fact.share >= SHARE,
     evidence: |fact| {
@@ -73,7 +74,7 @@ pub(in crate::rules) const CONFLICTS: Rule = Rule {
 };
 
 const BANKS: Pattern = Pattern {
-    kind: "bank_conflicts",
+    kind: FactKind::BankConflicts,
     is_counted: true,
     is_fault: |_, fact| fact.share >= SHARE && fact.cost >= WAVEFRONTS * fact.least,
     evidence: |fact| {
@@ -108,7 +109,7 @@ pub(in crate::rules) const CONSTANTS: Rule = Rule {
 };
 
 const DIVERGENT: Pattern = Pattern {
-    kind: "divergent_constants",
+    kind: FactKind::DivergentConstants,
     is_counted: false,
     is_fault: |_, fact| fact.share >= CONSTANTS_SHARE,
     evidence: |fact| vec![computed("share of instructions", fact.share, Unit::Share).decrease_towards(0.0)],

@@ -14,11 +14,11 @@ use super::{
     percent,
 };
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use apex_counts::FactKind;
+use apex_predict_session::recorded::BUSY;
 use apex_profile::names::OwnerKind;
 use apex_profile::{CodeFact, Figure, Kernel, KnownCode, Profile};
 
-/// Minimum share of the GPU time of a kernel for its code to be judged.
-const BUSY: f64 = 0.05;
 /// Kernels without known code that are named.
 const NAMED: usize = 2;
 
@@ -50,8 +50,8 @@ enum Language {
 
 /// What a rule says of a kernel's code.
 struct Pattern {
-    /// The name of the facts that it is about (`ptx::FactKind`).
-    kind: &'static str,
+    /// The facts that it is about.
+    kind: FactKind,
     /// Whether the CPU device counts it too.
     is_counted: bool,
     /// Whether a fact is a fault.
@@ -147,7 +147,7 @@ mod tests {
     };
     use super::super::{RULES, Rule};
     use super::{Needs, accesses, work};
-    use apex_counts::{Direction, Space};
+    use apex_counts::{Direction, FactKind, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
 
     /// A kernel whose PTX is known, and says this.
@@ -156,34 +156,34 @@ mod tests {
         timed(Kernel { code: Some(code), ..kernel }, 1e5)
     }
 
-    fn fact(kind: &str, share: f64, cost: f64, least: f64) -> CodeFact {
+    fn fact(kind: FactKind, share: f64, cost: f64, least: f64) -> CodeFact {
         CodeFact {
-            kind: kind.to_owned(),
+            kind,
             share,
             cost,
             least,
             file: Some("/src/kernel.cu".to_owned()),
             line: Some(7),
-            ..CodeFact::default()
+            by_parameter: false,
         }
     }
 
-    fn with(kind: &str, share: f64, cost: f64, least: f64) -> Kernel {
+    fn with(kind: FactKind, share: f64, cost: f64, least: f64) -> Kernel {
         saying(kernel_of(1000, 128), vec![fact(kind, share, cost, least)])
     }
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
         let faults: [(&Rule, Kernel); 9] = [
-            (&accesses::STRIDED, with("strided_accesses", 0.5, 32.0, 4.0)),
-            (&accesses::CONFLICTS, with("bank_conflicts", 0.9, 32.0, 1.0)),
-            (&accesses::CONSTANTS, with("divergent_constants", 0.15, 32.0, 1.0)),
-            (&work::DIVISIONS, with("long_divisions", 0.7, 0.0, 0.0)),
-            (&work::DOUBLES, with("doubles", 1.0, 0.5, 140.0)),
-            (&work::GENERATORS, with("generator_set_up", 1.0, 0.0, 0.0)),
-            (&work::HEAP, with("device_heap", 1.0, 0.0, 0.0)),
-            (&work::SUMS, with("sum_in_memory", 0.67, 0.0, 0.0)),
-            (&work::PRODUCTS, with("scalar_product", 0.8, 1000.0, 400.0)),
+            (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
+            (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
+            (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
+            (&work::DIVISIONS, with(FactKind::LongDivisions, 0.7, 0.0, 0.0)),
+            (&work::DOUBLES, with(FactKind::Doubles, 1.0, 0.5, 140.0)),
+            (&work::GENERATORS, with(FactKind::GeneratorSetUp, 1.0, 0.0, 0.0)),
+            (&work::HEAP, with(FactKind::DeviceHeap, 1.0, 0.0, 0.0)),
+            (&work::SUMS, with(FactKind::SumInMemory, 0.67, 0.0, 0.0)),
+            (&work::PRODUCTS, with(FactKind::ScalarProduct, 0.8, 1000.0, 400.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {
@@ -202,25 +202,26 @@ mod tests {
 
     #[test]
     fn small_shares_are_no_faults() {
-        assert_clear(&accesses::STRIDED, with("strided_accesses", 0.2, 32.0, 4.0));
-        assert_clear(&accesses::CONFLICTS, with("bank_conflicts", 0.2, 32.0, 1.0));
-        assert_clear(&accesses::CONFLICTS, with("bank_conflicts", 0.9, 2.0, 1.0));
-        assert_clear(&accesses::CONSTANTS, with("divergent_constants", 0.005, 32.0, 1.0));
-        assert_clear(&work::DIVISIONS, with("long_divisions", 0.3, 0.0, 0.0));
+        assert_clear(&accesses::STRIDED, with(FactKind::StridedAccesses, 0.2, 32.0, 4.0));
+        assert_clear(&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.2, 32.0, 1.0));
+        assert_clear(&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 2.0, 1.0));
+        assert_clear(&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.005, 32.0, 1.0));
+        assert_clear(&work::DIVISIONS, with(FactKind::LongDivisions, 0.3, 0.0, 0.0));
         // Doubles on purpose are converted little; few of them for each load do not matter.
-        assert_clear(&work::DOUBLES, with("doubles", 1.0, 0.05, 140.0));
-        assert_clear(&work::DOUBLES, with("doubles", 1.0, 0.5, 2.0));
-        assert_clear(&work::SUMS, with("sum_in_memory", 0.2, 0.0, 0.0));
-        assert_clear(&work::PRODUCTS, with("scalar_product", 0.2, 1000.0, 400.0));
+        assert_clear(&work::DOUBLES, with(FactKind::Doubles, 1.0, 0.05, 140.0));
+        assert_clear(&work::DOUBLES, with(FactKind::Doubles, 1.0, 0.5, 2.0));
+        assert_clear(&work::SUMS, with(FactKind::SumInMemory, 0.2, 0.0, 0.0));
+        assert_clear(&work::PRODUCTS, with(FactKind::ScalarProduct, 0.2, 1000.0, 400.0));
     }
 
     #[test]
     fn set_up_once_is_no_fault() {
-        let mut once = with("generator_set_up", 1.0, 0.0, 0.0);
+        let mut once = with(FactKind::GeneratorSetUp, 1.0, 0.0, 0.0);
         once.launches.calls = 1;
         assert_clear(&work::GENERATORS, once);
         // Generators that are set up in memory write their state there.
-        let facts = vec![fact("generator_set_up", 1.0, 0.0, 0.0), fact("sum_in_memory", 1.0, 0.0, 0.0)];
+        let facts =
+            vec![fact(FactKind::GeneratorSetUp, 1.0, 0.0, 0.0), fact(FactKind::SumInMemory, 1.0, 0.0, 0.0)];
         assert_clear(&work::SUMS, saying(kernel_of(1000, 128), facts));
     }
 
@@ -229,7 +230,7 @@ mod tests {
         let fact = CodeFact {
             by_parameter: true,
             file: Some("/src/model.py".to_owned()),
-            ..fact("strided_accesses", 0.5, 32.0, 4.0)
+            ..fact(FactKind::StridedAccesses, 0.5, 32.0, 4.0)
         };
         let finding = assert_finds(&accesses::STRIDED, saying(kernel_of(1000, 128), vec![fact]));
         assert_eq!(finding.confidence.level, crate::finding::Level::Low);
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn counts_of_the_cpu_device_go_before() {
         let kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
-        let facts = vec![fact("strided_accesses", 0.5, 32.0, 4.0)];
+        let facts = vec![fact(FactKind::StridedAccesses, 0.5, 32.0, 4.0)];
         assert_clear(&accesses::STRIDED, saying(kernel, facts));
     }
 

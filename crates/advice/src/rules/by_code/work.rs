@@ -3,6 +3,7 @@
 use super::super::{Rule, percent};
 use super::{Language, Pattern, judge};
 use crate::finding::{Evidence, Severity, Unit};
+use apex_counts::FactKind;
 use apex_profile::{CodeFact, Figure, Profile};
 
 /// Minimum share of the machine's instructions that divisions become.
@@ -38,7 +39,7 @@ pub(in crate::rules) const DIVISIONS: Rule = Rule {
 };
 
 const LONG_DIVISIONS: Pattern = Pattern {
-    kind: "long_divisions",
+    kind: FactKind::LongDivisions,
     is_counted: false,
     is_fault: |_, fact| fact.share >= DIVISIONS_SHARE,
     evidence: |fact| vec![share("of the machine's instructions for 64-bit divisions", fact)],
@@ -71,7 +72,7 @@ pub(in crate::rules) const DOUBLES: Rule = Rule {
 };
 
 const FP64: Pattern = Pattern {
-    kind: "doubles",
+    kind: FactKind::Doubles,
     is_counted: true,
     is_fault: |_, fact| fact.share >= DOUBLES_SHARE && fact.cost >= CONVERSIONS && fact.least >= EACH,
     evidence: |fact| vec![share("of FP64 among floating-point instructions", fact)],
@@ -103,7 +104,7 @@ pub(in crate::rules) const GENERATORS: Rule = Rule {
 };
 
 const SET_UP: Pattern = Pattern {
-    kind: "generator_set_up",
+    kind: FactKind::GeneratorSetUp,
     is_counted: false,
     is_fault: |kernel, _| kernel.launches.ran() >= LAUNCHES,
     evidence: |_| Vec::new(),
@@ -131,7 +132,7 @@ pub(in crate::rules) const HEAP: Rule = Rule {
 };
 
 const MALLOC: Pattern = Pattern {
-    kind: "device_heap",
+    kind: FactKind::DeviceHeap,
     is_counted: false,
     is_fault: |_, _| true,
     evidence: |_| Vec::new(),
@@ -160,7 +161,7 @@ pub(in crate::rules) const SUMS: Rule = Rule {
 };
 
 const IN_MEMORY: Pattern = Pattern {
-    kind: "sum_in_memory",
+    kind: FactKind::SumInMemory,
     is_counted: false,
     is_fault: |kernel, fact| {
         let facts = kernel.code.iter().flat_map(|code| &code.facts);
@@ -192,7 +193,7 @@ pub(in crate::rules) const PRODUCTS: Rule = Rule {
 };
 
 const SCALAR: Pattern = Pattern {
-    kind: "scalar_product",
+    kind: FactKind::ScalarProduct,
     is_counted: false,
     is_fault: |_, fact| fact.share >= PRODUCT_SHARE,
     evidence: |fact| vec![share("of the instructions for FP32 products", fact)],
