@@ -1,0 +1,33 @@
+//! Kinds of facts about the cost of a kernel's code.
+
+/// A part of a kernel's code that costs time, by what the code alone says. Each kind says what the
+/// share, the cost and the least cost of a fact of it are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum FactKind {
+    /// Accesses to global memory that touch more than twice as many sectors as they need. Share of
+    /// all such accesses; cost and least: sectors of a request.
+    StridedAccesses,
+    /// Accesses to shared memory that conflict. Share of all such accesses; cost and least:
+    /// wavefronts.
+    BankConflicts,
+    /// Loads from constant memory at several addresses of a warp. Share of all instructions.
+    DivergentConstants,
+    /// Integer divisions and remainders of 64 bits by a number that the compiler does not know.
+    /// Share of the machine's instructions.
+    LongDivisions,
+    /// Arithmetic in FP64. Share of floating-point arithmetic; cost: conversions for each
+    /// operation; least: operations for each load from global memory.
+    Doubles,
+    /// The kernel sets up generators of cuRAND that skip ahead.
+    GeneratorSetUp,
+    /// Calls of `malloc`.
+    DeviceHeap,
+    /// Stores to global memory, at an address that their loop does not change, in each round. Share
+    /// of the accesses to global memory in that loop, loads at the address included.
+    SumInMemory,
+    /// A matrix product in FP32 without tensor cores: products of two loaded numbers are summed,
+    /// each loaded number is used at least twice, and most are in a loop. Share of all
+    /// instructions; cost: products in a round of the loop; least: numbers loaded for them.
+    ScalarProduct,
+}
