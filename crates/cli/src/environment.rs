@@ -1,8 +1,8 @@
 //! The environment variables that APEX reads.
 //!
 //! Each option has a variable, named after it: [`with_variables`] adds them to the command line's
-//! definition. All other variables are in `apex-conventions`; a test generates docs/environment.md from
-//! them, and finds variables which are named elsewhere.
+//! definition. All other variables are in `apex-conventions`; a test generates docs/environment.md
+//! from them, and finds variables which are named elsewhere.
 
 use clap::{Arg, Command};
 

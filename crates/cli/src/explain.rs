@@ -1,5 +1,5 @@
-//! `apex explain`: what a rule means, from the same table as `docs/advice.md`, and what is known of a
-//! cause.
+//! `apex explain`: what a rule means, from the same table as `docs/advice.md`, and what is known of
+//! a cause.
 
 use crate::exit;
 use crate::output::{self, Color};
@@ -19,7 +19,8 @@ use std::process::ExitCode;
 
 Exit status: 0, or 1 if there is no such rule or cause.")]
 pub struct Args {
-    /// Identifiers or names of rules, identifiers of known causes; without any, all rules are listed
+    /// Identifiers or names of rules, identifiers of known causes; without any, all rules are
+    /// listed
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
 }

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or collapsed stacks.
+/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or collapsed
+/// stacks.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev

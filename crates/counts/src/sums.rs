@@ -111,7 +111,8 @@ fn total(counts: &[u64]) -> u64 {
 pub struct Counted {
     /// The sums. They are estimates where not all was counted.
     pub counts: Counts,
-    /// The worst places, at most [`crate::MAX_HOTSPOTS`] for each [`crate::Fault`], the worst first.
+    /// The worst places, at most [`crate::MAX_HOTSPOTS`] for each [`crate::Fault`], the worst
+    /// first.
     pub hotspots: Vec<Hotspot>,
     /// What each line did, at most [`crate::MAX_LINES`]: those that execute most instructions, by
     /// file and line. Empty in files of earlier versions.

@@ -3,9 +3,9 @@
 //!
 //! This is a small host API with errors that name the call. The crate `apex-gpu` cannot replace it:
 //!
-//! * Reports and tests depend on the exact calls of the bundled programs. `bad` allocates in a loop,
-//!   copies pageable memory asynchronously and uses the legacy default stream; `apex-gpu` allocates
-//!   from pools, orders streams by itself, and never uses that stream.
+//! * Reports and tests depend on the exact calls of the bundled programs. `bad` allocates in a
+//!   loop, copies pageable memory asynchronously and uses the legacy default stream; `apex-gpu`
+//!   allocates from pools, orders streams by itself, and never uses that stream.
 //! * `apex-differential` opens a driver by its path, again after each fault. `apex-gpu` opens one
 //!   driver for each process.
 //! * `apex-gpu` has no arrays, textures and surfaces ([`crate::image`]).

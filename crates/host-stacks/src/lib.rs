@@ -1,8 +1,8 @@
 //! Where the threads of a program were on the host while it was recorded.
 //!
-//! * A [`Sampler`] is a thread of `apex run`. It reads the threads' stacks from outside: the program
-//!   is not stopped, gets no signal and no thread, and calls nothing for it. [`refusal`] says
-//!   whether the system allows that.
+//! * A [`Sampler`] is a thread of `apex run`. It reads the threads' stacks from outside: the
+//!   program is not stopped, gets no signal and no thread, and calls nothing for it. [`refusal`]
+//!   says whether the system allows that.
 //! * [`Writer`] appends processes, threads, frames, stacks and [`Span`]s to the session's file
 //!   ([`FILE`]).
 //! * [`HostStacks::read`] reads that file.

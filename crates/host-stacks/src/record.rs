@@ -95,9 +95,11 @@ pub enum WaitsFor {
     },
     /// A file descriptor: to read, to write, or until it is ready.
     Descriptor {
-        /// What it is: `pipe`, `socket`, `eventfd`, `file`, `device`, or another word of the kernel.
+        /// What it is: `pipe`, `socket`, `eventfd`, `file`, `device`, or another word of the
+        /// kernel.
         what: String,
-        /// Path or inode as /proc shows it, such as `pipe:[1234]`; the same for both ends of a pipe.
+        /// Path or inode as /proc shows it, such as `pipe:[1234]`; the same for both ends of a
+        /// pipe.
         target: String,
     },
     /// One of several descriptors, or a timeout (`poll`, `epoll_wait`, `select`).
@@ -141,8 +143,8 @@ pub struct Span {
     pub samples: u32,
     /// Number of such spans that this one stands for: 1, or more after the file was thinned.
     pub stands_for: u32,
-    /// Whether several readings of all frames agreed, or the thread waited meanwhile. Otherwise only
-    /// the outer frames that were stable are in the stack.
+    /// Whether several readings of all frames agreed, or the thread waited meanwhile. Otherwise
+    /// only the outer frames that were stable are in the stack.
     pub is_settled: bool,
     /// Whether the thread did not run between the first and the last sample: it was there all the
     /// time, and not only at the moments of the samples.

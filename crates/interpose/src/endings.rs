@@ -1,9 +1,9 @@
 //! The functions by which a process ends at once or becomes another program: queued calls first.
 //!
-//! `exit` and `quick_exit` call handlers ([`crate::hooks`] registers ours). `_exit`, `_Exit` and the
-//! `exec` family call none, so this library exports them: each has the launch queue make the calls
-//! that wait ([`crate::actions::queue`]), and jumps to the next definition of the same name with all
-//! arguments, those of variadic functions too.
+//! `exit` and `quick_exit` call handlers ([`crate::hooks`] registers ours). `_exit`, `_Exit` and
+//! the `exec` family call none, so this library exports them: each has the launch queue make the
+//! calls that wait ([`crate::actions::queue`]), and jumps to the next definition of the same name
+//! with all arguments, those of variadic functions too.
 //!
 //! # Contract
 //! 1. *Any code may call them*, a signal handler or a forked child too. The next definitions are

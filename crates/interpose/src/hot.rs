@@ -5,8 +5,8 @@
 //! costs some tens of nanoseconds. The switch, the epochs, the pointers to the threads' states and
 //! the real driver's addresses are therefore in one page, and the data that belongs to no thread is
 //! in one cache line. These modules describe the parts: [`crate::switch`], [`crate::objects`],
-//! [`crate::actions::pool::work`], [`crate::actions::queue`], [`crate::ranges`], [`crate::record::thread`],
-//! [`crate::driver`].
+//! [`crate::actions::pool::work`], [`crate::actions::queue`], [`crate::ranges`],
+//! [`crate::record::thread`], [`crate::driver`].
 
 use cuda_abi::{COUNT, index};
 use std::mem::offset_of;

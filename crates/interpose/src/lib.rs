@@ -6,17 +6,17 @@
 //! the table in `cuda-abi`.
 //!
 //! # Reading order
-//! `loader`: the first driver call finds the real driver (`apex_conventions::locate`) and fills the slots through
-//! which every exported symbol jumps: with the real address, or with a function of `hooks`.
-//! `hooks`: decide about a call, forward it, record it. `objects`: what is known of the driver's
-//! objects, whether or not anything is recorded. `record`: the session of the process, and what
-//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
-//! `native`: those of compiled code. `nvtx`, `ranges`: the ranges that the program names. [`actions`]:
-//! calls that a thread makes for the program, and device memory that is kept. `endings`: what
-//! precedes `_exit` and `exec`. `driver`: the calls that the library makes on its own account.
-//! `switch`: whether calls are recorded.
-//! [`flush`]: calls that go past held work let it out first. [`limits`] and `tables`: memory, fixed
-//! beforehand. ARCHITECTURE.md has the order in which these may use each other.
+//! `loader`: the first driver call finds the real driver (`apex_conventions::locate`) and fills the
+//! slots through which every exported symbol jumps: with the real address, or with a function of
+//! `hooks`. `hooks`: decide about a call, forward it, record it. `objects`: what is known of the
+//! driver's objects, whether or not anything is recorded. `record`: the session of the process, and
+//! what each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
+//! `native`: those of compiled code. `nvtx`, `ranges`: the ranges that the program names.
+//! [`actions`]: calls that a thread makes for the program, and device memory that is kept.
+//! `endings`: what precedes `_exit` and `exec`. `driver`: the calls that the library makes on its
+//! own account. `switch`: whether calls are recorded. [`flush`]: calls that go past held work let
+//! it out first. [`limits`] and `tables`: memory, fixed beforehand. ARCHITECTURE.md has the order
+//! in which these may use each other.
 //!
 //! # Invariants
 //! 1. *Inert.* Nothing happens before the first driver call (but that ranges which the program

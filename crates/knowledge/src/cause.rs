@@ -78,7 +78,8 @@ pub struct Remedies {
 }
 
 impl Remedies {
-    /// What to change in a program that uses these frameworks; `None` if nothing is said about them.
+    /// What to change in a program that uses these frameworks; `None` if nothing is said about
+    /// them.
     pub fn for_program(&self, uses: impl Fn(Framework) -> bool) -> Option<&str> {
         let used = Framework::ALL.into_iter().filter(|framework| uses(*framework));
         let own = used.filter_map(|framework| self.by_framework.get(&framework)).next();

@@ -24,9 +24,9 @@ impl Pattern {
 }
 
 /// A pattern of a function on a call stack: `FILE:FUNCTION`, `FILE:` or `FUNCTION`. `FILE` is the
-/// end of a path, from the beginning of one of its folders or of its name; a file that ends with `/`
-/// stands for everything in the folder. `FUNCTION` is a [`Pattern`] of the function's name, with or
-/// without the classes and functions that it is defined in.
+/// end of a path, from the beginning of one of its folders or of its name; a file that ends with
+/// `/` stands for everything in the folder. `FUNCTION` is a [`Pattern`] of the function's name,
+/// with or without the classes and functions that it is defined in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionPattern {
     file: String,

@@ -120,8 +120,8 @@ impl DeviceLimits {
         Some(Self { attributes: table.attributes.with_pairs(pairs), ..table })
     }
 
-    /// Limits of a device all of whose attributes are known. `None` for a compute capability that is
-    /// not in the tables.
+    /// Limits of a device all of whose attributes are known. `None` for a compute capability that
+    /// is not in the tables.
     pub fn of_device(attributes: DeviceAttributes) -> Option<Self> {
         let (major, minor) = attributes.compute_capability;
         Some(Self { attributes, ..Self::of_compute_capability(major, minor)? })

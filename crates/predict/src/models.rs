@@ -232,7 +232,8 @@ pub struct Models {
     timing: Timing,
 }
 
-/// The files that are part of the program, compressed by `build.rs`, in the order of [`Models::FILES`].
+/// The files that are part of the program, compressed by `build.rs`, in the order of
+/// [`Models::FILES`].
 const SHIPPED_FILES: [&[u8]; 3] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/small.apexmodel.zst")),
     include_bytes!(concat!(env!("OUT_DIR"), "/large.apexmodel.zst")),

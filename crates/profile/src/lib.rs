@@ -9,8 +9,8 @@
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
 //! * [`units`] formats numbers for all views and sentences.
-//! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict-session` computes them, and
-//!   [`Profile::with`] takes them.
+//! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict-session` computes
+//!   them, and [`Profile::with`] takes them.
 //!
 //! Invariants:
 //!

@@ -94,8 +94,8 @@ fn what_a_parameter_decides_is_told_apart() {
     assert_eq!((strided.cost, strided.least), (32.0, 4.0));
 }
 
-/// A kernel of one thread's accesses: `body` computes `%at`, a 32-bit index, from `%i`, the thread's
-/// number.
+/// A kernel of one thread's accesses: `body` computes `%at`, a 32-bit index, from `%i`, the
+/// thread's number.
 fn loading(body: &str, parameters: &str) -> Vec<Fact> {
     let source = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p{parameters}) {{

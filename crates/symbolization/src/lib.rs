@@ -58,8 +58,8 @@ pub struct Place {
     pub line: Option<u32>,
 }
 
-/// The addresses of symbols that the file at `path` exports, from its first byte on as it is loaded;
-/// `None` if the file cannot be read.
+/// The addresses of symbols that the file at `path` exports, from its first byte on as it is
+/// loaded; `None` if the file cannot be read.
 pub fn exported<const N: usize>(path: &Path, wanted: [&str; N]) -> Option<[Option<u64>; N]> {
     let file = File::open_sections(path)?;
     Some(file.exported(wanted).map(|address| address.map(|address| address.wrapping_sub(file.start()))))

@@ -52,8 +52,8 @@ pub struct Chosen<'a> {
     pub profile: &'a Profile,
 }
 
-/// The verdict: what the time went into, how busy the units of a busy device were, how long it took,
-/// and what to change; a sentence each, of which the last three may be missing.
+/// The verdict: what the time went into, how busy the units of a busy device were, how long it
+/// took, and what to change; a sentence each, of which the last three may be missing.
 pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
     let first = match part.job.on_cpu_device() {
         // What is wrong comes before what is slow.

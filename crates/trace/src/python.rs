@@ -2,8 +2,8 @@
 //!
 //! The recorder copies a code object's line table as the interpreter holds it, once; it is decoded
 //! here, by those who read. There are three formats: differences of addresses and lines (CPython
-//! 3.9), pairs of bytes (3.10, PEP 626) and location entries (3.11 and later, PEP 657). Any bytes are a table: one that makes no sense gives
-//! no line.
+//! 3.9), pairs of bytes (3.10, PEP 626) and location entries (3.11 and later, PEP 657). Any bytes
+//! are a table: one that makes no sense gives no line.
 
 use crate::codec::MAX_LINE_TABLE_BYTES;
 

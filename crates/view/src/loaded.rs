@@ -66,8 +66,8 @@ impl Loaded {
         Some(self.session.meta.as_ref()?.command.join(" "))
     }
 
-    /// What was recorded of the machine during the steady state, or in all of the time; `None` where
-    /// nothing was, and in other phases.
+    /// What was recorded of the machine during the steady state, or in all of the time; `None`
+    /// where nothing was, and in other phases.
     pub fn machine_in(&self, phase: Option<PhaseKind>) -> Option<Summary> {
         match phase {
             None => self.machine_summary(),

@@ -1,6 +1,6 @@
-//! Limits on the size of what is shipped. Each user downloads the command, and the library is mapped
-//! into each process of a recorded program: a dependency that adds a megabyte to one of them has to
-//! be noticed.
+//! Limits on the size of what is shipped. Each user downloads the command, and the library is
+//! mapped into each process of a recorded program: a dependency that adds a megabyte to one of them
+//! has to be noticed.
 
 use anyhow::{Context, bail};
 use std::path::Path;

@@ -67,8 +67,8 @@ fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
     causes.collect()
 }
 
-/// Idle time whose function was seen goes before idle time of up to so many times the length that a rule
-/// explains from calls alone.
+/// Idle time whose function was seen goes before idle time of up to so many times the length that a
+/// rule explains from calls alone.
 const OBSERVED: f64 = 2.0;
 
 /// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.

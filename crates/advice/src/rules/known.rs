@@ -1,9 +1,9 @@
 //! Causes that are known by name ([`apex_knowledge`]), joined with a profile.
 //!
-//! Each rule here reports the known cause that costs most; its finding has the title, the remedy and
-//! the check of that cause. What it claims is a share of time that was spent there: GPU time of the
-//! matched kernels, CPU time of the matched calls, or idle time of the device that goes with them.
-//! So a cause that matches and costs little stands below the one that dominates.
+//! Each rule here reports the known cause that costs most; its finding has the title, the remedy
+//! and the check of that cause. What it claims is a share of time that was spent there: GPU time of
+//! the matched kernels, CPU time of the matched calls, or idle time of the device that goes with
+//! them. So a cause that matches and costs little stands below the one that dominates.
 
 mod calls;
 mod kernels;

@@ -1,4 +1,5 @@
-//! Frames of compiled code, unwound by the tables that compilers write for exceptions (`.eh_frame`).
+//! Frames of compiled code, unwound by the tables that compilers write for exceptions
+//! (`.eh_frame`).
 //!
 //! Chains are followed for a bounded number of steps, and each frame must lie above the one that it
 //! called. A table that is wrong gives frames that are wrong, or none; never a fault. Where there

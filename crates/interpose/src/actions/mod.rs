@@ -1,5 +1,5 @@
-//! Actions: ways to execute calls differently (`apex run --fast`). The [`queue`] makes launches in a
-//! thread of its own, the [`pool`] reuses memory that the program frees.
+//! Actions: ways to execute calls differently (`apex run --fast`). The [`queue`] makes launches in
+//! a thread of its own, the [`pool`] reuses memory that the program frees.
 //!
 //! Everything about an action but its hooks is in its folder here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table

@@ -1,4 +1,5 @@
-//! The table of actions. A new action is a folder in [`crate::actions`], its hooks, and a line here.
+//! The table of actions. A new action is a folder in [`crate::actions`], its hooks, and a line
+//! here.
 
 use super::{Hook, gives_addresses, pooled, queued};
 use crate::actions::{self, Ending, Slots};
@@ -42,8 +43,8 @@ pub struct Holding {
     pub first: fn(Slots),
 }
 
-/// For a flush that is not an action's: work may be held back at any time, so that every call flushes
-/// it.
+/// For a flush that is not an action's: work may be held back at any time, so that every call
+/// flushes it.
 pub static ALWAYS: Holding = Holding {
     slot: |index, direct| if gives_addresses(index) { direct } else { flush::slot(index, direct) },
     begins: |_| false,

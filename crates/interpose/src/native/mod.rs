@@ -4,10 +4,10 @@
 //! `_Unwind_Backtrace` does. That function takes what the tables and the stack hold on trust: a
 //! wrong table (hand-written assembly, code made at run time) leads it to addresses where nothing
 //! is, and ends the program. Hence the same contract as in [`crate::python`]: **nothing of the
-//! program is dereferenced**. The kernel copies every byte ([`apex_call_frames::memory`]), chains are followed
-//! for a bounded number of steps, and each frame must lie above the one that it called. A table
-//! that is wrong gives frames that are wrong, or none; never a fault. Where there is no table, the
-//! stack ends.
+//! program is dereferenced**. The kernel copies every byte ([`apex_call_frames::memory`]), chains
+//! are followed for a bounded number of steps, and each frame must lie above the one that it
+//! called. A table that is wrong gives frames that are wrong, or none; never a fault. Where there
+//! is no table, the stack ends.
 //!
 //! No lock of the dynamic linker is waited for where glibc (2.35 and later) tells what an address
 //! belongs to without one; before, `dl_iterate_phdr` holds the lock that is held while the list of

@@ -238,7 +238,8 @@ impl Profile {
     }
 
     /// The thread's own stack; where that has no function of the user's and another thread of the
-    /// process kept it waiting, that one's: a worker of autograd waits for the thread that calls it.
+    /// process kept it waiting, that one's: a worker of autograd waits for the thread that calls
+    /// it.
     fn stack_that_tells(&self, one: &IdleStack) -> &HostStack {
         let own = &self.host_stacks[one.stack];
         let has_user = |stack: &HostStack| stack.frames.iter().any(|frame| !frame.is_of_library());

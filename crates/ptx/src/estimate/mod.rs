@@ -9,9 +9,8 @@
 //! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
 //! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
 //! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, `machine` how many instructions of the machine each becomes, `probe` what accesses ask for by
-//! the code alone, `contention` on how many
-//! places the atomic operations of all warps fall.
+//! a warp, `machine` how many instructions of the machine each becomes, `probe` what accesses ask
+//! for by the code alone, `contention` on how many places the atomic operations of all warps fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
