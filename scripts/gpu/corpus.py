@@ -5,6 +5,7 @@
     corpus.py pack FOLDER SESSION…      # one compressed file of each session folder
     corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
     corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
+    corpus.py host-stacks [FILE]        # what sampling host stacks took, and what advise said first with them
     corpus.py first-sight [DATA]        # what advise printed first about programs before a rule was changed for them
 
 Every program is recorded once, with its options, and then run bare: in one process that takes turns without and
@@ -364,6 +365,19 @@ def print_first_sight(data, unseen):
     print(f"\nThe first finding named the planted cause in {right} of {len(seen)}.")
 
 
+def print_host_stacks(file):
+    """What advise said first with host stacks, and what sampling them took of one core, by the counters of the sessions."""
+    print("| program | first finding | samples | unsettled | CPU of one core |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, entry in json.loads(file.read_text())["programs"].items():
+        rule, title, _ = first_finding(entry["advice"])
+        counters = entry["host_stacks"]
+        share = counters["cpu_ns"] / counters["wall_ns"] * 100
+        cells = [f"`{name.replace('-', '/', 1)}`", f"{rule}: {title}" if rule else "none", f"{counters['samples']:,}",
+                 str(counters["unsettled"]), f"{share:.2f}%"]
+        print("| " + " | ".join(cells) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="what", required=True)
@@ -386,7 +400,11 @@ def main():
     first = commands.add_parser("first-sight")
     first.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
     first.add_argument("--unseen", type=int, metavar="SET", default=3, help="the set of programs")
+    stacks = commands.add_parser("host-stacks")
+    stacks.add_argument("file", type=Path, nargs="?", default=Path("data/host-stacks-h200.json"))
     a = parser.parse_args()
+    if a.what == "host-stacks":
+        return print_host_stacks(a.file)
     if a.what == "first-sight":
         return print_first_sight(a.data, a.unseen)
     if a.what == "keep":

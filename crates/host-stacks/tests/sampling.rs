@@ -101,7 +101,7 @@ fn threads_of_every_version_are_where_they_are() {
 
         compiled_frames_are_above_those_that_called_them(minor, &stacks);
         spinning_threads_share_the_lock(minor, &stacks);
-        no_pair_is_impossible(minor, &stacks);
+        impossible_pairs_are_rare(minor, &stacks);
     }
 }
 
@@ -140,8 +140,9 @@ fn spinning_threads_share_the_lock(minor: u32, stacks: &HostStacks) {
     assert!(waits > 20 && holds > 20, "3.{minor}: {waits} wait, {holds} hold of {}", spinning.len());
 }
 
-/// What is settled has no callee that its caller never calls.
-fn no_pair_is_impossible(minor: u32, stacks: &HostStacks) {
+/// Of the settled pairs of frames, at most one, and one more in each thousand, is a callee that its
+/// caller never calls.
+fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
     let calls = |callee: &str| match callee {
         "first_callee" => Some("first_caller"),
         "second_callee" => Some("second_caller"),
