@@ -13,24 +13,34 @@ entries! {
         partly "only memory of cuMemAlloc, for processes of the same user"
     {
         ensure(!handle.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        write(handle, ipc::share_memory(address)?)
+        let context = context::current()?;
+        let found = ipc::shareable(address)?;
+        context.forbid_while_capturing()?;
+        context.order.wait();
+        context.check()?;
+        write(handle, ipc::share_memory(&found)?)
     }
 
     /// Opens an allocation of another process.
     fn cuIpcOpenMemHandle(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: u32) {
         ensure(!address.is_null() && flags & !CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 0, CUDA_ERROR_INVALID_VALUE)?;
-        write(address, ipc::open_memory(handle)?)
+        write(address, ipc::open_memory(handle, context::current()?.handle)?)
     }
 
     /// Opens an allocation of another process.
     fn cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: u32) {
         ensure(!address.is_null() && flags & !CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 0, CUDA_ERROR_INVALID_VALUE)?;
-        write(address, ipc::open_memory(handle)?)
+        write(address, ipc::open_memory(handle, context::current()?.handle)?)
     }
 
     /// Closes an allocation of another process.
     fn cuIpcCloseMemHandle(address: CUdeviceptr) {
-        ipc::close_memory(address)
+        let context = context::current()?;
+        if ipc::close_memory(address)? {
+            context.order.wait();
+            ipc::unmap(address)?;
+        }
+        Ok(())
     }
 
     /// A handle by which other processes open an event.

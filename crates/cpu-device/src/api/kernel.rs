@@ -3,10 +3,9 @@
 use crate::device::{self, ATTRIBUTES, MAX_ARGUMENT_BYTES};
 use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::launch::{
-    Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits,
-};
+use crate::launch::{Arguments, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits};
 use crate::module::Function;
+use crate::observation::Configuration;
 use crate::stream::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
 use cuda_abi::types::*;

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::entry::{entries, opaque, read, refuse, supported, write};
 use crate::error::{Result, ensure};
-use crate::graph::allocation::{self, GraphMemory};
+use crate::memory::graph_memory::{self, GraphMemory};
 use crate::memory::pool::{self, Pool};
 use crate::stream::Stream;
 use crate::stream::operation::Operation;
@@ -123,20 +123,20 @@ entries! {
     /// Gives the pages of graphs' memory that is not allocated back to the system.
     fn cuDeviceGraphMemTrim(device: CUdevice) {
         device::at(device)?;
-        allocation::trim();
+        graph_memory::trim();
         Ok(())
     }
 
     /// An attribute of graphs' memory.
     fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
         device::at(device)?;
-        write(value.cast::<u64>(), allocation::attribute(attribute)?)
+        write(value.cast::<u64>(), graph_memory::attribute(attribute)?)
     }
 
     /// Sets a high-water mark of graphs' memory.
     fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
         device::at(device)?;
-        allocation::reset_attribute(attribute, read(value.cast::<u64>())?)
+        graph_memory::reset_attribute(attribute, read(value.cast::<u64>())?)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Stream management, stream capture, host functions and stream memory operations.
 
 use crate::context;
-use crate::context::thread;
 use crate::device;
 use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
@@ -11,6 +10,7 @@ use crate::stream::event::Event;
 use crate::stream::memory_operation::{WaitValue, Word, WriteValue};
 use crate::stream::operation::{HostCall, Operation, StreamCallback};
 use crate::stream::{DefaultStream, Stream};
+use crate::thread;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
 //! Virtual memory management.
 
+use crate::context;
 use crate::device;
 use crate::entry::{array, entries, read, supported, write};
 use crate::error::{Result, ensure};
@@ -79,9 +80,10 @@ entries! {
     /// Says what devices may do with what is mapped.
     fn cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize) {
         device::get()?;
+        let context = context::current_handle().unwrap_or(0);
         for description in array(access, count)? {
             supported(description.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, HOST_LOCATION)?;
-            virtual_memory::set_access(address, bytes as u64, description.flags)?;
+            virtual_memory::set_access(address, bytes as u64, description.flags, context)?;
         }
         Ok(())
     }

@@ -5,18 +5,17 @@
 //! CUDA, every call in a context after a fault returns that fault, because the state of its memory
 //! is unknown.
 
-pub mod fault;
 pub mod storage;
-pub mod thread;
 
 use crate::context::storage::Storage;
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::graph::allocation;
 use crate::handle::{Kind, Table};
+use crate::memory::graph_memory;
 use crate::stream::capture::Capture;
 use crate::stream::operation::Operation;
 use crate::stream::{Order, Stream};
+use crate::thread;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -132,7 +131,7 @@ impl Context {
         self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
             device.memory.release_all(self.handle, end_of_memory);
-            allocation::end_context(device);
+            graph_memory::end_context(device);
         }
     }
 

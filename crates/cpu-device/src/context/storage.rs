@@ -44,7 +44,7 @@ impl Storage {
             let pointer = std::ptr::without_provenance_mut::<c_void>;
             // SAFETY: the runtime gave the destructor for these values.
             unsafe {
-                destructor(crate::entry::opaque(context), pointer(key), pointer(value));
+                destructor(crate::arguments::opaque(context), pointer(key), pointer(value));
             }
         }
     }

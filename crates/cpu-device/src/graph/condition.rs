@@ -6,9 +6,9 @@
 //! conditions that have one. Each execution of a body begins with the default values of the body's
 //! own conditions.
 
+use crate::arguments::opaque;
 use crate::context::Context;
 use crate::device;
-use crate::entry::opaque;
 use crate::error::{Error, Result, ensure};
 use crate::graph::{Graph, GraphExec};
 use crate::handle::{Kind, Table};

@@ -7,7 +7,6 @@
 //! A launch is one task, which executes the nodes one after the other in topological order. CUDA
 //! allows any such order; a single kernel node uses all cores.
 
-pub mod allocation;
 pub mod condition;
 pub mod user_object;
 

@@ -5,11 +5,11 @@
 
 use crate::context;
 use crate::device;
-use crate::entry::{refuse, supported};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
 use crate::memory::copy::{Extent, Side};
 use crate::memory::{Allocation, Kind, Request};
+use crate::refusal::{refuse, supported};
 use cuda_abi::types::*;
 use ptx_exec::{ChannelFormat, Image};
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 
 use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};
-use crate::entry::supported;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::image::array::{Array, MipmappedArray, channel_format};
+use crate::refusal::supported;
 use cuda_abi::types::*;
 use ptx_exec::{AddressMode, Image, Sampler, Texture};
 use std::sync::Arc;

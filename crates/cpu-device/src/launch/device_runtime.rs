@@ -10,10 +10,11 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::error::Error;
 use crate::graph::condition;
-use crate::launch::{self, Arguments, Configuration, Launch};
+use crate::launch::{self, Arguments, Launch};
 use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
 use crate::memory::{Allocation, Kind, Request};
 use crate::module::{Function, Module};
+use crate::observation::Configuration;
 use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use ptx_exec::{DeviceLaunch, DeviceRuntime, DeviceWork, SUCCESS};
@@ -125,7 +126,7 @@ impl DeviceRuntime for GridRuntime<'_> {
     fn parameter_buffer(&self, wanted: DeviceLaunch) -> Result<u64, u32> {
         let DeviceLaunch { kernel, config } = wanted;
         let configuration = Configuration { launch: config, cooperative: false };
-        let module = Module::resolve(crate::entry::opaque(self.function.module)).ok();
+        let module = Module::resolve(crate::arguments::opaque(self.function.module)).ok();
         let function =
             module.and_then(|module| module.functions.iter().find(|known| known.kernel == kernel).cloned());
         let function = function.ok_or(INVALID_CONFIGURATION)?;

@@ -1,47 +1,36 @@
 //! Launches: a kernel with its checked configuration and arguments.
 
 pub mod device_runtime;
-pub mod observation;
 pub mod time_limit;
 
-use crate::context::fault;
-use crate::context::thread;
 use crate::context::{self, Context};
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
+use crate::fault;
+use crate::headroom;
 use crate::launch::device_runtime::{GridRuntime, Requests};
-use crate::memory::headroom;
 use crate::memory::host::Map;
 use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
+use crate::observation::{self, Configuration};
 use crate::stream::operation::Operation;
+use crate::thread;
 use cuda_abi::types::*;
-use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
+use cuda_launch::{Carveout, Dim3, FunctionAttributes};
 use ptx_exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, WatchOptions,
 };
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
-/// How a kernel is to be launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Configuration {
-    /// Grid, block and dynamic shared memory; the device has no clusters.
-    pub launch: LaunchConfig,
-    /// Whether all blocks must be resident at once, so that they can wait for each other.
-    pub cooperative: bool,
-}
-
-impl Configuration {
-    /// As it is executed: with the block that the function requires, if it requires one and the
-    /// program names a block of one thread (`CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM`). A graph's node
-    /// keeps what the program named.
-    fn with_block_of(mut self, function: &Function) -> Self {
-        if self.launch.block == Dim3::ONE {
-            self.launch.block = function.attributes.required_block.unwrap_or(Dim3::ONE);
-        }
-        self
+/// A launch's configuration as it is executed: with the block that the function requires, if it
+/// requires one and the program names a block of one thread
+/// (`CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM`). A graph's node keeps what the program named.
+fn with_block_of(mut configuration: Configuration, function: &Function) -> Configuration {
+    if configuration.launch.block == Dim3::ONE {
+        configuration.launch.block = function.attributes.required_block.unwrap_or(Dim3::ONE);
     }
+    configuration
 }
 
 /// A kernel that can be executed, any number of times.
@@ -111,7 +100,7 @@ impl Launch {
     /// Executes the grid; returns what it asks to be done behind it.
     fn execute_grid(&self, context: &Context) -> std::result::Result<Requests, Stopped> {
         let device = device::get().map_err(Stopped::Error)?;
-        let configuration = self.configuration.with_block_of(&self.function);
+        let configuration = with_block_of(self.configuration, &self.function);
         let Configuration { launch: config, cooperative } = configuration;
         let stack = stack_limit(context);
         let params = &self.arguments.bytes;
@@ -171,7 +160,7 @@ fn report(fault: &Fault) -> CUresult {
 
 /// Holds a configuration against the limits of the device and of the function.
 pub fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
-    let Configuration { launch, cooperative } = &configuration.with_block_of(function);
+    let Configuration { launch, cooperative } = &with_block_of(*configuration, function);
     let dynamic_shared_bytes = launch.dynamic_shared_bytes;
     ensure(launch.exceeded_limit(&device.attributes).is_none(), CUDA_ERROR_INVALID_VALUE)?;
     let threads = launch.threads_per_block() as u32;

@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, Result, ensure};
-use crate::memory::headroom;
+use crate::headroom;
 use apex_conventions::variables::CPU_TIMEOUT;
 use cuda_abi::types::{CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_OUT_OF_MEMORY};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};

@@ -7,12 +7,12 @@
 //! bytes are moved; memory that no longer exists is a fault of the context. Only addresses count: a
 //! new allocation at the same address is as valid as the original one.
 
-use crate::context::fault::Access;
-use crate::context::thread;
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
+use crate::fault::Access;
 use crate::memory::host::{self, Missing};
 use crate::memory::{Allocation, Kind, Memory};
+use crate::thread;
 use cuda_abi::types::*;
 use std::sync::Arc;
 

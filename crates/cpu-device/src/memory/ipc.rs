@@ -9,11 +9,9 @@
 //! An event's file holds two numbers: how often it has been recorded, and which record was reached
 //! last.
 
-use crate::context;
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::memory::{Backing, Kind, Request};
-use crate::stream::task::Task;
+use crate::memory::{Allocation, Backing, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +20,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// An anonymous file of `bytes` zeros, which nobody can shorten: whoever maps it may access all of
 /// it.
@@ -136,24 +133,23 @@ fn opened() -> MutexGuard<'static, BTreeMap<(u64, u64), Opened>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A handle for the allocation that `address` lies in. The context's work is waited for: pages are
-/// copied once.
-pub fn share_memory(address: u64) -> Result<CUipcMemHandle> {
-    let context = context::current()?;
+/// The allocation in which `address` lies, if it may be shared.
+pub fn shareable(address: u64) -> Result<Arc<Allocation>> {
     let found = device::get()?.memory.find(address).filter(|found| found.kind == Kind::Device);
-    let found = found.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
-    context.forbid_while_capturing()?;
-    context.order.wait();
-    context.check()?;
+    found.ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// Returns a handle for an allocation that no work uses now: its pages are copied once.
+pub fn share_memory(found: &Allocation) -> Result<CUipcMemHandle> {
     let backing = found.backing().ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
     let file = backing.share(found.bytes).map_err(failed)?;
     let named = Named::new(What::Memory, file, found.bytes).map_err(failed)?;
     Ok(CUipcMemHandle { reserved: named.encode() })
 }
 
-/// Maps the allocation that a handle of another process names; returns its address.
-pub fn open_memory(handle: CUipcMemHandle) -> Result<u64> {
-    let context = context::current()?;
+/// Maps the allocation that a handle of another process names, for the context with this handle;
+/// returns its address.
+pub fn open_memory(handle: CUipcMemHandle, context: u64) -> Result<u64> {
     let named = Named::decode(handle.reserved, What::Memory)?;
     ensure(named.process != std::process::id(), CUDA_ERROR_INVALID_CONTEXT)?;
     let key = (named.device, named.inode);
@@ -163,30 +159,29 @@ pub fn open_memory(handle: CUipcMemHandle) -> Result<u64> {
         return Ok(known.address);
     }
     let backing = Backing::of_file(named.open()?, named.bytes)?;
-    let request = Request { bytes: named.bytes, kind: Kind::Imported, flags: 0, context: context.handle };
+    let request = Request { bytes: named.bytes, kind: Kind::Imported, flags: 0, context };
     let address = device::get()?.memory.adopt(backing, request, true)?.start;
     opened.insert(key, Opened { address, count: 1 });
     Ok(address)
 }
 
-/// Takes back one opening; the last unmaps the memory, after the context's work.
-pub fn close_memory(address: u64) -> Result {
-    let context = context::current()?;
-    let last = {
-        let mut opened = opened();
-        let entry = opened.iter_mut().find(|(_, known)| known.address == address);
-        let (key, known) = entry.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
-        known.count -= 1;
-        let (key, last) = (*key, known.count == 0);
-        if last {
-            opened.remove(&key);
-        }
-        last
-    };
+/// Takes back one opening; returns whether it was the last, so that the memory can be
+/// [unmapped](unmap) once no work uses it.
+pub fn close_memory(address: u64) -> Result<bool> {
+    let mut opened = opened();
+    let entry = opened.iter_mut().find(|(_, known)| known.address == address);
+    let (key, known) = entry.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    known.count -= 1;
+    let (key, last) = (*key, known.count == 0);
     if last {
-        context.order.wait();
-        device::get()?.memory.release(address, |kind| kind == Kind::Imported);
+        opened.remove(&key);
     }
+    Ok(last)
+}
+
+/// Unmaps memory of another process.
+pub fn unmap(address: u64) -> Result {
+    device::get()?.memory.release(address, |kind| kind == Kind::Imported);
     Ok(())
 }
 
@@ -250,26 +245,16 @@ impl SharedEvent {
 
     /// Whether the last record has been reached.
     pub fn is_complete(&self) -> bool {
-        self.has_reached(self.state().recorded.load(Ordering::Acquire))
+        self.has_reached(self.last_record())
     }
 
-    /// A task that ends when the record that is the last now has been reached.
-    pub fn wait_for(self: &Arc<SharedEvent>) -> Arc<Task> {
-        let (event, record) = (self.clone(), self.state().recorded.load(Ordering::Acquire));
-        let task = Task::new(
-            move || {
-                while !event.has_reached(record) {
-                    std::thread::sleep(Duration::from_micros(50));
-                }
-            },
-            &[],
-        );
-        task.start();
-        task
+    /// The record that is the last now.
+    pub fn last_record(&self) -> u64 {
+        self.state().recorded.load(Ordering::Acquire)
     }
 
     /// Whether a record has been reached, or never will be: the process that made it has ended.
-    fn has_reached(&self, record: u64) -> bool {
+    pub fn has_reached(&self, record: u64) -> bool {
         let state = self.state();
         if state.reached.load(Ordering::Acquire) >= record {
             return true;

@@ -12,7 +12,7 @@
 mod allocation;
 mod backing;
 pub mod copy;
-pub mod headroom;
+pub mod graph_memory;
 pub mod host;
 pub mod ipc;
 pub mod pool;
@@ -22,13 +22,13 @@ pub mod virtual_memory;
 pub use allocation::{Allocation, Kind, Location};
 pub use backing::Backing;
 
-use crate::context::fault;
-use crate::context::thread;
 use crate::error::Error;
-use crate::launch::observation;
+use crate::fault;
 use crate::memory::allocation::Described;
 use crate::memory::host::Map;
 use crate::memory::quarantine::Quarantine;
+use crate::observation;
+use crate::thread;
 use cuda_abi::types::{
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY,
 };

@@ -6,8 +6,8 @@
 
 use crate::device;
 use crate::error::{Error, Result, ensure};
-use crate::graph::allocation;
 use crate::handle::{Kind as HandleKind, Table};
+use crate::memory::graph_memory;
 use crate::memory::{Allocation, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::{HashMap, HashSet};
@@ -143,7 +143,7 @@ fn count_in(pool: u64, bytes: u64) {
 
 /// Checks that `address` may be freed in a stream, and remembers that it will be.
 pub fn plan_free(address: u64) -> Result {
-    if let Some(outcome) = allocation::submit_free(address) {
+    if let Some(outcome) = graph_memory::submit_free(address) {
         return outcome;
     }
     check_freeable(address)?;
@@ -153,7 +153,7 @@ pub fn plan_free(address: u64) -> Result {
 
 /// Checks that `address` is the start of what a stream or a graph may free.
 pub fn check_freeable(address: u64) -> Result {
-    if allocation::is_known(address) {
+    if graph_memory::is_known(address) {
         return Ok(());
     }
     let allocation = device::get()?.memory.find(address).filter(|found| found.start == address);
@@ -163,7 +163,7 @@ pub fn check_freeable(address: u64) -> Result {
 
 /// Frees what has been checked. A graph that is launched again may find it freed already.
 pub fn free(address: u64) -> Result {
-    if allocation::execute_free(address)? {
+    if graph_memory::execute_free(address)? {
         return Ok(());
     }
     let mut freeing = FREEING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,9 +173,9 @@ pub fn free(address: u64) -> Result {
 
 /// Frees device memory of any origin at once; false where `address` is not the start of any.
 pub fn free_now(address: u64) -> Result<bool> {
-    if let Some(outcome) = allocation::submit_free(address) {
+    if let Some(outcome) = graph_memory::submit_free(address) {
         outcome?;
-        return allocation::execute_free(address);
+        return graph_memory::execute_free(address);
     }
     release(address).map(|released| released.is_some())
 }

@@ -5,7 +5,6 @@
 //! there, and only giving access makes the range known to kernels and copies. Unmapping puts fresh
 //! pages in their place, so a kernel that still executes with the old mapping in mind harms nobody.
 
-use crate::context;
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
@@ -183,8 +182,9 @@ pub fn unmap(start: u64, bytes: u64) -> Result {
     Ok(())
 }
 
-/// Says what the device may do with whole mappings that fill a range.
-pub fn set_access(start: u64, bytes: u64, access: CUmemAccess_flags) -> Result {
+/// Says what the device may do with whole mappings that fill a range, for the context with this
+/// handle.
+pub fn set_access(start: u64, bytes: u64, access: CUmemAccess_flags, context: u64) -> Result {
     let writable = match access {
         CU_MEM_ACCESS_FLAGS_PROT_NONE => None,
         CU_MEM_ACCESS_FLAGS_PROT_READ => Some(false),
@@ -192,7 +192,6 @@ pub fn set_access(start: u64, bytes: u64, access: CUmemAccess_flags) -> Result {
         _ => return fail(CUDA_ERROR_INVALID_VALUE),
     };
     let device = device::get()?;
-    let context = context::current_handle().unwrap_or(0);
     let mut reserved = reserved();
     let range = range_with(&mut reserved, start, bytes)?;
     for at in mappings_filling(range, start, bytes)? {

@@ -4,11 +4,11 @@
 //! inputs, printed. It is checked by compiling it. Unlike that, a linker complains of what is
 //! defined nowhere.
 
-use crate::context::thread;
 use crate::device::{self, ARCHITECTURE};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Table};
 use crate::module::{LoadError, no_ptx, no_ptx_but_lto_ir};
+use crate::thread;
 use cuda_abi::types::*;
 use fatbin::Image;
 use ptx_exec::Program;

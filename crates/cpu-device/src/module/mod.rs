@@ -9,13 +9,15 @@
 pub mod link;
 pub mod machine_code;
 
-use crate::context::{self, Context, thread};
+use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, ATTRIBUTES, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
+use crate::headroom;
 use crate::launch::LegacyLaunch;
-use crate::memory::{self, Allocation, Request, headroom};
+use crate::memory::{self, Allocation, Request};
 use crate::stream::Stream;
+use crate::thread;
 use cuda_abi::types::*;
 use fatbin::{Architectures, Image, ImageError};
 use ptx_exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};

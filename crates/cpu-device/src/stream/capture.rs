@@ -6,11 +6,11 @@
 //! been joined again by then. An operation that can't be captured invalidates the capture:
 //! everything but its end then fails.
 
-use crate::context::thread;
 use crate::error::{Error, Result, ensure, fail};
 use crate::graph::Graph;
 use crate::stream::Stream;
 use crate::stream::operation::Operation;
+use crate::thread;
 use cuda_abi::types::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

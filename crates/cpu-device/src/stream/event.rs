@@ -12,7 +12,10 @@ use crate::stream::task::Task;
 use cuda_abi::types::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The time between two looks at an event of another process.
+const SHARED_POLL: Duration = Duration::from_micros(50);
 
 static EVENTS: Table<Event> = Table::new(Kind::Event);
 
@@ -140,7 +143,7 @@ impl Event {
     /// The task to wait for, unless there is nothing to wait for.
     pub fn pending(&self) -> Option<Arc<Task>> {
         if let Some(shared) = &self.shared {
-            return (!shared.is_complete()).then(|| shared.wait_for());
+            return (!shared.is_complete()).then(|| wait_for(shared));
         }
         match &*self.lock() {
             State::Recorded { task, .. } if !task.has_ended() => Some(task.clone()),
@@ -207,6 +210,19 @@ impl Event {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A task that ends when another process has reached the record that is the last now.
+fn wait_for(shared: &Arc<SharedEvent>) -> Arc<Task> {
+    let (event, record) = (shared.clone(), shared.last_record());
+    let poll = move || {
+        while !event.has_reached(record) {
+            std::thread::sleep(SHARED_POLL);
+        }
+    };
+    let task = Task::new(poll, &[]);
+    task.start();
+    task
 }
 
 /// An event's node in a launch of a graph.

@@ -1,12 +1,12 @@
 //! Stream memory operations: a stream that writes a word of memory, or waits for one to change.
 
 use crate::context::Context;
-use crate::context::fault::Access;
-use crate::context::thread;
 use crate::device;
 use crate::error::{Error, Result, ensure};
+use crate::fault::Access;
 use crate::memory::Kind;
 use crate::memory::host::{self, Map};
+use crate::thread;
 use cuda_abi::types::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

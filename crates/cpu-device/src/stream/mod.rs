@@ -15,7 +15,6 @@ pub mod memory_operation;
 pub mod operation;
 pub mod task;
 
-use crate::context::thread;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
@@ -24,7 +23,9 @@ use crate::stream::capture::Capture;
 use crate::stream::event::Event;
 use crate::stream::operation::Operation;
 use crate::stream::task::Task;
+use crate::thread;
 use cuda_abi::types::*;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -121,10 +122,11 @@ impl Stream {
     fn own(context: &Arc<Context>) -> Arc<Stream> {
         thread::with(|state| {
             let mut streams = state.streams.borrow_mut();
-            streams.retain(|stream| stream.context.strong_count() > 0);
-            let known = streams.iter().find(|stream| std::ptr::eq(stream.context.as_ptr(), &**context));
-            if let Some(stream) = known {
-                return stream.clone();
+            let as_stream = |kept: &Arc<dyn Any + Send + Sync>| kept.clone().downcast::<Stream>().ok();
+            streams.retain(|kept| as_stream(kept).is_some_and(|stream| stream.context.strong_count() > 0));
+            let is_here = |stream: &Arc<Stream>| std::ptr::eq(stream.context.as_ptr(), &**context);
+            if let Some(stream) = streams.iter().filter_map(as_stream).find(is_here) {
+                return stream;
             }
             let weak = Arc::downgrade(context);
             let stream = Arc::new(Stream::new(&weak, Class::Blocking, PER_THREAD_HANDLE, 0));

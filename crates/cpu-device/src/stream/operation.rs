@@ -4,18 +4,18 @@
 //! translating them, and launching a graph does what a stream would have done.
 
 use crate::context::Context;
-use crate::context::thread;
 use crate::error::{Result, fail};
-use crate::graph::allocation::GraphMemory;
 use crate::graph::condition::{Condition, Conditional};
 use crate::graph::{Graph, GraphExec};
 use crate::launch::Launch;
 use crate::memory::copy::{Copy, Fill};
+use crate::memory::graph_memory::GraphMemory;
 use crate::memory::ipc::SharedEvent;
 use crate::memory::pool;
 use crate::stream::event::{Event, Moment, PlannedRecord};
 use crate::stream::memory_operation::{WaitValue, WriteValue};
 use crate::stream::task::Task;
+use crate::thread;
 use cuda_abi::types::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult, CUstream};
 use std::ffi::c_void;
 use std::sync::Arc;

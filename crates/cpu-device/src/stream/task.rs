@@ -14,10 +14,10 @@
 //!   [`MAX_THREADS`], the number of grids that a GPU of compute capability 8.0 holds at once.
 //!   Kernels that spin on each other's results therefore end here whenever they end there.
 
-use crate::context::thread;
 use crate::device;
 use crate::error::{Result, ensure};
-use crate::memory::headroom;
+use crate::headroom;
+use crate::thread;
 use cuda_abi::types::CUDA_ERROR_OUT_OF_MEMORY;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

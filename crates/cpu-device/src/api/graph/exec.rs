@@ -3,8 +3,8 @@
 use super::params;
 use crate::entry::{entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Result, ensure};
-use crate::graph::allocation;
 use crate::graph::{Graph, GraphExec, Mismatch};
+use crate::memory::graph_memory::{self, Use};
 use crate::stream::Stream;
 use crate::stream::event::Event;
 use crate::stream::operation::Operation;
@@ -215,6 +215,17 @@ fn update(exec: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
     Ok(GraphExec::resolve(exec)?.update(&*Graph::resolve(graph)?)?.err())
 }
 
+/// What a launch does with memory that nodes allocate or free, in its order.
+fn memory_uses(operations: &[Operation]) -> Vec<Use> {
+    let uses = operations.iter().flat_map(|operation| match operation {
+        Operation::Sequence(inner) => memory_uses(inner),
+        Operation::Allocate(memory) => vec![Use::Allocate(memory.address())],
+        Operation::Free(address) => vec![Use::Free(*address)],
+        _ => Vec::new(),
+    });
+    uses.collect()
+}
+
 /// Launches a graph behind the stream's work.
 fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     if let Some(capture) = stream.capture() {
@@ -226,7 +237,7 @@ fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     let mut records = Vec::new();
     let operations = exec.operations(&mut records);
     let automatic = exec.flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
-    if let Err(error) = allocation::submit_launch(&operations, automatic) {
+    if let Err(error) = graph_memory::submit_launch(&memory_uses(&operations), automatic) {
         // Nothing will reach the records: who waits for one must not wait for ever.
         records.iter().for_each(|record| record.reach());
         return Err(error);

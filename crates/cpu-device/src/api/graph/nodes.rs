@@ -5,7 +5,7 @@ use crate::context;
 use crate::entry::{array, entries, opaque, read, write};
 use crate::error::{Result, ensure, fail};
 use crate::graph::Graph;
-use crate::graph::allocation::GraphMemory;
+use crate::memory::graph_memory::GraphMemory;
 use crate::memory::pool;
 use crate::stream::event::Event;
 use crate::stream::operation::Operation;

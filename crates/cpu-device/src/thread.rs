@@ -6,9 +6,9 @@
 //! plain word, and a `pthread` key frees it: its destructors run after those of C++, and the state
 //! passes on to the last of the rounds in which they run.
 
-use crate::memory::headroom;
-use crate::stream::Stream;
+use crate::headroom;
 use cuda_abi::types::*;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ops::Range;
@@ -33,8 +33,8 @@ pub struct State {
     pub id: u64,
     /// Its contexts, by handle, the current one last.
     pub contexts: RefCell<Vec<u64>>,
-    /// Its own default stream, in each context where it has used one.
-    pub streams: RefCell<Vec<Arc<Stream>>>,
+    /// What `stream` keeps for it: its own default stream in each context where it has used one.
+    pub streams: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     /// How calls that could disturb a capture are taken.
     pub capture_mode: Cell<CUstreamCaptureMode>,
     /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's

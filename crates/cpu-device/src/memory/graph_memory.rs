@@ -16,7 +16,6 @@
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::{AllocationError, Backing, Kind, Request};
-use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +65,15 @@ struct Plan {
     reserved: bool,
     /// Whether its graph is gone: it lives until it is freed.
     orphaned: bool,
+}
+
+/// A step of a launch that concerns memory at an address, which need not be a graph's.
+#[derive(Clone, Copy)]
+pub enum Use {
+    /// An allocation node gives it out.
+    Allocate(u64),
+    /// It is freed.
+    Free(u64),
 }
 
 /// Memory of a graph, for as long as a node or a launch needs it.
@@ -151,35 +159,32 @@ impl State {
         }
     }
 
-    /// Follows the allocations and frees of a launch; `allocated` has the state of those that were
-    /// met.
-    fn check(&self, operations: &[Operation], automatic: bool, allocated: &mut HashMap<u64, bool>) -> Result {
+    /// Follows the allocations and frees of a launch, in their order.
+    fn check(&self, uses: &[Use], automatic: bool) -> Result {
         let submitted = |address| self.memories.get(&address).is_some_and(|plan| plan.allocated);
-        for operation in operations {
-            match operation {
-                Operation::Sequence(inner) => self.check(inner, automatic, allocated)?,
-                Operation::Allocate(memory) => {
-                    let before = allocated.insert(memory.address, true);
-                    let unfreed = before.unwrap_or_else(|| !automatic && submitted(memory.address));
+        let mut allocated = HashMap::new();
+        for &step in uses {
+            match step {
+                Use::Allocate(address) => {
+                    let before = allocated.insert(address, true);
+                    let unfreed = before.unwrap_or_else(|| !automatic && submitted(address));
                     ensure(!unfreed, CUDA_ERROR_INVALID_VALUE)?;
                 }
-                Operation::Free(address) if self.memories.contains_key(address) => {
-                    let before = allocated.insert(*address, false);
-                    ensure(before.unwrap_or_else(|| submitted(*address)), CUDA_ERROR_INVALID_VALUE)?;
+                Use::Free(address) if self.memories.contains_key(&address) => {
+                    let before = allocated.insert(address, false);
+                    ensure(before.unwrap_or_else(|| submitted(address)), CUDA_ERROR_INVALID_VALUE)?;
                 }
-                _ => {}
+                Use::Free(_) => {}
             }
         }
         Ok(())
     }
 
     /// Does what [`check`](Self::check) has followed.
-    fn submit(&mut self, operations: &[Operation]) -> Result {
-        operations.iter().try_for_each(|operation| match operation {
-            Operation::Sequence(inner) => self.submit(inner),
-            Operation::Allocate(memory) => self.submit_allocation(memory.address),
-            Operation::Free(address) => self.submit_free(*address).unwrap_or(Ok(())),
-            _ => Ok(()),
+    fn submit(&mut self, uses: &[Use]) -> Result {
+        uses.iter().try_for_each(|step| match *step {
+            Use::Allocate(address) => self.submit_allocation(address),
+            Use::Free(address) => self.submit_free(address).unwrap_or(Ok(())),
         })
     }
 }
@@ -187,10 +192,10 @@ impl State {
 /// Allocates the memory of a graph that is being launched. Memory that an earlier launch has
 /// allocated and that no submitted work frees makes the launch fail, unless `automatic` says that
 /// launches free it.
-pub fn submit_launch(operations: &[Operation], automatic: bool) -> Result {
+pub fn submit_launch(uses: &[Use], automatic: bool) -> Result {
     let mut state = state();
-    state.check(operations, automatic, &mut HashMap::new())?;
-    state.submit(operations)
+    state.check(uses, automatic)?;
+    state.submit(uses)
 }
 
 /// Whether `address` is that of a graph's memory, allocated or not.

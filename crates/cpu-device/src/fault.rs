@@ -5,8 +5,8 @@
 //! context, as a kernel's does, and the message on standard error names the call.
 
 use crate::error::Error;
-use crate::launch::observation;
 use crate::log;
+use crate::observation;
 use cuda_abi::types::CUDA_ERROR_ILLEGAL_ADDRESS;
 use std::fmt;
 use std::io::Write;

@@ -10,15 +10,24 @@
 //! --code`) gets the text of the source files, too, whose lines are counted. A file that cannot be
 //! written is said once; the program goes on.
 
-use crate::launch::Configuration;
 use apex_conventions::variables;
 use apex_counts::{Defect, Place};
 use apex_trace::counts::{CountsFile, LaunchCounts};
+use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, Group, LatentDefect, LaunchStats, Observation, Shadow, WatchOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How a kernel is to be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Configuration {
+    /// Grid, block and dynamic shared memory; the device has no clusters.
+    pub launch: LaunchConfig,
+    /// Whether all blocks must be resident at once, so that they can wait for each other.
+    pub cooperative: bool,
+}
 
 /// Configurations whose launches are counted at most.
 const MAX_CONFIGURATIONS: usize = 4096;
