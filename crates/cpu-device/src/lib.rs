@@ -51,7 +51,7 @@ mod memory;
 mod module;
 mod observation;
 mod refusal;
-mod slots;
+pub mod slots;
 mod stream;
 mod thread;
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
+use apex_cpu_device::{Coverage, coverage, slots::SLOTS};
 use common::{Context, cu, ok};
 use cuda_abi::types::*;
 use std::sync::atomic::Ordering;

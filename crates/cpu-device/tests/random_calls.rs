@@ -11,7 +11,7 @@
 
 mod common;
 
-use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
+use apex_cpu_device::{Coverage, coverage, slots::SLOTS};
 use apex_random::Random;
 use common::{Context, cu, ok};
 use cuda_abi::types::*;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use apex_cpu_device::{Coverage, EXPORTED, coverage, entry::SLOTS};
+use apex_cpu_device::{Coverage, EXPORTED, coverage, slots::SLOTS};
 use common::{Context, cu, fails, ok};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;

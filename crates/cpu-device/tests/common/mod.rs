@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Calls the function that an exported symbol jumps to and returns its result code.
 macro_rules! cu {
     ($symbol:ident($($argument:expr),* $(,)?)) => {{
-        let slot = apex_cpu_device::entry::SLOTS[cuda_abi::index::$symbol].load(std::sync::atomic::Ordering::Relaxed);
+        let slot = apex_cpu_device::slots::SLOTS[cuda_abi::index::$symbol].load(std::sync::atomic::Ordering::Relaxed);
         // SAFETY: a slot holds a function with the symbol's signature, or one that takes no notice
         // of its arguments. The test passes what the function asks for.
         unsafe {
