@@ -6,6 +6,7 @@
     corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
     corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
     corpus.py host-stacks [FILE]        # what sampling host stacks took, and what advise said first with them
+    corpus.py idle FILE                 # how much of the idle time has a known function
     corpus.py first-sight [DATA]        # what advise printed first about programs before a rule was changed for them
 
 Every program is recorded once, with its options, and then run bare: in one process that takes turns without and
@@ -171,6 +172,7 @@ class Runner:
         with self.lock:
             self.kernels += [f"{t:.0f}\t{n}\t{job.id}\t{symbol}\n" for symbol, (t, n) in sorted(sums.items(), key=lambda kv: -kv[1][0])]
             self.results["programs"][job.id]["advice"] = advice.stdout.splitlines()
+            self.results["programs"][job.id]["idle"] = idle(json.loads(done.stdout)["profile"])
             self.results["programs"][job.id]["session_bytes"] = (self.work / f"{job.id}.tar.xz").stat().st_size
         self.save()
 
@@ -220,6 +222,19 @@ class Runner:
             except Exception as error:
                 print(f"a session was not kept: {error}", flush=True)
         self.save()
+
+
+def idle(profile):
+    """The steady state's idle time by its cause, ns: all of it, and that of which a sample of the host's stacks names the function."""
+    whole, known = collections.Counter(), collections.Counter()
+    for activity in profile["activities"]:
+        for phase in activity["phases"]:
+            if phase["kind"] == "steady":
+                whole.update({cause: figure["value"] for cause, figure in phase["accounts"]["idle"].items()})
+        for part in activity.get("host_samples", []):
+            if part["phase"] == "steady" and part["read"]:
+                known[part["cause"]] += part["sampled_ns"]
+    return {cause: [whole[cause], min(known[cause], whole[cause])] for cause in whole}
 
 
 def programs():
@@ -378,6 +393,18 @@ def print_host_stacks(file):
         print("| " + " | ".join(cells) + " |")
 
 
+def print_idle(file):
+    """How much of each program's idle time has a known function."""
+    print("| program | idle time of the steady state | with a known function |")
+    print("| --- | --- | --- |")
+    sums = collections.Counter()
+    for name, entry in json.loads(file.read_text())["programs"].items():
+        whole, known = (sum(part[at] for part in entry["idle"].values()) for at in (0, 1))
+        sums.update(whole=whole, known=known)
+        print(f"| `{name.replace('-', '/', 1)}` | {whole / 1e6:,.0f} ms | {percent(known / whole) if whole else '-'} |")
+    print(f"\nOf all idle time, {percent(sums['known'] / sums['whole'])} has a known function.")
+
+
 def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="what", required=True)
@@ -402,7 +429,11 @@ def main():
     first.add_argument("--unseen", type=int, metavar="SET", default=3, help="the set of programs")
     stacks = commands.add_parser("host-stacks")
     stacks.add_argument("file", type=Path, nargs="?", default=Path("data/host-stacks-h200.json"))
+    idling = commands.add_parser("idle")
+    idling.add_argument("file", type=Path)
     a = parser.parse_args()
+    if a.what == "idle":
+        return print_idle(a.file)
     if a.what == "host-stacks":
         return print_host_stacks(a.file)
     if a.what == "first-sight":

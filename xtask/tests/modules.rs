@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Circles among the topmost modules of crates.
-const CIRCLES: [&str; 16] = [
+const CIRCLES: [&str; 12] = [
     "cpu-device: context graph image launch module stream",
     "cpu-device: device memory",
     "cuda-abi: constants result types",
@@ -14,15 +14,11 @@ const CIRCLES: [&str; 16] = [
     "gpu: global module",
     "kernels-c: attention kernels norms operation",
     "predict: bounds case",
-    "predict: throughput timing",
     "profile: accounts observer profile",
-    "ptx: diagnostic syntax",
     "ptx-exec: device image memory",
     "ptx-exec: observe runtime warp",
-    "trace: codec definition python",
     "trace: fault mapping",
     "trace: meta reader",
-    "alerts: alerts conditions",
 ];
 
 /// The modules that each module names.

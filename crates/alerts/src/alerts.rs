@@ -3,6 +3,7 @@
 use crate::Moment;
 use crate::conditions::{Finding, Memory, Next, Observed, Reference, View, observe};
 use crate::rule::{Limits, Rule};
+use crate::subject::Subject;
 use crate::tracker::{Change, LOOKS, Tracker, Verdict};
 use apex_profile::Figure;
 use apex_trace::meta::Meta;
@@ -11,17 +12,6 @@ use std::time::Duration;
 
 /// Sessions that are watched at a time; others are not, until some of these have ended.
 pub const MOST_SESSIONS: usize = 64;
-
-/// What an alert is about, within its session.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
-    /// All of it.
-    Session,
-    /// A device, by its UUID.
-    Device(String),
-    /// A rank.
-    Rank(usize),
-}
 
 /// What an alert is known by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! The conditions of each rule, judged on one look at a session.
 
-use crate::alerts::Subject;
 use crate::rule::{Limits, Rule};
+use crate::subject::Subject;
 use crate::tracker::Verdict;
 use apex_advice::Steps;
 use apex_live::Snapshot;

@@ -20,10 +20,12 @@ mod conditions;
 pub mod message;
 mod moment;
 mod rule;
+mod subject;
 mod tracker;
 
-pub use alerts::{Alert, Alerts, MOST_SESSIONS, Notice, State, Subject};
+pub use alerts::{Alert, Alerts, MOST_SESSIONS, Notice, State};
 pub use conditions::{Reference, View};
 pub use moment::Moment;
 pub use rule::{Limits, Rule};
+pub use subject::Subject;
 pub use tracker::{LOOKS, MOST_CONDITIONS};

@@ -1,7 +1,8 @@
 //! Notices as others read them: a person at a terminal, a webhook, Prometheus' Alertmanager.
 
-use crate::alerts::{Alert, Notice, State, Subject};
+use crate::alerts::{Alert, Notice, State};
 use crate::moment::rfc3339;
+use crate::subject::Subject;
 use apex_profile::Figure;
 use apex_text::units;
 use apex_untrusted::printable;

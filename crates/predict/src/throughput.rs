@@ -7,7 +7,6 @@
 //! theirs count a little too: cycles are joined as `(a^p + b^p + ...)^(1/p)`.
 
 use crate::case::{Basis, Placed};
-use crate::timing::join;
 use ptx::Class;
 
 /// Cycles for which a part of a multiprocessor is kept busy.
@@ -127,6 +126,14 @@ pub const LEVELS: usize = LEVELS_FROM.len() + 1;
 /// The class of errors of a predicted share, below [`LEVELS`].
 pub fn level(share: f64) -> usize {
     LEVELS_FROM.iter().filter(|from| share >= **from).count()
+}
+
+/// Joins times of parts that hide each other in part.
+pub(crate) fn join(power: f64, parts: &[f64]) -> f64 {
+    match parts {
+        [one] => *one,
+        all => all.iter().map(|us| us.max(1e-6).powf(power)).sum::<f64>().powf(1.0 / power),
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! loads that wait for each other takes as long as the slowest of the sectors that it waits for.
 
 use crate::case::{Basis, Device, Placed};
-use crate::throughput::{LEVELS, Loads};
+use crate::throughput::{LEVELS, Loads, join};
 use ptx::Class;
 use ptx::estimate::Work;
 use std::ops::Range;
@@ -288,14 +288,6 @@ impl Demand {
         let kind = (0..KINDS.len()).max_by(|&a, &b| kinds[a].total_cmp(&kinds[b])).unwrap_or(0);
         let us = rates.of(Rate::Start) + join(rates.of(Rate::Overlap), &kinds);
         Computed { us, kind }
-    }
-}
-
-/// Joins times of parts that hide each other in part.
-pub(crate) fn join(power: f64, parts: &[f64]) -> f64 {
-    match parts {
-        [one] => *one,
-        all => all.iter().map(|us| us.max(1e-6).powf(power)).sum::<f64>().powf(1.0 / power),
     }
 }
 

@@ -34,7 +34,7 @@ pub mod mix;
 pub mod syntax;
 pub mod verify;
 
-pub use diagnostic::Diagnostic;
+pub use diagnostic::{Diagnostic, Position};
 pub use facts::{Fact, FactKind, facts};
 pub use instruction::Class;
 pub use link::link;

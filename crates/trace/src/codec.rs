@@ -23,12 +23,10 @@ const MAX_STRING_BYTES: usize = 60 * 1024;
 const MAX_ENTRIES: usize = 16 * 1024;
 /// Most frames of compiled code in a call stack.
 const MAX_NATIVE_FRAMES: usize = 1024;
-/// Longest line table; a longer one is cut, and later lines are not known.
-pub(crate) const MAX_LINE_TABLE_BYTES: usize = 128 * 1024;
 
 const _: () =
     assert!(MAX_STRING_BYTES + 8 * MAX_ENTRIES + 12 * MAX_NATIVE_FRAMES + 256 < CHUNK_PAYLOAD_BYTES);
-const _: () = assert!(2 * MAX_STRING_BYTES + MAX_LINE_TABLE_BYTES + 256 < CHUNK_PAYLOAD_BYTES);
+const _: () = assert!(2 * MAX_STRING_BYTES + LineTable::MOST_BYTES + 256 < CHUNK_PAYLOAD_BYTES);
 
 mod tag {
     pub const NAME: u32 = 1;
@@ -252,7 +250,7 @@ impl Output<'_> {
     }
 
     fn blob(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[..bytes.len().min(MAX_LINE_TABLE_BYTES)];
+        let bytes = &bytes[..bytes.len().min(LineTable::MOST_BYTES)];
         self.u32(bytes.len() as u32);
         self.bytes(bytes);
     }

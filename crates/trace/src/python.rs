@@ -5,8 +5,6 @@
 //! 3.9), pairs of bytes (3.10, PEP 626) and location entries (3.11 and later, PEP 657). Any bytes
 //! are a table: one that makes no sense gives no line.
 
-use crate::codec::MAX_LINE_TABLE_BYTES;
-
 /// A code object: a function, a module's or class's body, an expression that is evaluated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PythonCode {
@@ -38,8 +36,9 @@ pub enum LineTable {
 }
 
 impl LineTable {
-    /// Longest table that a session file holds, bytes. A longer one is cut.
-    pub const MOST_BYTES: usize = MAX_LINE_TABLE_BYTES;
+    /// Longest table that a session file holds, bytes. A longer one is cut, and
+    /// later lines are not known.
+    pub const MOST_BYTES: usize = 128 * 1024;
 
     /// The table of a format, by its number in files.
     pub(crate) fn from_parts(format: u32, bytes: Vec<u8>) -> LineTable {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::Diagnostic;
-use crate::syntax::tree::{Function, Item, Linkage, Module, Position, Variable};
+use crate::diagnostic::Position;
+use crate::syntax::tree::{Function, Item, Linkage, Module, Variable};
 
 /// What a module's symbol is.
 #[derive(Clone, Copy, Debug)]

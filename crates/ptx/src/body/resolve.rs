@@ -9,7 +9,7 @@ use super::{
     Address, Base, Body, COMPONENTS, Guard, Home, Indexed, InstructionId, Label, LabelId, Line, Operand,
     Place, Register, RegisterId, Symbol, TableId, VariableId,
 };
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Position};
 use crate::syntax::tree::{self, Function, Instruction, Location, Name, Statement, Variable};
 use crate::syntax::types::StateSpace;
 
@@ -186,7 +186,7 @@ impl<'m> Resolver<'_, 'm> {
 
     /// Something is wrong with a statement that has no position of its own.
     fn problem(&mut self, message: String) {
-        self.body.problems.push(Diagnostic::new(tree::Position::default(), message));
+        self.body.problems.push(Diagnostic::new(Position::default(), message));
     }
 
     fn label(&self, name: &str) -> Option<LabelId> {

@@ -6,8 +6,8 @@
 //! before the next dot (`.reg.b32` is two). Invariant: the tokens end with exactly one
 //! [`TokenKind::End`], and every token lies on character boundaries of the source.
 
-use super::tree::{Constant, Position};
-use crate::diagnostic::Diagnostic;
+use super::tree::Constant;
+use crate::diagnostic::{Diagnostic, Position};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq)]

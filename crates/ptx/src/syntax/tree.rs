@@ -15,6 +15,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::types::{ScalarType, StateSpace};
+use crate::diagnostic::Position;
 
 /// An identifier. Cheap to clone; one allocation for each distinct name of a module.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,26 +51,6 @@ impl fmt::Debug for Name {
         write!(out, "{:?}", &self.0)
     }
 }
-
-/// Where something stands in the PTX text; both counts start at 1, columns count bytes. 0 means
-/// unknown.
-///
-/// Positions do not take part in comparisons: any two are equal.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Position {
-    /// Line.
-    pub line: u32,
-    /// Column in bytes.
-    pub column: u32,
-}
-
-impl PartialEq for Position {
-    fn eq(&self, _: &Position) -> bool {
-        true
-    }
-}
-
-impl Eq for Position {}
 
 /// One PTX translation unit.
 #[derive(Clone, Debug, PartialEq)]

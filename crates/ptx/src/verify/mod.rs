@@ -54,8 +54,9 @@ use std::collections::HashMap;
 
 use crate::body::{Body, Line, Names};
 use crate::diagnostic::Diagnostic;
+use crate::diagnostic::Position;
 use crate::forms::{self, Instance, Target, Unknown};
-use crate::syntax::{Function, FunctionKind, Item, Module, Position, Statement};
+use crate::syntax::{Function, FunctionKind, Item, Module, Statement};
 use operand::Operands;
 
 /// Every problem of the module, in source order; none if it is fine.

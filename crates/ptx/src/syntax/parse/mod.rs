@@ -12,9 +12,9 @@ mod statement;
 
 use std::collections::HashSet;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Position};
 use crate::syntax::lexer::{Token, TokenKind, tokenize};
-use crate::syntax::tree::{Constant, Module, Name, Position};
+use crate::syntax::tree::{Constant, Module, Name};
 
 /// How deeply scopes, initialisers, operands and expressions may nest.
 const MAX_DEPTH: u32 = 64;

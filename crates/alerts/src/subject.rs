@@ -1,0 +1,12 @@
+//! The part of a session that an alert is about.
+
+/// What an alert is about, within its session.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// All of it.
+    Session,
+    /// A device, by its UUID.
+    Device(String),
+    /// A rank.
+    Rank(usize),
+}
