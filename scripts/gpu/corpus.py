@@ -46,7 +46,8 @@ CORPUS = Path(__file__).resolve().parents[2] / "testing/corpus"
 DISTRIBUTED = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
 PAIR_SECONDS = {"torch": "0.25", "python": "0.25", "cuda": "0.15", "ddp": "0.3"}
 # Times of pairs that need longer: what lies in queues when a run begins is a small part of it.
-SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8"}
+SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8",
+        "sensor_windows": "1.5", "memory_curve": "0.6", "learner_and_actor": "0.6", "stored_patches": "0.5"}
 PATIENCE = 80
 # How programs are judged for which no rule was changed yet: by what advise printed when they were recorded.
 FIRST_SIGHT = "first sight"
