@@ -166,11 +166,15 @@ impl Dashboard {
                 told_condition = Some(condition);
             }
             let document = looked.ok().map(|looked| looked.document);
-            if let Some(document) = document.filter(|document| told_document.as_ref() != Some(document)) {
+            // (What was not read again is not compared: a document may have megabytes.)
+            let is_told = |document: &Arc<str>| {
+                told_document.as_ref().is_some_and(|told| Arc::ptr_eq(told, document) || told == document)
+            };
+            if let Some(document) = document.filter(|document| !is_told(document)) {
                 events.push(Event { name: "document", data: document.to_string() });
                 told_document = Some(document);
             }
-            Next::Events(events)
+            if events.is_empty() { Next::Later(views.pause(&view)) } else { Next::Events(events) }
         })
     }
 }

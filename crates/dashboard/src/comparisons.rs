@@ -108,6 +108,6 @@ impl Comparisons {
 impl Compared {
     /// Whether it needs not be made again.
     fn is_good(&self, fingerprints: &[Option<u64>]) -> bool {
-        self.fingerprints == fingerprints || !WHOLE.is_over(self.at.elapsed(), self.took, 1)
+        self.fingerprints == fingerprints || self.at.elapsed() < WHOLE.longest(self.took, 1)
     }
 }

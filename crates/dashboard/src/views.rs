@@ -29,11 +29,11 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether what was read is old enough to be read again, where so many views take turns: all of
-    /// them together read for as long as one would alone.
-    pub fn is_over(&self, age: Duration, took: Duration, views: u32) -> bool {
+    /// Age at which what was read is read again, where so many views take turns: all of them together
+    /// read for as long as one would alone.
+    pub fn longest(&self, took: Duration, views: u32) -> Duration {
         let Self { fresh, rest } = self;
-        age >= *fresh && age >= took.saturating_mul((rest + 1).saturating_mul(views.max(1)) - 1)
+        took.saturating_mul((rest + 1).saturating_mul(views.max(1)) - 1).max(*fresh)
     }
 }
 
@@ -42,6 +42,9 @@ pub(crate) const WHOLE: Pace = Pace { fresh: Duration::from_millis(800), rest: 9
 /// Reading the last seconds takes the same each time. Where it takes up to 200 ms, what is shown is
 /// replaced before it is a second old.
 const LAST: Pace = Pace { fresh: Duration::from_millis(450), rest: 3 };
+
+/// Time between two looks at whether the files of a session that has ended have changed.
+const ENDED: Duration = Duration::from_secs(1);
 
 /// Maximum age of kernels for questions about them.
 const RECENT: Duration = Duration::from_secs(10);
@@ -155,11 +158,28 @@ impl Views {
         }
     }
 
-    /// What was read last, if it is still valid; else what the session's files are like now.
+    /// How long what a view shows stays as it is, for somebody who has just looked at it. It may be read
+    /// again then.
+    pub fn pause(&self, view: &View) -> Duration {
+        // (Somebody may read it.)
+        let Ok(shown) = view.shown.try_lock() else { return Duration::ZERO };
+        match &shown.last {
+            Some(last) if last.rests => ENDED,
+            Some(last) => last.stays(&view.wanted, self.changing()),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// What was read last, if it is still valid; else what the session's files are like now. (What is
+    /// fresh is valid whatever the files are like, so that nobody looks at them.)
     fn last(&self, view: &View, shown: &Shown) -> Result<Result<Looked, Problem>, Option<u64>> {
+        let result = |last: &Last| Ok(last.result.clone());
+        let last = shown.last.as_ref();
+        if let Some(last) = last.filter(|last| !last.stays(&view.wanted, self.changing()).is_zero()) {
+            return result(last);
+        }
         let now = fingerprint(&view.known.dir);
-        let last = shown.last.as_ref().filter(|last| last.is_good(now, &view.wanted, || self.changing()));
-        last.map(|last| last.result.clone()).ok_or(now)
+        last.filter(|last| last.rests && last.fingerprint == now).map_or(Err(now), result)
     }
 }
 
@@ -229,13 +249,10 @@ impl View {
 }
 
 impl Last {
-    /// Whether it is still valid, where so many views are read again.
-    fn is_good(&self, now: Option<u64>, wanted: &ViewParameters, views: impl FnOnce() -> u32) -> bool {
-        if self.rests && self.fingerprint == now {
-            return true;
-        }
+    /// How long it stays fresh from now on, where so many views are read again.
+    fn stays(&self, wanted: &ViewParameters, views: u32) -> Duration {
         let pace = if wanted.last.is_some() { LAST } else { WHOLE };
-        !pace.is_over(self.at.elapsed(), self.took, views())
+        pace.longest(self.took, views).saturating_sub(self.at.elapsed())
     }
 }
 
@@ -337,11 +354,41 @@ mod tests {
         let took = Duration::from_secs(1);
         for views in 1..40u32 {
             // From the end of a reading to the end of the next one.
-            let rest = (0..).map(Duration::from_millis).find(|&age| WHOLE.is_over(age, took, views)).unwrap();
+            let rest = WHOLE.longest(took, views);
             let share = f64::from(views) * took.as_secs_f64() / (rest + took).as_secs_f64();
             assert!((0.099..=0.1001).contains(&share), "{views} views take {share} of the time");
         }
-        assert!(!WHOLE.is_over(Duration::from_millis(799), Duration::ZERO, 1));
+        assert_eq!(WHOLE.longest(Duration::ZERO, 1), Duration::from_millis(800));
+        assert_eq!(LAST.longest(Duration::ZERO, 40), Duration::from_millis(450));
+        // Of the last seconds, a quarter.
+        assert_eq!(LAST.longest(took, 0), 3 * took);
+        assert_eq!(LAST.longest(took, 2), 7 * took);
+    }
+
+    #[test]
+    fn a_stream_knows_how_long_nothing_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path());
+        let (views, known) = (Views::default(), known(folder.path()));
+        let view = views.of(&known, &part(1));
+        assert_eq!(views.pause(&view), Duration::ZERO, "it was not read yet");
+        views.look_if_free(&view).unwrap().unwrap();
+        assert_eq!(views.pause(&view), Duration::from_secs(1), "the session has ended");
+        // As if the session ran, and as if reading took long.
+        let change = |change: fn(&mut Last)| change(view.shown.lock().unwrap().last.as_mut().unwrap());
+        change(|last| (last.rests, last.took, last.at) = (false, Duration::from_secs(3600), Instant::now()));
+        assert!(views.pause(&view) > Duration::from_secs(8 * 3600));
+        // What is fresh is shown, whatever has become of the files.
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert!(views.look_if_free(&view).unwrap().is_ok());
+        change(|last| last.took = Duration::ZERO);
+        change(|last| last.at = last.at.checked_sub(Duration::from_secs(1)).unwrap_or(last.at));
+        while views.look_if_free(&view).unwrap().is_ok() {
+            std::thread::yield_now();
+        }
+        let reads = view.shown.lock().unwrap();
+        assert_eq!(views.pause(&view), Duration::ZERO, "somebody reads it");
+        drop(reads);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use apex_host_stacks::{Counters, Doing, FrameKind, HostStacks, Options, Sampler, Span, WaitsFor};
 use apex_untrusted::Folder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -43,12 +43,21 @@ fn start(interpreter: &Path, script: &str, arguments: &[&str]) -> Child {
     child
 }
 
+/// Rounds after which a test stops to wait for more and says what is missing.
+const MOST_ROUNDS: u64 = 20_000;
+
 /// What is sampled of a process until `is_enough`.
-fn sampled(pid: u32, hz: u32, is_enough: impl Fn(&HostStacks) -> bool) -> HostStacks {
+fn sampled(child: &mut Child, hz: u32, is_enough: impl Fn(&HostStacks) -> bool) -> HostStacks {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { period: Duration::from_secs(1) / hz, ..Options::default() };
+    let pid = child.id();
     let sampler = Sampler::start(Folder::open(dir.path()).unwrap(), options, move || vec![pid]).unwrap();
-    while !is_enough(&HostStacks::read(dir.path())) {
+    loop {
+        let stacks = HostStacks::read(dir.path());
+        if is_enough(&stacks) || stacks.counters.rounds > MOST_ROUNDS {
+            break;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the program has ended");
         std::thread::sleep(Duration::from_millis(50));
     }
     sampler.finish().unwrap();
@@ -73,7 +82,8 @@ fn is_in(stacks: &HostStacks, span: &Span, innermost: &[(&str, u32)]) -> bool {
 fn threads_of_every_version_are_where_they_are() {
     for (minor, interpreter) in interpreters() {
         let mut child = start(&interpreter, "threads.py", &[]);
-        let stacks = sampled(child.id(), 500, |stacks| stacks.counters.rounds > 300);
+        let is_enough = |stacks: &HostStacks| stacks.counters.rounds > 300 && is_complete(stacks);
+        let stacks = sampled(&mut child, 500, is_enough);
         drop(child.stdin.take());
         child.wait().unwrap();
 
@@ -105,6 +115,23 @@ fn threads_of_every_version_are_where_they_are() {
     }
 }
 
+/// Whether every function was sampled as often as the tests below want. On a busy machine, a round
+/// meets few of the threads that compute.
+fn is_complete(stacks: &HostStacks) -> bool {
+    let has = |function: &str| stacks.spans.iter().any(|span| is_below(stacks, span, function));
+    let slept = stacks.spans.iter().filter(|span| is_below(stacks, span, "sleeps"));
+    let (waits, holds) = sharing(stacks);
+    ["foreign", "reads", "deep"].into_iter().all(has)
+        && slept.map(|span| span.samples).max() > Some(100)
+        && waits.min(holds) > 20
+        && pairs(stacks).0 > 50
+}
+
+/// Whether a function is active in a span.
+fn is_below(stacks: &HostStacks, span: &Span, function: &str) -> bool {
+    stacks.frames(span.stack).any(|frame| frame.function == function)
+}
+
 /// A thread that waits in a library that Python calls has that library's frames, and above them
 /// those of Python. One that waits in the interpreter itself has only the latter.
 fn compiled_frames_are_above_those_that_called_them(minor: u32, stacks: &HostStacks) {
@@ -123,26 +150,44 @@ fn compiled_frames_are_above_those_that_called_them(minor: u32, stacks: &HostSta
 
 /// Of two threads that compute, one holds the global lock, and the other one waits for it.
 fn spinning_threads_share_the_lock(minor: u32, stacks: &HostStacks) {
-    let spins = |span: &&Span| frames(stacks, span).iter().any(|frame| frame.0 == "spins");
-    let spinning: Vec<&Span> = stacks.spans.iter().filter(spins).collect();
-    let tids: BTreeMap<u32, u32> =
-        spinning.iter().map(|span| stacks.thread(span).1.tid).fold(BTreeMap::new(), |mut tids, tid| {
-            *tids.entry(tid).or_default() += 1;
-            tids
-        });
-    assert_eq!(tids.len(), 2, "3.{minor}");
-    let other = |tid: u32| tids.keys().copied().find(|&other| other != tid);
-    let waits = spinning.iter().filter(|span| {
+    assert_eq!(spinning_threads(stacks).len(), 2, "3.{minor}");
+    let (waits, holds) = sharing(stacks);
+    assert!(waits > 20 && holds > 20, "3.{minor}: {waits} wait, {holds} hold");
+}
+
+/// The threads that compute.
+fn spinning_threads(stacks: &HostStacks) -> BTreeSet<u32> {
+    let spins = stacks.spans.iter().filter(|span| is_below(stacks, span, "spins"));
+    spins.map(|span| stacks.thread(span).1.tid).collect()
+}
+
+/// How often one of the two threads that compute waited for the other one, and how often one held the
+/// global lock.
+fn sharing(stacks: &HostStacks) -> (usize, usize) {
+    let tids = spinning_threads(stacks);
+    let other = |tid: u32| tids.iter().copied().find(|&other| other != tid);
+    let spins = || stacks.spans.iter().filter(|span| is_below(stacks, span, "spins"));
+    let waits = spins().filter(|span| {
         let gil = WaitsFor::Gil { holder: other(stacks.thread(span).1.tid) };
         matches!(stacks.doing(span), Doing::Waiting { r#for, .. } if *r#for == gil)
     });
-    let (waits, holds) = (waits.count(), spinning.iter().filter(|span| span.holds_gil).count());
-    assert!(waits > 20 && holds > 20, "3.{minor}: {waits} wait, {holds} hold of {}", spinning.len());
+    (waits.count(), spins().filter(|span| span.holds_gil).count())
 }
 
 /// Of the settled pairs of frames, at most one, and one more in each thousand, is a callee that its
 /// caller never calls.
 fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
+    let (pairs, impossible) = pairs(stacks);
+    assert!(pairs > 50, "3.{minor}: {pairs} pairs");
+    // Several readings may agree by chance.
+    assert!(impossible.len() <= 1 + pairs / 1000, "3.{minor}: of {pairs} pairs {impossible:?}");
+    let Counters { samples, unsettled, .. } = stacks.counters;
+    println!("3.{minor}: {unsettled} of {samples} samples are unsettled, {:?}", stacks.counters);
+}
+
+/// The number of settled pairs of known frames, and the stacks of those whose caller never calls the
+/// callee.
+fn pairs(stacks: &HostStacks) -> (usize, Vec<Vec<(String, u32)>>) {
     let calls = |callee: &str| match callee {
         "first_callee" => Some("first_caller"),
         "second_callee" => Some("second_caller"),
@@ -160,11 +205,7 @@ fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
             }
         }
     }
-    assert!(pairs > 50, "3.{minor}: {pairs} pairs");
-    // Several readings may agree by chance.
-    assert!(impossible.len() <= 1 + pairs / 1000, "3.{minor}: of {pairs} pairs {impossible:?}");
-    let Counters { samples, unsettled, .. } = stacks.counters;
-    println!("3.{minor}: {unsettled} of {samples} samples are unsettled, {:?}", stacks.counters);
+    (pairs, impossible)
 }
 
 #[test]
@@ -172,7 +213,7 @@ fn children_belong_to_their_parents() {
     let Some((_, interpreter)) = interpreters().pop_last() else { return };
     let mut child = start(&interpreter, "forks.py", &[]);
     let stacks =
-        sampled(child.id(), 200, |stacks| stacks.processes.len() > 2 && stacks.counters.rounds > 100);
+        sampled(&mut child, 200, |stacks| stacks.processes.len() > 2 && stacks.counters.rounds > 100);
     drop(child.stdin.take());
     child.wait().unwrap();
     let of_child = stacks.processes.iter().filter(|process| process.parent == child.id()).count();

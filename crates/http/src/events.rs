@@ -5,6 +5,7 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// An event for a page.
@@ -21,6 +22,8 @@ pub struct Event {
 pub enum Next {
     /// This for now.
     Events(Vec<Event>),
+    /// Nothing, and nothing before so long: the source is asked again then, or after fifteen seconds.
+    Later(Duration),
     /// This, and nothing afterwards. The client's browser asks anew, unless an event tells the page
     /// to close the stream.
     Last(Vec<Event>),

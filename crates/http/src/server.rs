@@ -336,6 +336,10 @@ impl Shared {
                 let (events, is_last) = match next {
                     Next::Events(events) => (events, false),
                     Next::Last(events) => (events, true),
+                    Next::Later(pause) => {
+                        ticks.reset_after(pause.min(QUIET));
+                        (Vec::new(), false)
+                    }
                 };
                 if !events.is_empty() {
                     free.send(encoded(&events));

@@ -444,6 +444,39 @@ fn events_come_as_they_happen_until_the_last() {
 }
 
 #[test]
+fn a_stream_that_has_nothing_for_long_is_not_asked_meanwhile() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let answer = move |request: &Request| {
+        let count = Arc::clone(&count);
+        let is_quiet = request.segments() == ["quiet"];
+        Response::events(Duration::from_millis(1), move || {
+            if !is_quiet {
+                return Next::Events(vec![Event { name: "tick", data: String::new() }]);
+            }
+            *count.lock().unwrap() += 1;
+            Next::Later(Duration::from_secs(3600))
+        })
+    };
+    let server = Running::with(Options::default(), answer);
+    let mut quiet = server.connect();
+    quiet.write_all(b"GET /quiet HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    while *asked.lock().unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    let mut other = server.connect();
+    other.write_all(EVENTS).unwrap();
+    for _ in 0..5 {
+        read_until(&mut other, "event: tick\n");
+    }
+    assert_eq!(*asked.lock().unwrap(), 1);
+    // It ends with the server all the same.
+    server.stop.clone().stop();
+    assert!(!rest(&mut quiet).contains("event:"));
+    server.finish().unwrap();
+}
+
+#[test]
 fn streams_have_a_limit_and_end_with_the_server() {
     let (_sender, answer) = numbers(Duration::from_millis(5));
     let server =

@@ -130,10 +130,11 @@ fn what_waits_when_the_program_ends_is_made() {
 
 #[test]
 fn what_was_handed_over_before_a_kill_leaves_a_session_that_opens() {
-    for milliseconds in [1, 5, 20, 50] {
+    for milliseconds in [1, 5, 20, 150] {
         let recording = Recording::untimed();
         let mut child = queued(&recording, "handed-over 2 100000000").spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(milliseconds + 100));
+        recording.wait_until_begun(&mut child);
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
         child.kill().unwrap();
         child.wait().unwrap();
         recording.open();

@@ -507,40 +507,4 @@ fn text(foreign: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What an identifier stands for is the trace, the process, the sort and the numbers: without
-    /// one of them, spans of two processes of a session would be one.
-    #[test]
-    fn identifiers_differ_with_each_part() {
-        let collector = Collector { trace: [7; 16], ..Collector::default() };
-        let other = Collector { trace: [8; 16], ..Collector::default() };
-        let ids = [
-            collector.id(1, "gap", &[2, 3]),
-            collector.id(4, "gap", &[2, 3]),
-            collector.id(1, "step", &[2, 3]),
-            collector.id(1, "gap", &[2]),
-            collector.id(1, "gap", &[3, 2]),
-            other.id(1, "gap", &[2, 3]),
-        ];
-        let distinct: std::collections::BTreeSet<u64> = ids.into_iter().collect();
-        assert_eq!(distinct.len(), ids.len(), "{ids:?}");
-        assert_eq!(collector.id(1, "gap", &[2, 3]), ids[0]);
-    }
-
-    #[test]
-    fn the_longest_are_kept_in_their_order_and_the_rest_is_counted() {
-        let mut longest = Longest::new(2);
-        for (length, depth, item) in
-            [(5, 0, "a"), (9, 0, "b"), (4, 0, "shorter"), (5, 1, "deeper"), (7, 3, "c")]
-        {
-            if longest.wants(length, depth) {
-                longest.add(length, depth, item);
-            }
-        }
-        // Of what is as long, the one that holds the other stays.
-        assert_eq!((longest.left_out, longest.given), (3, 3));
-        assert_eq!(longest.finish(), ["b", "c"]);
-    }
-}
+mod tests;

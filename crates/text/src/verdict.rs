@@ -120,7 +120,7 @@ fn of_kernels(part: &Part<'_>, chosen: &Chosen<'_>) -> String {
     let (all, Chosen { kernels, profile }) = (part.job, *chosen);
     let launched = all.kernels.iter().filter(|kernel| kernel.launches.any()).count();
     let ran: u64 = profile.kernels.iter().map(|kernel| kernel.launches.ran()).saturating_sum();
-    let launches = format!("{} of {} launches", units::count(ran), units::count(all.totals.kernels_run()));
+    let launches = format!("{} of {}", units::count(ran), launches(all));
     let who = match kernels.iter().next().filter(|_| kernels.len() == 1) {
         Some(&one) => format!("`{}`", all.kernels[one].short_name),
         None => format!("{} of {launched} kernels", kernels.len()),
@@ -197,11 +197,18 @@ fn without_fault(job: &Profile) -> String {
             kernel.short_name,
             units::share(share)
         ),
-        None => format!(
-            "{} on the CPU device: the rules found nothing; the times are not a GPU's.",
-            units::counted(job.totals.kernels_run(), "launch", "launches")
-        ),
+        None => {
+            let launches = launches(job);
+            format!("{launches} on the CPU device: the rules found nothing; the times are not a GPU's.")
+        }
     }
+}
+
+/// How many kernels ran: `3 launches`, or `at least 3 launches` where nobody knows how often the device
+/// ran the bodies of conditional nodes.
+pub fn launches(profile: &Profile) -> String {
+    let least = if profile.uncounted_nodes() > 0 { "at least " } else { "" };
+    format!("{least}{}", units::counted(profile.totals.kernels_run(), "launch", "launches"))
 }
 
 /// What the time went into.
@@ -525,6 +532,18 @@ mod tests {
         assert_eq!(look(own(), 0.7e9, None), None);
         assert_eq!(look(vec![taking(Owner::CuBlas, 0.8e9)], 0.9e9, None), None);
         assert_eq!(look(vec![taking(Owner::Own, 0.4e9)], 0.9e9, None), None);
+    }
+
+    #[test]
+    fn bodies_that_nobody_counts_make_the_launches_a_lower_bound() {
+        let graph = |opaque, launches| apex_profile::Graph { opaque, launches, ..Default::default() };
+        let of = |graphs: Vec<apex_profile::Graph>| {
+            let mut profile = Profile { graphs, ..Profile::default() };
+            profile.totals.launches = 3;
+            super::launches(&profile)
+        };
+        assert_eq!(of(vec![graph(0, 5), graph(2, 0)]), "3 launches", "the graph was not launched");
+        assert_eq!(of(vec![graph(0, 5), graph(2, 1)]), "at least 3 launches");
     }
 
     #[test]

@@ -44,6 +44,18 @@ fn a_step_is_slower_above_its_limit_and_as_before_below_half_of_it() {
     assert!(good.has_steps() && !without.has_steps());
 }
 
+#[test]
+fn a_slower_step_says_how_much_longer_it_takes() {
+    let good = Reference::of("good".into(), &stepping(1e6));
+    let profile = stepping(1.5e6);
+    let finding = slower(&view(&profile), Some(&good), 0.1).unwrap().finding.unwrap();
+    let expected =
+        "a step takes 1.50 ms instead of 1.00 ms in good (50.0% longer; means of 400 and 400 steps)";
+    assert_eq!(finding.what, expected);
+    assert_eq!((finding.value.value, finding.reference.unwrap().value), (1.5e6, 1e6));
+    assert!(matches!(finding.next, Next::Diff(name) if name == "good"));
+}
+
 /// A kernel with so many of 64 warps, and its GPU time.
 fn kernel(warps: u32, ns: f64) -> Kernel {
     let occupancy = Occupancy {
@@ -100,6 +112,18 @@ fn occupancy_fell_relative_to_what_it_was_first_or_in_a_good_run() {
     for (warps, expected) in [(48, Over), (47, Unclear), (32, Unclear), (31, Holds)] {
         assert_eq!(look(&mut memory, warps, Some(&good)), Some(expected), "{warps} in a good run's stead");
     }
+    let profile = running(vec![kernel(16, 1.0)]);
+    let found = |reference: Option<&Reference>, memory: &mut Memory| {
+        occupancy_fell(&view(&profile), reference, 0.5, memory).unwrap().finding.unwrap()
+    };
+    let than_first = found(None, &mut memory);
+    assert_eq!((than_first.value.value, than_first.reference.unwrap().value), (0.25, 0.625));
+    assert!(than_first.what.contains("25.0% instead of 62.5% when it was first looked at"), "{than_first:?}");
+    assert!(matches!(than_first.next, Next::Advise));
+    let than_good = found(Some(&good), &mut Memory::default());
+    assert_eq!((than_good.value.value, than_good.reference.unwrap().value), (0.25, 1.0));
+    assert!(than_good.what.contains("25.0% instead of 100% in good ("), "{than_good:?}");
+    assert!(matches!(than_good.next, Next::Diff(_)));
 }
 
 /// A process that works, waits for other ranks, and does nothing for so long.
@@ -143,6 +167,7 @@ fn a_rank_is_waited_for_if_the_others_wait_and_it_hardly_does() {
         // It waits half as long as the others, and a little longer.
         (&[40.0, 20.0], Holds),
         (&[40.0, 20.5], Unclear),
+        (&[50.0, 25.0], Holds),
     ] {
         assert_eq!(verdict(waits), Some(expected), "{waits:?}");
     }
@@ -180,6 +205,15 @@ fn a_device_is_idle_if_all_its_processes_leave_it_so() {
     ] {
         assert_eq!(verdict(activities), expected, "{activities:?}");
     }
+    // Copies and collectives are work too.
+    let busy = |change: fn(&mut Accounts)| {
+        let mut activity = activity(0, [310.0, 0.0, 390.0]);
+        change(&mut activity.accounts);
+        idle_share(Subject::Session, GPU, &[&activity], WINDOW, 0.5).verdict
+    };
+    assert_eq!(busy(|_| ()), Unclear);
+    assert_eq!(busy(|accounts| accounts.copies = Figure::measured(300.0)), Over);
+    assert_eq!(busy(|accounts| accounts.collectives = Figure::measured(300.0)), Over);
     let found = idle_share(Subject::Session, GPU, &[&activity(0, [100.0, 0.0, 800.0])], WINDOW, 0.5);
     let value = found.finding.unwrap().value;
     assert!((value.value - 0.8).abs() < 1e-12 && (value.bounds().1 - 0.9).abs() < 1e-12, "{value:?}");
@@ -230,6 +264,27 @@ fn records_that_are_lost_between_two_looks_count() {
     assert_eq!(look(7), Some((Holds, Some(7.0))));
     assert_eq!(look(7), Some((Over, None)));
     assert_eq!(look(9), Some((Holds, Some(2.0))));
+}
+
+#[test]
+fn devices_are_used_on_which_running_processes_have_launched() {
+    use test_session::{LEGACY, Recording};
+    let dir = tempfile::tempdir().unwrap();
+    let mut recording = Recording::new(dir.path());
+    let function = recording.function("f");
+    let config = recording.config(function, 1, 32);
+    test_session::open(&dir);
+    let look = || apex_live::Follower::new(dir.path(), std::time::Duration::from_secs(3600)).look().unwrap();
+    let used = || View::from(&look()).used;
+    assert_eq!(used(), BTreeMap::new(), "nothing was launched");
+    recording.launch(config, LEGACY);
+    let uuid = device_uuid(b"0123456789abcdef");
+    assert_eq!(used(), [(uuid, [std::process::id()].into())].into());
+    let mut snapshot = look();
+    snapshot.session.processes[0].dropped = 7;
+    assert_eq!(View::from(&snapshot).dropped, 7);
+    recording.exit();
+    assert_eq!(used(), BTreeMap::new(), "it has ended");
 }
 
 #[test]

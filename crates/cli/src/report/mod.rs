@@ -259,7 +259,7 @@ fn top_kernels(
 fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
     let parts = [
-        units::counted(shown.whole.totals.kernels_run(), "launch", "launches"),
+        apex_text::verdict::launches(shown.whole),
         head::recorder(&shown.job, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),

@@ -543,11 +543,9 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
-        // How often the device runs the bodies of conditional nodes is not known.
-        let least = if profile.uncounted_nodes() > 0 { "at least " } else { "" };
         output::remark(format!(
-            "{least}{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
-            units::counted(profile.totals.kernels_run(), "launch", "launches"),
+            "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
+            apex_text::verdict::launches(profile),
             units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
             units::count(lost),
         ));

@@ -3,19 +3,21 @@
 //!
 //! There are at most a dozen samples in some ten seconds. They end as soon as a process has made a
 //! CUDA call, and do not affect the program.
+//!
+//! What a sample says does not depend on how fast the machine is. A process that is between its start
+//! and the dynamic linker's work says nothing, however long it stays there: the linker maps the
+//! libraries of `LD_PRELOAD` before the C library, so only a process that has mapped the latter can be
+//! one without ours. A process that becomes another program meanwhile says nothing either.
 
 use super::inspect::Program;
 use super::libraries::RECORDER;
 use apex_machine::host::descendants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Looks that are taken at most.
 const LOOKS: u32 = 12;
-/// A process that the library is due in for so long does not load it. Before, it may be between its
-/// start and the dynamic linker's work.
-const LONGEST_DUE: Duration = Duration::from_secs(2);
 /// Pause after the first look; each next one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -43,9 +45,8 @@ pub struct Seen {
 pub enum Recorder {
     /// It was loaded.
     Loaded,
-    /// It was not, since this moment, although the dynamic linker is to load it: it may not have come to
-    /// that yet.
-    Due(Instant),
+    /// It was not, although the dynamic linker is to load it, which has not come to that yet.
+    Due,
     /// It will not be, for this reason.
     Without(String),
 }
@@ -64,7 +65,6 @@ impl Watch {
         if self.looks > 0 {
             for pid in descendants(self.root) {
                 if let Some(seen) = inspect(pid) {
-                    let seen = seen.after(self.seen.remove(&pid));
                     self.seen.insert(pid, seen);
                 }
             }
@@ -81,54 +81,101 @@ impl Watch {
     }
 }
 
-impl Seen {
-    /// This, where the same process was seen `before`.
-    fn after(mut self, before: Option<Seen>) -> Seen {
-        if let (Recorder::Due(_), Some(Seen { recorder: Recorder::Due(since), name, .. })) =
-            (&self.recorder, before)
-            && name == self.name
-        {
-            self.recorder = match since.elapsed() > LONGEST_DUE {
-                true => Recorder::Without(
-                    "its dynamic linker did not load the library that LD_PRELOAD names".into(),
-                ),
-                false => Recorder::Due(since),
-            };
-        }
-        self
-    }
+/// `None` of a process that ends, that becomes another program, or that does not show itself.
+fn inspect(pid: u32) -> Option<Seen> {
+    let image = Image::of(pid)?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string();
+    let before = mapped(pid)?;
+    // Read again: what was mapped before the C library is now seen for certain.
+    let files = mapped(pid)?;
+    let recorder = match file(&files, RECORDER) {
+        Some(_) => Recorder::Loaded,
+        None => absent(pid, image, has_c_library(&before))?,
+    };
+    let other_driver = file(&files, "libcuda.so").map(String::from);
+    (Image::of(pid)? == image).then_some(Seen { name, recorder, other_driver })
 }
 
-/// `None` of a process that ends, or that does not show itself.
-fn inspect(pid: u32) -> Option<Seen> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string();
+/// The files that a process has mapped.
+fn mapped(pid: u32) -> Option<BTreeSet<String>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty())?;
-    let files: BTreeSet<&str> =
-        maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).collect();
-    let named = |part: &str| {
-        files.iter().find(|path| path.rsplit('/').next().is_some_and(|name| name.contains(part)))
-    };
-    let recorder = if named(RECORDER).is_some() { Recorder::Loaded } else { absent(pid)? };
-    Some(Seen { name, recorder, other_driver: named("libcuda.so").map(ToString::to_string) })
+    Some(maps.lines().filter_map(|line| line.find('/').map(|at| line[at..].to_owned())).collect())
+}
+
+/// The first of these files whose name contains `part`.
+fn file<'f>(files: &'f BTreeSet<String>, part: &str) -> Option<&'f str> {
+    files.iter().map(String::as_str).find(|path| name_of(path).contains(part))
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether glibc's C library is among these files. (Before version 2.34 its name has the version.)
+fn has_c_library(files: &BTreeSet<String>) -> bool {
+    let is_c_library = |name: &str| name.starts_with("libc.so") || name.starts_with("libc-");
+    files.iter().any(|path| is_c_library(name_of(path)))
+}
+
+/// Where the arguments and the environment of the program that a process executes begin and end. It
+/// differs from program to program, because the stack's address is random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Image([u64; 4]);
+
+impl Image {
+    /// Index of the end of the environment.
+    const END: usize = 3;
+
+    fn of(pid: u32) -> Option<Self> {
+        // The fields 48 to 51, of which the name in parentheses is the second.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<u64> = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .skip(45)
+            .map_while(|field| field.parse().ok())
+            .collect();
+        Some(Self(*fields.first_chunk()?))
+    }
+
+    /// Whether the system has written the program's environment, which it does last.
+    fn is_complete(self) -> bool {
+        self.0[Self::END] != 0
+    }
 }
 
 /// Why the library is not in a process: what its program and its environment say, which hold from the
 /// process's start on. `None` if they do not show themselves.
-fn absent(pid: u32) -> Option<Recorder> {
+fn absent(pid: u32, image: Image, is_past_preloading: bool) -> Option<Recorder> {
     if let Some(obstacle) = Program::of(Path::new(&format!("/proc/{pid}/exe"))).obstacle() {
         return Some(Recorder::Without(obstacle));
     }
-    // A process that ends shows an empty environment, as does one that has none: its link tells.
+    // A process that ends, or that is becoming another program, shows an empty environment, as does one
+    // that has none: its link, and where the environment ends, tell.
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let preload =
-        environment.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
+    (image.is_complete() || !environment.is_empty()).then(|| without(&environment, is_past_preloading))
+}
+
+/// What the environment says of a process without the library, whose dynamic linker has dealt with
+/// `LD_PRELOAD` or not.
+fn without(environment: &[u8], is_past_preloading: bool) -> Recorder {
+    let variable = |name: &str| {
+        environment.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(name.as_bytes()))
+    };
     let names_it = |preload: &[u8]| preload.windows(RECORDER.len()).any(|part| part == RECORDER.as_bytes());
-    Some(match preload {
-        Some(preload) if names_it(preload) => Recorder::Due(Instant::now()),
-        Some(_) => Recorder::Without("LD_PRELOAD was replaced in its environment".into()),
+    match variable("LD_PRELOAD=") {
         None => Recorder::Without("its environment was cleared: LD_PRELOAD is missing".into()),
-    })
+        Some(preload) if !names_it(preload) => {
+            Recorder::Without("LD_PRELOAD was replaced in its environment".into())
+        }
+        // Libraries that audit the linker have a C library of their own, which comes first.
+        Some(_) if is_past_preloading && variable("LD_AUDIT=").is_none() => {
+            Recorder::Without("its dynamic linker did not load the library that LD_PRELOAD names".into())
+        }
+        Some(_) => Recorder::Due,
+    }
 }
 
 #[cfg(test)]
@@ -137,17 +184,17 @@ mod tests {
 
     #[test]
     fn a_shell_and_its_child_are_seen_without_the_recorder() {
-        let mut shell = test_process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
+        let mut shell = test_process::Command::new("sh").args(["-c", "sleep 600; true"]).spawn().unwrap();
         let mut watch = Watch::new(shell.id());
         let names =
             |watch: &Watch| watch.seen.values().map(|seen| seen.name.clone()).collect::<BTreeSet<_>>();
-        while let Some(pause) = watch.look(false) {
-            if names(&watch).contains("sleep") {
-                break;
-            }
-            std::thread::sleep(pause);
+        // However many looks a busy machine needs.
+        while !names(&watch).is_superset(&["sh", "sleep"].map(String::from).into()) {
+            watch.looks = 1;
+            watch.look(false);
+            assert!(shell.try_wait().unwrap().is_none(), "{:?}", watch.seen);
+            std::thread::sleep(FIRST_PAUSE);
         }
-        assert!(names(&watch).is_superset(&["sh", "sleep"].map(String::from).into()), "{:?}", watch.seen);
         for seen in watch.seen.values() {
             let Recorder::Without(why) = &seen.recorder else { panic!("{seen:?}") };
             assert!(why.contains("LD_PRELOAD is missing") && seen.other_driver.is_none(), "{seen:?}");
@@ -158,21 +205,70 @@ mod tests {
         shell.wait().unwrap();
     }
 
-    /// Between the start of a program and the dynamic linker's work, its memory does not show the
-    /// library: a process that is seen then is no cause.
     #[test]
-    fn a_process_in_which_the_library_is_due_counts_only_after_a_while() {
-        let due = |since| Seen { name: "python3".into(), recorder: Recorder::Due(since), other_driver: None };
-        let now = Instant::now();
-        assert_eq!(due(now).after(None), due(now));
-        assert_eq!(due(now).after(Some(due(now))), due(now));
-        let Some(long_ago) = now.checked_sub(LONGEST_DUE * 2) else { return };
-        let seen = due(now).after(Some(due(long_ago)));
-        assert!(matches!(seen.recorder, Recorder::Without(_)), "{seen:?}");
-        let other = Seen { name: "bash".into(), ..due(long_ago) };
-        assert_eq!(due(now).after(Some(other)), due(now), "it has become another program");
-        let loaded = Seen { recorder: Recorder::Loaded, ..due(now) };
-        assert_eq!(loaded.clone().after(Some(due(long_ago))), loaded);
+    fn looks_are_few_and_end_when_something_is_captured() {
+        let mut watch = Watch::new(std::process::id());
+        let pauses: Vec<Duration> = std::iter::from_fn(|| watch.look(false)).collect();
+        assert_eq!((pauses.len(), pauses[0]), (12, Duration::from_millis(50)));
+        assert_eq!(pauses[2], Duration::from_nanos(112_500_000));
+        assert!(pauses.iter().sum::<Duration>() < Duration::from_secs(15));
+        assert_eq!(Watch::new(std::process::id()).look(true), None);
+    }
+
+    /// A program that runs, and waits until it is dropped.
+    fn waiting(environment: &[(&str, &str)]) -> test_process::Child {
+        use std::process::Stdio;
+        let mut command = test_process::Command::new("/bin/sh");
+        // The dynamic linker complains of what it does not find.
+        command.args(["-c", "echo ready; read line"]).stdin(Stdio::piped()).stderr(Stdio::null());
+        command.env_clear().envs(environment.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut word = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
+        child
+    }
+
+    #[test]
+    fn a_program_that_runs_without_the_library_says_why() {
+        for (environment, expected) in [
+            (&[][..], "LD_PRELOAD is missing"),
+            (&[("A", "libapex.so"), ("B", "1")], "LD_PRELOAD is missing"),
+            (&[("LD_PRELOAD", "/nowhere/other.so")], "was replaced"),
+            (&[("A", "1"), ("LD_PRELOAD", "/nowhere/libapex.so")], "its dynamic linker did not load"),
+        ] {
+            let program = waiting(environment);
+            let seen = inspect(program.id()).expect("it runs");
+            let Recorder::Without(why) = &seen.recorder else { panic!("{seen:?}") };
+            assert!(why.contains(expected), "{seen:?}");
+            assert_eq!(seen.name, "sh");
+        }
+    }
+
+    #[test]
+    fn the_library_is_due_until_the_dynamic_linker_has_dealt_with_it() {
+        let preload = b"A=1\0LD_PRELOAD=/opt/libapex.so\0";
+        assert_eq!(without(preload, false), Recorder::Due);
+        assert!(matches!(without(preload, true), Recorder::Without(_)));
+        // The C library of a library that audits comes before those of LD_PRELOAD.
+        assert_eq!(without(&[preload, &b"LD_AUDIT=a.so\0"[..]].concat(), true), Recorder::Due);
+        let files = |names: &[&str]| names.iter().map(|&name| format!("/lib/{name}")).collect();
+        for name in ["libc.so.6", "libc-2.31.so"] {
+            assert!(has_c_library(&files(&["ld-linux-x86-64.so.2", name])));
+        }
+        assert!(!has_c_library(&files(&["ld-linux-x86-64.so.2", "libcuda.so.1", "libcap.so.2"])));
+    }
+
+    /// While the system replaces a program by another one, its memory is new and its environment is
+    /// not written yet.
+    #[test]
+    fn a_process_that_becomes_another_program_has_not_lost_its_environment() {
+        let program = waiting(&[]);
+        let image = Image::of(program.id()).unwrap();
+        assert!(image.is_complete() && image.0.is_sorted(), "{image:?}");
+        let unwritten = Image([image.0[0], 0, 0, 0]);
+        assert_eq!(absent(program.id(), unwritten, false), None);
+        assert!(matches!(absent(program.id(), image, false), Some(Recorder::Without(_))));
+        assert_ne!(Image::of(std::process::id()).unwrap(), image);
     }
 
     /// A program that the dynamic linker has not begun with yet, of which nothing shows but its
@@ -200,6 +296,6 @@ mod tests {
         // SAFETY: as before.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         child.wait().unwrap();
-        assert!(matches!(seen.as_ref().unwrap().recorder, Recorder::Due(_)), "{seen:?}");
+        assert!(seen.as_ref().is_some_and(|seen| seen.recorder == Recorder::Due), "{seen:?}");
     }
 }

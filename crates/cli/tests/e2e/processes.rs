@@ -24,8 +24,11 @@ fn threads_forks_children_and_execs_are_one_session() {
 fn a_shell_pipeline_is_one_session() {
     let sandbox = Sandbox::new();
     let program = program().display().to_string();
-    let script =
-        format!("{program} launch 5 | cat; ({program} launch 6 &) ; {program} launch 7; wait; sleep 0.2");
+    // The shell does not know the second one, so that it cannot wait for it.
+    let script = format!(
+        "{program} launch 5 | cat; ({{ {program} launch 6; touch done; }} &) ; {program} launch 7; \
+         until test -e done; do sleep 0.05; done"
+    );
     output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--", "sh", "-c", &script]), 0);
     assert_eq!(sandbox.launches("s"), 18);
 }

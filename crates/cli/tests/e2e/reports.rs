@@ -230,6 +230,13 @@ fn kernels_that_nobody_can_count_are_mentioned() {
     let page = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
     assert!(page.contains("Not counted: kernels inside 4 launched graph nodes"), "{page}");
     assert!(!page.contains("Checked and fine"), "{page}");
+    assert!(page.contains("at least 0 launches"), "{page}");
+    // Documents have the number of such nodes; the page and the dashboard have the note.
+    let document = sandbox.json(&["report", "--json", "s"]);
+    assert_eq!(document["profile"]["graphs"][0]["opaque"], 2);
+    output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    assert!(page.contains("Not counted: kernels inside 4 launched graph nodes"));
 }
 
 #[test]

@@ -53,6 +53,7 @@ def signals():
         launch()
         signal.setitimer(signal.ITIMER_REAL, 0.001 * random.random() + 0.0001)
 
+    launch()
     signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.001)
     end = time.monotonic() + 0.3

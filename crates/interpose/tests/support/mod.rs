@@ -7,8 +7,9 @@ use apex_trace::layout::{Launch, StackSample};
 use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 use tempfile::TempDir;
-use test_process::Command;
+use test_process::{Child, Command};
 
 /// `libapex.so`, which cargo builds for these tests.
 pub fn library() -> PathBuf {
@@ -81,6 +82,17 @@ impl Recording {
     /// Runs a program and gives what it printed.
     pub fn run(&self, program: &str) -> String {
         finished(&mut self.client(program))
+    }
+
+    /// Waits until a process of this session records: until it has made its first driver call.
+    pub fn wait_until_begun(&self, child: &mut Child) {
+        let is_process = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "rec"))
+        };
+        while !std::fs::read_dir(self.path()).expect("the session").any(is_process) {
+            assert!(child.try_wait().expect("a child").is_none(), "it ended before its first driver call");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// What was recorded; nothing must be wrong with it.

@@ -187,4 +187,41 @@ mod tests {
         assert_eq!(explained(&mut host, 0, 100, 1), [(0, 100, IdleCause::HostCode)]);
         assert_eq!(explained(&mut host, 0, 100, 7), [(0, 100, IdleCause::Synchronising)]);
     }
+
+    #[test]
+    fn calls_cover_idle_time_as_far_as_they_last() {
+        use IdleCause::{Allocating, HostCode, Launching, Loading, Synchronising};
+        let mut host = Host::default();
+        host.called(1, 10, 30, Launching);
+        host.called(1, 90, 140, Synchronising);
+        host.called(2, 0, 20, Loading);
+        // It begins while the call before it lasts.
+        host.called(2, 15, 60, Allocating);
+        host.called(3, 50, 70, Loading);
+        let expected = [
+            (5, 10, Loading),
+            (10, 30, Launching),
+            (30, 60, Allocating),
+            (60, 70, Loading),
+            (70, 90, HostCode),
+            (90, 100, Synchronising),
+        ];
+        assert_eq!(explained(&mut host, 5, 100, 1), expected);
+        // What ends where a stretch begins, or begins where it ends, is not in it.
+        assert_eq!(explained(&mut host, 30, 50, 3), [(30, 50, Allocating)]);
+        assert_eq!(explained(&mut host, 70, 90, 1), [(70, 90, HostCode)]);
+        assert_eq!(explained(&mut host, 140, 150, 1), [(140, 150, HostCode)]);
+        // Idle time of before may be explained later.
+        assert_eq!(explained(&mut host, 0, 12, 1), [(0, 10, Loading), (10, 12, Launching)]);
+        assert_eq!(explained(&mut host, 95, 100, 1), [(95, 100, Synchronising)]);
+        // A thread that made no call launches.
+        assert_eq!(explained(&mut host, 25, 35, 9)[0], (25, 30, Launching));
+        assert_eq!(host.len(), 5);
+        host.forget(59);
+        assert_eq!(host.len(), 3, "those that ended later stay");
+        host.forget(60);
+        assert_eq!(host.len(), 2);
+        assert_eq!(explained(&mut host, 50, 70, 1), [(50, 70, Loading)]);
+        assert_eq!(explained(&mut host, 95, 100, 1), [(95, 100, Synchronising)]);
+    }
 }

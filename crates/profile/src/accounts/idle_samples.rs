@@ -224,3 +224,160 @@ impl IdleSampler {
         self.sums
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HostState::{Running, Sleeps, WaitsForData, WaitsForGil};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A span of so many samples, with this stack.
+    fn span(first_ns: u64, last_ns: u64, samples: u32, stack: u32) -> Span {
+        Span {
+            thread: 1,
+            stack,
+            first_ns,
+            last_ns,
+            samples,
+            stands_for: 1,
+            is_settled: true,
+            ..Span::default()
+        }
+    }
+
+    fn thread(tid: u32, spans: &[SampledSpan]) -> SampledThread {
+        SampledThread::new(tid, spans.to_vec(), 10)
+    }
+
+    /// A thread that runs.
+    fn running(tid: u32, spans: &[Span]) -> SampledThread {
+        thread(tid, &spans.iter().map(|&span| (span, Running, None)).collect::<Vec<_>>())
+    }
+
+    fn of(own: impl IntoIterator<Item = SampledThread>, workers: Vec<SampledThread>) -> IdleSampler {
+        let own = own.into_iter().map(|thread| (thread.tid, thread)).collect();
+        IdleSampler::new(Arc::new(SampledThreads { own, workers, origin_ns: 1_000, period_ns: 10 }))
+    }
+
+    const ACCOUNT: IdleAccount =
+        IdleAccount { phase: PhaseKind::Steady, cause: IdleCause::HostCode, is_pause: false };
+
+    /// What is known of idle time in which the device waits for thread 7: the times, the samples that
+    /// were read, and how often each other stack was seen beside each stack.
+    type Known = (u64, u64, u64, BTreeMap<(u32, Option<u32>), u64>);
+
+    fn known(mut sampler: IdleSampler, stretches: &[(u64, u64)]) -> Known {
+        stretches.iter().for_each(|&stretch| sampler.add(stretch, 7, ACCOUNT));
+        let sum = sampler.finish().remove(&ACCOUNT).expect("an account");
+        let stacks = sum.samples.iter().map(|(sample, &count)| {
+            ((sample.stack.stack, sample.other.map(|(_, other)| other.stack)), count)
+        });
+        (sum.idle_ns, sum.sampled_ns, sum.read, stacks.collect())
+    }
+
+    #[test]
+    fn samples_of_a_thread_do_not_overlap() {
+        let spans =
+            [span(200, 300, 11, 3), span(100, 200, 11, 1), span(150, 250, 11, 2), span(400, 390, 1, 4)];
+        let thread = running(7, &spans);
+        let stacks = |spans: &[SampledSpan]| spans.iter().map(|(span, ..)| span.stack).collect::<Vec<_>>();
+        assert_eq!(stacks(&thread.spans), [1, 3]);
+        // Half a period before the first sample and after the last one.
+        assert_eq!(thread.sampled, [(95, 305)]);
+        assert_eq!(thread.sampled_in(100, 150), 50);
+        assert_eq!([thread.sampled_in(0, 95), thread.sampled_in(0, 96)], [0, 1]);
+        assert_eq!([thread.sampled_in(304, 900), thread.sampled_in(305, 900)], [1, 0]);
+        assert_eq!(stacks(thread.spans_in(0, 100)), Vec::<u32>::new());
+        assert_eq!(stacks(thread.spans_in(0, 101)), [1]);
+        assert_eq!(stacks(thread.spans_in(200, 201)), [1, 3]);
+        assert_eq!(stacks(thread.spans_in(201, 999)), [3]);
+        assert_eq!(stacks(thread.spans_in(301, 999)), Vec::<u32>::new());
+        // Of an odd period, the larger half comes after.
+        assert_eq!(SampledThread::new(7, vec![(span(0, 20, 3, 1), Running, None)], 11).sampled, [(0, 26)]);
+        assert_eq!(SampledThread::new(7, vec![(span(20, 40, 3, 1), Running, None)], 11).sampled, [(15, 46)]);
+    }
+
+    #[test]
+    fn a_thread_is_not_sampled_where_samples_are_far_apart() {
+        let sampled = |second: Span, period_ns| {
+            let spans = [span(100, 200, 2, 1), second].map(|span| (span, Running, None));
+            SampledThread::new(7, spans.into(), period_ns).sampled.len()
+        };
+        let at = |first_ns| span(first_ns, first_ns, 1, 2);
+        // From 205 to five nanoseconds before the next one.
+        assert_eq!([sampled(at(210 + 250 * MS), 10), sampled(at(211 + 250 * MS), 10)], [1, 2]);
+        assert_eq!(sampled(Span { stands_for: 2, ..at(900 * MS) }, 10), 1, "the file was thinned");
+        // Twenty periods of 20 ms, between half a period after one and before the next.
+        assert_eq!([sampled(at(200 + 420 * MS), 20 * MS), sampled(at(201 + 420 * MS), 20 * MS)], [1, 2]);
+    }
+
+    #[test]
+    fn the_nearest_span_counts_if_it_is_near_enough() {
+        let thread = running(7, &[span(100, 200, 2, 1), span(220, 300, 2, 2)]);
+        let at = |moment, away| thread.at(moment, away).map(|(span, ..)| span.stack);
+        assert_eq!([at(100, 0), at(200, 0), at(250, 0)], [Some(1), Some(1), Some(2)]);
+        assert_eq!([at(209, 9), at(210, 10), at(211, 9)], [Some(1), Some(1), Some(2)]);
+        assert_eq!([at(209, 8), at(211, 8)], [None, None]);
+        assert_eq!([at(90, 10), at(89, 10), at(310, 10), at(311, 10)], [Some(1), None, Some(2), None]);
+        assert_eq!(running(7, &[]).at(5, 100).map(|(span, ..)| span.stack), None);
+    }
+
+    #[test]
+    fn samples_in_idle_time_are_counted_with_what_they_stand_for() {
+        // Samples every 10 ns from 1,100 on, which is 100 ns after the process's start.
+        let sampler = || of([running(7, &[span(1_100, 1_190, 10, 5)])], Vec::new());
+        let seen = |count| [((5, None), count)].into();
+        assert_eq!(known(sampler(), &[(100, 150)]), (50, 50, 5, seen(5)));
+        assert_eq!(known(sampler(), &[(100, 150), (150, 400)]), (300, 95, 10, seen(10)));
+        assert_eq!(known(sampler(), &[(0, 50)]), (50, 0, 0, BTreeMap::new()));
+        let thinned = Span { stands_for: 3, ..span(1_100, 1_190, 10, 5) };
+        assert_eq!(known(of([running(7, &[thinned])], Vec::new()), &[(100, 150)]).2, 5);
+        assert_eq!(known(of([running(7, &[thinned])], Vec::new()), &[(100, 150)]).3, seen(15));
+        let other = of([running(8, &[span(1_100, 1_190, 10, 5)])], Vec::new());
+        assert_eq!(known(other, &[(100, 150)]), (50, 0, 0, BTreeMap::new()), "it was not sampled");
+    }
+
+    #[test]
+    fn a_wait_is_seen_beside_what_runs_meanwhile() {
+        // 70 samples at 32 moments, of which the first six count three times.
+        let waits = |state| thread(7, &[(span(1_000, 1_690, 70, 5), state, None)]);
+        let runs = || running(8, &[span(1_000, 1_344, 35, 6), span(1_345, 1_690, 35, 7)]);
+        let seen = |state, own: Vec<SampledThread>, workers| {
+            known(of([waits(state)].into_iter().chain(own), workers), &[(0, 700)]).3
+        };
+        let halves = BTreeMap::from([((5, Some(6)), 38), ((5, Some(7)), 32)]);
+        assert_eq!(seen(WaitsForData, vec![runs()], Vec::new()), halves);
+        assert_eq!(seen(WaitsForData, Vec::new(), vec![runs()]), halves, "of a process that it started");
+        let alone = BTreeMap::from([((5, None), 70)]);
+        assert_eq!(seen(Sleeps, vec![runs()], vec![runs()]), alone);
+        assert_eq!(seen(Running, vec![runs()], vec![runs()]), alone);
+        assert_eq!(
+            seen(WaitsForData, vec![thread(8, &[(span(1_000, 1_690, 70, 6), Sleeps, None)])], vec![]),
+            alone
+        );
+        assert_eq!(seen(WaitsForData, vec![running(8, &[span(1_000, 1_690, 70, 0)])], vec![]), alone);
+        // Of two that run, each is seen half of the time.
+        let whole = |tid, stack| running(tid, &[span(1_000, 1_690, 70, stack)]);
+        let both = seen(WaitsForData, vec![whole(8, 6), whole(9, 7)], Vec::new());
+        assert_eq!(both, BTreeMap::from([((5, Some(6)), 35), ((5, Some(7)), 35)]));
+    }
+
+    #[test]
+    fn who_waits_for_the_interpreters_lock_waits_for_its_holder() {
+        let seen = |holder, others: Vec<SampledThread>| {
+            let waits = thread(7, &[(span(1_000, 1_000, 1, 5), WaitsForGil, holder)]);
+            let mut sampler = of([waits].into_iter().chain(others), Vec::new());
+            sampler.add((0, 10), 7, ACCOUNT);
+            let sum = sampler.finish().remove(&ACCOUNT).expect("an account");
+            sum.samples.into_keys().next().expect("a sample").other
+        };
+        let holds = |stack| Span { holds_gil: true, ..span(1_000, 1_000, 1, stack) };
+        let others = || vec![running(8, &[holds(6)]), running(9, &[span(1_000, 1_000, 1, 8)])];
+        let stack = |seen: Option<(Other, StackOf)>| seen.map(|(who, of)| (who, of.stack));
+        assert_eq!(stack(seen(Some(9), others())), Some((Other::Holder, 8)), "it is named");
+        assert_eq!(stack(seen(None, others())), Some((Other::Holder, 6)), "it was seen to hold it");
+        assert_eq!(seen(None, vec![running(9, &[span(1_000, 1_000, 1, 8)])]), None);
+        assert_eq!(seen(None, vec![running(8, &[holds(0)])]), None, "no frame is known");
+    }
+}

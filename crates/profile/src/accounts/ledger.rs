@@ -232,3 +232,182 @@ impl Ledger {
         sums
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Account;
+    use super::PhaseKind::{End, Startup, Steady, Warmup};
+    use super::*;
+
+    fn ledger(span: (u64, u64), boundaries: &[(u64, PhaseKind)]) -> Ledger {
+        Ledger::new(span, boundaries.into())
+    }
+
+    /// The accounts of a ledger whose times are certain.
+    fn accounts(ledger: &Ledger, phase: Option<PhaseKind>) -> Vec<(Account, f64)> {
+        let accounts = ledger.accounts([ledger, ledger], phase);
+        let entries: Vec<_> =
+            accounts.entries().into_iter().map(|(account, time)| (account, time.value)).collect();
+        assert_eq!(accounts.span_ns, entries.iter().map(|(_, time)| time).sum::<f64>());
+        entries
+    }
+
+    #[test]
+    fn time_within_the_span_belongs_to_the_part_that_the_device_has_entered_last() {
+        let mut ledger = ledger((100, 1_100), &[(0, Startup), (300, Steady), (900, End)]);
+        let host_code = Use::Idle(IdleCause::HostCode);
+        ledger.add(0, 90, Use::Kernels);
+        ledger.add(90, 200, Use::Kernels);
+        ledger.add(200, 330, host_code);
+        ledger.enter(1, 330);
+        // It does not go back, and does not begin a part twice.
+        ledger.enter(0, 340);
+        ledger.enter(1, 350);
+        assert_eq!(ledger.phase(), Steady);
+        ledger.add(330, 2_000, Use::Copies);
+        ledger.add(1_100, 1_200, Use::Unknown);
+        let idle = Account::Idle(IdleCause::HostCode);
+        let all = [(Account::Kernels, 100.0), (Account::Copies, 770.0), (idle, 130.0)];
+        assert_eq!(accounts(&ledger, None), all);
+        assert_eq!(accounts(&ledger, Some(Startup)), [all[0], all[2]]);
+        assert_eq!(accounts(&ledger, Some(Steady)), [all[1]]);
+        assert!(accounts(&ledger, Some(Warmup)).is_empty());
+        assert_eq!(
+            [Startup, Steady, Warmup, End].map(|kind| ledger.has_phase(kind)),
+            [true, true, false, false]
+        );
+    }
+
+    #[test]
+    fn an_interval_reaches_over_all_three_models() {
+        let kernels = |ns: u64, idle: u64| {
+            let mut ledger = ledger((0, 1_000), &[(0, Steady)]);
+            ledger.add(0, ns, Use::Kernels);
+            ledger.add(ns, ns + idle, Use::Idle(IdleCause::Launching));
+            ledger
+        };
+        let (usual, short, long) = (kernels(100, 0), kernels(80, 20), kernels(130, 0));
+        let of = usual.accounts([&short, &long], None);
+        assert_eq!((of.kernels.value, of.kernels.bounds()), (100.0, (80.0, 130.0)));
+        // Idle time that only one of them has is there.
+        assert_eq!(of.idle[&IdleCause::Launching].bounds(), (0.0, 20.0));
+        assert_eq!((of.idle.len(), of.span_ns), (1, 100.0));
+        let of = long.accounts([&usual, &short], None);
+        assert_eq!((of.kernels.value, of.kernels.bounds()), (130.0, (80.0, 130.0)));
+    }
+
+    #[test]
+    fn long_idle_time_in_host_code_is_a_pause() {
+        const MS: u64 = 1_000_000;
+        let pausing = |longer: u64| {
+            let mut ledger = ledger((0, 100 * MS), &[(0, Startup), (10 * MS, Steady)]);
+            ledger.add(0, MS, Use::Idle(IdleCause::HostCode));
+            ledger.add(MS, 2 * MS - 1, Use::Idle(IdleCause::HostCode));
+            ledger.add(3 * MS, 9 * MS, Use::Idle(IdleCause::Launching));
+            ledger.enter(1, 10 * MS);
+            ledger.add(10 * MS, 12 * MS + longer, Use::Idle(IdleCause::HostCode));
+            ledger.add(20 * MS, 23 * MS, Use::Idle(IdleCause::HostCode));
+            ledger
+        };
+        let (usual, short, long) = (pausing(10), pausing(0), pausing(30));
+        let of = |phase| usual.accounts([&short, &long], phase).pauses;
+        let times = |pauses: Pauses| (pauses.count, pauses.time.value, pauses.time.bounds());
+        assert_eq!(times(of(None)), (3, 6_000_010.0, (6_000_000.0, 6_000_030.0)));
+        assert_eq!(times(of(Some(Startup))), (1, 1e6, (1e6, 1e6)));
+        assert_eq!(times(of(Some(Steady))), (2, 5_000_010.0, (5_000_000.0, 5_000_030.0)));
+        assert_eq!(of(Some(End)).count, 0);
+    }
+
+    /// Iterations that the device begins at these moments: of a loop of eight.
+    fn stepping(span: (u64, u64), entered: &[(usize, u64)]) -> Ledger {
+        let boundaries: Vec<_> =
+            (0..8).map(|part| (part * 10, if part == 0 { Warmup } else { Steady })).collect();
+        let mut ledger = ledger(span, &boundaries);
+        entered.iter().for_each(|&(part, moment)| ledger.enter(part, moment));
+        ledger
+    }
+
+    #[test]
+    fn an_iteration_takes_from_its_first_work_to_that_of_the_next() {
+        let whole = |entered: &[(usize, u64)]| {
+            let ledger = stepping((0, 10_000), entered);
+            ledger.step_ns([&ledger, &ledger])
+        };
+        // What comes before the steady state is no step of it.
+        assert_eq!(whole(&[(1, 5_000)]), None);
+        // Three parts are begun at once: each takes a third.
+        let step = whole(&[(1, 5_000), (4, 5_300), (5, 5_400)]).unwrap();
+        assert_eq!(
+            (step.value, step.bounds(), step.interval()),
+            (100.0, (100.0, 100.0), Some((100.0, 100.0)))
+        );
+        // An iteration that is not wholly in the span does not count.
+        let cut = |span, entered: &[(usize, u64)]| {
+            let ledger = stepping(span, entered);
+            ledger.step_ns([&ledger, &ledger]).map(|step| step.value)
+        };
+        let entered = [(1, 5_000), (2, 5_100), (3, 5_300)];
+        assert_eq!(cut((5_000, 5_300), &entered), Some(150.0));
+        assert_eq!(cut((5_001, 5_300), &entered), Some(200.0));
+        assert_eq!(cut((5_000, 5_299), &entered), Some(100.0));
+        assert_eq!(cut((5_101, 5_299), &entered), None);
+    }
+
+    #[test]
+    fn what_a_step_takes_is_as_uncertain_as_the_models_and_the_steps_are() {
+        let every = |ns: u64| {
+            stepping((0, 10_000), &(1..6).map(|part| (part, 1_000 + part as u64 * ns)).collect::<Vec<_>>())
+        };
+        let (usual, short, long) = (every(100), every(90), every(130));
+        let step = usual.step_ns([&short, &long]).unwrap();
+        assert_eq!((step.value, step.bounds()), (100.0, (90.0, 130.0)));
+        // A model in which no step ends says nothing.
+        let none = stepping((0, 10), &[]);
+        assert_eq!(usual.step_ns([&none, &none]).unwrap().bounds(), (100.0, 100.0));
+        // Steps of 100 and of 200, two each.
+        let mixed = stepping((0, 10_000), &[(1, 1_000), (2, 1_100), (3, 1_300), (4, 1_400), (5, 1_600)]);
+        let step = mixed.step_ns([&mixed, &mixed]).unwrap();
+        let spread = mixed.steps.distribution();
+        let off = 1.645 * (spread.p90_ns - spread.p10_ns) / 2.563 / 2.0;
+        assert!(spread.p90_ns - spread.p10_ns > 90.0);
+        let (low, high) = step.bounds();
+        assert_eq!(step.value, 150.0);
+        assert!((low - (150.0 - off)).abs() < 1e-9 && (high - (150.0 + off)).abs() < 1e-9, "{step:?} {off}");
+    }
+
+    #[test]
+    fn the_parts_of_a_span_hold_what_lies_in_them() {
+        // A part is ten nanoseconds.
+        let mut ledger = ledger((1_000, 3_400), &[(0, Steady)]);
+        ledger.add(900, 1_025, Use::Kernels);
+        ledger.add(1_025, 1_040, Use::Copies);
+        ledger.add(1_040, 1_047, Use::Collectives);
+        ledger.add(3_395, 3_500, Use::Unknown);
+        let over_time = ledger.over_time();
+        assert_eq!(over_time.part_ns, 10.0);
+        let starts = |account| over_time.parts(account).iter().take(5).copied().collect::<Vec<u64>>();
+        assert_eq!(starts(Account::Kernels), [10, 10, 5, 0, 0]);
+        assert_eq!(starts(Account::Copies), [0, 0, 5, 10, 0]);
+        assert_eq!(starts(Account::Collectives), [0, 0, 0, 0, 7]);
+        assert_eq!(starts(Account::Idle(IdleCause::HostCode)), Vec::<u64>::new(), "it holds no time");
+        assert_eq!(over_time.unknown.iter().sum::<u64>(), 5);
+        assert_eq!((over_time.unknown.len(), over_time.unknown[239]), (240, 5));
+        // Of the first thirtieth, 80 ns, 47 were busy; what is unknown is not.
+        let busy = ledger.busy();
+        assert_eq!((busy.len(), busy[0]), (30, 47.0 / 80.0));
+        assert!(busy[1..].iter().all(|&share| share == 0.0));
+    }
+
+    #[test]
+    fn parts_of_a_span_that_cannot_be_divided_add_up_to_it() {
+        let mut ledger = ledger((7, 1_007), &[(0, Steady)]);
+        ledger.add(7, 500, Use::Kernels);
+        ledger.add(500, 1_007, Use::Idle(IdleCause::Loading));
+        let over_time = ledger.over_time();
+        let parts = over_time.kernels.iter().zip(&over_time.idle[&IdleCause::Loading]);
+        assert!(parts.clone().all(|(kernels, idle)| [4, 5].contains(&(kernels + idle))));
+        assert_eq!(over_time.kernels.iter().sum::<u64>(), 493);
+        assert_eq!(over_time.idle.values().flatten().sum::<u64>(), 507);
+        assert_eq!([0, 1, 120, 240].map(|part| edge((7, 1_007), part)), [7, 11, 507, 1_007]);
+    }
+}

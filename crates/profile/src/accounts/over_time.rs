@@ -60,3 +60,39 @@ impl OverTime {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_takes_its_share_of_all_parts_up_to_each() {
+        let of = |share| {
+            let mut over_time = OverTime { collectives: vec![10, 0, 10, 5], ..OverTime::default() };
+            over_time.waiting = vec![99; 7];
+            over_time.wait_for_share(share);
+            (over_time.waiting, over_time.collectives)
+        };
+        // 2.5, 2.5, 5 and 6.25 are rounded: 3, 3, 5 and 6.
+        assert_eq!(of(0.25), (vec![3, 0, 2, 1], vec![7, 0, 8, 4]));
+        assert_eq!(of(0.0), (vec![0; 4], vec![10, 0, 10, 5]));
+        assert_eq!(of(1.0), (vec![10, 0, 10, 5], vec![0; 4]));
+        assert_eq!(of(2.0), (vec![10, 0, 10, 5], vec![0; 4]), "no part waits for longer than it is");
+        assert_eq!(of(-1.0), (vec![0; 4], vec![10, 0, 10, 5]));
+    }
+
+    #[test]
+    fn each_account_has_its_own_parts() {
+        let over_time = OverTime {
+            part_ns: 1.0,
+            kernels: vec![1],
+            collectives: vec![2],
+            waiting: vec![3],
+            copies: vec![4],
+            idle: [(IdleCause::Loading, vec![5])].into(),
+            unknown: vec![6],
+        };
+        let firsts = Account::ALL.map(|account| over_time.parts(account).first().copied().unwrap_or(0));
+        assert_eq!(firsts, [1, 2, 3, 4, 0, 0, 0, 0, 5, 0, 0, 0, 6]);
+    }
+}
