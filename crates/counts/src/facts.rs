@@ -30,4 +30,32 @@ pub enum FactKind {
     /// each loaded number is used at least twice, and most are in a loop. Share of all
     /// instructions; cost: products in a round of the loop; least: numbers loaded for them.
     ScalarProduct,
+    /// Calls of `printf`. Cost: 1 where each thread calls it, but for bounds of indices, and 0 where
+    /// data, or the number of a lane, decide.
+    Printf,
+    /// A sum or another reduction through shared memory with a barrier in each step. Share of all
+    /// instructions; cost: loads from global memory outside of it for each time that it is made.
+    BarrierReduction,
+    /// Accesses along a row of each thread's own, which begins where a table says. Share of the
+    /// accesses to global memory; cost and least: sectors of a request.
+    RowsByThread,
+    /// Atomic sums in floating point by all threads at one address. Share of the accesses to global
+    /// and shared memory.
+    OneTotal,
+    /// Sums in floating point by a loop of compare-and-swap. Share likewise.
+    SumBySwap,
+    /// Loops of compare-and-swap that take a lock. Share likewise.
+    Lock,
+    /// Fences for the whole device in each round of a loop. Share: fences for each access to global
+    /// or shared memory.
+    FenceInLoop,
+    /// Accesses to global memory in loops that one thread of a block executes. Share of the
+    /// accesses to global memory.
+    OneThread,
+    /// Accesses to arrays in local memory at indices that the compiler does not know. Share of the
+    /// accesses to global, shared and local memory.
+    LocalArray,
+    /// A matrix product out of global memory without tiles. Share of all instructions: products and
+    /// their loads.
+    UntiledProduct,
 }

@@ -6,19 +6,26 @@
 //!
 //! Invariants: any module gives an answer, in time about linear in the length of the listing.
 
+mod atomics;
 mod code;
+mod origins;
+mod reductions;
+mod rows;
+mod single;
+mod untiled;
 
 use std::collections::HashMap;
 
 pub use apex_counts::FactKind;
 
-use crate::analysis::reached;
+use crate::analysis::{Values, reached};
 use crate::body::{Body, Names};
 use crate::estimate::{Estimator, Lanes, Place, Probed};
 use crate::flow::{Flow, Loop, Tree};
 use crate::instruction::{Class, Direction, Operations};
 use crate::syntax::{Function, Module, StateSpace};
 use cuda_launch::LaunchConfig;
+use origins::Origins;
 
 /// Rounds that a loop is taken to have.
 const ROUNDS: f64 = 8.0;
@@ -65,10 +72,19 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
     found.constants(&probed, listing.all());
     code::generators(&bodies, &mut found);
     code::heap(&bodies, &mut found);
+    listing.prints(&bodies, &mut found);
     listing.divisions(&mut found);
     listing.doubles(&mut found);
     listing.sums(&mut found);
     listing.products(&mut found);
+    listing.untiled(&mut found);
+    listing.reductions(&mut found);
+    listing.rows(&mut found);
+    listing.totals(&mut found);
+    listing.swaps(&mut found);
+    listing.fences(&mut found);
+    listing.lonely(&mut found);
+    listing.arrays(&mut found);
     found.facts
 }
 
@@ -82,6 +98,8 @@ struct Listing<'b, 'm> {
     /// The smallest loop around each instruction.
     innermost: Vec<Option<usize>>,
     weights: Vec<f64>,
+    values: Values,
+    origins: Origins,
 }
 
 impl<'b, 'm> Listing<'b, 'm> {
@@ -102,7 +120,9 @@ impl<'b, 'm> Listing<'b, 'm> {
         let blocks: Vec<usize> = ids.map(|at| flow.block_of(at).index()).collect();
         let weights = blocks.iter().map(|&block| weight(depths[block])).collect();
         let innermost = blocks.iter().map(|&block| inner[block]).collect();
-        Listing { body, operations, flow, dominators, loops, innermost, weights }
+        let values = Values::of(body, &operations, &flow);
+        let origins = Origins::of(body, &operations, &values);
+        Listing { body, operations, flow, dominators, loops, innermost, weights, values, origins }
     }
 
     /// The weight of all instructions.

@@ -41,8 +41,8 @@ fn fact(file: &str, kernel: &str, kind: FactKind) -> Fact {
 #[test]
 fn faults_are_found_where_they_are() {
     use FactKind::{
-        BankConflicts, DeviceHeap, DivergentConstants, Doubles, LongDivisions, ScalarProduct,
-        StridedAccesses, SumInMemory,
+        BankConflicts, BarrierReduction, DeviceHeap, DivergentConstants, Doubles, LongDivisions, Printf,
+        RowsByThread, ScalarProduct, StridedAccesses, SumInMemory, UntiledProduct,
     };
     let faults = [
         ("bank_conflicts", "Li32E", BankConflicts, 0.9, "bank_conflicts.cu", 14),
@@ -51,11 +51,15 @@ fn faults_are_found_where_they_are() {
         ("hashed_slots", "Lb0E", LongDivisions, 0.6, "hashed_slots.cu", 11),
         ("malloc_in_kernel", "Lb1E", DeviceHeap, 1.0, "malloc_in_kernel.cu", 10),
         ("naive_product", "tiled", ScalarProduct, 0.5, "naive_product.cu", 30),
+        ("naive_product", "simple", UntiledProduct, 0.2, "naive_product.cu", 11),
+        ("printing_kernel", "limit", Printf, 1.0, "printing_kernel.cu", 11),
         ("strided_reads", "8row_sums", StridedAccesses, 0.9, "strided_reads.cu", 9),
         ("structures", "P8Particle", StridedAccesses, 0.9, "structures.cu", 12),
         ("sum_in_memory", "Lb0E", SumInMemory, 0.6, "sum_in_memory.cu", 13),
+        ("table_of_pointers", "5norms", RowsByThread, 0.9, "table_of_pointers.cu", 11),
         ("transpose", "naive", StridedAccesses, 0.4, "transpose.cu", 8),
         ("triton_sum_column", "sum_column", StridedAccesses, 0.9, "triton_kernels.py", 18),
+        ("volatile_sums", "4sums", BarrierReduction, 0.6, "volatile_sums.cu", 13),
     ];
     for (file, kernel, kind, least, source, line) in faults {
         let fact = fact(file, kernel, kind);
@@ -71,19 +75,72 @@ fn kernels_without_the_fault_have_no_such_fact() {
         ("double_literals", "evaluateIfE"),
         ("hashed_slots", "Lb1E"),
         ("malloc_in_kernel", "Lb0E"),
-        ("naive_product", "simple"),
         ("strided_reads", "row_sums_by_warps"),
         ("structures", "drift_arrays"),
         ("sum_in_memory", "Lb1E"),
+        ("table_of_pointers", "norms_by_warps"),
         ("transpose", "tiled"),
         ("triton_sum_columns", "sum_columns"),
         ("triton_product_tf32", "product"),
+        ("volatile_sums", "sums_in_registers"),
     ];
     for (file, kernel) in remedies {
         assert_eq!(facts(file, kernel), [], "{file}, {kernel}");
     }
     // The table is copied to shared memory once.
     assert!(fact("constant_table", "Lb1E", FactKind::DivergentConstants).share < 0.01);
+}
+
+/// The kernels of limits.cu that have a costly construct, and that.
+const COSTLY: [(&str, FactKind); 12] = [
+    ("tree_sums", FactKind::BarrierReduction),
+    ("tree_maxima", FactKind::BarrierReduction),
+    ("summed_first", FactKind::BarrierReduction),
+    ("total_by_threads", FactKind::OneTotal),
+    ("exchanged_sums", FactKind::SumBySwap),
+    ("locked_bins", FactKind::Lock),
+    ("local_histogram", FactKind::LocalArray),
+    ("one_adds", FactKind::OneThread),
+    ("fenced", FactKind::FenceInLoop),
+    ("untiled_product", FactKind::UntiledProduct),
+    ("rows_by_threads", FactKind::RowsByThread),
+    ("prints", FactKind::Printf),
+];
+
+/// Each kernel of limits.cu has its own construct, and no kernel that is like it has it.
+#[test]
+fn constructs_are_told_apart_from_their_likes() {
+    let module = module(&folder("code_facts").join("limits.ptx"));
+    let constructs: Vec<FactKind> = COSTLY.iter().map(|(_, kind)| *kind).collect();
+    let mut found = Vec::new();
+    for kernel in kernels(&module) {
+        let facts = facts_of(&module, kernel).into_iter().filter(|fact| constructs.contains(&fact.kind));
+        found.extend(facts.map(|fact| (kernel.name.to_string(), fact.kind)));
+    }
+    let expected = COSTLY.map(|(name, kind)| (name.to_owned(), kind));
+    assert_eq!(found, expected);
+    assert!(kernels(&module).count() >= 2 * COSTLY.len());
+}
+
+#[test]
+fn what_a_reduction_costs_is_what_is_loaded_for_it() {
+    let loads = |kernel: &str| fact("limits", kernel, FactKind::BarrierReduction).cost;
+    assert_eq!((loads("tree_sums"), loads("tree_maxima"), loads("summed_first")), (1.0, 1.0, 8.0));
+}
+
+#[test]
+fn a_call_that_all_threads_make_is_told_apart() {
+    assert_eq!(fact("limits", "prints", FactKind::Printf).cost, 1.0);
+    assert_eq!(fact("printing_kernel", "limit", FactKind::Printf).cost, 0.0);
+}
+
+/// Short rows lie in the same sectors.
+#[test]
+fn rows_are_as_long_as_a_parameter_says() {
+    for (file, kernel) in [("limits", "rows_by_threads"), ("table_of_pointers", "5norms")] {
+        let rows = fact(file, kernel, FactKind::RowsByThread);
+        assert_eq!((rows.cost, rows.least, rows.by_parameter), (32.0, 4.0, true));
+    }
 }
 
 #[test]
@@ -177,11 +234,26 @@ fn any_code_has_facts() {
 fn generators_are_told_by_their_tables() {
     let source = ".version 8.0\n.target sm_80\n.address_size 64\n
         .global .align 4 .b8 precalc_xorwow_matrix[102400];
+        .global .align 4 .b8 _ZN4mineL10mrg32k3aM1E[2304];
         .visible .entry draws(.param .u64 p) { .reg .b64 %a; mov.u64 %a, precalc_xorwow_matrix; ret; }
+        .visible .entry in_a_namespace(.param .u64 p) { .reg .b64 %a; mov.u64 %a, _ZN4mineL10mrg32k3aM1E; ret; }
         .visible .entry does_not(.param .u64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; ret; }";
     let module = ptx::parse(source).unwrap();
     let kinds: Vec<Vec<FactKind>> = kernels(&module)
         .map(|kernel| facts_of(&module, kernel).iter().map(|fact| fact.kind).collect())
         .collect();
-    assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![]]);
+    assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![FactKind::GeneratorSetUp], vec![]]);
+}
+
+#[test]
+fn scratch() {
+    for path in std::fs::read_dir("target/scratch").unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(source) = std::fs::read_to_string(&path) else { continue };
+        let Ok(module) = ptx::parse(&source) else { println!("no parse {path:?}"); continue };
+        for kernel in kernels(&module) {
+            for fact in facts_of(&module, kernel) {
+                println!("F {:?} {} {:?} {:.2} {:.2} {:?}", path.file_name().unwrap(), kernel.name, fact.kind, fact.share, fact.cost, fact.place);
+            }
+        }
+    }
 }

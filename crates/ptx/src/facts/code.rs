@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::{FactKind, Found, Listing, Parts};
-use crate::analysis::{Atom, Definition, Origin, Values};
-use crate::body::{Body, InstructionId, Operand, RegisterId, Symbol};
+use crate::analysis::{Atom, Definition, Origin};
+use crate::body::{Body, InstructionId, Line, Operand, RegisterId, Symbol};
 use crate::estimate::{Place, machine};
 use crate::instruction::{Class, Control, Direction, Opcode, accesses};
 use crate::syntax::{ScalarType, StateSpace};
@@ -16,7 +16,8 @@ const PRODUCTS: usize = 16;
 
 /// Whether a kernel uses the tables for skipping ahead.
 pub(super) fn generators(bodies: &[Body<'_>], found: &mut Found<'_>) {
-    let is_table = |name: &str| SKIP_AHEAD.iter().any(|stem| name.starts_with(stem));
+    // The tables are static: in a namespace, and in code that is linked, their names have more around.
+    let is_table = |name: &str| SKIP_AHEAD.iter().any(|stem| name.contains(stem));
     let mut places = bodies.iter().flat_map(|body| &body.variables);
     if places.any(|place| is_table(&place.declaration.name)) {
         let mut parts = Parts::default();
@@ -27,13 +28,9 @@ pub(super) fn generators(bodies: &[Body<'_>], found: &mut Found<'_>) {
 
 /// Calls of `malloc`, which the driver provides.
 pub(super) fn heap(bodies: &[Body<'_>], found: &mut Found<'_>) {
-    let is_malloc = |operand: &Operand<'_>| match operand {
-        Operand::Name(Symbol::Function(callee)) => &*callee.name == "malloc" && callee.body.is_none(),
-        _ => false,
-    };
     let mut parts = Parts::default();
     for line in bodies.iter().flat_map(|body| &body.lines) {
-        if line.operands.iter().any(is_malloc) {
+        if calls(line, "malloc") {
             parts.add(1.0, (0.0, 0.0), Place::of(line));
         }
     }
@@ -41,7 +38,30 @@ pub(super) fn heap(bodies: &[Body<'_>], found: &mut Found<'_>) {
     found.tell(FactKind::DeviceHeap, parts, all);
 }
 
+/// Whether an instruction names a function that the driver provides.
+fn calls(line: &Line<'_>, name: &str) -> bool {
+    line.operands.iter().any(|operand| match operand {
+        Operand::Name(Symbol::Function(callee)) => &*callee.name == name && callee.body.is_none(),
+        _ => false,
+    })
+}
+
 impl Listing<'_, '_> {
+    /// Calls of `vprintf`, which is what `printf` calls.
+    pub(super) fn prints(&self, bodies: &[Body<'_>], found: &mut Found<'_>) {
+        let mut parts = Parts::default();
+        for (depth, body) in bodies.iter().enumerate() {
+            for (at, line) in (0..).map(InstructionId).zip(&body.lines) {
+                if calls(line, "vprintf") {
+                    let for_all = depth == 0 && self.is_for_all(at);
+                    parts.add(1.0, (f64::from(u8::from(for_all)), 0.0), Place::of(line));
+                }
+            }
+        }
+        let all = parts.weight;
+        found.tell(FactKind::Printf, parts, all);
+    }
+
     pub(super) fn divisions(&self, found: &mut Found<'_>) {
         let machine = machine::instructions(self.body, &self.operations);
         let (mut all, mut parts) = (0.0, Parts::default());
@@ -79,7 +99,7 @@ impl Listing<'_, '_> {
     }
 
     pub(super) fn sums(&self, found: &mut Found<'_>) {
-        let values = Values::of(self.body, &self.operations, &self.flow);
+        let values = &self.values;
         for index in 0..self.loops.len() {
             let (mut all, mut parts, mut stored) = (0.0, Parts::default(), HashSet::new());
             let mut loads = Vec::new();
@@ -91,7 +111,7 @@ impl Listing<'_, '_> {
                 match direction {
                     Direction::Load => loads.push((address.value, weight, place)),
                     Direction::Store
-                        if self.is_in_each_round(at, index) && self.stays(&values, at, index) =>
+                        if self.is_in_each_round(at, index) && self.stays(at, index) =>
                     {
                         stored.insert(address.value);
                         parts.add(weight, (0.0, 0.0), place);
@@ -122,14 +142,15 @@ impl Listing<'_, '_> {
     }
 
     /// Whether each round of a loop executes an instruction.
-    fn is_in_each_round(&self, at: InstructionId, index: usize) -> bool {
+    pub(super) fn is_in_each_round(&self, at: InstructionId, index: usize) -> bool {
         let block = self.flow.block_of(at);
         let guarded = self.body.lines[at.index()].guard.is_some();
         !guarded && self.loops[index].latches.iter().all(|&latch| self.dominators.is_above(block, latch))
     }
 
     /// Whether a loop leaves the address of an access as it is.
-    fn stays(&self, values: &Values, at: InstructionId, index: usize) -> bool {
+    pub(super) fn stays(&self, at: InstructionId, index: usize) -> bool {
+        let values = &self.values;
         let Some(address) = values.address(at, 0) else { return false };
         let inside = |block| self.loops[index].blocks.binary_search(&block).is_ok();
         let mut stays = true;
