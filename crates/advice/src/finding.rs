@@ -134,6 +134,10 @@ pub struct Saving {
     /// idle time of a rule about kernels. [`crate::advise`] adds it to the others.
     #[serde(skip)]
     pub(crate) beyond: Option<Figure>,
+    /// Whether samples of the host's call stacks show the time that it saves. Such a saving is sure
+    /// to be about its function, where others infer a cause from calls.
+    #[serde(skip)]
+    pub(crate) is_observed: bool,
 }
 
 impl Saving {

@@ -161,8 +161,6 @@ pub(crate) const SYMPTOM: &str = low_utilisation::RULE.id;
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
-/// The rule that names the host's functions that the device waits for, and what it makes needless.
-pub(crate) const HOST_FUNCTION: &str = host_function::RULE.id;
 pub(crate) use host_function::drop_waits;
 
 /// The rule that says that ranks wait for another one.

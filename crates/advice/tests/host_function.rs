@@ -2,13 +2,15 @@
 
 use apex_advice::{Advice, Finding, Options, advise};
 use apex_profile::{
-    Accounts, Activity, Device, Figure, Frame, HostFrame, HostStack, HostState, IdleCause, IdleSamples,
-    IdleStack, Other, PhaseKind, Process, Profile, Totals,
+    Accounts, Activity, CallStack, Device, Figure, Frame, Graph, HostFrame, HostStack, HostState, IdleCause,
+    IdleSamples, IdleStack, Other, PhaseKind, Process, Profile, StackCount, Totals,
 };
 
 const RULE: &str = "APEX-T87";
 const HOST_BOUND: &str = "APEX-T41";
 const GPU_GAP: &str = "APEX-T16";
+const LAUNCH_BOUND: &str = "APEX-T24";
+const KNOWN_HOST_WORK: &str = "APEX-L96";
 
 fn judge(profile: &Profile) -> Advice {
     advise(profile, &Options::default())
@@ -80,6 +82,13 @@ const NEXT: usize = 3;
 const WORDS: usize = 4;
 const COMPILE: usize = 5;
 const IMPORT: usize = 6;
+const DUMPS: usize = 7;
+const STEP: usize = 8;
+const NOISE_19: usize = 9;
+const NOISE_20: usize = 10;
+const BACKWARD: usize = 11;
+const LOADS_IN_STEP: usize = 12;
+const LINEAR: usize = 13;
 
 fn stacks() -> Vec<HostStack> {
     let main = || frame("/home/me/train.py", 41, "main");
@@ -87,7 +96,7 @@ fn stacks() -> Vec<HostStack> {
     vec![
         stack("python", vec![main()]),
         stack("python", vec![frame(&format!("{packages}/torch/serialization.py"), 8, "save"), main()]),
-        stack("python", vec![frame("/usr/lib/python3.12/json/__init__.py", 3, "loads"), main()]),
+        stack("python", vec![frame(&format!("{packages}/shapely/wkb.py"), 3, "loads"), main()]),
         stack(
             "python",
             vec![frame(&format!("{packages}/torch/utils/data/dataloader.py"), 7, "__next__"), main()],
@@ -102,7 +111,24 @@ fn stacks() -> Vec<HostStack> {
             ],
         ),
         stack("python", vec![frame("<frozen importlib._bootstrap>", 3, "_load"), main()]),
+        stack("python", vec![frame("/usr/lib/python3.12/json/__init__.py", 3, "dumps"), main()]),
+        stack("python", vec![step()]),
+        stack("python", vec![frame(NOISE, 19, "share_of_noise"), step()]),
+        stack("python", vec![frame(NOISE, 20, "share_of_noise"), step()]),
+        stack(
+            "python",
+            vec![frame(&format!("{packages}/torch/autograd/graph.py"), 7, "_engine_run_backward"), main()],
+        ),
+        stack("python", vec![frame(&format!("{packages}/shapely/wkb.py"), 3, "loads"), step()]),
+        stack("python", vec![frame(&format!("{packages}/torch/nn/functional.py"), 3, "linear"), step()]),
     ]
+}
+
+const NOISE: &str = "/home/me/noise.py";
+
+/// The line that launches.
+fn step() -> HostFrame {
+    frame("/home/me/train.py", 50, "step")
 }
 
 /// A stack, its samples, what its thread did, and whom it waited for.
@@ -132,14 +158,14 @@ fn names_the_function_of_a_library_and_the_line_that_calls_it() {
     let finding = assert_finds_in(RULE, one);
     assert_eq!(
         finding.summary,
-        "the GPU waits 50% of the time while the host runs `json.loads`, called from train.py:41 main"
+        "the GPU waits 50% of the time while the host runs `shapely.wkb.loads`, called from train.py:41 main"
     );
     assert_eq!(
         finding.remedy,
-        "Move `json.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
+        "Move `shapely.wkb.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
     );
     assert!(
-        (evidence(&finding, "idle at `json.loads`, called from train.py:41 main").value - 0.5).abs() < 1e-9
+        (evidence(&finding, "idle at `shapely.wkb.loads`, called from train.py:41 main").value - 0.5).abs() < 1e-9
     );
     assert!((evidence(&finding, "idle at train.py:41 main").value - 0.1).abs() < 1e-9);
     let saving = finding.saving.of_job.expect("a share");
@@ -230,4 +256,111 @@ fn replaces_findings_that_name_no_function() {
         unjudged.iter().any(|one| one.rule == RULE && one.because.contains("no samples")),
         "{unjudged:?}"
     );
+}
+
+/// As [`sampled`], without a pause: so many launches of 20 µs or less come from the line of
+/// [`step`], which a launch-bound program has 30 µs for.
+fn without_pauses(found: &[Found], launches: u64) -> Profile {
+    let mut one = sampled(found);
+    one.activities[0].host_samples[0].is_pause = false;
+    one.activities[0].launches = 20_000;
+    one.totals.graph_launches = 20_000;
+    let graph = |launches, stack| Graph {
+        launches,
+        stacks: vec![StackCount { stack, first_seen: 1, sampled: 30 }],
+        ..Graph::default()
+    };
+    one.graphs = vec![graph(launches, 0), graph(20_000 - launches, 1)];
+    let by_line = CallStack { frames: vec![step().frame], ..CallStack::default() };
+    let backward = CallStack { thread: "pt_autograd_0".into(), ..CallStack::default() };
+    one.call_stacks = vec![by_line, backward];
+    one
+}
+
+fn rules(profile: &Profile) -> Vec<String> {
+    judge(profile).findings.into_iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn a_function_that_launches_nothing_comes_before_launching_without_a_pause() {
+    let running = |stack, samples| (stack, samples, HostState::Running, None);
+    let one = without_pauses(&[running(NOISE_19, 200), running(STEP, 400)], 20_000);
+    assert_eq!(rules(&one)[..2], [RULE, LAUNCH_BOUND]);
+    let finding = assert_finds_in(RULE, one);
+    assert_eq!(
+        finding.summary,
+        "the GPU waits 20% of the time while the host runs noise.py:19 share_of_noise"
+    );
+    let saving = finding.saving.of_job.expect("a share");
+    assert!((saving.value - 0.2).abs() < 1e-9, "what launches is no part of it: {saving:?}");
+    let fewer = without_pauses(&[running(NOISE_19, 199), running(STEP, 401)], 20_000);
+    assert_eq!(rules(&fewer)[0], LAUNCH_BOUND);
+    assert_clear_in(RULE, fewer);
+    // The lines of a function count together.
+    let two = without_pauses(&[running(NOISE_19, 110), running(NOISE_20, 90), running(STEP, 400)], 20_000);
+    assert_eq!(rules(&two)[0], RULE);
+}
+
+#[test]
+fn lines_that_launch_are_launch_bound() {
+    for stack in [STEP, LINEAR, LOADS_IN_STEP] {
+        let one = without_pauses(&[(stack, 600, HostState::Running, None)], 20_000);
+        assert_eq!(rules(&one)[0], LAUNCH_BOUND, "30 µs for each launch from this line");
+        assert_clear_in(RULE, one);
+    }
+    // A backward pass launches in a thread without lines.
+    let one = without_pauses(&[(BACKWARD, 600, HostState::WaitsForLock, None)], 0);
+    assert_eq!(rules(&one)[0], LAUNCH_BOUND);
+    assert_clear_in(RULE, one);
+}
+
+#[test]
+fn what_launching_does_not_explain_at_a_line_is_its_own_work() {
+    let of = |stack, launches| {
+        let one = without_pauses(&[(stack, 600, HostState::Running, None)], launches);
+        find(RULE, &one).map(|finding| finding.saving.of_job.expect("a share").value)
+    };
+    // 75 µs for each launch, of which 40 are the launch's: where a library beside the framework was
+    // seen, what is left is its work.
+    let left = of(LOADS_IN_STEP, 8_000).expect("a finding");
+    assert!((left - 0.28).abs() < 1e-9, "{left}");
+    assert_eq!(of(STEP, 8_000), None, "operations in C have no frames");
+    assert_eq!(of(LINEAR, 8_000), None);
+    // 40 + 20 µs: a fifth of the time is needed.
+    assert_eq!(of(LOADS_IN_STEP, 10_001), None);
+    // More than 100 µs for each launch: no framework needs as much.
+    assert!(of(STEP, 5_999).is_some() && of(LINEAR, 5_999).is_some());
+}
+
+#[test]
+fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
+    let one = sampled(&[(DUMPS, 500, HostState::Running, None), (MAIN, 100, HostState::Running, None)]);
+    assert_eq!(rules(&one)[0], KNOWN_HOST_WORK);
+    let known = assert_finds_in(KNOWN_HOST_WORK, one.clone());
+    assert_eq!(known.cause.as_ref().map(|cause| &*cause.id), Some("json-each-step"));
+    assert!(
+        known.summary.starts_with("the GPU waits 50% of the time for `json.dumps`, called from train.py:41 main: "),
+        "{}",
+        known.summary
+    );
+    assert!((evidence(&known, "idle in `json.dumps`").value - 0.5).abs() < 1e-9);
+    let saving = known.saving.of_job.expect("a share");
+    let (low, high) = saving.interval().expect("an interval");
+    assert!((saving.value - 0.4).abs() < 1e-9 && low < 0.2 && (0.5..0.6).contains(&high), "{saving:?}");
+    assert_eq!(assert_finds_in(RULE, one).within.as_deref(), Some(KNOWN_HOST_WORK));
+    // A worker that keeps the host waiting counts too.
+    let worker = sampled(&[(NEXT, 600, HostState::WaitsForData, Some((Other::Worker, DUMPS)))]);
+    assert_finds_in(KNOWN_HOST_WORK, worker);
+    // 10 samples are needed, and 2% of the time.
+    assert_clear_in(KNOWN_HOST_WORK, sampled(&[(DUMPS, 9, HostState::Running, None)]));
+    let rare = [(DUMPS, 20, HostState::Running, None), (MAIN, 1200, HostState::Running, None)];
+    assert_clear_in(KNOWN_HOST_WORK, sampled(&rare));
+}
+
+#[test]
+fn a_known_function_of_a_fifth_comes_before_launching() {
+    let running = |stack, samples| (stack, samples, HostState::Running, None);
+    let of = |samples| without_pauses(&[running(DUMPS, samples), running(STEP, 600 - samples)], 20_000);
+    assert_eq!(rules(&of(260))[0], KNOWN_HOST_WORK);
+    assert_eq!(rules(&of(100))[0], LAUNCH_BOUND);
 }

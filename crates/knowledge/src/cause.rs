@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use apex_kernel_names::{DataType, Operation, Owner, Traits, identify};
+use apex_kernel_names::{DataType, Identity, Operation, Owner, Traits, identify};
 
 use crate::framework::Framework;
 use crate::pattern::{FunctionPattern, Pattern};
@@ -52,8 +52,12 @@ pub struct Cause {
     pub each_iteration: f64,
     /// Functions on the call stacks of these kernels or calls.
     pub functions: Vec<FunctionPattern>,
+    /// Functions on the sampled call stacks of the host while the device is idle.
+    pub host: Vec<FunctionPattern>,
     /// Functions whose callers wait for the device.
     pub waits: Vec<FunctionPattern>,
+    /// Small kernels that a loop over elements launches, with a wait after each.
+    pub loops: Vec<Pattern>,
     /// A variable of the environment.
     pub variable: Option<String>,
     /// Its values that are the cause; any if empty.
@@ -107,7 +111,7 @@ pub struct Saves {
 /// Which time a cause claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
-    /// That of the matched kernels or calls.
+    /// That of the matched kernels or calls, or the idle time in the matched functions.
     #[default]
     Matched,
     /// Of the device, idle in long gaps in which such calls are made.
@@ -144,6 +148,8 @@ pub struct Kernel<'a> {
 pub struct Example {
     /// Symbols of kernels; of a sequence if the cause has one.
     pub kernels: Vec<String>,
+    /// Symbol of a kernel that a loop launches.
+    pub looped: Option<String>,
     /// A driver call.
     pub call: Option<String>,
     /// `FILE:FUNCTION` on the call stack.
@@ -186,6 +192,16 @@ impl Cause {
         self.functions.is_empty() || self.functions.iter().any(|pattern| pattern.matches(file, function))
     }
 
+    /// Whether it is about the host's time in this function.
+    pub fn names_host(&self, file: &str, function: &str) -> bool {
+        self.host.iter().any(|pattern| pattern.matches(file, function))
+    }
+
+    /// Whether it is about a loop that launches this kernel for each element.
+    pub fn names_loop(&self, kernel: Kernel<'_>) -> bool {
+        self.loops.iter().any(|pattern| names(pattern, kernel))
+    }
+
     /// Whether callers of this function are known to wait.
     pub fn names_wait(&self, file: &str, function: &str) -> bool {
         self.waits.iter().any(|pattern| pattern.matches(file, function))
@@ -211,6 +227,16 @@ impl Cause {
         }
         if !self.waits.is_empty() {
             return self.names_wait(file, function);
+        }
+        if !self.loops.is_empty() {
+            let known = example.looped.as_deref().map(identify);
+            return known.is_some_and(|known| {
+                let Identity { name, short_name, traits } = &known;
+                self.names_loop(Kernel { name, short_name, traits })
+            });
+        }
+        if !self.host.is_empty() && self.calls.is_empty() {
+            return self.names_host(file, function);
         }
         if !self.is_from(file, function) {
             return false;

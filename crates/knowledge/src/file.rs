@@ -83,7 +83,9 @@ struct Signals {
     calls: Vec<String>,
     each_iteration: Option<f64>,
     functions: Vec<String>,
+    host: Vec<String>,
     waits: Vec<String>,
+    loops: Vec<String>,
     variable: Option<String>,
     values: Vec<String>,
     blocking_launches: bool,
@@ -94,6 +96,7 @@ struct Signals {
 struct Shown {
     kernel: Option<String>,
     kernels: Vec<String>,
+    looped: Option<String>,
     call: Option<String>,
     function: Option<String>,
     value: Option<String>,
@@ -155,7 +158,7 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
     let remedies = remedies(entry.remedy)?;
     let claims = claims(entry.claims.as_deref())?;
     let of = entry.matches;
-    let is_known = claims != Claims::Unknown && of.waits.is_empty();
+    let is_known = claims != Claims::Unknown && of.waits.is_empty() && of.loops.is_empty();
     let saves = saves(entry.saves, is_known)?;
     let cause = Cause {
         id: entry.id,
@@ -178,7 +181,9 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         calls: patterns(of.calls),
         each_iteration: of.each_iteration.unwrap_or(EACH_ITERATION),
         functions: of.functions.iter().map(|text| FunctionPattern::new(text)).collect(),
+        host: of.host.iter().map(|text| FunctionPattern::new(text)).collect(),
         waits: of.waits.iter().map(|text| FunctionPattern::new(text)).collect(),
+        loops: patterns(of.loops),
         variable: of.variable,
         values: patterns(of.values),
         blocking_launches: of.blocking_launches,
@@ -197,9 +202,16 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
     let of_kernels = !cause.kernels.is_empty();
     let of_calls = !cause.calls.is_empty() || (!of_kernels && !cause.functions.is_empty());
     let of_variable = cause.variable.is_some();
-    let kinds = [of_kernels && !of_variable, of_calls, !cause.waits.is_empty(), of_variable];
+    // Calls may have functions of the host beside them, which show the same cause.
+    let of_host = !cause.host.is_empty() && !of_calls;
+    let of_waits = !cause.waits.is_empty();
+    let kinds =
+        [of_kernels && !of_variable, of_calls, of_host, of_waits, !cause.loops.is_empty(), of_variable];
     if kinds.iter().filter(|kind| **kind).count() != 1 {
-        return Err("`match` has either kernels, or calls, or functions, or waits, or a variable".into());
+        return Err(
+            "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or a variable"
+                .into(),
+        );
     }
     let describes_kernels = !cause.operations.is_empty()
         || !cause.owners.is_empty()
@@ -273,5 +285,5 @@ fn patterns(texts: Vec<String>) -> Vec<Pattern> {
 
 fn example(of: Shown) -> Example {
     let kernels = of.kernel.into_iter().chain(of.kernels).collect();
-    Example { kernels, call: of.call, function: of.function, value: of.value }
+    Example { kernels, looped: of.looped, call: of.call, function: of.function, value: of.value }
 }

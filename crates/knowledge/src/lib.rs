@@ -33,6 +33,8 @@ use std::sync::{Arc, OnceLock};
 const SHIPPED: &[(&str, &str)] = &[
     ("kernels.toml", include_str!("../entries/kernels.toml")),
     ("calls.toml", include_str!("../entries/calls.toml")),
+    ("host.toml", include_str!("../entries/host.toml")),
+    ("loops.toml", include_str!("../entries/loops.toml")),
     ("waits.toml", include_str!("../entries/waits.toml")),
     ("environment.toml", include_str!("../entries/environment.toml")),
     ("remedies.toml", include_str!("../entries/remedies.toml")),

@@ -38,6 +38,7 @@ pub(crate) mod serde_layout;
 pub(crate) mod sizes;
 mod stacks;
 mod summary;
+mod telling;
 mod times;
 mod transfers;
 mod usage;

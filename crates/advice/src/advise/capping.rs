@@ -70,6 +70,15 @@ fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
 /// Idle time whose function was seen goes before idle time of up to so many times the length that a
 /// rule explains from calls alone.
 const OBSERVED: f64 = 2.0;
+/// A function that was seen for this share of the job goes before the finding that the program is
+/// launch-bound, however much idle time that explains: it explains all that no other rule does.
+const SEEN: f64 = 0.2;
+
+/// Whether a finding names a function that was seen for so much of the job that it goes before the
+/// finding that the program is launch-bound.
+pub(super) fn is_seen(finding: &Finding) -> bool {
+    finding.saving.is_observed && finding.saving.of_job.is_some_and(|share| share.value >= SEEN)
+}
 
 /// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.
 pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
@@ -142,10 +151,12 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     add_idle_time(profile, findings, &mut left);
     let explained = explained(findings);
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
-    let wanted = |f: usize| {
-        let Finding { rule, saving, .. } = &findings[f];
-        let all = time_of(&findings[f]) + saving.beyond.map_or(0.0, |busy| busy.value);
-        if rule == rules::HOST_FUNCTION { all * OBSERVED } else { all }
+    let all_of = |finding: &Finding| time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value);
+    let launching = findings.iter().find(|finding| finding.rule == rules::LAUNCH_BOUND).map_or(0.0, all_of);
+    let wanted = |f: usize| match &findings[f] {
+        finding if is_seen(finding) => (all_of(finding) * OBSERVED).max(launching.next_up()),
+        finding if finding.saving.is_observed => all_of(finding) * OBSERVED,
+        finding => all_of(finding),
     };
     order.sort_by(|&a, &b| {
         let depth = |f: usize| {
@@ -175,7 +186,8 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
             (most.min(idle) + busy_most).min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
         let value = (value + busy.value).min(limit.map_or(most, |limit| limit.value)).min(most);
         let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
-        findings[f].saving = rules::job_saving(profile, saved);
+        let is_observed = findings[f].saving.is_observed;
+        findings[f].saving = Saving { is_observed, ..rules::job_saving(profile, saved) };
         findings[f].within = parent.map(|(parent, _)| parent);
     }
 }

@@ -1,11 +1,12 @@
 //! The order of findings: by what they save. Unknown savings come after known ones, and known
-//! savings of less than 2% of the job after these. Where the CPU device counted, its times say
-//! nothing about a GPU: what it counted comes first, by the share of the counted work that the
+//! savings of less than 2% of the job after these. A function of the host that was seen for a large
+//! share comes before the finding that launching is slow. Where the CPU device counted, its times
+//! say nothing about a GPU: what it counted comes first, by the share of the counted work that the
 //! kernels concerned do, and the host's side comes last.
 
-use super::capping::time_of;
+use super::capping::{is_seen, time_of};
 use crate::finding::{Finding, KernelFinding, Scope};
-use crate::rules::{Needs, Rule};
+use crate::rules::{self, Needs, Rule};
 use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
@@ -60,4 +61,16 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
             .then(concerned(b).cmp(&concerned(a)))
             .then(a.rule.cmp(&b.rule))
     });
+    put_before_launching(findings);
+}
+
+/// Moves the functions that were seen for a large share before the finding that the program is
+/// launch-bound.
+fn put_before_launching(findings: &mut [Finding]) {
+    let is_launching = |finding: &Finding| finding.rule == rules::LAUNCH_BOUND;
+    let Some(mut at) = findings.iter().position(is_launching) else { return };
+    while let Some(seen) = findings[at..].iter().position(is_seen) {
+        findings[at..=at + seen].rotate_right(1);
+        at += 1;
+    }
 }

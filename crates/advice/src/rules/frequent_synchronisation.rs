@@ -1,5 +1,7 @@
 //! A host that waits for the device again and again, between few launches.
 
+mod loops;
+
 use apex_trace::layout::{CallClass, MemoryKind};
 
 use super::small_copies::{SMALL, is_small};
@@ -11,6 +13,7 @@ use super::{
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Owner;
 use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _, StackCount};
+use loops::Loop;
 
 /// Minimum number of waits …
 const MANY: u64 = 100;
@@ -39,7 +42,8 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
     detects: "At least 100 synchronisations and small copies (up to 64 KiB) that the host waits for, and \
         more than one for every 10 launches, or for every 100 if the waits, up to the device's idle \
-        time, take at least 10% of the time.",
+        time, take at least 10% of the time. At least half of them from one line, 8 or more in each step or with \
+        kernels of a known loop, are told as a loop.",
     source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own, because every program \
         synchronises at its end.",
     why: "The host launches nothing while it waits, and the device is idle while the host launches again. A \
@@ -72,6 +76,7 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let last = last_before(profile);
     let is_autotuning = last.as_ref().is_some_and(|kernel| kernel.name.starts_with(AUTOTUNES));
+    let looped = Loop::of(profile, &stacks_of_waits(profile), often);
     let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
     if synchronisations > 0 {
@@ -88,12 +93,13 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} among {}{}{}{}",
+            "{} among {}{}{}{}{}",
             parts.join(", "),
             counted(launches, "launch", "launches"),
             cost_of_calls(profile, ": the host waits for ", waited, " in them"),
             last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name)),
-            from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))
+            from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied())),
+            looped.as_ref().map_or(String::new(), |looped| format!("; {}", looped.seen))
         ),
         evidence: vec![
             Evidence::new(
@@ -110,7 +116,7 @@ fn judge(profile: &Profile) -> Outcome {
                 "XLA measures candidates for a kernel while it compiles (autotuning), and waits for each. {JAX_CACHE}"
             ))
         } else {
-            change(profile, launches)
+            change(profile, launches, looped.as_ref())
         },
         saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
         confidence: confidence(
@@ -120,9 +126,13 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change, where it is not what the rule says: values that are copied one by one, functions
-/// of libraries that are known to wait, memory that host and device use in turn, loops of XLA.
-fn change(profile: &Profile, launches: u64) -> Option<String> {
+/// What to change, where it is not what the rule says: known loops over elements, values that are
+/// copied one by one, functions of libraries that are known to wait, memory that host and device
+/// use in turn, other loops, results of XLA.
+fn change(profile: &Profile, launches: u64, looped: Option<&Loop>) -> Option<String> {
+    if let Some(remedy) = looped.and_then(|looped| looped.known.clone()) {
+        return Some(remedy);
+    }
     let inputs = |copy: &&Copies| {
         copy.direction == CopyDirection::HostToDevice && copy.bytes <= SMALL.saturating_mul(copy.count)
     };
@@ -143,6 +153,9 @@ fn change(profile: &Profile, launches: u64) -> Option<String> {
                 move it ahead with cudaMemPrefetchAsync.",
             known::remedy_of_case(profile, RULE.slug).unwrap_or_default()
         ));
+    }
+    if looped.is_some_and(|looped| looped.is_in_step) {
+        return known::remedy_of_case(profile, "frequent-synchronisation/loop");
     }
     (framework(profile) == Some(Owner::Xla)).then(|| IN_JAX.to_owned())
 }
@@ -223,11 +236,15 @@ mod tests {
     use apex_trace::layout::MemoryKind::{Device, Managed, Pageable, Pinned};
 
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, call, copies, evidence, memory, named, profile_with,
+        activity, assert_clear_in, assert_finds_in, call, called, copies, evidence, memory, named,
+        profile_with,
     };
     use super::RULE;
     use crate::finding::Finding;
-    use apex_profile::{Activity, Profile, Sequence};
+    use apex_profile::{
+        Activity, Call, CallStack, Figure, Frame, Iterations, Kernel, Profile, Sequence, StackCount,
+    };
+    use cuda_launch::LaunchConfig;
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])
@@ -285,6 +302,53 @@ mod tests {
         }
         let managed = Profile { memory: vec![memory(Managed, 1, 0, 0.0)], ..idle_half() };
         assert!(change(managed).ends_with("cudaMemPrefetchAsync."));
+    }
+
+    /// 100 steps, in each of which so many waits come from one line; kernels from this line.
+    fn looping(each: u64, kernels: Vec<Kernel>) -> Profile {
+        let waits = each * 100;
+        let stacks = vec![StackCount { stack: 0, first_seen: 0, sampled: 20 }];
+        let line = Frame { file: "/home/me/train.py".into(), line: Some(7), function: "step".into() };
+        let steps = Iterations { count: 100, step_ns: Figure::measured(1e7), ..Iterations::default() };
+        let kernels = kernels.into_iter().map(|kernel| Kernel { stacks: stacks.clone(), ..kernel });
+        let mut profile = Profile {
+            call_stacks: vec![CallStack { frames: vec![line], ..CallStack::default() }],
+            kernels: kernels.collect(),
+            calls: vec![Call { stacks: stacks.clone(), ..call("cuStreamSynchronize", Synchronize, waits) }],
+            activities: vec![Activity { iterations: Some(steps), ..activity(1e9, 0.5) }],
+            ..idle_half()
+        };
+        profile.totals.launches = waits;
+        profile
+    }
+
+    #[test]
+    fn waits_of_one_line_again_and_again_in_a_step_are_a_loop() {
+        let finding = assert_finds_in(&RULE, looping(8, Vec::new()));
+        let said = "; train.py:7 step waits 8 times in each step, as a loop over elements does";
+        assert!(finding.summary.ends_with(said), "{}", finding.summary);
+        assert!(finding.change.starts_with("Replace the loop by one call"), "{}", finding.change);
+        let few = assert_finds_in(&RULE, looping(7, Vec::new()));
+        assert!(!few.summary.contains("loop") && !few.change.contains("loop"), "{}", few.change);
+    }
+
+    #[test]
+    fn a_known_loop_has_the_call_on_the_batch() {
+        let factor = |blocks, launches| {
+            let kernel = called(named("_Z20xxtrf4_set_info_kerPi"), launches, 4e3);
+            Kernel { launch: LaunchConfig::new(blocks, 32), ..kernel }
+        };
+        let finding = assert_finds_in(&RULE, looping(8, vec![factor(1, 800)]));
+        assert!(finding.summary.contains("waits 8 times in each step: a loop factors"), "{}", finding.summary);
+        assert!(finding.change.contains("potrfBatched"), "{}", finding.change);
+        // Where a step is one round of the loop, the kernels alone tell.
+        let rounds = assert_finds_in(&RULE, looping(1, vec![factor(1, 100)]));
+        assert!(rounds.change.contains("potrfBatched"), "{}", rounds.change);
+        // Large matrices, and waits that have nothing to do with them.
+        for other in [factor(9, 100), factor(1, 49)] {
+            let finding = assert_finds_in(&RULE, looping(1, vec![other]));
+            assert!(!finding.change.contains("potrfBatched"), "{}", finding.change);
+        }
     }
 
     #[test]

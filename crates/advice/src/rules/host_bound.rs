@@ -15,7 +15,7 @@ use apex_profile::{
 const IDLE: f64 = 0.2;
 /// … and for longer than this before a launch, on average: below, launching less often helps
 /// (APEX-T24).
-const EACH_NS: f64 = 100e3;
+pub(super) const EACH_NS: f64 = 100e3;
 /// Minimum copies to the device per iteration for its input to be the likely cause.
 const COPIES: f64 = 0.9;
 

@@ -1,4 +1,12 @@
 //! Functions of the host that the device waits for, named by samples of the host's call stacks.
+//!
+//! The samples of a place are summed over all idle time, however short its stretches are: a
+//! function of 100 µs that each step calls ten times costs as much as one of 1 ms. What launching
+//! explains of it ([`launching`]) is no work of the place.
+
+mod launching;
+
+use std::collections::BTreeMap;
 
 use super::{
     Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound, job_saving, percent,
@@ -7,17 +15,22 @@ use crate::finding::{Evidence, Finding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{
     Activity, Figure, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
 };
+use launching::Queued;
 
 /// Why nothing can be said of a session that has no samples.
 const NOT_SAMPLED: &str = "the session has no samples of the host's call stacks while the device was idle";
-/// Minimum share of the time for the first place to be a finding …
+/// Minimum share of the time in pauses for the first place to be a finding …
 const LEAST: f64 = 0.1;
+/// … or of the time in its function, pauses or not, of which this is the lower end of the interval
+/// at least …
+const SUMMED: f64 = 0.2;
+const SURELY: f64 = 0.1;
 /// … and for each further one to be named with it.
 const NAMED: f64 = 0.02;
 /// Places that are named.
 const MOST: usize = 5;
 /// Minimum samples at the first place: fewer may be chance.
-const SAMPLES: f64 = 10.0;
+pub(super) const SAMPLES: f64 = 10.0;
 /// Share of the time of a more general finding that named functions must explain to replace it.
 const EXPLAINED: f64 = 0.5;
 
@@ -53,9 +66,11 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: Some(host_bound::RULE.id),
     idle: &IdleCause::ALL,
-    detects: "In at least 10% of the time and 10 samples, the device is idle while the thread that it waits for is at one \
+    detects: "In at least 10 samples, the device is idle while the thread that it waits for is at one \
         place of the program: the innermost line that is not a library's, and the outermost function of a library that this \
-        calls. Idle time of less than 1 ms without a break counts only where launching does not explain it (APEX-T41). \
+        calls. Pauses of at least 1 ms there take at least 10% of the time; or all idle time in this function of the \
+        program takes at least 20% (at least 10% by its interval), without what launching explains: 40 µs and its call for \
+        each launch or copy from that line, unless a line takes more than 100 µs for each. \
         Further places of at least 2% are named with the first. Needs samples of the host's call stacks.",
     source: "APEX; samples of the thread that launches next, with Wilson's 90% interval.",
     why: "The device has finished all queued work, and the thread that queues the next is elsewhere.",
@@ -79,33 +94,26 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
     let span = profile.totals.span_ns.max(1.0);
-    let share = |place: &IdlePlace<'_>| place.time.value / span;
-    let mut places = profile.idle_places(is_no_launching);
-    places.retain(|place| share(place) >= NAMED && is_known(place));
-    // Imports are of the start-up, where the run has no steps.
-    places.sort_by_key(|place| Kind::of(place) == Kind::Import);
-    places.truncate(MOST);
-    let Some(first) = places.first().filter(|first| share(first) >= LEAST && is_sampled(first, profile))
-    else {
-        return Outcome::Clear;
-    };
+    let places = work_of_places(profile, span);
+    let Some(first) = places.first().filter(|first| first.is_cause) else { return Outcome::Clear };
     let time = Figure::sum(places.iter().map(|place| place.time)).unwrap_or_default();
     let (low, high) = time.bounds();
-    let evidence = |place: &IdlePlace<'_>| {
-        Evidence::new(format!("idle at {place}"), place.time.scaled(1.0 / span).at_most(1.0), Unit::Share)
+    let evidence = |Work { place, time, .. }: &Work<'_>| {
+        Evidence::new(format!("idle at {place}"), time.scaled(1.0 / span).at_most(1.0), Unit::Share)
             .decrease_towards(0.0)
     };
     Outcome::found(Draft {
         summary: format!(
             "the GPU waits {} {} while {}",
-            percent(share(first)),
+            percent(first.time.value / span),
             of_what(profile),
-            seen(first)
+            seen(&first.place)
         ),
         evidence: places.iter().map(evidence).collect(),
         kernels: Vec::new(),
-        change: Some(change(profile, first)),
+        change: Some(change(profile, &first.place)),
         saving: Saving {
+            is_observed: true,
             beyond: Some(Figure::predicted(0.0, (0.0, host_bound::behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(time.value, (low / 2.0, high.min(span))))
         },
@@ -116,9 +124,52 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Idle time that launching does not explain.
-fn is_no_launching(activity: &Activity, samples: &IdleSamples) -> bool {
-    samples.is_pause || host_bound::is_slow(activity)
+/// What the host does at a place, beside launching.
+struct Work<'p> {
+    place: IdlePlace<'p>,
+    /// Idle time that launching does not explain, nanoseconds.
+    time: Figure,
+    /// Whether the place alone is a finding.
+    is_cause: bool,
+}
+
+/// The places that are named, the first one the cause if any is.
+fn work_of_places(profile: &Profile, span: f64) -> Vec<Work<'_>> {
+    let queued = Queued::of(profile);
+    // Where launching takes so long that it explains nothing, all idle time counts.
+    let is_slow = profile.activities.iter().all(host_bound::is_slow);
+    let work = |place: &IdlePlace<'_>| {
+        let apart = if is_slow { place.time } else { place.in_pauses };
+        let own = queued.as_ref().map_or(apart, |queued| queued.own_work(place));
+        (apart, if own.value > apart.value { own } else { apart })
+    };
+    let places = profile.idle_places(|_, _| true).into_iter().filter(is_known);
+    let of_places: Vec<_> = places.map(|place| (work(&place), place)).collect();
+    let mut of_functions: BTreeMap<_, (f64, f64)> = BTreeMap::new();
+    for ((_, time), place) in &of_places {
+        let (sum, low) = of_functions.entry(function_of(place)).or_default();
+        (*sum, *low) = (*sum + time.value, *low + time.bounds().0);
+    }
+    let mut named: Vec<Work<'_>> = Vec::new();
+    for ((apart, time), place) in of_places.iter().filter(|((_, time), _)| time.value >= NAMED * span) {
+        let (sum, low) = of_functions[&function_of(place)];
+        let is_summed = sum >= SUMMED * span && low >= SURELY * span && time.value >= LEAST * span;
+        let is_cause = (apart.value >= LEAST * span || is_summed) && is_sampled(place, *time, profile);
+        named.push(Work { place: place.clone(), time: *time, is_cause });
+    }
+    // Imports are of the start-up, where the run has no steps.
+    named.sort_by(|a, b| {
+        let last = |work: &Work<'_>| (Kind::of(&work.place) == Kind::Import, !work.is_cause);
+        last(a).cmp(&last(b)).then(b.time.value.total_cmp(&a.time.value))
+    });
+    named.truncate(MOST);
+    named
+}
+
+/// The function of the user's at a place; of a library where it has none.
+fn function_of<'p>(place: &IdlePlace<'p>) -> Option<(&'p str, &'p str)> {
+    let frame = &place.user.or(place.library)?.frame;
+    Some((&frame.file, &frame.function))
 }
 
 /// Whether a function is known.
@@ -126,14 +177,19 @@ fn is_known(place: &IdlePlace<'_>) -> bool {
     place.user.is_some() || place.library.is_some()
 }
 
-/// Whether there are enough samples at a place.
-fn is_sampled(place: &IdlePlace<'_>, profile: &Profile) -> bool {
-    let groups = profile.activities.iter().flat_map(|activity| &activity.host_samples);
-    let sampled: f64 = groups.map(|samples| samples.sampled_ns).sum();
-    place.time.samples as f64 * (place.time.value / sampled.max(1.0)) >= SAMPLES
+/// Whether there are enough samples of this time at a place.
+fn is_sampled(place: &IdlePlace<'_>, time: Figure, profile: &Profile) -> bool {
+    samples_of(profile, place.time.samples, time) >= SAMPLES
 }
 
-fn of_what(profile: &Profile) -> &'static str {
+/// How many of so many samples are those of a part of the idle time.
+pub(super) fn samples_of(profile: &Profile, read: u64, time: Figure) -> f64 {
+    let groups = profile.activities.iter().flat_map(|activity| &activity.host_samples);
+    let sampled: f64 = groups.map(|samples| samples.sampled_ns).sum();
+    read as f64 * (time.value / sampled.max(1.0))
+}
+
+pub(super) fn of_what(profile: &Profile) -> &'static str {
     if profile.steps().is_some() { "of each step" } else { "of the time" }
 }
 

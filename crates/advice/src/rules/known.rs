@@ -2,10 +2,11 @@
 //!
 //! Each rule here reports the known cause that costs most; its finding has the title, the remedy
 //! and the check of that cause. What it claims is a share of time that was spent there: GPU time of
-//! the matched kernels, CPU time of the matched calls, or idle time of the device that goes with
-//! them. So a cause that matches and costs little stands below the one that dominates.
+//! the matched kernels, CPU time of the matched calls, idle time of the device that goes with them,
+//! or idle time in which samples found the host in a function. So a cause that matches and costs little stands below the one that dominates.
 
 mod calls;
+mod host;
 mod kernels;
 mod variables;
 
@@ -15,7 +16,9 @@ use std::sync::Arc;
 use super::{Draft, NOT_MODELLED, Outcome, account, idle_during, job_saving};
 use crate::finding::Saving;
 use apex_knowledge::{Cause, Claims, Framework, Kernel as Names, Knowledge, Saves};
-use apex_profile::{Activity, CallStack, Figure, IdleCause, Kernel, Profile, StackCount, total};
+use apex_profile::{
+    Activity, CallStack, Figure, Frame, IdleCause, Kernel, Profile, Site, StackCount, total,
+};
 
 pub(super) use calls::RULE as CALLS;
 pub(super) use kernels::RULE as KERNELS;
@@ -196,6 +199,28 @@ pub(super) fn remedy_of_waits(profile: &Profile, stacks: &[StackCount]) -> Optio
         all > 0 && from.saturating_mul(2) >= all
     });
     those_of_half.next().map(|(_, remedy)| remedy.to_owned())
+}
+
+/// Blocks of a kernel that handles one small element, at most.
+const SMALL_BLOCKS: u64 = 8;
+
+/// A known loop over elements at a line that makes so many waits: what it means, and what to
+/// change. Most waits go with a small kernel of that loop, which is launched from the line.
+pub(super) fn loop_at(profile: &Profile, line: &Frame, waits: f64) -> Option<(String, String)> {
+    let is_from = |kernel: &&Kernel| {
+        let is_line = |site: Site<'_>| {
+            matches!(site, Site::Line(of) | Site::Through { python: of, .. } if of == line)
+        };
+        let is_small = kernel.launch.blocks() <= SMALL_BLOCKS;
+        is_small
+            && kernel.launches.ran() as f64 >= waits / 2.0
+            && profile.sites(&kernel.stacks).first().is_some_and(|first| is_line(first.site))
+    };
+    let kernels: Vec<&Kernel> = profile.kernels.iter().filter(is_from).collect();
+    let knowledge = Knowledge::current();
+    let mut known = causes_for(profile, &knowledge)
+        .filter(|(cause, _)| kernels.iter().any(|kernel| cause.names_loop(names(kernel))));
+    known.next().map(|(cause, remedy)| (cause.meaning.clone(), remedy.to_owned()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const EACH_NS: f64 = 100e3;
 const SHORT_NS: f64 = 50e3;
 /// Host code before a launch that PyTorch alone does not explain: eager programs of testing/corpus
 /// need 11 to 18 µs.
-const OWN_CODE_NS: f64 = 40e3;
+pub(super) const OWN_CODE_NS: f64 = 40e3;
 /// Maximum share of the kernels' time that fusion or batching saves.
 const FUSED: f64 = 0.9;
 

@@ -12,14 +12,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::telling::{self, Function, function_of};
 use super::{Activity, Frame, HostFrame, HostStack, HostState, IdleSamples, IdleStack, Other, Profile};
 use crate::accounts::IdleCause;
 use crate::figure::{Figure, NINETY_PERCENT};
 
 /// Minimum share of the samples for a function to be told.
 const LEAST: f64 = 0.001;
-/// Names of files that begin so are the interpreter.
-const INTERPRETERS: [&str; 2] = ["python", "libpython"];
 
 /// What the host did while devices were idle for one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,9 +54,13 @@ pub struct IdleFunction {
 pub struct IdlePlace<'p> {
     /// The innermost function that is not a library's; `None` where there is none.
     pub user: Option<&'p HostFrame>,
-    /// The outermost function of a library that it calls; of all functions, where there is no
-    /// user's. `None` where the user's own code ran.
+    /// The outermost function of a library that it calls and that tells something; of all
+    /// functions, where there is no user's. `None` where the user's own code ran, and where what it
+    /// calls through wrappers differs from sample to sample.
     pub library: Option<&'p HostFrame>,
+    /// Whether the place is of another thread, for which the launching thread waited, in most
+    /// samples.
+    pub is_of_other: bool,
     /// What the thread did in most samples.
     pub state: HostState,
     /// For a thread that waited: the stack that most often kept it waiting.
@@ -66,6 +69,9 @@ pub struct IdlePlace<'p> {
     pub stacks: Vec<(&'p HostStack, u64)>,
     /// Idle time at this place, nanoseconds.
     pub time: Figure,
+    /// The part of it in which the device was idle for at least [`crate::Pauses::LEAST_NS`] without
+    /// a break, nanoseconds.
+    pub in_pauses: Figure,
 }
 
 /// Samples of which shares are told.
@@ -106,13 +112,6 @@ fn wilson(share: f64, samples: f64) -> (f64, f64) {
     let off = NINETY_PERCENT * (share * (1.0 - share) / samples + square / (4.0 * samples * samples)).sqrt();
     let whole = 1.0 + square / samples;
     (((middle - off) / whole).max(0.0), ((middle + off) / whole).min(1.0))
-}
-
-/// A function without its line.
-type Function<'p> = (&'p str, &'p str, bool);
-
-fn function_of(frame: &HostFrame) -> Function<'_> {
-    (&frame.frame.file, &frame.frame.function, frame.is_native)
 }
 
 /// Samples of functions while they are counted.
@@ -206,6 +205,17 @@ impl Profile {
         functions.finish(&Pool::of(self.idle_samples()), self.accounts().span_ns)
     }
 
+    /// Idle time in which the launching thread, or the one that kept it waiting, was in such a
+    /// stack, nanoseconds; `None` where the host was not sampled.
+    pub fn idle_time_where(&self, is_such: impl Fn(&HostStack) -> bool) -> Option<Figure> {
+        let is_such: Vec<bool> = self.host_stacks.iter().map(is_such).collect();
+        let is_in = |one: &&IdleStack| is_such[one.stack] || one.other.is_some_and(|(_, other)| is_such[other]);
+        let pool = Pool::of(self.idle_samples());
+        let stacks = self.idle_samples().flat_map(|group| &group.stacks);
+        let samples = stacks.filter(is_in).map(|one| one.samples).fold(0, u64::saturating_add);
+        (pool.all > 0).then(|| pool.time(samples))
+    }
+
     /// The places of the program at which the host was in some of the idle time, the largest first.
     pub fn idle_places(&self, is_meant: impl Fn(&Activity, &IdleSamples) -> bool) -> Vec<IdlePlace<'_>> {
         let groups: Vec<&IdleSamples> = self
@@ -217,13 +227,17 @@ impl Profile {
             .collect();
         let pool = Pool::of(groups.iter().copied());
         let mut places: BTreeMap<_, AtPlace<'_>> = BTreeMap::new();
-        for one in groups.iter().flat_map(|samples| &samples.stacks) {
+        let all = groups.iter().flat_map(|group| group.stacks.iter().map(|one| (one, group.is_pause)));
+        for (one, is_pause) in all {
             let found = self.stack_that_tells(one);
-            let (user, library) = user_and_library(found);
+            let (user, called) = telling::user_and_called(found);
             let waits_for_gil = one.state == HostState::WaitsForGil;
-            let key = (user, library.map(function_of), waits_for_gil);
-            let place = places.entry(key).or_insert_with(|| AtPlace::new(user, library));
+            let key = (user, called.map(function_of), waits_for_gil);
+            let place = places.entry(key).or_insert_with(|| AtPlace::new(user, called));
             place.add(one, found, one.other.map(|(other, stack)| (other, &self.host_stacks[stack])));
+            place.pauses = place.pauses.saturating_add(if is_pause { one.samples } else { 0 });
+            let is_other = !std::ptr::eq(found, &self.host_stacks[one.stack]);
+            place.of_other = place.of_other.saturating_add(if is_other { one.samples } else { 0 });
         }
         let mut places: Vec<IdlePlace<'_>> =
             places.into_values().filter_map(|place| place.finish(&pool)).collect();
@@ -255,17 +269,20 @@ impl Profile {
 /// Samples at one place while they are counted.
 struct AtPlace<'p> {
     user: Option<&'p HostFrame>,
-    library: Option<&'p HostFrame>,
+    called: Option<&'p HostFrame>,
     samples: u64,
+    /// Samples of these in pauses, and in which the place is of another thread.
+    pauses: u64,
+    of_other: u64,
     states: BTreeMap<HostState, u64>,
     others: BTreeMap<(Other, &'p HostStack), u64>,
     stacks: BTreeMap<&'p HostStack, u64>,
 }
 
 impl<'p> AtPlace<'p> {
-    fn new(user: Option<&'p HostFrame>, library: Option<&'p HostFrame>) -> Self {
+    fn new(user: Option<&'p HostFrame>, called: Option<&'p HostFrame>) -> Self {
         let (states, others, stacks) = Default::default();
-        Self { user, library, samples: 0, states, others, stacks }
+        Self { user, called, samples: 0, pauses: 0, of_other: 0, states, others, stacks }
     }
 
     fn add(&mut self, one: &IdleStack, stack: &'p HostStack, other: Option<(Other, &'p HostStack)>) {
@@ -281,22 +298,12 @@ impl<'p> AtPlace<'p> {
         let mut stacks: Vec<(&HostStack, u64)> = self.stacks.into_iter().collect();
         stacks.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
         let other = self.others.into_iter().max_by_key(|&(_, samples)| samples).map(|(other, _)| other);
-        let Self { user, library, samples, .. } = self;
-        Some(IdlePlace { user, library, state, other, stacks, time: pool.time(samples) })
+        let library = self.called.or_else(|| telling::mostly_in(&stacks));
+        let Self { user, samples, pauses, of_other, .. } = self;
+        let (time, in_pauses) = (pool.time(samples), pool.time(pauses));
+        let is_of_other = of_other.saturating_mul(2) > samples;
+        Some(IdlePlace { user, library, is_of_other, state, other, stacks, time, in_pauses })
     }
-}
-
-/// The innermost function that is not a library's, and the outermost function of a library inside
-/// of it whose name tells something; of all, where there is no user's.
-fn user_and_library(stack: &HostStack) -> (Option<&HostFrame>, Option<&HostFrame>) {
-    let user = stack.frames.iter().position(|frame| !frame.is_of_library());
-    let inner = &stack.frames[..user.unwrap_or(stack.frames.len())];
-    let tells = |frame: &&HostFrame| {
-        let file = frame.frame.file.rsplit('/').next().unwrap_or_default();
-        let is_interpreter = INTERPRETERS.iter().any(|name| file.starts_with(name));
-        !frame.is_native || (!is_interpreter && !frame.frame.function.is_empty())
-    };
-    (user.map(|at| &stack.frames[at]), inner.iter().rev().find(tells))
 }
 
 impl IdlePlace<'_> {
@@ -309,9 +316,16 @@ impl IdlePlace<'_> {
     pub fn is_mostly_in(&self, is_such: impl Fn(&HostFrame) -> bool) -> bool {
         let inner =
             |stack: &HostStack| stack.frames.iter().take_while(|frame| frame.is_of_library()).any(&is_such);
-        let all: u64 = self.stacks.iter().map(|&(_, samples)| samples).fold(0, u64::saturating_add);
-        let such = self.stacks.iter().filter(|(stack, _)| inner(stack)).map(|&(_, samples)| samples);
-        such.fold(0, u64::saturating_add) > all / 2
+        self.share_of_samples(inner) > 0.5
+    }
+
+    /// Share of the samples whose stack is such.
+    pub fn share_of_samples(&self, is_such: impl Fn(&HostStack) -> bool) -> f64 {
+        let sum = |is_such: &dyn Fn(&HostStack) -> bool| {
+            let such = self.stacks.iter().filter(|(stack, _)| is_such(stack));
+            such.map(|&(_, samples)| samples).fold(0, u64::saturating_add)
+        };
+        sum(&is_such) as f64 / sum(&|_| true).max(1) as f64
     }
 }
 
@@ -319,7 +333,7 @@ impl HostStack {
     /// The innermost line that is not a library's, and what it calls: `numpy.sort, called from
     /// pictures.py:7 decode`; `None` without frames.
     pub fn place(&self) -> Option<String> {
-        let (user, library) = user_and_library(self);
+        let (user, library) = telling::user_and_library(self);
         in_words(user, library)
     }
 }
@@ -382,27 +396,6 @@ mod tests {
     fn native(file: &str, function: &str) -> HostFrame {
         let frame = Frame { file: file.into(), line: None, function: function.into() };
         HostFrame { frame, is_native: true }
-    }
-
-    #[test]
-    fn a_place_is_the_users_line_and_the_outermost_function_of_a_library() {
-        let loads = python("/usr/lib/python3.11/json/__init__.py", 346, "loads");
-        let decode = python("/usr/lib/python3.11/json/decoder.py", 337, "JSONDecoder.decode");
-        let train = python("/home/me/train.py", 41, "main");
-        let eval = native("/usr/bin/python3.11", "_PyEval_EvalFrameDefault");
-        let wait = native("/usr/lib/x86_64-linux-gnu/libc.so.6", "clock_nanosleep");
-        let stack = |frames: &[&HostFrame]| HostStack {
-            frames: frames.iter().map(|&frame| frame.clone()).collect(),
-            is_settled: true,
-            ..HostStack::default()
-        };
-        let found = stack(&[&decode, &loads, &train]);
-        assert_eq!(user_and_library(&found), (Some(&train), Some(&loads)));
-        let found = stack(&[&wait, &eval, &train]);
-        assert_eq!(user_and_library(&found), (Some(&train), Some(&wait)));
-        assert_eq!(user_and_library(&stack(&[&train])), (Some(&train), None));
-        assert_eq!(user_and_library(&stack(&[&decode, &loads])), (None, Some(&loads)));
-        assert_eq!(user_and_library(&stack(&[])), (None, None));
     }
 
     #[test]

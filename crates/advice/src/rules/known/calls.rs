@@ -1,10 +1,11 @@
-//! Driver calls in every iteration that show what the host does there.
+//! Driver calls in every iteration, and functions on sampled call stacks, that show what the host
+//! does there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::{Draft, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place};
-use super::{Known, causes_for, is_worth, likely_ns, outcome, saving, share_from};
+use super::{Known, causes_for, host, is_worth, likely_ns, outcome, saving, share_from};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_knowledge::{Cause, Claims, Knowledge};
 use apex_profile::{Call, Figure, IdleCause, Profile, StackCount, total};
@@ -20,12 +21,14 @@ pub(in crate::rules) const RULE: Rule = Rule {
     parent: None,
     idle: &IdleCause::ALL,
     detects: "Driver calls that a cause of the table of known causes names, by their names or by the functions on their call \
-        stacks, about once per iteration or more often (at least 20 in a run without iterations), if it saves at least \
+        stacks, about once per iteration or more often (at least 20 in a run without iterations); or functions that a cause \
+        names on the sampled call stacks of the host while the device is idle (at least 10 samples); if it saves at least \
         2% of the time. The cause that saves most is the finding.",
     source: "Each cause names its public documentation; docs/knowledge.md describes the table.",
     why: "The calls show work that belongs before the loop: set-up of a library, compilation, a checkpoint.",
     change: "The cause has the remedy in the words of the program's framework.",
-    saving: "A share of the CPU time of these calls, or of the idle time that goes with them; the cause says which.",
+    saving: "A share of the CPU time of these calls, or of the idle time that goes with them, as the cause says; for sampled \
+        functions a share of the idle time in them.",
     verify: "these calls disappear from the steps, and the GPU's busy share increases",
     judge,
 };
@@ -46,7 +49,16 @@ fn judge(profile: &Profile) -> Outcome {
     let knowledge: Arc<Knowledge> = Knowledge::current();
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut found = Vec::new();
-    for (cause, remedy) in causes_for(profile, &knowledge).filter(|(cause, _)| is_about_calls(cause)) {
+    let places = host::Places::of(profile);
+    for (cause, remedy) in causes_for(profile, &knowledge) {
+        // What was seen says more than what calls suggest.
+        if let Some(known) = host::known(profile, &places, cause, remedy) {
+            found.push(known);
+            continue;
+        }
+        if !is_about_calls(cause) {
+            continue;
+        }
         // A call belongs to the first cause that names it.
         let mut calls = calls_of(profile, cause);
         calls.retain(|(call, _)| !taken.contains(&call.name[..]));

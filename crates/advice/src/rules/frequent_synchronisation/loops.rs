@@ -1,0 +1,52 @@
+//! Waits that one line makes again and again in a step: a loop that handles elements one by one.
+
+use super::super::known;
+use apex_profile::{Frame, Profile, Site, StackCount};
+
+/// Minimum number of waits from one line in a step for them to be those of a loop.
+const EACH_STEP: f64 = 8.0;
+/// Minimum share of the waits that come from that line.
+const SHARE: f64 = 0.5;
+
+/// A loop whose elements the host waits for one by one.
+pub(super) struct Loop {
+    /// What is seen, as the end of a sentence.
+    pub seen: String,
+    /// What to change, where a known cause explains it.
+    pub known: Option<String>,
+    /// Whether one step alone has many of them. Where a step is one round of the loop, a known
+    /// cause alone shows the loop.
+    pub is_in_step: bool,
+}
+
+impl Loop {
+    /// The loop that most of these waits come from.
+    pub fn of(profile: &Profile, stacks: &[StackCount], waits: u64) -> Option<Self> {
+        let (line, share) = main_line(profile, stacks)?;
+        let count = share * waits as f64;
+        let each = profile.steps().map(|steps| count / steps).filter(|each| *each >= EACH_STEP);
+        let known = known::loop_at(profile, line, count);
+        let times = each.map(|each| format!("{line} waits {each:.0} times in each step"));
+        let meaning = known.as_ref().map(|(meaning, _)| meaning.trim_end_matches('.').to_owned());
+        let seen = match (times, meaning) {
+            (Some(times), Some(meaning)) => format!("{times}: {meaning}"),
+            (Some(times), None) => format!("{times}, as a loop over elements does"),
+            (None, Some(meaning)) => format!("{line}: {meaning}"),
+            (None, None) => return None,
+        };
+        Some(Self { seen, known: known.map(|(_, remedy)| remedy), is_in_step: each.is_some() })
+    }
+}
+
+/// The line of the user's that most of these come from, and its share.
+fn main_line<'p>(profile: &'p Profile, stacks: &[StackCount]) -> Option<(&'p Frame, f64)> {
+    let sites = profile.sites(stacks);
+    let first = sites.first()?;
+    let share = first.share.or_else(|| (sites.len() == 1).then_some(1.0))?;
+    match first.site {
+        Site::Line(line) | Site::Through { python: line, .. } if !line.is_of_library() => {
+            Some((line, share)).filter(|(_, share)| *share >= SHARE)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! Functions of the host that a cause names, on the sampled call stacks of idle time.
+
+use super::super::host_function::{SAMPLES, of_what, samples_of};
+use super::super::{Draft, confidence, job_saving, percent};
+use super::{Known, is_worth, likely_ns};
+use crate::finding::{Evidence, Level, Saving, Unit};
+use apex_knowledge::{Cause, Saves};
+use apex_profile::{Figure, HostFrame, HostStack, IdlePlace, Profile};
+
+/// The places at which the host was in idle time, looked up once for all causes.
+pub(super) struct Places<'p>(Vec<IdlePlace<'p>>);
+
+impl<'p> Places<'p> {
+    pub fn of(profile: &'p Profile) -> Self {
+        let is_sampled = !profile.host_stacks.is_empty();
+        Self(if is_sampled { profile.idle_places(|_, _| true) } else { Vec::new() })
+    }
+
+    /// The largest place in a function of this cause, and that function.
+    fn main(&self, cause: &Cause) -> Option<(&IdlePlace<'p>, &'p HostFrame)> {
+        self.0.iter().find_map(|place| {
+            let mut stacks = place.stacks.iter().map(|&(stack, _)| stack);
+            let other = place.other.map(|(_, stack)| stack);
+            stacks.find_map(|stack| function_in(stack, cause)).or_else(|| function_in(other?, cause)).map(
+                |function| (place, function),
+            )
+        })
+    }
+}
+
+/// The outermost function of a library on a stack that the cause is about.
+fn function_in<'p>(stack: &'p HostStack, cause: &Cause) -> Option<&'p HostFrame> {
+    let is_named = |frame: &&HostFrame| {
+        frame.is_of_library() && cause.names_host(&frame.frame.file, &frame.frame.function)
+    };
+    stack.frames.iter().rev().find(is_named)
+}
+
+/// What the samples say of a cause; `None` where its functions cost little, or were not sampled.
+pub(super) fn known<'k>(
+    profile: &Profile,
+    places: &Places<'_>,
+    cause: &'k Cause,
+    remedy: &'k str,
+) -> Option<Known<'k>> {
+    if cause.host.is_empty() {
+        return None;
+    }
+    let time = profile.idle_time_where(|stack| function_in(stack, cause).is_some())?;
+    let saving = saving(profile, cause.saves, time);
+    if samples_of(profile, time.samples, time) < SAMPLES || !is_worth(profile, &saving) {
+        return None;
+    }
+    let (place, function) = places.main(cause)?;
+    let name = function.qualified_name();
+    let from = place.line().map_or_else(String::new, |line| format!(", called from {line}"));
+    let span = profile.totals.span_ns.max(1.0);
+    let draft = Draft {
+        summary: format!(
+            "the GPU waits {} {} for `{name}`{from}: {}",
+            percent(time.value / span),
+            of_what(profile),
+            cause.meaning.trim_end_matches('.')
+        ),
+        evidence: vec![
+            Evidence::new(format!("idle in `{name}`"), time.scaled(1.0 / span).at_most(1.0), Unit::Share)
+                .decrease_towards(0.0),
+        ],
+        kernels: Vec::new(),
+        change: None,
+        confidence: confidence(
+            Level::Medium,
+            "sampled call stacks name the function; it is unknown how much of it can overlap with the device's work",
+        ),
+        saving,
+    };
+    let saves_ns = likely_ns(&draft.saving);
+    Some(Known { cause, remedy, draft, saves_ns })
+}
+
+fn saving(profile: &Profile, saves: Saves, time: Figure) -> Saving {
+    let (low, high) = time.bounds();
+    let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
+    Saving { is_observed: true, ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
+}
