@@ -7,6 +7,7 @@ use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
 use crate::views::{Looked, Views};
 use crate::what_if;
+use apex_conventions::documents::{self, Envelope};
 use apex_http::{Event, Next, Request, Response, StatusCode};
 use apex_timeline::Timelines;
 use apex_trace::META_FILE;
@@ -39,8 +40,6 @@ pub struct Dashboard {
 /// The list of sessions.
 #[derive(Debug, Serialize)]
 struct List {
-    schema: &'static str,
-    apex_version: &'static str,
     sessions: Vec<Listed>,
 }
 
@@ -117,7 +116,8 @@ impl Dashboard {
 
     fn list(&self) -> Response {
         let sessions = self.sessions.list().iter().map(Listed::of).collect();
-        json(&List { schema: "apex.sessions/1", apex_version: env!("CARGO_PKG_VERSION"), sessions })
+        let list = Envelope::of(documents::SESSIONS, List { sessions });
+        Response::new(StatusCode::OK, JSON, serde_json::to_string(&list).expect("plain data"))
     }
 
     fn of_session(&self, id: &str, answer: impl FnOnce(Known) -> Response) -> Response {
@@ -181,10 +181,6 @@ fn no_session() -> Response {
 
 fn nothing() -> Response {
     Response::text(StatusCode::NOT_FOUND, "there is nothing here: /api/v1/openapi.json says what there is")
-}
-
-fn json(of: &impl Serialize) -> Response {
-    Response::new(StatusCode::OK, JSON, serde_json::to_string(of).expect("plain data"))
 }
 
 impl Listed {

@@ -1,5 +1,6 @@
 //! Writes answers as CSV and as JSON: one document, or one line for each answer.
 
+use apex_conventions::documents::{self, Envelope};
 use apex_predict::Device;
 use apex_predict_session::answer::Answer;
 use apex_profile::Figure;
@@ -7,17 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
 
-/// The version of the document.
-const DOCUMENT: &str = "apex.predict/1";
-
-/// The version of a line of JSON Lines, which has the members of an entry of the document.
-const LINE: &str = "apex.prediction/1";
-
 /// The document of `--json`.
 #[derive(Serialize)]
 pub struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     device: Described<'a>,
     /// The folder that the models come from; `None` for those that are part of the program.
     models: Option<String>,
@@ -40,22 +33,8 @@ impl<'a> Document<'a> {
             compute_capability: device.limits.attributes.compute_capability,
             sms: device.limits.attributes.multiprocessors,
         };
-        Document {
-            schema: DOCUMENT,
-            apex_version: env!("CARGO_PKG_VERSION"),
-            device: described,
-            models: models.map(|folder| folder.display().to_string()),
-            predictions,
-        }
+        Document { device: described, models: models.map(|folder| folder.display().to_string()), predictions }
     }
-}
-
-/// An answer as a line of JSON Lines.
-#[derive(Serialize)]
-struct JsonLine<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    answer: &'a Answer,
 }
 
 /// Writes an answer as a line of JSON Lines.
@@ -63,7 +42,7 @@ struct JsonLine<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json_line(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    apex_export::json::compact(&mut *out, &JsonLine { schema: LINE, answer })?;
+    apex_export::json::compact(&mut *out, &Envelope::of(documents::PREDICTION, answer))?;
     out.write_all(b"\n")
 }
 

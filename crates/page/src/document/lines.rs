@@ -1,7 +1,8 @@
 //! The CPU device's counts for each line of a kernel, with the code.
 
-use super::SENTENCE;
 use super::figure::{NAME, text};
+use super::{SENTENCE, json};
+use apex_conventions::documents::LINES;
 use apex_counts::{Fault, Line, LineCounts};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
@@ -64,23 +65,6 @@ struct Row {
     counts: Option<LineCounts>,
     /// What is bad there: `uncoalesced`, `bank_conflict`, `divergence`.
     faults: Vec<&'static str>,
-}
-
-/// The answer to a request for the lines of one kernel.
-#[derive(Debug, Serialize)]
-pub struct Answer {
-    schema: &'static str,
-    apex_version: &'static str,
-    #[serde(flatten)]
-    lines: OfKernel,
-}
-
-impl Answer {
-    /// Of a kernel whose lines were counted.
-    pub fn of(profile: &Profile, kernel: &Kernel) -> Option<Self> {
-        let lines = OfKernel::of(profile, kernel, Extent::SERVED)?;
-        Some(Self { schema: "apex.lines/1", apex_version: env!("CARGO_PKG_VERSION"), lines })
-    }
 }
 
 impl OfKernel {
@@ -221,8 +205,8 @@ impl KernelLines {
         let found = self.0.kernels.iter().find(|known| known.id() == kernel);
         let found = found.ok_or("there is no such kernel in what is shown")?;
         let none = "no lines of this kernel were counted: the CPU device counts them (apex run --device cpu)";
-        let answer = Answer::of(&self.0, found).ok_or(none)?;
-        Ok(serde_json::to_string(&answer).expect("an answer is plain data"))
+        let lines = OfKernel::of(&self.0, found, Extent::SERVED).ok_or(none)?;
+        Ok(json(LINES, &lines))
     }
 }
 

@@ -17,6 +17,7 @@ mod places;
 mod what_if;
 
 use apex_advice::Advice;
+use apex_conventions::documents::{self, Envelope};
 use apex_machine::Machine;
 use apex_predict_session::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
@@ -27,9 +28,6 @@ pub use limits::Limits;
 pub use lines::KernelLines;
 use serde::Serialize;
 pub use what_if::Answer;
-
-/// Name and version of the document.
-pub const SCHEMA: &str = "apex.page/1";
 
 /// Bytes of a sentence; foreign names are cut shorter.
 const SENTENCE: usize = 1_000;
@@ -75,8 +73,6 @@ pub struct Source<'a> {
 /// The document.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     session: Session,
     verdict: Vec<String>,
     notes: Vec<String>,
@@ -170,8 +166,6 @@ impl<'a> Document<'a> {
     /// The document of a session, with lists of at most these lengths.
     pub fn of(source: &Source<'a>, limits: &Limits) -> Self {
         Self {
-            schema: SCHEMA,
-            apex_version: env!("CARGO_PKG_VERSION"),
             session: Session::of(source),
             verdict: sentences(&source.verdict),
             notes: sentences(&source.notes),
@@ -224,6 +218,11 @@ impl Key {
             step_launches: source.iterations.map(|iterations| iterations.launches),
         }
     }
+}
+
+/// A document of this kind, which consists of plain data, as JSON.
+pub fn json(document: documents::Document, content: &impl Serialize) -> String {
+    serde_json::to_string(&Envelope::of(document, content)).expect("the content is plain data")
 }
 
 /// The first sentences, printable.

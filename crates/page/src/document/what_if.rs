@@ -57,8 +57,6 @@ impl OfKernel {
 /// The answer to a question about one kernel.
 #[derive(Debug, Serialize)]
 pub struct Answer<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     kernel: &'a str,
     #[serde(flatten)]
     what_if: WhatIf,
@@ -67,8 +65,7 @@ pub struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// Of the kernel of this identifier.
     pub fn of(kernel: &'a str, explored: &Explored) -> Self {
-        let what_if = WhatIf::of(explored);
-        Self { schema: "apex.what-if/1", apex_version: env!("CARGO_PKG_VERSION"), kernel, what_if }
+        Self { kernel, what_if: WhatIf::of(explored) }
     }
 }
 

@@ -1,5 +1,6 @@
-//! One event with all that is known of it: `apex.timeline.launch/1`.
+//! One event with all that is known of it.
 
+use apex_conventions::documents::TIMELINE_LAUNCH;
 use serde::Serialize;
 
 use super::{AskedLaunch, Head, Missing, Step, Unanswered, basis, id_of, json};
@@ -10,8 +11,6 @@ use crate::tables::{Frame, Kernel, LaneKind, LaneRow, Process, Timed};
 
 /// Half the width of a 90% interval, in standard deviations.
 const NINETY_PERCENT: f64 = 1.645;
-
-const SCHEMA: &str = "apex.timeline.launch/1";
 
 #[derive(Serialize)]
 struct Answer<'t> {
@@ -107,7 +106,7 @@ struct OfRank {
 
 /// The answer where there is no timeline: no event.
 pub fn without(missing: &Missing) -> String {
-    json(&Answer { head: Head::without(SCHEMA, missing), event: None })
+    json(TIMELINE_LAUNCH, &Answer { head: Head::without(missing), event: None })
 }
 
 impl Timeline {
@@ -122,7 +121,7 @@ impl Timeline {
             None => lane.event_at(asked.at)?,
             Some(step) => lane.step(asked.at, step == Step::Next)?,
         };
-        let head = Head::of(SCHEMA, self);
+        let head = Head::of(self);
         let Some((event, number)) = found else {
             let when = match asked.step {
                 None => "at",
@@ -130,7 +129,7 @@ impl Timeline {
                 Some(Step::Previous) => "before",
             };
             let message = Some(format!("The lane {} has no event {when} this moment.", asked.lane));
-            return Ok(json(&Answer { head: Head { message, ..head }, event: None }));
+            return Ok(json(TIMELINE_LAUNCH, &Answer { head: Head { message, ..head }, event: None }));
         };
         let name = self.name(event.name);
         let kernel = name.and_then(|name| self.tables.kernels.get(name.kernel?));
@@ -158,7 +157,7 @@ impl Timeline {
                 .map(|(ordinal, group)| self.collective(place, &event, group, ordinal))
                 .transpose()?,
         };
-        Ok(json(&Answer { head, event: Some(event) }))
+        Ok(json(TIMELINE_LAUNCH, &Answer { head, event: Some(event) }))
     }
 
     /// The call of an event: the event itself where it is one.
