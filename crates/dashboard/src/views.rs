@@ -78,13 +78,14 @@ pub struct View {
     wanted: ViewParameters,
     /// Whether reading it again may give something else.
     changes: AtomicBool,
-    shown: Mutex<Shown>,
+    open: Mutex<Open>,
     /// The kernels that were read last, and when: questions about them do not wait while the
     /// session is read again.
     kernels: Mutex<Option<(Instant, Arc<Kernels>)>>,
 }
 
-struct Shown {
+/// A session as a view has it open.
+struct Open {
     reader: Reader,
     last: Option<Last>,
 }
@@ -134,31 +135,31 @@ impl Views {
     /// Why there is no document.
     pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
-        let shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.last(&view, &shown) {
+        let open = view.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.last(&view, &open) {
             Ok(result) => result,
-            Err(now) => view.read(shown, now, self.turns.take()),
+            Err(now) => view.read(open, now, self.turns.take()),
         }
     }
 
     /// The same of a view that is held, for somebody who asks again soon; `None` if it would have
     /// to wait for others.
     pub fn look_if_free(&self, view: &View) -> Option<Result<Looked, Problem>> {
-        let shown = match view.shown.try_lock() {
-            Ok(shown) => shown,
+        let open = match view.open.try_lock() {
+            Ok(open) => open,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        match self.last(view, &shown) {
+        match self.last(view, &open) {
             Ok(result) => Some(result),
-            Err(now) => Some(view.read(shown, now, self.turns.try_take()?)),
+            Err(now) => Some(view.read(open, now, self.turns.try_take()?)),
         }
     }
 
     /// What was read last, if it is still valid; else what the session's files are like now.
-    fn last(&self, view: &View, shown: &Shown) -> Result<Result<Looked, Problem>, Option<u64>> {
+    fn last(&self, view: &View, open: &Open) -> Result<Result<Looked, Problem>, Option<u64>> {
         let now = fingerprint(&view.known.dir);
-        let last = shown.last.as_ref().filter(|last| last.is_good(now, &view.wanted, || self.changing()));
+        let last = open.last.as_ref().filter(|last| last.is_good(now, &view.wanted, || self.changing()));
         last.map(|last| last.result.clone()).ok_or(now)
     }
 }
@@ -184,7 +185,7 @@ impl View {
             known: known.clone(),
             wanted: wanted.clone(),
             changes: AtomicBool::new(true),
-            shown: Mutex::new(Shown { reader: Reader::new(&known.dir, wanted), last: None }),
+            open: Mutex::new(Open { reader: Reader::new(&known.dir, wanted), last: None }),
             kernels: Mutex::default(),
         }
     }
@@ -192,20 +193,20 @@ impl View {
     /// Reads it; `now` is the fingerprint of its session.
     fn read(
         &self,
-        mut shown: MutexGuard<'_, Shown>,
+        mut open: MutexGuard<'_, Open>,
         now: Option<u64>,
         turn: Turn<'_>,
     ) -> Result<Looked, Problem> {
         let started = Instant::now();
         let read = match now {
-            Some(_) => shown.reader.read(),
+            Some(_) => open.reader.read(),
             None => Err(Problem::Deleted(self.known.gone())),
         };
         let (took, at) = (started.elapsed(), Instant::now());
         drop(turn);
-        let has_ended = shown.reader.has_ended();
+        let has_ended = open.reader.has_ended();
         let result = read.map(|Reading { document, running, kernels }| Looked {
-            state: state(&running, now, shown.last.as_ref()),
+            state: state(&running, now, open.last.as_ref()),
             running,
             document: document.into(),
             kernels,
@@ -219,7 +220,7 @@ impl View {
             Err(_) => has_ended,
         };
         self.changes.store(!rests, Ordering::Relaxed);
-        shown.last = Some(Last { at, took, fingerprint: now, rests, result: result.clone() });
+        open.last = Some(Last { at, took, fingerprint: now, rests, result: result.clone() });
         result
     }
 
@@ -309,7 +310,7 @@ mod tests {
         let (views, known) = (Views::default(), known(folder.path()));
         let filters = apex_view::Filters::of_words(None, &["no such kernel".to_owned()], None, None).unwrap();
         let view = views.of(&known, &ViewParameters { last: None, filters });
-        let read_at = || view.shown.lock().unwrap().last.as_ref().map(|last| (last.at, last.rests));
+        let read_at = || view.open.lock().unwrap().last.as_ref().map(|last| (last.at, last.rests));
         assert!(matches!(views.look_if_free(&view), Some(Err(Problem::Empty(_)))));
         let first = read_at();
         assert!(first.is_some_and(|(_, rests)| rests));
@@ -326,7 +327,7 @@ mod tests {
         let turns: Vec<Turn<'_>> = (0..READINGS).map(|_| views.turns.take()).collect();
         assert!(views.look_if_free(&view).is_none());
         drop(turns);
-        let reads = view.shown.lock().unwrap();
+        let reads = view.open.lock().unwrap();
         assert!(views.look_if_free(&view).is_none(), "somebody reads it");
         drop(reads);
         assert!(views.look_if_free(&view).is_some());

@@ -176,7 +176,7 @@ impl Spot {
 
 impl Table {
     pub fn of(source: &Source<'_>, most: usize) -> Self {
-        let profile = source.shown;
+        let profile = source.selected;
         let launched = || profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.any());
         let rest = || launched().skip(most).map(|(_, kernel)| kernel);
         let over_time = over_time(source.whole);

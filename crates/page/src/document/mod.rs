@@ -46,7 +46,7 @@ pub struct Source<'a> {
     /// Of that the phase that is judged.
     pub job: &'a Profile,
     /// Of that the kernels that are shown.
-    pub shown: &'a Profile,
+    pub selected: &'a Profile,
     /// Which phase `job` is of; `None` for all.
     pub phase: Option<PhaseKind>,
     /// Steps that `job` holds, of all devices; `None` where there are none.
@@ -65,7 +65,7 @@ pub struct Source<'a> {
     pub machine: &'a Machine,
     /// When the session's time begins, on the clock of `machine`.
     pub origin_ns: u64,
-    /// Kernels of `shown` with the block sizes that were tried; empty where a server answers for
+    /// Kernels of `selected` with the block sizes that were tried; empty where a server answers for
     /// any.
     pub tried: &'a [Tried],
 }
@@ -137,7 +137,7 @@ impl<'a> Source<'a> {
             meta: loaded.session.meta.as_ref(),
             whole: shown.whole,
             job: &shown.job,
-            shown: shown.profile(),
+            selected: shown.profile(),
             phase: shown.phase,
             steps: shown.steps(),
             iterations: shown.iterations(),
@@ -175,10 +175,10 @@ impl<'a> Document<'a> {
             advice: advice::Judgement::of(source, limits.kernels_of_finding),
             kernels: kernels::Table::of(source, limits.kernels),
             what_if: source.tried.iter().take(limits.tried).map(what_if::OfKernel::of).collect(),
-            lines: lines::OfKernel::of_all(source.shown, limits.kernels_with_lines, limits.lines()),
-            places: places::Places::of(source.shown, limits),
+            lines: lines::OfKernel::of_all(source.selected, limits.kernels_with_lines, limits.lines()),
+            places: places::Places::of(source.selected, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
-            memory: memory::Memory::of(source.shown, limits.memory),
+            memory: memory::Memory::of(source.selected, limits.memory),
             fast: sentences(&source.fast),
             machine: machine::Machine::of(source, limits),
         }
@@ -209,7 +209,7 @@ impl Key {
         let of_gpu = !source.whole.on_cpu_device();
         Self {
             gpu_busy: source.job.totals.gpu_busy.filter(|_| of_gpu).map(Figure::of),
-            launches: source.shown.totals.kernels_run(),
+            launches: source.selected.totals.kernels_run(),
             saving_of_job: verdict.saving_of_job.map(Figure::of),
             overhead_share: verdict.overhead_share.map(Figure::of),
             lost_records: verdict.lost_records,

@@ -30,11 +30,11 @@ struct Whole<'t> {
     processes: &'t [Process],
     phases: &'t [Phase],
     names: BTreeMap<u32, &'t str>,
-    lanes: Vec<Shown<'t>>,
+    lanes: Vec<ShownLane<'t>>,
 }
 
 #[derive(Serialize)]
-struct Shown<'t> {
+struct ShownLane<'t> {
     id: String,
     kind: LaneKind,
     process: usize,
@@ -127,7 +127,7 @@ impl Look {
         let chosen = timeline.chosen(asked)?;
         let (mut names, mut lanes) = (BTreeSet::new(), Vec::new());
         for (place, row) in timeline.rows(asked) {
-            let mut shown = Shown::of(place, row);
+            let mut shown = ShownLane::of(place, row);
             if chosen.contains(&place) {
                 let lane = timeline.lane(row);
                 match lane.events_in(&span, asked.events)?.filter(|_| asked.events > 0) {
@@ -217,7 +217,7 @@ impl Timeline {
     }
 }
 
-impl<'t> Shown<'t> {
+impl<'t> ShownLane<'t> {
     fn of(place: u32, row: &'t LaneRow) -> Self {
         Self {
             id: id_of(place, row),
