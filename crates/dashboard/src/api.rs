@@ -133,7 +133,7 @@ impl Dashboard {
             return self.events(known, wanted);
         }
         match self.views.look(&known, &wanted) {
-            Ok(looked) => Response::new(StatusCode::OK, JSON, looked.document.to_string()),
+            Ok(looked) => Response::shared(StatusCode::OK, JSON, looked.document),
             Err(problem) => problem.response(),
         }
     }
@@ -145,7 +145,7 @@ impl Dashboard {
             Err(Refusal::NoSession) => return no_session(),
         };
         match self.comparisons.of(&sides) {
-            Ok(document) => Response::new(StatusCode::OK, JSON, document.to_string()),
+            Ok(document) => Response::shared(StatusCode::OK, JSON, document),
             Err(problem) => problem.response(),
         }
     }
@@ -162,12 +162,12 @@ impl Dashboard {
             let condition = Condition::of(&looked);
             if told_condition.as_ref() != Some(&condition) {
                 let data = serde_json::to_string(&condition).expect("plain data");
-                events.push(Event { name: "condition", data });
+                events.push(Event { name: "condition", data: data.into() });
                 told_condition = Some(condition);
             }
             let document = looked.ok().map(|looked| looked.document);
             if let Some(document) = document.filter(|document| told_document.as_ref() != Some(document)) {
-                events.push(Event { name: "document", data: document.to_string() });
+                events.push(Event { name: "document", data: Arc::clone(&document) });
                 told_document = Some(document);
             }
             Next::Events(events)
