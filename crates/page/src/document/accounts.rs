@@ -31,13 +31,13 @@ struct Entry {
 /// The devices over time.
 #[derive(Debug, Serialize)]
 pub struct Devices {
-    list: Vec<Device>,
+    list: Vec<DeviceAccounts>,
     left_out: usize,
 }
 
 /// A device, as one process used it.
 #[derive(Debug, Serialize)]
-struct Device {
+struct DeviceAccounts {
     /// Index into `machine.devices`.
     device: Option<usize>,
     /// CUDA ordinal of the device in the process.
@@ -52,7 +52,7 @@ struct Device {
     accounts: Vec<Entry>,
     phases: Vec<PhaseAccounts>,
     iterations: Option<Steps>,
-    over_time: Option<Series>,
+    over_time: Option<SharesOverTime>,
     gaps: Vec<LongGap>,
     long_gaps: u64,
 }
@@ -79,7 +79,7 @@ struct PhaseAccounts {
 
 /// What each part of the span was spent on.
 #[derive(Debug, Serialize)]
-struct Series {
+struct SharesOverTime {
     part_ns: f64,
     lines: Vec<Line>,
 }
@@ -119,14 +119,18 @@ impl Job {
 
 impl Devices {
     pub fn of(profile: &Profile, most: usize) -> Self {
-        let mut list: Vec<Device> =
-            profile.activities.iter().take(most).map(|activity| Device::of(profile, activity)).collect();
+        let mut list: Vec<DeviceAccounts> = profile
+            .activities
+            .iter()
+            .take(most)
+            .map(|activity| DeviceAccounts::of(profile, activity))
+            .collect();
         list.sort_by_key(|device| (device.rank, device.pid, device.device));
         Self { list, left_out: profile.activities.len().saturating_sub(most) }
     }
 }
 
-impl Device {
+impl DeviceAccounts {
     fn of(profile: &Profile, activity: &Activity) -> Self {
         let process = profile.processes.get(activity.process);
         let started_ns = process.map_or(0.0, |process| process.start_ns);
@@ -147,7 +151,7 @@ impl Device {
                 start_ns: started_ns + found.start_ns,
                 duration: Spread::of(&found.duration),
             }),
-            over_time: activity.over_time.as_ref().map(Series::of),
+            over_time: activity.over_time.as_ref().map(SharesOverTime::of),
             gaps: activity.gaps.iter().map(|gap| LongGap::of(profile, gap, started_ns)).collect(),
             long_gaps: activity.long_gaps,
         }
@@ -166,7 +170,7 @@ impl PhaseAccounts {
     }
 }
 
-impl Series {
+impl SharesOverTime {
     fn of(over_time: &OverTime) -> Self {
         let share = |&time: &u64| (time as f64 / over_time.part_ns * PARTS_OF_ONE).round() as u32;
         let line =

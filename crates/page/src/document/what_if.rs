@@ -1,7 +1,7 @@
 //! Kernels in other configurations.
 
 use super::figure::{NAME, text};
-use super::geometry::Shape;
+use super::geometry::Geometry;
 use super::kernels::Interval;
 use apex_predict_session::explore::{Explored, Tried};
 use apex_profile::Provenance;
@@ -16,7 +16,7 @@ pub struct WhatIf {
     dynamic_shared_bytes: u32,
     registers: Option<u32>,
     /// Computed; `null` where the launch cannot run, or something is not known.
-    geometry: Option<Shape>,
+    geometry: Option<Geometry>,
     /// Why the launch cannot run.
     impossible: Option<String>,
     prediction: Option<Expected>,
@@ -42,13 +42,13 @@ struct Expected {
 
 /// A kernel in other block sizes.
 #[derive(Debug, Serialize)]
-pub struct OfKernel {
+pub struct TriedKernel {
     /// Its identifier.
     id: String,
     tried: Vec<WhatIf>,
 }
 
-impl OfKernel {
+impl TriedKernel {
     pub fn of(tried: &Tried) -> Self {
         Self { id: tried.kernel.clone(), tried: tried.blocks.iter().map(WhatIf::of).collect() }
     }
@@ -85,7 +85,7 @@ impl WhatIf {
             block: explored.launch.block,
             dynamic_shared_bytes: explored.launch.dynamic_shared_bytes,
             registers: explored.attributes.map(|attributes| attributes.registers),
-            geometry: explored.geometry.as_ref().map(Shape::of),
+            geometry: explored.geometry.as_ref().map(Geometry::of),
             impossible: explored.impossible.clone(),
             prediction: explored.prediction.as_ref().map(expected),
             unpredicted: explored.unpredicted.as_ref().map(|why| text(why, super::SENTENCE)),
