@@ -4,7 +4,7 @@ use crate::alerts::{Alert, Notice, State, Subject};
 use crate::moment::rfc3339;
 use apex_conventions::documents::{self, Envelope};
 use apex_profile::Figure;
-use apex_text::units;
+use apex_profile::units;
 use apex_untrusted::printable;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use apex_conventions::documents::{self, Envelope};
 use apex_live::Follower;
 use apex_page::{KernelLines, Source};
 use apex_predict_session::explore::Explorer;
-use apex_text::units;
+use apex_profile::units;
 use apex_view::{DiffDocument, Error, Filters, Loaded};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

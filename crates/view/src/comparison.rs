@@ -2,7 +2,7 @@
 
 use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
-use apex_text::units;
+use apex_profile::units;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

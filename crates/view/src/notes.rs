@@ -1,11 +1,11 @@
 //! Notes of a report: what was checked and found fine, and where the rest of the run went.
 
 use crate::Shown;
+use crate::text::verdict::LEAST;
 use apex_advice::Advice;
 use apex_advice::rules::{Rule, TOPICS};
 use apex_profile::Iterations;
-use apex_text::units;
-use apex_text::verdict::LEAST;
+use apex_profile::units;
 
 /// How a reader of the command's output sees other phases.
 pub const PHASE_OPTION: &str = "--phase startup, warmup or all";

@@ -22,8 +22,8 @@ use apex_advice::Advice;
 use apex_conventions::documents;
 use apex_machine::Summary;
 use apex_profile::{IdleFunctions, Profile, SiteTotals};
-use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
+use apex_view::text::verdict::what_is_missing;
 use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -161,7 +161,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         idle_functions: shown.job.idle_functions(),
         profile: &loaded.profile,
         machine: loaded.machine_summary(),
-        verdict: apex_text::verdict::sentences(&shown.part(), &advice),
+        verdict: apex_view::text::verdict::sentences(&shown.part(), &advice),
         advice: &advice,
     };
     output::json(documents::REPORT, &document)
@@ -198,7 +198,9 @@ fn write_shown(
     for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    for sentence in apex_text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown)) {
+    for sentence in
+        apex_view::text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown))
+    {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;
         }

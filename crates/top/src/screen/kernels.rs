@@ -3,11 +3,11 @@
 use super::{Lines, Theme, head};
 use crate::Look;
 use crate::top::{Sort, Top};
-use apex_profile::total;
-use apex_text::kernels::{
+use apex_profile::{total, units};
+use apex_view::text::kernels::{
     BAR, CONFIGURATION, CPU_TIME, Column, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, WAVES,
 };
-use apex_text::{shorten, units};
+use apex_view::text::shorten;
 use ratatui_core::text::Line;
 
 /// Heading, header of the table, one kernel.
@@ -76,7 +76,7 @@ fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
         let share = if sort == Sort::Mean || whole <= 0.0 { None } else { Some(sort.of(kernel) / whole) };
         Row { kernel, name: &kernel.short_name, share }
     };
-    apex_text::kernels::table(&profile.device_names(), &columns, rows.iter().map(row)).lines(width)
+    apex_view::text::kernels::table(&profile.device_names(), &columns, rows.iter().map(row)).lines(width)
 }
 
 /// The full name of a kernel, and the place that launches it.
