@@ -16,20 +16,12 @@ pub struct Document {
     version: u32,
     /// What it is, in Markdown.
     pub meaning: &'static str,
-    /// The page of `docs/` that describes it; `None` for a file that only APEX reads.
-    pub page: Option<&'static str>,
     /// Whether each document names the version of APEX that wrote it.
     names_writer: bool,
 }
 
-/// A document that a page of `docs/` describes, and that names the version of its writer.
-const fn document(name: &'static str, version: u32, page: &'static str, meaning: &'static str) -> Document {
-    Document { name, version, meaning, page: Some(page), names_writer: true }
-}
-
-/// A file of a session, which only APEX reads.
-const fn file(name: &'static str, version: u32, meaning: &'static str) -> Document {
-    Document { name, version, meaning, page: None, names_writer: false }
+const fn document(name: &'static str, version: u32, meaning: &'static str) -> Document {
+    Document { name, version, meaning, names_writer: true }
 }
 
 impl Document {
@@ -56,31 +48,33 @@ impl fmt::Display for Document {
     }
 }
 
-pub const REPORT: Document = document("report", 4, "json.md", "`apex report --json`");
+pub const REPORT: Document = document("report", 4, "`apex report --json`");
 pub const PAGE: Document =
-    document("page", 1, "json.md", "the data of `apex report --html` and of the dashboard's page");
-pub const ADVISE: Document = document("advise", 3, "json.md", "`apex advise --json`");
-pub const EXPORT: Document = document("export", 1, "json.md", "`apex export --format json`");
-pub const PREDICT: Document = document("predict", 1, "json.md", "`apex predict --json`");
+    document("page", 1, "the data of `apex report --html` and of the dashboard's page");
+pub const ADVISE: Document = document("advise", 3, "`apex advise --json`");
+pub const EXPORT: Document = document("export", 1, "`apex export --format json`");
+pub const PREDICT: Document = document("predict", 1, "`apex predict --json`");
 pub const PREDICTION: Document =
-    document("prediction", 1, "json.md", "a line of `apex predict --json -`").without_writer();
-pub const DIFF: Document = document("diff", 2, "json.md", "`apex diff --json`");
-pub const TOP: Document = document("top", 1, "json.md", "`apex top --json`");
-pub const CTL: Document = document("ctl", 1, "json.md", "`apex ctl status --json`").without_writer();
-pub const DOCTOR: Document = document("doctor", 1, "json.md", "`apex doctor --json`");
-pub const COLLECT: Document = document("collect", 1, "json.md", "`apex collect --json`").without_writer();
-pub const SUITE: Document = document("suite", 1, "json.md", "`apex collect --list --json`").without_writer();
+    document("prediction", 1, "a line of `apex predict --json -`").without_writer();
+pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
+pub const TOP: Document = document("top", 1, "`apex top --json`");
+pub const CTL: Document = document("ctl", 1, "`apex ctl status --json`").without_writer();
+pub const DOCTOR: Document = document("doctor", 1, "`apex doctor --json`");
+pub const COLLECT: Document = document("collect", 1, "`apex collect --json`").without_writer();
+pub const SUITE: Document = document("suite", 1, "`apex collect --list --json`").without_writer();
 pub const TRAIN: Document =
-    document("train", 2, "json.md", "`apex train --json`, and the models' `card.json`").without_writer();
-pub const ALERT: Document = document("alert", 1, "alerts.md", "what `apex alerts` posts");
-pub const SESSIONS: Document = document("sessions", 1, "api.md", "the dashboard's list of sessions");
-pub const LINES: Document = document("lines", 1, "api.md", "the lines of a kernel");
-pub const WHAT_IF: Document = document("what-if", 1, "api.md", "a kernel in another configuration");
-pub const TIMELINE: Document = document("timeline", 1, "api.md", "a session over time");
-pub const TIMELINE_SPAN: Document = document("timeline.span", 1, "api.md", "what lies between two moments");
-pub const TIMELINE_LAUNCH: Document = document("timeline.launch", 1, "api.md", "one event of a timeline");
-pub const MACHINE: Document = file("machine", 1, "the state of the machine in a session");
-pub const HOST_STACKS: Document = file("host-stacks", 1, "where the program's threads were in a session");
+    document("train", 2, "`apex train --json`, and the models' `card.json`").without_writer();
+pub const ALERT: Document = document("alert", 1, "[what `apex alerts` posts](alerts.md#the-document)");
+pub const SESSIONS: Document = document("sessions", 1, "[the dashboard's sessions](api.md)");
+pub const LINES: Document = document("lines", 1, "[the lines of a kernel](api.md#lines-of-a-kernel)");
+pub const WHAT_IF: Document = document("what-if", 1, "[a kernel in another configuration](api.md#what-if)");
+pub const TIMELINE: Document = document("timeline", 1, "[a session over time](api.md#timeline)");
+pub const TIMELINE_SPAN: Document =
+    document("timeline.span", 1, "[a part of it](api.md#what-lies-between-two-moments)");
+pub const TIMELINE_LAUNCH: Document = document("timeline.launch", 1, "[one event of it](api.md#one-launch)");
+pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a session").without_writer();
+pub const HOST_STACKS: Document =
+    document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 
 /// Every document.
 pub const ALL: [Document; 22] = [

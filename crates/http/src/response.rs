@@ -36,15 +36,6 @@ pub(crate) enum Content {
     Events(Duration, Source),
 }
 
-/// The bytes of a text.
-struct Shared(Arc<str>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
 impl std::fmt::Debug for Content {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -62,7 +53,7 @@ impl Response {
 
     /// A text that others hold, too: it is not copied.
     pub fn shared(status: StatusCode, media_type: &'static str, text: Arc<str>) -> Self {
-        Self::of(status, media_type, Content::Bytes(Bytes::from_owner(Shared(text))))
+        Self::of(status, media_type, Content::Bytes(Bytes::from_owner(Arc::<[u8]>::from(text))))
     }
 
     /// A sentence, mostly about what is wrong.

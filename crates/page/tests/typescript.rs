@@ -263,9 +263,14 @@ impl Types {
         let item = if name == "LineCounts" { line_counts() } else { self.item(&path, &name) };
         let mut text = "\n".to_owned();
         comment(&mut text, &item.docs, "");
-        if item.is_enum && item.members.iter().all(|variant| variant.kind.is_none()) {
-            let names = item.members.iter().map(|variant| format!("'{}'", serialised(&item, variant)));
-            let names = names.collect::<Vec<_>>().join(" | ");
+        // The value of an untagged variant stands for itself.
+        let is_plain = |variant: &Member| variant.kind.is_none() || variant.attributes.contains("untagged");
+        if item.is_enum && item.members.iter().all(is_plain) {
+            let name = |variant: &Member| match &variant.kind {
+                Some(kind) => self.of(kind, &path),
+                None => format!("'{}'", serialised(&item, variant)),
+            };
+            let names = item.members.iter().map(name).collect::<Vec<_>>().join(" | ");
             writeln!(text, "export type {called} = {names};").unwrap();
         } else {
             writeln!(text, "export interface {called} {{").unwrap();

@@ -312,16 +312,11 @@ fn samples_have_the_shape_of_what_is_printed() {
 }
 
 #[test]
-fn every_document_is_listed_and_described() {
-    let text = |page: &str| std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
-    let list = text("json.md");
-    for document in documents::ALL {
-        let Some(page) = document.page else { continue };
-        let row = format!("| `{document}` | {} | [{page}]({page}) |\n", document.meaning);
-        assert!(list.contains(&row), "docs/json.md lacks the line\n{row}");
-        let described = text(page).replace(&row, "");
-        assert!(described.contains(&document.to_string()), "docs/{page} does not describe {document}");
-    }
+fn every_document_is_listed_in_the_page() {
+    let text = std::fs::read_to_string(page()).unwrap();
+    let row = |document: &Document| format!("| `{document}` | {} |\n", document.meaning);
+    let table: String = documents::ALL.iter().map(row).collect();
+    assert!(text.contains(&table), "docs/json.md does not have the table\n{table}");
 }
 
 /// Schemas in a text, such as `apex.report/4`.

@@ -22,7 +22,7 @@ pub struct Job {
 /// An account. Times are of the whole; the page divides them by steps.
 #[derive(Debug, Serialize)]
 struct Entry {
-    id: &'static str,
+    id: Account,
     name: &'static str,
     group: &'static str,
     time_ns: Figure,
@@ -87,7 +87,7 @@ struct SharesOverTime {
 /// The share of an account in each part, in ten thousandths.
 #[derive(Debug, Serialize)]
 struct Line {
-    id: &'static str,
+    id: Account,
     shares: Vec<u32>,
 }
 
@@ -98,7 +98,7 @@ struct LongGap {
     start_ns: f64,
     duration_ns: Figure,
     /// What the host did meanwhile for most of it.
-    cause: Option<&'static str>,
+    cause: Option<IdleCause>,
     before: Option<String>,
     after: Option<String>,
 }
@@ -174,7 +174,7 @@ impl SharesOverTime {
     fn of(over_time: &OverTime) -> Self {
         let share = |&time: &u64| (time as f64 / over_time.part_ns * PARTS_OF_ONE).round() as u32;
         let line =
-            |account| Line { id: id(account), shares: over_time.parts(account).iter().map(share).collect() };
+            |account| Line { id: account, shares: over_time.parts(account).iter().map(share).collect() };
         let lines =
             Account::ALL.into_iter().map(line).filter(|line| line.shares.iter().any(|&share| share > 0));
         Self { part_ns: over_time.part_ns, lines: lines.collect() }
@@ -188,7 +188,7 @@ impl LongGap {
         Self {
             start_ns: started_ns + gap.start_ns,
             duration_ns: Figure::of(gap.duration_ns),
-            cause: most.map(|(&cause, _)| id(Account::Idle(cause))),
+            cause: most.map(|(&cause, _)| cause),
             before: name(gap.before),
             after: name(gap.after),
         }
@@ -198,31 +198,12 @@ impl LongGap {
 /// The accounts that hold time.
 fn entries(accounts: &Accounts) -> Vec<Entry> {
     let entry = |(account, time)| Entry {
-        id: id(account),
+        id: account,
         name: account.name(),
         group: group(account),
         time_ns: Figure::of(time),
     };
     accounts.entries().into_iter().map(entry).collect()
-}
-
-/// The account in one word.
-fn id(account: Account) -> &'static str {
-    match account {
-        Account::Kernels => "kernels",
-        Account::Collectives => "collectives",
-        Account::Waiting => "waiting",
-        Account::Copies => "copies",
-        Account::Idle(IdleCause::Launching) => "launching",
-        Account::Idle(IdleCause::Allocating) => "allocating",
-        Account::Idle(IdleCause::Transferring) => "transferring",
-        Account::Idle(IdleCause::Synchronising) => "synchronising",
-        Account::Idle(IdleCause::Loading) => "loading",
-        Account::Idle(IdleCause::Capturing) => "capturing",
-        Account::Idle(IdleCause::OtherCalls) => "other_calls",
-        Account::Idle(IdleCause::HostCode) => "host_code",
-        Account::Unknown => "unknown",
-    }
 }
 
 /// Whether the device does something in that time.

@@ -7,7 +7,7 @@ use super::{AskedLaunch, Head, Missing, Step, Unanswered, basis, id_of, json};
 use crate::event::{Basis, Event, off_ns};
 use crate::file::Damaged;
 use crate::store::Timeline;
-use crate::tables::{Frame, Kernel, LaneKind, LaneRow, Process, Timed};
+use crate::tables::{Frame, Kernel, KernelRow, LaneKind, LaneRow, Process};
 
 /// Half the width of a 90% interval, in standard deviations.
 const NINETY_PERCENT: f64 = 1.645;
@@ -60,19 +60,8 @@ struct Call<'t> {
 
 #[derive(Serialize)]
 struct ShownKernel<'t> {
-    symbol: &'t str,
-    operation: &'t str,
-    grid: [u32; 3],
-    block: [u32; 3],
-    cluster: Option<[u32; 3]>,
-    dynamic_shared_bytes: u32,
-    static_shared_bytes: Option<u32>,
-    registers: Option<u32>,
-    occupancy: Option<f64>,
-    limiters: &'t [String],
-    waves: Option<f64>,
-    launches: u64,
-    timed: Option<Timed>,
+    #[serde(flatten)]
+    row: &'t KernelRow,
     prediction: Option<Prediction>,
 }
 
@@ -243,7 +232,7 @@ impl Figure {
 
     /// How long it takes: as its kernel's timed launches vary, where it was not timed itself.
     fn duration(row: &LaneRow, event: &Event, kernel: Option<&Kernel>) -> Self {
-        let deviation = kernel.and_then(|kernel| kernel.timed?.deviation_ns);
+        let deviation = kernel.and_then(|kernel| kernel.row.timed?.deviation_ns);
         let off = deviation.map_or(off_ns(event.off), |deviation| (NINETY_PERCENT * deviation).ceil() as u64);
         match basis(row, event) {
             Basis::Measured => Self::measured(event.duration()),
@@ -255,21 +244,7 @@ impl Figure {
 
 impl<'t> ShownKernel<'t> {
     fn of(kernel: &'t Kernel) -> Self {
-        Self {
-            symbol: &kernel.symbol,
-            operation: &kernel.operation,
-            grid: kernel.grid,
-            block: kernel.block,
-            cluster: kernel.cluster,
-            dynamic_shared_bytes: kernel.dynamic_shared_bytes,
-            static_shared_bytes: kernel.static_shared_bytes,
-            registers: kernel.registers,
-            occupancy: kernel.occupancy,
-            limiters: &kernel.limiters,
-            waves: kernel.waves,
-            launches: kernel.launches,
-            timed: kernel.timed,
-            prediction: kernel.prediction.map(|estimate| Prediction { duration_ns: Figure::of(estimate) }),
-        }
+        let prediction = kernel.prediction.map(|estimate| Prediction { duration_ns: Figure::of(estimate) });
+        Self { row: &kernel.row, prediction }
     }
 }
