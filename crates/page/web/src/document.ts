@@ -195,7 +195,7 @@ export interface Spread {
 
 /** An account. Times are of the whole; the page divides them by steps. */
 export interface Entry {
-  id: string;
+  id: Account;
   name: string;
   group: string;
   time_ns: Figure;
@@ -502,6 +502,9 @@ export interface MachineOverTime {
 /** The provenance of a figure. */
 export type Provenance = 'measured' | 'computed' | 'predicted';
 
+/** An account by name. */
+export type Account = 'kernels' | 'collectives' | 'waiting' | 'copies' | 'unknown' | IdleCause;
+
 export interface PhaseAccounts {
   id: PhaseKind;
   name: string;
@@ -532,7 +535,7 @@ export interface LongGap {
   start_ns: number;
   duration_ns: Figure;
   /** What the host did meanwhile for most of it. */
-  cause: string | null;
+  cause: IdleCause | null;
   before: string | null;
   after: string | null;
 }
@@ -717,12 +720,15 @@ export interface MachineSeries {
   mosts: (number | null)[] | null;
 }
 
+/** The host's activity while the device was idle. */
+export type IdleCause = 'launching' | 'allocating' | 'transferring' | 'synchronising' | 'loading' | 'capturing' | 'other_calls' | 'host_code';
+
 /** A phase of a program's run, derived from the repetition of its launches. */
 export type PhaseKind = 'startup' | 'warmup' | 'steady' | 'between' | 'end' | 'whole';
 
 /** The share of an account in each part, in ten thousandths. */
 export interface Line {
-  id: string;
+  id: Account;
   shares: number[];
 }
 
