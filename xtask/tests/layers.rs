@@ -52,7 +52,7 @@ const LAYERS: [&[&str]; 14] = [
     &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
     &["apex-predict-session", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],
-    &["apex-export", "apex-differential", "apex-collect", "apex-kernels", "apex-text"],
+    &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
     &["apex-view"],
     &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts", "apex-kernels-c"],
     &["apex-dashboard"],

@@ -235,6 +235,31 @@ pub static RULES: &[Rule] = &[
     host_memory::RULE,
 ];
 
+/// What rules look at, in a word, and the rules: it is fine where all of these found
+/// nothing.
+pub static TOPICS: [(&str, &[Rule]); 8] = [
+    (
+        "copies",
+        &[
+            pageable_async_copy::RULE,
+            synchronous_calls::RULE,
+            small_copies::RULE,
+            exposed_copies::RULE,
+            device_copies::RULE,
+        ],
+    ),
+    ("allocation", &[repeated_allocation::RULE]),
+    ("pauses", &[gpu_gap::RULE]),
+    ("synchronisation", &[frequent_synchronisation::RULE]),
+    ("launch calls", &[slow_launch::RULE, launch_bound::RULE, short_kernels::RULE, tiny_launches::RULE]),
+    (
+        "launch shapes",
+        &[block_not_warp_multiple::RULE, small_grid::RULE, tail_wave::RULE, sub_wave_grid::RULE],
+    ),
+    ("occupancy", &[low_occupancy::RULE]),
+    ("memory accesses", &[uncoalesced_access::RULE, bank_conflicts::RULE, local_memory::ACCESSES]),
+];
+
 /// Rules that set a grid against the number of multiprocessors.
 const OF_MULTIPROCESSORS: [&str; 4] =
     [few_blocks_with_barriers::RULE.id, tail_wave::RULE.id, sub_wave_grid::RULE.id, short_blocks::RULE.id];

@@ -3,8 +3,9 @@
 use crate::alerts::{Alert, Notice, State};
 use crate::moment::rfc3339;
 use crate::subject::Subject;
+use apex_conventions::documents::{self, Envelope};
 use apex_profile::Figure;
-use apex_text::units;
+use apex_profile::units;
 use apex_untrusted::printable;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,8 +39,6 @@ pub fn line(notice: &Notice) -> String {
 /// A notice as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     /// What a chat shows: the line, and the command.
     text: String,
     state: &'static str,
@@ -75,7 +74,7 @@ impl Alert {
     }
 }
 
-/// A notice as a document of schema `apex.alert/1`.
+/// A notice as a document.
 pub fn document(notice: &Notice) -> Vec<u8> {
     let Notice { state, at, alert } = notice;
     let (firing, reason) = match state {
@@ -85,8 +84,6 @@ pub fn document(notice: &Notice) -> Vec<u8> {
         State::Ended => ("resolved", "session_ended"),
     };
     let document = Document {
-        schema: "apex.alert/1",
-        apex_version: env!("CARGO_PKG_VERSION"),
         text: format!("APEX {}; next: {}", line(notice), printable(&alert.next)),
         state: firing,
         reason,
@@ -103,7 +100,7 @@ pub fn document(notice: &Notice) -> Vec<u8> {
         reference: alert.reference,
         next: &alert.next,
     };
-    serde_json::to_vec(&document).expect("strings and numbers are JSON")
+    serde_json::to_vec(&Envelope::of(documents::ALERT, document)).expect("strings and numbers are JSON")
 }
 
 /// An alert of Alertmanager's second interface.

@@ -1,6 +1,6 @@
 //! What can go wrong, and from where on it counts.
 
-use apex_text::units;
+use apex_profile::units;
 use serde::Serialize;
 
 /// What can go wrong.

@@ -7,6 +7,7 @@ use crate::output::{self, Color};
 use crate::report::{self, Judged};
 use crate::text::Style;
 use apex_advice::Advice;
+use apex_conventions::documents;
 use apex_view::Applied;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
@@ -26,15 +27,12 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     judged: Judged,
-    /// Print JSON (schema apex.advise/3)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::ADVISE), value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     session: String,
     filters: Applied<'a>,
     advice: &'a Advice,
@@ -50,13 +48,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     filters::remark_on_phases(std::slice::from_ref(&shown));
     let advice = filters::advise(&shown, suppress);
     if args.json {
-        return output::json(&Document {
-            schema: "apex.advise/3",
-            apex_version: env!("CARGO_PKG_VERSION"),
-            session: loaded.session.dir.display().to_string(),
-            filters: shown.applied(),
-            advice: &advice,
-        });
+        let session = loaded.session.dir.display().to_string();
+        let document = Document { session, filters: shown.applied(), advice: &advice };
+        return output::json(documents::ADVISE, &document);
     }
     let style = Style { color: color.on_stdout() };
     output::page(|out| report::findings::full(out, shown.profile(), &advice, style, output::width()))

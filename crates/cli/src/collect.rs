@@ -4,6 +4,7 @@ use crate::{interrupt, output};
 use anyhow::Context;
 use apex_collect::collection::{self, Options, Progress, Wanted};
 use apex_collect::{batch, suite};
+use apex_conventions::documents::{COLLECT, SUITE};
 use apex_dataset::DataSet;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
@@ -62,8 +63,7 @@ pub struct Args {
     /// List the families and their kernels
     #[arg(long)]
     list: bool,
-    /// Print JSON (schema apex.collect/1; with --list, apex.suite/1)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {COLLECT}; with --list, {SUITE})"), value_parser = FalseyValueParser::new())]
     json: bool,
     /// Make the launches of this file (what ncu runs)
     #[arg(long, hide = true, value_name = "FILE")]
@@ -127,7 +127,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     remarks.iter().for_each(output::remark);
     let data_set = collected?;
     if args.json {
-        output::json(&Document::of(folder, &data_set))?
+        output::json(COLLECT, &Document::of(folder, &data_set))?
     } else {
         summary(folder, &data_set)?
     };
@@ -216,7 +216,6 @@ fn left(done: u64, planned: u64, elapsed: Duration, first: &(Duration, u64)) -> 
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
     #[serde(serialize_with = "output::path_in_document")]
     folder: &'a Path,
     device: &'a str,
@@ -233,7 +232,6 @@ impl<'a> Document<'a> {
     fn of(folder: &'a Path, data_set: &'a DataSet) -> Document<'a> {
         let manifest = &data_set.manifest;
         Document {
-            schema: "apex.collect/1",
             folder,
             device: &manifest.device_name,
             device_kind: manifest.device_kind,
@@ -275,7 +273,6 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
 /// What `--list --json` prints.
 #[derive(Serialize)]
 struct List {
-    schema: &'static str,
     version: u32,
     ptx_hash: String,
     families: Vec<Family>,
@@ -295,7 +292,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         .collect();
     if json {
         let (version, ptx_hash) = (suite::VERSION, suite::hash());
-        return output::json(&List { schema: "apex.suite/1", version, ptx_hash, families });
+        return output::json(SUITE, &List { version, ptx_hash, families });
     }
     output::page(|out| {
         families

@@ -2,6 +2,7 @@
 
 use crate::run::Timing;
 use crate::{exit, output, session, units};
+use apex_conventions::documents;
 use apex_trace::control::{Control, MappedControl, TimingMode};
 use apex_trace::{Process, Session};
 use clap::builder::FalseyValueParser;
@@ -45,15 +46,13 @@ enum Action {
 struct Target {
     /// Session folder [default: the newest one in this folder]
     session: Option<PathBuf>,
-    /// Print JSON (schema apex.ctl/1)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::CTL), value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
 /// How a session is recorded at this moment.
 #[derive(Serialize)]
 struct State {
-    schema: &'static str,
     #[serde(serialize_with = "output::path_in_document")]
     session: PathBuf,
     recording: bool,
@@ -132,7 +131,6 @@ impl State {
     fn of(session: PathBuf, control: &Control, running: Vec<u32>, changed: Option<String>) -> Self {
         let max_bytes = control.max_bytes.load(Ordering::Relaxed);
         Self {
-            schema: "apex.ctl/1",
             session,
             recording: control.is_recording(),
             timing: mode_name(control.timing_mode()),
@@ -147,7 +145,7 @@ impl State {
 
 fn show(state: &State, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        return output::json(state);
+        return output::json(documents::CTL, state);
     }
     output::page(|out| {
         if let Some(changed) = &state.changed {

@@ -33,9 +33,10 @@ mod session;
 mod top;
 mod train;
 
-use apex_text::{self as text, units};
+use apex_profile::units;
 use apex_untrusted::printable;
 use apex_untrusted::text::printable_but;
+use apex_view::text;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Color;
 use std::io::{self, Write};

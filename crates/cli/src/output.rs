@@ -3,7 +3,9 @@
 //! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand
 //! among the program's own lines. A reader that stops early (`apex report | head`) is no error.
 
+use apex_conventions::documents::{Document, Envelope};
 use apex_untrusted::printable;
+use serde::Serialize;
 use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -116,10 +118,10 @@ pub fn path_in_document<S: serde::Serializer>(path: &Path, to: S) -> Result<S::O
     to.serialize_str(&path.to_string_lossy())
 }
 
-/// Writes a JSON document to stdout.
-pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {
+/// Writes a JSON document of this kind to stdout.
+pub fn json(document: Document, content: &impl Serialize) -> anyhow::Result<ExitCode> {
     page(|out| {
-        apex_export::json::pretty(&mut *out, document)?;
+        apex_export::json::pretty(&mut *out, &Envelope::of(document, content))?;
         writeln!(out)
     })
 }

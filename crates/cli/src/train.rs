@@ -2,6 +2,7 @@
 
 use crate::{interrupt, output, progress};
 use anyhow::Context;
+use apex_conventions::documents::{self, Envelope};
 use apex_dataset::{DataSet, DeviceKind};
 use apex_model::Model;
 use apex_predict::Models;
@@ -55,8 +56,7 @@ pub struct Args {
     /// Train few networks for few epochs, without boosted trees, in about a minute
     #[arg(long, value_parser = FalseyValueParser::new())]
     quick: bool,
-    /// Print JSON (schema apex.train/2)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::TRAIN), value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
@@ -88,7 +88,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     };
     write(&args.output, &trained)?;
     if args.json {
-        return output::json(&trained.report);
+        return output::json(documents::TRAIN, &trained.report);
     }
     output::page(|out| {
         writeln!(out, "{}", printable_but(&trained.report.card(), &['\n']))?;
@@ -143,7 +143,7 @@ fn write(folder: &Path, trained: &Trained) -> anyhow::Result<()> {
         model.save(&folder.join(file))?;
     }
     let large = trained.models[1].to_onnx(apex_model::Precision::F32);
-    let card = serde_json::to_vec_pretty(&trained.report)?;
+    let card = serde_json::to_vec_pretty(&Envelope::of(documents::TRAIN, &trained.report))?;
     for (file, bytes) in
         [("large.onnx", large), ("card.md", trained.report.card().into_bytes()), ("card.json", card)]
     {

@@ -7,6 +7,7 @@ use crate::sessions::{Known, Sessions, State};
 use crate::timeline;
 use crate::views::{Looked, Views};
 use crate::what_if;
+use apex_conventions::documents::{self, Envelope};
 use apex_http::{Event, Next, Request, Response, StatusCode};
 use apex_timeline::Timelines;
 use apex_trace::META_FILE;
@@ -39,8 +40,6 @@ pub struct Dashboard {
 /// The list of sessions.
 #[derive(Debug, Serialize)]
 struct List {
-    schema: &'static str,
-    apex_version: &'static str,
     sessions: Vec<Listed>,
 }
 
@@ -117,7 +116,8 @@ impl Dashboard {
 
     fn list(&self) -> Response {
         let sessions = self.sessions.list().iter().map(Listed::of).collect();
-        json(&List { schema: "apex.sessions/1", apex_version: env!("CARGO_PKG_VERSION"), sessions })
+        let list = Envelope::of(documents::SESSIONS, List { sessions });
+        Response::new(StatusCode::OK, JSON, serde_json::to_string(&list).expect("plain data"))
     }
 
     fn of_session(&self, id: &str, answer: impl FnOnce(Known) -> Response) -> Response {
@@ -133,7 +133,7 @@ impl Dashboard {
             return self.events(known, wanted);
         }
         match self.views.look(&known, &wanted) {
-            Ok(looked) => Response::new(StatusCode::OK, JSON, looked.document.to_string()),
+            Ok(looked) => Response::shared(StatusCode::OK, JSON, looked.document),
             Err(problem) => problem.response(),
         }
     }
@@ -145,7 +145,7 @@ impl Dashboard {
             Err(Refusal::NoSession) => return no_session(),
         };
         match self.comparisons.of(&sides) {
-            Ok(document) => Response::new(StatusCode::OK, JSON, document.to_string()),
+            Ok(document) => Response::shared(StatusCode::OK, JSON, document),
             Err(problem) => problem.response(),
         }
     }
@@ -162,7 +162,7 @@ impl Dashboard {
             let condition = Condition::of(&looked);
             if told_condition.as_ref() != Some(&condition) {
                 let data = serde_json::to_string(&condition).expect("plain data");
-                events.push(Event { name: "condition", data });
+                events.push(Event { name: "condition", data: data.into() });
                 told_condition = Some(condition);
             }
             let document = looked.ok().map(|looked| looked.document);
@@ -171,7 +171,7 @@ impl Dashboard {
                 told_document.as_ref().is_some_and(|told| Arc::ptr_eq(told, document) || told == document)
             };
             if let Some(document) = document.filter(|document| !is_told(document)) {
-                events.push(Event { name: "document", data: document.to_string() });
+                events.push(Event { name: "document", data: Arc::clone(&document) });
                 told_document = Some(document);
             }
             if events.is_empty() { Next::Later(views.pause(&view)) } else { Next::Events(events) }
@@ -185,10 +185,6 @@ fn no_session() -> Response {
 
 fn nothing() -> Response {
     Response::text(StatusCode::NOT_FOUND, "there is nothing here: /api/v1/openapi.json says what there is")
-}
-
-fn json(of: &impl Serialize) -> Response {
-    Response::new(StatusCode::OK, JSON, serde_json::to_string(of).expect("plain data"))
 }
 
 impl Listed {

@@ -3,10 +3,11 @@
 
 use crate::parameters::ViewParameters;
 use crate::problem::Problem;
+use apex_conventions::documents::{self, Envelope};
 use apex_live::Follower;
 use apex_page::{KernelLines, Source};
 use apex_predict_session::explore::Explorer;
-use apex_text::units;
+use apex_profile::units;
 use apex_view::{DiffDocument, Error, Filters, Loaded};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -109,5 +110,5 @@ pub fn compare(before: &[PathBuf], after: &[PathBuf], filters: &Filters) -> Resu
     let shown = filters.shown_alike(&loaded)?;
     let comparison = apex_view::compared(&shown, before.len());
     let document = DiffDocument::of(&loaded, &shown, before, after, &comparison);
-    Ok(serde_json::to_string(&document).expect("plain data"))
+    Ok(serde_json::to_string(&Envelope::of(documents::DIFF, document)).expect("plain data"))
 }

@@ -81,13 +81,14 @@ pub struct View {
     wanted: ViewParameters,
     /// Whether reading it again may give something else.
     changes: AtomicBool,
-    shown: Mutex<Shown>,
+    open: Mutex<Open>,
     /// The kernels that were read last, and when: questions about them do not wait while the
     /// session is read again.
     kernels: Mutex<Option<(Instant, Arc<Kernels>)>>,
 }
 
-struct Shown {
+/// A session as a view has it open.
+struct Open {
     reader: Reader,
     last: Option<Last>,
 }
@@ -137,24 +138,24 @@ impl Views {
     /// Why there is no document.
     pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
-        let shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.last(&view, &shown) {
+        let open = view.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.last(&view, &open) {
             Ok(result) => result,
-            Err(now) => view.read(shown, now, self.turns.take()),
+            Err(now) => view.read(open, now, self.turns.take()),
         }
     }
 
     /// The same of a view that is held, for somebody who asks again soon; `None` if it would have
     /// to wait for others.
     pub fn look_if_free(&self, view: &View) -> Option<Result<Looked, Problem>> {
-        let shown = match view.shown.try_lock() {
-            Ok(shown) => shown,
+        let open = match view.open.try_lock() {
+            Ok(open) => open,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        match self.last(view, &shown) {
+        match self.last(view, &open) {
             Ok(result) => Some(result),
-            Err(now) => Some(view.read(shown, now, self.turns.try_take()?)),
+            Err(now) => Some(view.read(open, now, self.turns.try_take()?)),
         }
     }
 
@@ -162,8 +163,8 @@ impl Views {
     /// again then.
     pub fn pause(&self, view: &View) -> Duration {
         // (Somebody may read it.)
-        let Ok(shown) = view.shown.try_lock() else { return Duration::ZERO };
-        match &shown.last {
+        let Ok(open) = view.open.try_lock() else { return Duration::ZERO };
+        match &open.last {
             Some(last) if last.rests => ENDED,
             Some(last) => last.stays(&view.wanted, self.changing()),
             None => Duration::ZERO,
@@ -172,9 +173,9 @@ impl Views {
 
     /// What was read last, if it is still valid; else what the session's files are like now. (What is
     /// fresh is valid whatever the files are like, so that nobody looks at them.)
-    fn last(&self, view: &View, shown: &Shown) -> Result<Result<Looked, Problem>, Option<u64>> {
+    fn last(&self, view: &View, open: &Open) -> Result<Result<Looked, Problem>, Option<u64>> {
         let result = |last: &Last| Ok(last.result.clone());
-        let last = shown.last.as_ref();
+        let last = open.last.as_ref();
         if let Some(last) = last.filter(|last| !last.stays(&view.wanted, self.changing()).is_zero()) {
             return result(last);
         }
@@ -204,7 +205,7 @@ impl View {
             known: known.clone(),
             wanted: wanted.clone(),
             changes: AtomicBool::new(true),
-            shown: Mutex::new(Shown { reader: Reader::new(&known.dir, wanted), last: None }),
+            open: Mutex::new(Open { reader: Reader::new(&known.dir, wanted), last: None }),
             kernels: Mutex::default(),
         }
     }
@@ -212,20 +213,20 @@ impl View {
     /// Reads it; `now` is the fingerprint of its session.
     fn read(
         &self,
-        mut shown: MutexGuard<'_, Shown>,
+        mut open: MutexGuard<'_, Open>,
         now: Option<u64>,
         turn: Turn<'_>,
     ) -> Result<Looked, Problem> {
         let started = Instant::now();
         let read = match now {
-            Some(_) => shown.reader.read(),
+            Some(_) => open.reader.read(),
             None => Err(Problem::Deleted(self.known.gone())),
         };
         let (took, at) = (started.elapsed(), Instant::now());
         drop(turn);
-        let has_ended = shown.reader.has_ended();
+        let has_ended = open.reader.has_ended();
         let result = read.map(|Reading { document, running, kernels }| Looked {
-            state: state(&running, now, shown.last.as_ref()),
+            state: state(&running, now, open.last.as_ref()),
             running,
             document: document.into(),
             kernels,
@@ -239,7 +240,7 @@ impl View {
             Err(_) => has_ended,
         };
         self.changes.store(!rests, Ordering::Relaxed);
-        shown.last = Some(Last { at, took, fingerprint: now, rests, result: result.clone() });
+        open.last = Some(Last { at, took, fingerprint: now, rests, result: result.clone() });
         result
     }
 
@@ -326,7 +327,7 @@ mod tests {
         let (views, known) = (Views::default(), known(folder.path()));
         let filters = apex_view::Filters::of_words(None, &["no such kernel".to_owned()], None, None).unwrap();
         let view = views.of(&known, &ViewParameters { last: None, filters });
-        let read_at = || view.shown.lock().unwrap().last.as_ref().map(|last| (last.at, last.rests));
+        let read_at = || view.open.lock().unwrap().last.as_ref().map(|last| (last.at, last.rests));
         assert!(matches!(views.look_if_free(&view), Some(Err(Problem::Empty(_)))));
         let first = read_at();
         assert!(first.is_some_and(|(_, rests)| rests));
@@ -343,7 +344,7 @@ mod tests {
         let turns: Vec<Turn<'_>> = (0..READINGS).map(|_| views.turns.take()).collect();
         assert!(views.look_if_free(&view).is_none());
         drop(turns);
-        let reads = view.shown.lock().unwrap();
+        let reads = view.open.lock().unwrap();
         assert!(views.look_if_free(&view).is_none(), "somebody reads it");
         drop(reads);
         assert!(views.look_if_free(&view).is_some());

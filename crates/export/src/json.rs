@@ -4,6 +4,7 @@
 //! memory can be exported.
 
 use crate::table::{Cell, Column, Sink};
+use apex_conventions::documents::{self, Envelope};
 use apex_profile::Profile;
 use apex_trace::Session;
 use apex_trace::meta::Meta;
@@ -95,14 +96,9 @@ impl Formatter for Pretty {
     }
 }
 
-/// Version of the document.
-pub const SCHEMA: &str = "apex.export/1";
-
 /// The text before the rows.
 #[derive(Serialize)]
 struct Head<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     session: String,
     run: Option<&'a Meta>,
     profile: &'a Profile,
@@ -120,15 +116,9 @@ pub fn summary(session: &Session, profile: &Profile, mut out: impl Write) -> io:
 
 /// All but the closing brace.
 fn head(session: &Session, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let head = Head {
-        schema: SCHEMA,
-        apex_version: env!("CARGO_PKG_VERSION"),
-        session: session.dir.display().to_string(),
-        run: session.meta.as_ref(),
-        profile,
-    };
+    let head = Head { session: session.dir.display().to_string(), run: session.meta.as_ref(), profile };
     let mut text = Vec::new();
-    compact(&mut text, &head)?;
+    compact(&mut text, &Envelope::of(documents::EXPORT, head))?;
     text.pop();
     out.write_all(&text)
 }

@@ -5,6 +5,7 @@
 //! because 0 means that there is none.
 
 use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
+use apex_conventions::documents::HOST_STACKS;
 use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -15,8 +16,6 @@ use std::path::Path;
 
 /// Its name in a session's folder.
 pub const FILE: &str = "host-stacks.jsonl";
-/// Format that is written, and the only one that is read.
-const SCHEMA: &str = "apex.host-stacks/1";
 /// Most bytes that are read.
 const MOST_READ: u64 = 256 << 20;
 /// Most frames of a stack.
@@ -278,7 +277,7 @@ fn stays(span: &Span, of: u32) -> bool {
 }
 
 fn head_line(head: &Head) -> Line {
-    Line { schema: Some(SCHEMA.to_owned()), head: Some(head.clone()), ..Line::default() }
+    Line { schema: Some(HOST_STACKS.to_string()), head: Some(head.clone()), ..Line::default() }
 }
 
 /// Where the threads of a session were. Empty where that is not known.
@@ -375,9 +374,7 @@ impl HostStacks {
     /// Takes a line, or says what is wrong with it.
     fn take(&mut self, line: &[u8]) -> Result<(), String> {
         let line: Line = serde_json::from_slice(line).map_err(|error| format!("damaged: {error}"))?;
-        if let Some(schema) = line.schema.filter(|schema| schema != SCHEMA) {
-            return Err(format!("its format is {schema}, and this APEX reads {SCHEMA}"));
-        }
+        line.schema.map_or(Ok(()), |schema| HOST_STACKS.check(&schema))?;
         if let Some(head) = line.head {
             self.head = head;
         }

@@ -4,6 +4,7 @@ use crate::connections::Work;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -14,7 +15,7 @@ pub struct Event {
     /// Its type: a word.
     pub name: &'static str,
     /// What it tells; of any lines.
-    pub data: String,
+    pub data: Arc<str>,
 }
 
 /// Events to send now, in this order; may be empty.

@@ -4,6 +4,7 @@ use crate::events::Source;
 pub use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a response may do that says nothing about it.
@@ -48,6 +49,11 @@ impl Response {
     /// Some bytes of a media type.
     pub fn new(status: StatusCode, media_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self::of(status, media_type, Content::Bytes(bytes.into()))
+    }
+
+    /// A text that others hold, too: it is not copied.
+    pub fn shared(status: StatusCode, media_type: &'static str, text: Arc<str>) -> Self {
+        Self::of(status, media_type, Content::Bytes(Bytes::from_owner(Arc::<[u8]>::from(text))))
     }
 
     /// A sentence, mostly about what is wrong.

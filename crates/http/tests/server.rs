@@ -342,7 +342,7 @@ fn light_answers_and_events_do_not_wait_for_heavy_answers() {
             Response::text(StatusCode::OK, "heavy")
         }
         ["events"] => {
-            let event = || Next::Last(vec![Event { name: "light", data: String::new() }]);
+            let event = || Next::Last(vec![Event { name: "light", data: "".into() }]);
             Response::events(Duration::from_millis(5), event)
         }
         _ => Response::text(StatusCode::OK, "light"),
@@ -412,7 +412,7 @@ fn numbers(every: Duration) -> (std::sync::mpsc::Sender<u32>, impl Fn(&Request) 
         }
         let receiver = Arc::clone(&receiver);
         Response::events(every, move || {
-            let event = |name, data: String| Event { name, data };
+            let event = |name, data: String| Event { name, data: data.into() };
             match receiver.lock().unwrap().try_recv() {
                 Ok(number) => Next::Events(vec![event("number", number.to_string())]),
                 Err(std::sync::mpsc::TryRecvError::Empty) => Next::Events(Vec::new()),

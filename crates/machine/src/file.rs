@@ -7,6 +7,7 @@
 //! there.
 
 use crate::record::{Device, Record, downsample};
+use apex_conventions::documents::MACHINE;
 use apex_untrusted::folder::identity;
 use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// Its name in a session's folder.
 pub const FILE: &str = "machine.jsonl";
-/// Format that is written, and the only one that is read.
-const SCHEMA: &str = "apex.machine/1";
 /// Most bytes that are written.
 pub(crate) const MOST_BYTES: u64 = 4 << 20;
 /// Most bytes that are read.
@@ -42,7 +41,7 @@ struct Line {
 
 impl Line {
     fn head() -> Self {
-        Self { schema: Some(SCHEMA.to_owned()), ..Self::default() }
+        Self { schema: Some(MACHINE.to_string()), ..Self::default() }
     }
 
     fn device(device: &Device) -> Self {
@@ -188,9 +187,7 @@ impl Machine {
     /// Takes a line, or says what is wrong with it.
     fn take(&mut self, line: &[u8]) -> Result<(), String> {
         let line: Line = serde_json::from_slice(line).map_err(|error| format!("damaged: {error}"))?;
-        if let Some(schema) = line.schema.filter(|schema| schema != SCHEMA) {
-            return Err(format!("its format is {schema}, and this APEX reads {SCHEMA}"));
-        }
+        line.schema.map_or(Ok(()), |schema| MACHINE.check(&schema))?;
         if let Some(device) = line.device {
             if self.devices.len() == MOST_DEVICES {
                 return Err(format!("it has more than {MOST_DEVICES} devices"));

@@ -1,7 +1,10 @@
 //! The quantities that are read, in one table.
 
+use serde::Serialize;
+
 /// What a quantity is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Watts.
     Watts,

@@ -1,7 +1,7 @@
 //! A session as a page to look at.
 //!
-//! * [`Document`] is what the page shows, as data: one JSON document with a schema, [`SCHEMA`],
-//!   which docs/json.md describes. Its size is bounded, however long the session is ([`Limits`]):
+//! * [`Document`] is what the page shows, as data: the content of the JSON document
+//!   [`PAGE`](documents::PAGE), which docs/json.md describes. Its size is bounded, however long the session is ([`Limits`]):
 //!   long lists are cut, and what was cut is counted.
 //! * [`html`] is the document in the file that shows it: one page that needs nothing else.
 //! * [`what_if`] and [`KernelLines`] are what the page asks its server about a kernel.
@@ -20,8 +20,9 @@
 
 mod document;
 
+use apex_conventions::documents;
 use apex_predict_session::explore::Explored;
-pub use document::{Document, KernelLines, Limits, SCHEMA, Source};
+pub use document::{Document, KernelLines, Limits, Source};
 
 /// Bytes that a page has at most.
 pub const MOST_BYTES: usize = 3_000_000;
@@ -52,7 +53,7 @@ pub fn json(source: &Source<'_>) -> String {
 
 /// What is answered about the kernel of an identifier in another configuration, as JSON.
 pub fn what_if(kernel: &str, explored: &Explored) -> String {
-    serde_json::to_string(&document::Answer::of(kernel, explored)).expect("an answer is plain data")
+    document::json(documents::WHAT_IF, &document::Answer::of(kernel, explored))
 }
 
 /// The page without a document, and its content security policy: it requests documents
@@ -68,7 +69,7 @@ pub fn served() -> (String, String) {
 /// What is written of a document; lists are shortened until it has at most [`MOST_BYTES`].
 fn bounded(source: &Source<'_>, mut limits: Limits, written: impl Fn(String) -> String) -> String {
     loop {
-        let json = serde_json::to_string(&Document::of(source, &limits)).expect("a document is plain data");
+        let json = document::json(documents::PAGE, &Document::of(source, &limits));
         let written = written(json);
         if written.len() <= MOST_BYTES || limits.is_least() {
             return written;

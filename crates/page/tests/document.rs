@@ -21,7 +21,7 @@ fn page_with(profile: &Profile, advice: &Advice, words: &[String], machine: &Mac
         meta: None,
         whole: profile,
         job: profile,
-        shown: profile,
+        selected: profile,
         phase: None,
         steps: None,
         iterations: None,

@@ -8,7 +8,7 @@
 //! * [`Accounts`] divide the time of a device in each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Selection`] is a part of a session: some processes, a window of time.
-//! * [`units`] formats numbers for all views and sentences.
+//! * [`units`] formats numbers for all views and sentences, and parses them.
 //! * [`Prediction`] holds the models' predictions for a kernel; `apex-predict-session` computes
 //!   them, and [`Profile::with`] takes them.
 //!

@@ -1,6 +1,10 @@
-//! Numbers as people read them: durations, shares, sizes, counts.
+//! Numbers as people read and write them: durations, shares, sizes, counts.
 //!
 //! Three significant digits, SI prefixes for time, binary ones for bytes; counts are exact.
+
+mod parsed;
+
+pub use parsed::{parse_duration, parse_percent, parse_size, parse_window};
 
 /// The unit of a duration: its nanoseconds and its symbol.
 fn unit(ns: f64) -> (f64, &'static str) {

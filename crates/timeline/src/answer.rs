@@ -6,6 +6,7 @@ mod part;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apex_conventions::documents::{Document, Envelope};
 use serde::Serialize;
 
 use crate::event::{Basis, END, Event};
@@ -98,27 +99,23 @@ impl From<Damaged> for Unanswered {
 /// What each answer begins with.
 #[derive(Serialize)]
 struct Head {
-    schema: &'static str,
-    apex_version: &'static str,
     state: &'static str,
     message: Option<String>,
     version: String,
 }
 
 impl Head {
-    fn of(schema: &'static str, timeline: &Timeline) -> Self {
-        let version = timeline.version();
-        Self { schema, apex_version: env!("CARGO_PKG_VERSION"), state: "ready", message: None, version }
+    fn of(timeline: &Timeline) -> Self {
+        Self { state: "ready", message: None, version: timeline.version() }
     }
 
-    fn without(schema: &'static str, missing: &Missing) -> Self {
+    fn without(missing: &Missing) -> Self {
         let (state, message) = match missing {
             Missing::Building(_) => ("building", None),
             Missing::Unreadable(why) => ("unreadable", Some(why)),
             Missing::Deleted(why) => ("deleted", Some(why)),
         };
-        let (apex_version, version) = (env!("CARGO_PKG_VERSION"), String::new());
-        Self { schema, apex_version, state, message: message.cloned(), version }
+        Self { state, message: message.cloned(), version: String::new() }
     }
 }
 
@@ -133,8 +130,8 @@ impl Question {
     }
 }
 
-fn json(of: &impl Serialize) -> String {
-    serde_json::to_string(of).expect("plain data")
+fn json(document: Document, content: &impl Serialize) -> String {
+    serde_json::to_string(&Envelope::of(document, content)).expect("plain data")
 }
 
 fn id_of(place: u32, row: &LaneRow) -> String {

@@ -101,6 +101,16 @@ pub struct LaneRow {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kernel {
     pub name: String,
+    #[serde(flatten)]
+    pub row: KernelRow,
+    /// Predicted duration: value, and the interval.
+    pub prediction: Option<[f64; 3]>,
+    pub frames: Vec<Frame>,
+}
+
+/// What answers show of a kernel as it is here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KernelRow {
     pub symbol: String,
     pub operation: String,
     pub grid: [u32; 3],
@@ -114,9 +124,6 @@ pub struct Kernel {
     pub waves: Option<f64>,
     pub launches: u64,
     pub timed: Option<Timed>,
-    /// Predicted duration: value, and the interval.
-    pub prediction: Option<[f64; 3]>,
-    pub frames: Vec<Frame>,
 }
 
 /// What timed launches of a kernel took.
@@ -161,8 +168,7 @@ impl Kernel {
         let stack = kernel.stacks.iter().max_by_key(|count| (count.sampled, count.first_seen));
         let stack = stack.and_then(|count| profile.call_stacks.get(count.stack));
         let frames = stack.into_iter().flat_map(|stack| stack.native.iter().chain(&stack.frames));
-        Self {
-            name: text(&kernel.name),
+        let row = KernelRow {
             symbol: text(&kernel.symbol),
             operation: kernel.traits.operation.name().to_owned(),
             grid: three(kernel.launch.grid),
@@ -184,10 +190,12 @@ impl Kernel {
                 longest_ns: gpu.each.max_ns,
                 deviation_ns: gpu.deviation_ns,
             }),
-            prediction: kernel
-                .prediction
-                .as_ref()
-                .and_then(|prediction| prediction.duration_ns)
+        };
+        let predicted = kernel.prediction.as_ref().and_then(|prediction| prediction.duration_ns);
+        Self {
+            name: text(&kernel.name),
+            row,
+            prediction: predicted
                 .map(|predicted| [predicted.value, predicted.bounds().0, predicted.bounds().1]),
             frames: frames.take(FRAMES).map(Frame::of).collect(),
         }

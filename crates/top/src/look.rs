@@ -3,10 +3,10 @@
 use apex_advice::{Advice, Options, advise};
 use apex_live::{SinceStart, Snapshot};
 use apex_machine::Summary;
+use apex_profile::units;
 use apex_profile::{Figure, Profile};
-use apex_text::units;
-use apex_text::verdict::{self, Part};
 use apex_trace::meta::{Exit, Meta};
+use apex_view::text::verdict::{self, Part};
 use std::ops::Range;
 
 /// A session at one moment: its last seconds, and the advice about them.

@@ -289,7 +289,7 @@ impl Top {
         let shown = |kernel: &Kernel| {
             [&kernel.short_name, &kernel.name].iter().any(|name| name.to_lowercase().contains(&part))
         };
-        let mut rows = apex_text::kernels::ranked(&look.profile, |kernel| sort.of(kernel));
+        let mut rows = apex_view::text::kernels::ranked(&look.profile, |kernel| sort.of(kernel));
         rows.retain(|&kernel| shown(&kernels[kernel]));
         rows
     }

@@ -3,9 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// Name and version of the JSON document's schema.
-pub const SCHEMA: &str = "apex.train/2";
-
 /// Number of best and of worst families that a card names.
 const NAMED: usize = 6;
 
@@ -99,11 +96,9 @@ pub struct MeasuredDevice {
     pub launches: usize,
 }
 
-/// The whole report.
+/// The whole report: the content of the document `TRAIN` of `apex-conventions`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
-    pub schema: String,
     /// The devices that the data was measured on.
     pub devices: Vec<MeasuredDevice>,
     /// Launches, on all of them.

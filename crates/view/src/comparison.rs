@@ -2,16 +2,14 @@
 
 use crate::{Applied, Loaded, Shown};
 use apex_advice::{Advice, Change, Comparison, CountChanges, Run, compare};
-use apex_text::units;
+use apex_profile::units;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What `apex diff --json` prints.
+/// The content of [`DIFF`](apex_conventions::documents::DIFF).
 #[derive(Serialize)]
 pub struct DiffDocument<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     before: Vec<String>,
     after: Vec<String>,
     /// What was run on either side, each command once; sessions without a record of it left out.
@@ -33,8 +31,6 @@ impl<'a> DiffDocument<'a> {
     ) -> Option<Self> {
         let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
         Some(Self {
-            schema: "apex.diff/2",
-            apex_version: env!("CARGO_PKG_VERSION"),
             before: names(before),
             after: names(after),
             commands: commands(sessions, before.len()),

@@ -1,8 +1,8 @@
 //! The filters that select a part of a session.
 
 use crate::Error;
+use apex_profile::units;
 use apex_profile::{KernelPattern, PhaseKind, Profile, Selection, origin_ns, ranks};
-use apex_text::units;
 use apex_trace::Session;
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -5,6 +5,7 @@
 //! * [`Loaded`] is a session with its profile, read with filters.
 //! * [`Shown`] is what the filters leave of it: what is judged, what figures and tables are about.
 //! * [`DiffDocument`] is the document of `apex diff`.
+//! * [`text`] is the wording of figures, kernels, savings and the verdict.
 //!
 //! Invariants:
 //!
@@ -17,6 +18,7 @@ mod filters;
 mod loaded;
 mod notes;
 mod shown;
+pub mod text;
 
 pub use comparison::{DiffDocument, commands, compared, different_commands, verdict};
 pub use filters::{Applied, Filters, Phase};

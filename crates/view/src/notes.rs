@@ -1,25 +1,11 @@
 //! Notes of a report: what was checked and found fine, and where the rest of the run went.
 
 use crate::Shown;
+use crate::text::verdict::LEAST;
 use apex_advice::Advice;
+use apex_advice::rules::{Rule, TOPICS};
 use apex_profile::Iterations;
-use apex_text::units;
-use apex_text::verdict::LEAST;
-
-/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
-const TOPICS: [(&str, &[&str]); 8] = [
-    (
-        "copies",
-        &["pageable-async-copy", "synchronous-calls", "small-copies", "exposed-copies", "device-copies"],
-    ),
-    ("allocation", &["repeated-allocation"]),
-    ("pauses", &["gpu-gap"]),
-    ("synchronisation", &["frequent-synchronisation"]),
-    ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
-    ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
-    ("occupancy", &["low-theoretical-occupancy"]),
-    ("memory accesses", &["uncoalesced-access", "bank-conflicts", "local-memory-accesses"]),
-];
+use apex_profile::units;
 
 /// How a reader of the command's output sees other phases.
 pub const PHASE_OPTION: &str = "--phase startup, warmup or all";
@@ -48,8 +34,8 @@ impl Shown<'_> {
                 units::counted(uncounted, "launched graph node", "launched graph nodes")
             ));
         }
-        let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
-        let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
+        let clear = |rule: &Rule| advice.clear.iter().any(|clear| clear == rule.slug);
+        let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(clear));
         let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
         // What is wrong stands above it.
         if !fine.is_empty() && self.job.totals.kernels_run() > 0 && self.job.defects.is_empty() {
@@ -61,14 +47,12 @@ impl Shown<'_> {
 
 #[cfg(test)]
 mod tests {
-    use apex_advice::rules::RULES;
-
-    use super::TOPICS;
+    use apex_advice::rules::{RULES, Rule, TOPICS};
 
     #[test]
-    fn topics_name_rules_that_exist() {
-        for slug in TOPICS.iter().flat_map(|(_, rules)| *rules) {
-            assert!(RULES.iter().any(|rule| rule.slug == *slug), "no rule is called {slug}");
+    fn topics_name_rules_that_are_applied() {
+        for Rule { slug, .. } in TOPICS.iter().flat_map(|(_, rules)| *rules) {
+            assert!(RULES.iter().any(|rule| rule.slug == *slug), "{slug} is in no table");
         }
     }
 }

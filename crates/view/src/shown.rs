@@ -1,12 +1,12 @@
 //! The part of a session that the filters leave.
 
 use crate::filters::shown_window;
+use crate::text::verdict::{Chosen, Part};
 use crate::{Applied, Error, Filters, Loaded, Phase};
 use apex_advice::{Advice, Options};
 use apex_machine::Summary;
 use apex_predict::Models;
 use apex_profile::{Accounts, Iterations, Kernel, KernelPattern, PhaseKind, Profile};
-use apex_text::verdict::{Chosen, Part};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

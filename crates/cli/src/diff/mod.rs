@@ -9,6 +9,7 @@ use crate::text::{Ink, Style, wrap};
 use crate::{exit, units};
 use anyhow::Context;
 use apex_advice::{Comparison, KernelChange};
+use apex_conventions::documents;
 use apex_view::{DiffDocument, Shown};
 use clap::builder::FalseyValueParser;
 use std::io::{self, Write};
@@ -53,8 +54,7 @@ pub struct Args {
     /// difference is significant
     #[arg(long, value_name = "PERCENT", value_parser = units::parse_percent)]
     fail_above: Option<f64>,
-    /// Print JSON (schema apex.diff/2)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::DIFF), value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
@@ -69,9 +69,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     filters::remark_on_phases(&shown);
     let comparison = apex_view::compared(&shown, before.len());
     if args.json {
-        output::json(
-            &DiffDocument::of(&sessions, &shown, before, after, &comparison).context("no session")?,
-        )?;
+        let content = DiffDocument::of(&sessions, &shown, before, after, &comparison);
+        output::json(documents::DIFF, &content.context("no session")?)?;
     } else {
         let verdict = apex_view::verdict(&comparison);
         let style = Style { color: color.on_stdout() };

@@ -9,6 +9,7 @@ mod system;
 
 use crate::exit;
 use crate::output::{self, Color};
+use apex_conventions::documents;
 use apex_untrusted::printable;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
@@ -27,8 +28,7 @@ pub struct Args {
     /// Folder for sessions
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Print JSON (schema apex.doctor/1)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::DOCTOR), value_parser = FalseyValueParser::new())]
     json: bool,
     /// Try the driver in this process (what the check does in a child process)
     #[arg(long, hide = true)]
@@ -75,10 +75,9 @@ impl Check {
     }
 }
 
+/// The content of the document.
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
+struct Content<'a> {
     checks: &'a [Check],
 }
 
@@ -91,9 +90,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     let checks = [driver::checks(), environment::checks(), system::checks(&args.dir)].concat();
     if args.json {
-        let document =
-            Document { schema: "apex.doctor/1", apex_version: env!("CARGO_PKG_VERSION"), checks: &checks };
-        output::json(&document)?;
+        output::json(documents::DOCTOR, &Content { checks: &checks })?;
     } else {
         output::page(|out| print(out, &checks, color.on_stdout()))?;
     }

@@ -16,6 +16,7 @@ use crate::text::Style;
 use crate::text::kernels::configuration;
 use crate::{exit, session};
 use anyhow::{Context, bail};
+use apex_conventions::documents::{PREDICT, PREDICTION};
 use apex_predict::code::Typed;
 use apex_predict::lines::{self, Asked, Format, Lines};
 use apex_predict::reload::{Event, Watch};
@@ -105,8 +106,7 @@ pub struct Args {
     /// [default: the built-in models]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Print JSON (schema apex.predict/1; for stdin JSON Lines, schema apex.prediction/1)
-    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
+    #[arg(long, help = format!("Print JSON (schema {PREDICT}; for stdin JSON Lines, schema {PREDICTION})"), value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
     json: bool,
     /// Print CSV
     #[arg(long, value_parser = FalseyValueParser::new())]
@@ -386,7 +386,7 @@ impl Args {
 
     fn show(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {
         if self.json {
-            return output::json(&Document::of(device, self.models.as_deref(), answers));
+            return output::json(PREDICT, &Document::of(device, self.models.as_deref(), answers));
         }
         if self.csv {
             return output::page(|mut out| {

@@ -9,7 +9,7 @@ use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, Unjudged, WhatIf,
 };
 use apex_profile::{PhaseKind, Profile};
-use apex_text::verdict::what_is_missing;
+use apex_view::text::verdict::what_is_missing;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 

@@ -6,8 +6,8 @@ use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::Advice;
 use apex_profile::{Account, Profile};
-use apex_text::verdict::together;
 use apex_view::Shown;
+use apex_view::text::verdict::together;
 use std::io::{self, Write};
 
 /// Characters of a full bar, where there is room.
@@ -17,7 +17,7 @@ const COLUMNS: usize = 23;
 
 /// The verdict, in at most three lines before they are wrapped.
 pub fn verdict(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
-    let sentences = apex_text::verdict::sentences(&shown.part(), advice);
+    let sentences = apex_view::text::verdict::sentences(&shown.part(), advice);
     sentences.iter().flat_map(|line| wrap(line, width, "  ")).collect()
 }
 

@@ -1,9 +1,14 @@
 //! The table of top kernels.
 
-use crate::text::kernels::{configuration, gpu_time, occupancy, waves};
-use crate::text::{self, Align, Table, bar};
-use crate::units;
-use apex_profile::{Geometry, Kernel, Profile};
+use crate::text::kernels::{
+    BAR, CONFIGURATION, CPU_TIME, Column, EFFICIENCY, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, TAIL, WAVES,
+    configuration,
+};
+use crate::text::{self, Align, Table};
+use apex_profile::{Kernel, Profile};
+
+/// Columns with computed figures.
+const COMPUTED: [Column; 4] = [OCCUPANCY, WAVES, TAIL, EFFICIENCY];
 
 /// What the table is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -63,7 +68,7 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
     let wide = rows(profile, job, sort, &ranked, &names);
     let headings = wide.headings(width);
     // Without configurations, a name stands for one row alone.
-    let table = match headings.contains(&CONFIGURATION) {
+    let table = match headings.contains(&CONFIGURATION.heading) {
         true => wide,
         false => {
             let unique = unique_names(profile, &ranked);
@@ -75,8 +80,6 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
     let legend = legend(&headings, ranked.iter().any(is_timed), ranked.iter().all(is_timed));
     Kernels { lines: table.lines(width), legend }
 }
-
-const CONFIGURATION: &str = "configuration";
 
 /// The short names of these kernels, each with its configuration where that alone tells rows of a
 /// device apart.
@@ -94,65 +97,24 @@ fn unique_names(profile: &Profile, ranked: &[usize]) -> Vec<String> {
 }
 
 fn rows(profile: &Profile, job: &Profile, sort: Sort, ranked: &[usize], names: &[&str]) -> Table {
-    let cpu_time = if sort == Sort::Cpu { Align::Right } else { Align::Optional };
-    let devices = job.device_names();
-    let has_several = job.devices.len() > 1;
-    let mut columns = vec![("kernel", Align::Flexible)];
-    if has_several {
-        columns.push((devices.heading, Align::Right));
-    }
-    columns.extend([
-        ("launches", Align::Right),
-        (CONFIGURATION, Align::OptionalLeft),
-        ("occupancyᶜ", Align::OptionalLeft),
-        ("wavesᶜ", Align::Optional),
-        ("tailᶜ", Align::Optional),
-        ("eff.ᶜ", Align::Optional),
-        ("GPU timeᵐ", Align::Right),
-        ("share", Align::Right),
-        ("CPU timeᵐ", cpu_time),
-        ("", Align::Optional),
-    ]);
-    let mut table = Table::new(&columns);
+    let kept = |column: Column| Column { align: Align::Right, ..column };
+    let cpu_time = if sort == Sort::Cpu { kept(CPU_TIME) } else { CPU_TIME };
+    let measured = [GPU_TIME, kept(SHARE), cpu_time, BAR];
+    let columns = [&[LAUNCHES, CONFIGURATION][..], &COMPUTED, &measured].concat();
     let total: f64 = job.kernels.iter().map(|kernel| sort.of(kernel)).sum();
-    let computed =
-        |kernel: &Kernel, text: fn(&Geometry) -> String| kernel.geometry.as_ref().map_or("?".into(), text);
-    for (&index, name) in ranked.iter().zip(names) {
+    let row = |(&index, &name): (&usize, &_)| {
         let kernel = &profile.kernels[index];
-        let share = if total > 0.0 { sort.of(kernel) / total } else { 0.0 };
-        let mut cells = vec![(*name).to_owned()];
-        if has_several {
-            cells.push(devices.cell(kernel.device));
-        }
-        cells.extend([
-            units::count(kernel.launches.ran()),
-            configuration(kernel.launch),
-            computed(kernel, occupancy),
-            computed(kernel, |geometry| waves(geometry.waves.waves)),
-            computed(kernel, |geometry| units::share(geometry.waves.tail_effect())),
-            computed(kernel, |geometry| units::share(geometry.block_efficiency)),
-            kernel.gpu.as_ref().map_or("not timed".into(), gpu_time),
-            units::share(share),
-            if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
-            bar(share, 8),
-        ]);
-        table.row(cells);
-    }
-    table
+        Row { kernel, name, share: Some(if total > 0.0 { sort.of(kernel) / total } else { 0.0 }) }
+    };
+    text::kernels::table(&job.device_names(), &columns, ranked.iter().zip(names).map(row))
 }
 
 /// What these headings mean, and why a kernel may be without a time.
 fn legend(headings: &[&str], is_any_timed: bool, are_all_timed: bool) -> String {
-    let computed: Vec<&str> = [
-        ("occupancyᶜ", "theoretical occupancy and its limiter"),
-        ("wavesᶜ", "waves"),
-        ("tailᶜ", "tail effect"),
-        ("eff.ᶜ", "block efficiency"),
-    ]
-    .into_iter()
-    .filter_map(|(heading, meaning)| headings.contains(&heading).then_some(meaning))
-    .collect();
-    let is_measured = is_any_timed || headings.contains(&"CPU timeᵐ");
+    let is_shown = |column: &Column| headings.contains(&column.heading);
+    let computed: Vec<&str> =
+        COMPUTED.iter().filter(|column| is_shown(column)).map(|column| column.meaning).collect();
+    let is_measured = is_any_timed || is_shown(&CPU_TIME);
     let parts = [
         is_measured.then(|| "ᵐ measured, mean per launch (×n: n samples)".to_owned()),
         (!computed.is_empty()).then(|| format!("ᶜ computed exactly: {}", computed.join(", "))),

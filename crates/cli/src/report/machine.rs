@@ -6,7 +6,7 @@ use apex_view::{Loaded, Shown};
 pub fn sentences(loaded: &Loaded, shown: &Shown<'_>) -> Vec<String> {
     let cpus = loaded.session.meta.as_ref().map(|meta| meta.host.cpus);
     match loaded.machine_summary() {
-        Some(summary) if shown.kernels.is_none() => apex_text::machine::sentences(&summary, cpus),
+        Some(summary) if shown.kernels.is_none() => apex_view::text::machine::sentences(&summary, cpus),
         _ => Vec::new(),
     }
 }

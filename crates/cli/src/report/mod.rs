@@ -19,10 +19,11 @@ use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::Advice;
+use apex_conventions::documents;
 use apex_machine::Summary;
 use apex_profile::{IdleFunctions, Profile, SiteTotals};
-use apex_text::verdict::what_is_missing;
 use apex_trace::meta::{Exit, Meta};
+use apex_view::text::verdict::what_is_missing;
 use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -55,8 +56,7 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     view: View,
-    /// Print JSON (schema apex.report/4)
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print JSON (schema {})", documents::REPORT), value_parser = FalseyValueParser::new())]
     json: bool,
     /// Write the report as one HTML file, which needs neither APEX nor a network connection
     #[arg(long, value_name = "FILE")]
@@ -114,8 +114,6 @@ impl View {
 /// The document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     session: String,
     run: Option<&'a Meta>,
     filters: Applied<'a>,
@@ -154,9 +152,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
     let advice = filters::advise(&shown, suppress);
-    output::json(&Document {
-        schema: "apex.report/4",
-        apex_version: env!("CARGO_PKG_VERSION"),
+    let document = Document {
         session: loaded.session.dir.display().to_string(),
         run: loaded.session.meta.as_ref(),
         filters: shown.applied(),
@@ -165,9 +161,10 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         idle_functions: shown.job.idle_functions(),
         profile: &loaded.profile,
         machine: loaded.machine_summary(),
-        verdict: apex_text::verdict::sentences(&shown.part(), &advice),
+        verdict: apex_view::text::verdict::sentences(&shown.part(), &advice),
         advice: &advice,
-    })
+    };
+    output::json(documents::REPORT, &document)
 }
 
 /// Writes the report on all of a session as text.
@@ -201,7 +198,9 @@ fn write_shown(
     for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    for sentence in apex_text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown)) {
+    for sentence in
+        apex_view::text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown))
+    {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;
         }

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 #[derive(Serialize)]
 pub struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     /// Length of the windows, but of sessions that are shorter.
     last_ns: u64,
     sessions: Vec<Session<'a>>,
@@ -63,12 +61,8 @@ struct Window {
 /// The document of one look.
 pub fn of(last: Duration, looked: &[Looked]) -> Document<'_> {
     let sessions = looked.iter().map(|(folder, look)| Session::of(folder, look.as_ref()));
-    Document {
-        schema: "apex.top/1",
-        apex_version: env!("CARGO_PKG_VERSION"),
-        last_ns: u64::try_from(last.as_nanos()).unwrap_or(u64::MAX),
-        sessions: sessions.collect(),
-    }
+    let last_ns = u64::try_from(last.as_nanos()).unwrap_or(u64::MAX);
+    Document { last_ns, sessions: sessions.collect() }
 }
 
 impl<'a> Session<'a> {

@@ -7,6 +7,7 @@ mod watch;
 use crate::output::{self, Color};
 use crate::{session, units};
 use anyhow::bail;
+use apex_conventions::documents;
 use apex_top::{Theme, Top};
 use clap::builder::FalseyValueParser;
 use ratatui_core::buffer::Buffer;
@@ -43,8 +44,7 @@ pub struct Args {
     /// Print one frame as text and exit
     #[arg(long, value_parser = FalseyValueParser::new())]
     once: bool,
-    /// Print one snapshot as JSON (schema apex.top/1) and exit
-    #[arg(long, value_parser = FalseyValueParser::new())]
+    #[arg(long, help = format!("Print one snapshot as JSON (schema {}) and exit", documents::TOP), value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     args.sessions.iter().try_for_each(|path| session::must_exist(path))?;
     if args.json {
         let looked = Watcher::new(&args.sessions, args.last, Judgement::Full).look();
-        return output::json(&document::of(args.last, &one_at_least(looked)?));
+        return output::json(documents::TOP, &document::of(args.last, &one_at_least(looked)?));
     }
     if args.once {
         let looked = Watcher::new(&args.sessions, args.last, Judgement::Brief).look();

@@ -10,6 +10,7 @@
 
 use crate::common::{APEX, PTX, Running, Sandbox, h200_session, machine_file, output, place_session};
 use crate::verdicts::{launch_bound, record};
+use apex_conventions::documents::{self, Document};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -31,9 +32,9 @@ const FILTERED_DIFF: [&str; 12] = [
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
-const DOCUMENTS: [(&str, &[Words], Words); 11] = [
+const DOCUMENTS: [(Document, &[Words], Words); 11] = [
     (
-        "apex.report/4",
+        documents::REPORT,
         &[
             &["report", "--json", "s"],
             &["report", "--json", "h200"],
@@ -51,7 +52,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
         &[],
     ),
     (
-        "apex.page/1",
+        documents::PAGE,
         &[
             &["report", "--html", "page.html", "s"],
             &["report", "--html", "page.html", "--top", "1", "h200"],
@@ -64,12 +65,12 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
         &[],
     ),
     (
-        "apex.advise/3",
+        documents::ADVISE,
         &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "steady"], &FILTERED],
         &["advice"],
     ),
     (
-        "apex.export/1",
+        documents::EXPORT,
         &[
             &["export", "--format", "json", "--what", "launches", "s"],
             &["export", "--format", "json", "--what", "launches", "h200"],
@@ -77,7 +78,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
         &["run", "profile"],
     ),
     (
-        "apex.predict/1",
+        documents::PREDICT,
         &[
             &["predict", "--json", "--device", "h200", "--what-if", "shared=1K", "s"],
             &["predict", "--json", "h200"],
@@ -104,7 +105,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
         &[],
     ),
     (
-        "apex.diff/2",
+        documents::DIFF,
         &[
             &["diff", "--json", "--before", "s", "s", "--after", "s", "s"],
             &["diff", "--json", "ragged", "better"],
@@ -115,18 +116,18 @@ const DOCUMENTS: [(&str, &[Words], Words); 11] = [
         &[],
     ),
     (
-        "apex.top/1",
+        documents::TOP,
         &[&["top", "--json", "--last", "600s", "live", "models", "h200"]],
         &["sessions/0/advice", "sessions/0/machine", "sessions/0/profile", "sessions/0/run"],
     ),
-    ("apex.ctl/1", &[&["ctl", "status", "--json", "live"]], &[]),
-    ("apex.doctor/1", &[&["doctor", "--json"]], &[]),
-    ("apex.collect/1", &[&["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"]], &[]),
-    ("apex.suite/1", &[&["collect", "--list", "--json"]], &[]),
+    (documents::CTL, &[&["ctl", "status", "--json", "live"]], &[]),
+    (documents::DOCTOR, &[&["doctor", "--json"]], &[]),
+    (documents::COLLECT, &[&["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"]], &[]),
+    (documents::SUITE, &[&["collect", "--list", "--json"]], &[]),
 ];
 
 /// Documents that take minutes to make: schema, and the one that lies in the repository.
-const COMMITTED: [(&str, &str); 1] = [("apex.train/2", "crates/predict/models/card.json")];
+const COMMITTED: [(Document, &str); 1] = [(documents::TRAIN, "crates/predict/models/card.json")];
 
 /// A product of matrices in FP32 without tensor cores.
 const PRODUCT: &str =
@@ -240,7 +241,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
 }
 
 /// What the commands of a schema print, as one document.
-fn printed(sandbox: &Sandbox, schema: &str, commands: &[Words]) -> Value {
+fn printed(sandbox: &Sandbox, schema: Document, commands: &[Words]) -> Value {
     let documents = commands.iter().map(|command| {
         // The doctor may well find something here, and one of the launches is wrong: the exit code
         // says nothing.
@@ -248,7 +249,7 @@ fn printed(sandbox: &Sandbox, schema: &str, commands: &[Words]) -> Value {
         let printed = if command.contains(&"--html") { document_of_page(sandbox) } else { printed };
         let printed: Value =
             serde_json::from_slice(&printed).unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        assert_eq!(printed["schema"], schema);
+        assert_eq!(printed["schema"], schema.to_string());
         merged(printed)
     });
     documents.reduce(fill).expect("each schema has a command")
@@ -302,12 +303,59 @@ fn samples_have_the_shape_of_what_is_printed() {
         let (from, to) = if bless { sample_place(&text, schema) } else { (from, to) };
         let sample: Value =
             serde_json::from_str(&text[from..to]).unwrap_or_else(|error| panic!("{schema}: {error}"));
-        compare(schema, &sample, &printed, &mut different);
+        compare(&schema.to_string(), &sample, &printed, &mut different);
     }
     if bless {
         std::fs::write(page(), text).unwrap();
     }
     assert!(different.is_empty(), "docs/json.md is out of date; BLESS=1 renews it: {different:#?}");
+}
+
+#[test]
+fn every_document_is_listed_in_the_page() {
+    let text = std::fs::read_to_string(page()).unwrap();
+    let row = |document: &Document| format!("| `{document}` | {} |\n", document.meaning);
+    let table: String = documents::ALL.iter().map(row).collect();
+    assert!(text.contains(&table), "docs/json.md does not have the table\n{table}");
+}
+
+/// Schemas in a text, such as `apex.report/4`.
+fn schemas(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-' || c == '.';
+    let names = text.match_indices("apex.").map(|(at, _)| &text[at..]);
+    names.filter_map(move |text| {
+        let name = text.find(|c| !is_name(c))?;
+        let digits = text[name..].strip_prefix('/')?;
+        let version = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        (version > 0).then(|| &text[..name + 1 + version])
+    })
+}
+
+#[test]
+fn schemas_are_stated_once() {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(repository().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|folder| !folder.ends_with("conventions"))
+        .map(|folder| folder.join("src"))
+        .filter(|folder| folder.is_dir())
+        .collect();
+    let mut looked_at = 0;
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let product = text.split("#[cfg(test)]").next().unwrap();
+                let found: Vec<&str> = schemas(product).collect();
+                assert!(found.is_empty(), "{}: {found:?}: use apex_conventions::documents", path.display());
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 500, "{looked_at} files");
+    assert_eq!(schemas("`apex.report/4`, apex.run/x").collect::<Vec<_>>(), ["apex.report/4"]);
 }
 
 /// A text without the folders of this machine.
@@ -321,7 +369,7 @@ fn without_places(text: &str, sandbox: &Sandbox) -> String {
 }
 
 /// Where the sample of a schema stands: in the first JSON block below its heading.
-fn sample_place(text: &str, schema: &str) -> (usize, usize) {
+fn sample_place(text: &str, schema: Document) -> (usize, usize) {
     const OPEN: &str = "```json\n";
     let heading = text.find(&format!("## `{schema}`")).unwrap_or_else(|| panic!("no heading for {schema}"));
     let from = heading + text[heading..].find(OPEN).expect("a sample") + OPEN.len();

@@ -22,7 +22,7 @@ pub struct Job {
 /// An account. Times are of the whole; the page divides them by steps.
 #[derive(Debug, Serialize)]
 struct Entry {
-    id: &'static str,
+    id: Account,
     name: &'static str,
     group: &'static str,
     time_ns: Figure,
@@ -31,13 +31,13 @@ struct Entry {
 /// The devices over time.
 #[derive(Debug, Serialize)]
 pub struct Devices {
-    list: Vec<Device>,
+    list: Vec<DeviceAccounts>,
     left_out: usize,
 }
 
 /// A device, as one process used it.
 #[derive(Debug, Serialize)]
-struct Device {
+struct DeviceAccounts {
     /// Index into `machine.devices`.
     device: Option<usize>,
     /// CUDA ordinal of the device in the process.
@@ -52,7 +52,7 @@ struct Device {
     accounts: Vec<Entry>,
     phases: Vec<PhaseAccounts>,
     iterations: Option<Steps>,
-    over_time: Option<Series>,
+    over_time: Option<SharesOverTime>,
     gaps: Vec<LongGap>,
     long_gaps: u64,
 }
@@ -79,7 +79,7 @@ struct PhaseAccounts {
 
 /// What each part of the span was spent on.
 #[derive(Debug, Serialize)]
-struct Series {
+struct SharesOverTime {
     part_ns: f64,
     lines: Vec<Line>,
 }
@@ -87,7 +87,7 @@ struct Series {
 /// The share of an account in each part, in ten thousandths.
 #[derive(Debug, Serialize)]
 struct Line {
-    id: &'static str,
+    id: Account,
     shares: Vec<u32>,
 }
 
@@ -98,7 +98,7 @@ struct LongGap {
     start_ns: f64,
     duration_ns: Figure,
     /// What the host did meanwhile for most of it.
-    cause: Option<&'static str>,
+    cause: Option<IdleCause>,
     before: Option<String>,
     after: Option<String>,
 }
@@ -119,14 +119,18 @@ impl Job {
 
 impl Devices {
     pub fn of(profile: &Profile, most: usize) -> Self {
-        let mut list: Vec<Device> =
-            profile.activities.iter().take(most).map(|activity| Device::of(profile, activity)).collect();
+        let mut list: Vec<DeviceAccounts> = profile
+            .activities
+            .iter()
+            .take(most)
+            .map(|activity| DeviceAccounts::of(profile, activity))
+            .collect();
         list.sort_by_key(|device| (device.rank, device.pid, device.device));
         Self { list, left_out: profile.activities.len().saturating_sub(most) }
     }
 }
 
-impl Device {
+impl DeviceAccounts {
     fn of(profile: &Profile, activity: &Activity) -> Self {
         let process = profile.processes.get(activity.process);
         let started_ns = process.map_or(0.0, |process| process.start_ns);
@@ -147,7 +151,7 @@ impl Device {
                 start_ns: started_ns + found.start_ns,
                 duration: Spread::of(&found.duration),
             }),
-            over_time: activity.over_time.as_ref().map(Series::of),
+            over_time: activity.over_time.as_ref().map(SharesOverTime::of),
             gaps: activity.gaps.iter().map(|gap| LongGap::of(profile, gap, started_ns)).collect(),
             long_gaps: activity.long_gaps,
         }
@@ -166,11 +170,11 @@ impl PhaseAccounts {
     }
 }
 
-impl Series {
+impl SharesOverTime {
     fn of(over_time: &OverTime) -> Self {
         let share = |&time: &u64| (time as f64 / over_time.part_ns * PARTS_OF_ONE).round() as u32;
         let line =
-            |account| Line { id: id(account), shares: over_time.parts(account).iter().map(share).collect() };
+            |account| Line { id: account, shares: over_time.parts(account).iter().map(share).collect() };
         let lines =
             Account::ALL.into_iter().map(line).filter(|line| line.shares.iter().any(|&share| share > 0));
         Self { part_ns: over_time.part_ns, lines: lines.collect() }
@@ -184,7 +188,7 @@ impl LongGap {
         Self {
             start_ns: started_ns + gap.start_ns,
             duration_ns: Figure::of(gap.duration_ns),
-            cause: most.map(|(&cause, _)| id(Account::Idle(cause))),
+            cause: most.map(|(&cause, _)| cause),
             before: name(gap.before),
             after: name(gap.after),
         }
@@ -194,31 +198,12 @@ impl LongGap {
 /// The accounts that hold time.
 fn entries(accounts: &Accounts) -> Vec<Entry> {
     let entry = |(account, time)| Entry {
-        id: id(account),
+        id: account,
         name: account.name(),
         group: group(account),
         time_ns: Figure::of(time),
     };
     accounts.entries().into_iter().map(entry).collect()
-}
-
-/// The account in one word.
-fn id(account: Account) -> &'static str {
-    match account {
-        Account::Kernels => "kernels",
-        Account::Collectives => "collectives",
-        Account::Waiting => "waiting",
-        Account::Copies => "copies",
-        Account::Idle(IdleCause::Launching) => "launching",
-        Account::Idle(IdleCause::Allocating) => "allocating",
-        Account::Idle(IdleCause::Transferring) => "transferring",
-        Account::Idle(IdleCause::Synchronising) => "synchronising",
-        Account::Idle(IdleCause::Loading) => "loading",
-        Account::Idle(IdleCause::Capturing) => "capturing",
-        Account::Idle(IdleCause::OtherCalls) => "other_calls",
-        Account::Idle(IdleCause::HostCode) => "host_code",
-        Account::Unknown => "unknown",
-    }
 }
 
 /// Whether the device does something in that time.

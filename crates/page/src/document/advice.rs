@@ -93,7 +93,7 @@ impl Judgement {
             findings: advice
                 .findings
                 .iter()
-                .map(|finding| Card::of(source.shown, finding, kernels))
+                .map(|finding| Card::of(source.selected, finding, kernels))
                 .collect(),
             clear: advice.clear.clone(),
             unjudged: unjudged.collect(),

@@ -1,13 +1,12 @@
 //! Occupancy and waves of a launch on its device.
 
-use apex_profile::Geometry;
 use occupancy::Limiter;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Computed from configuration, attributes and device.
 #[derive(Debug, Serialize)]
-pub struct Shape {
+pub struct Geometry {
     /// Theoretical occupancy.
     occupancy: f64,
     limiters: Vec<&'static str>,
@@ -28,9 +27,9 @@ pub struct Shape {
     block_efficiency: f64,
 }
 
-impl Shape {
-    pub fn of(geometry: &Geometry) -> Self {
-        let Geometry { occupancy, waves, block_efficiency } = geometry;
+impl Geometry {
+    pub fn of(geometry: &apex_profile::Geometry) -> Self {
+        let apex_profile::Geometry { occupancy, waves, block_efficiency } = geometry;
         let limit = |limiter: Limiter| Some((limiter.name(), occupancy.limit(limiter)?));
         Self {
             occupancy: occupancy.fraction(),

@@ -1,13 +1,13 @@
 //! The table of kernels.
 
 use super::figure::{Figure, NAME, Spread, text};
-use super::geometry::Shape;
+use super::geometry::Geometry;
 use super::{SENTENCE, Source};
 use apex_counts::{Hotspot, Space};
 use apex_profile::{
-    Kernel, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount, total,
+    BoundBy, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount, Work, total,
 };
-use cuda_launch::Dim3;
+use cuda_launch::LaunchConfig;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const MOST_SPOTS: usize = 10;
 
 /// The kernels, those with the most GPU time first.
 #[derive(Debug, Serialize)]
-pub struct Table {
-    list: Vec<Row>,
+pub struct Kernels {
+    list: Vec<Kernel>,
     left_out: LeftOut,
     /// GPU time of all of them; `null` where nothing was timed.
     gpu_time_ns: Option<Figure>,
@@ -37,7 +37,7 @@ struct LeftOut {
 
 /// A function in one launch configuration on one device.
 #[derive(Debug, Serialize)]
-struct Row {
+struct Kernel {
     /// Index into the profile's kernels.
     kernel: usize,
     /// What tells it from the others for as long as the session lasts.
@@ -49,10 +49,8 @@ struct Row {
     tensor_cores: Option<bool>,
     owner: &'static str,
     device: Option<usize>,
-    grid: Dim3,
-    block: Dim3,
-    cluster: Dim3,
-    dynamic_shared_bytes: u32,
+    #[serde(flatten)]
+    launch: LaunchConfig,
     registers: Option<u32>,
     static_shared_bytes: Option<u32>,
     local_bytes: Option<u32>,
@@ -68,7 +66,7 @@ struct Row {
     cpu: Spread,
     /// Launch calls in equal parts of the span of each device, summed over devices.
     launches_over_time: Vec<u64>,
-    geometry: Option<Shape>,
+    geometry: Option<Geometry>,
     place: Option<String>,
     /// Where it is launched from, the most frequent places first.
     places: Vec<LaunchedFrom>,
@@ -99,13 +97,13 @@ struct Predicted {
     unfamiliar: Vec<String>,
     bound: Option<Bounded>,
     /// What a launch executes.
-    work: Option<apex_profile::Work>,
+    work: Option<Work>,
 }
 
 /// What bounds the kernel.
 #[derive(Debug, Serialize)]
 struct Bounded {
-    by: &'static str,
+    by: BoundBy,
     /// The part of the device that takes longest.
     part: String,
     /// Share of the duration that this part takes at full rate.
@@ -174,24 +172,24 @@ impl Spot {
     }
 }
 
-impl Table {
+impl Kernels {
     pub fn of(source: &Source<'_>, most: usize) -> Self {
-        let profile = source.shown;
+        let profile = source.selected;
         let launched = || profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.any());
         let rest = || launched().skip(most).map(|(_, kernel)| kernel);
         let over_time = over_time(source.whole);
-        let row = |(index, kernel): (usize, &Kernel)| Row {
+        let row = |(index, kernel): (usize, &apex_profile::Kernel)| Kernel {
             launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),
             place: profile.main_place(&kernel.stacks).map(|place| text(&place, NAME)),
             places: LaunchedFrom::of(profile, &kernel.stacks),
-            ..Row::of(index, kernel)
+            ..Kernel::of(index, kernel)
         };
         Self {
             list: launched().take(most).map(row).collect(),
             left_out: LeftOut {
                 kernels: rest().count(),
                 launches: rest().map(|kernel| kernel.launches.ran()).saturating_sum(),
-                gpu_time_ns: total(rest().filter_map(Kernel::gpu_total_ns)),
+                gpu_time_ns: total(rest().filter_map(apex_profile::Kernel::gpu_total_ns)),
             },
             gpu_time_ns: profile.totals.gpu_time_ns.map(Figure::of),
             unpredicted: source.whole.unpredicted.iter().map(|why| text(why, SENTENCE)).collect(),
@@ -209,8 +207,8 @@ fn over_time(profile: &Profile) -> BTreeMap<usize, Vec<u64>> {
     sums
 }
 
-impl Row {
-    fn of(index: usize, kernel: &Kernel) -> Self {
+impl Kernel {
+    fn of(index: usize, kernel: &apex_profile::Kernel) -> Self {
         let attributes = kernel.attributes.as_ref();
         Self {
             kernel: index,
@@ -222,10 +220,7 @@ impl Row {
             tensor_cores: kernel.traits.tensor_cores,
             owner: kernel.traits.owner.name(),
             device: kernel.device,
-            grid: kernel.launch.grid,
-            block: kernel.launch.block,
-            cluster: kernel.launch.cluster,
-            dynamic_shared_bytes: kernel.launch.dynamic_shared_bytes,
+            launch: kernel.launch,
             registers: attributes.map(|attributes| attributes.registers),
             static_shared_bytes: attributes.map(|attributes| attributes.static_shared_bytes),
             local_bytes: attributes.map(|attributes| attributes.local_bytes),
@@ -240,7 +235,7 @@ impl Row {
             gpu_each: kernel.gpu.as_ref().map(|gpu| Spread::of(&gpu.each)),
             cpu: Spread::of(&kernel.cpu),
             launches_over_time: Vec::new(),
-            geometry: kernel.geometry.as_ref().map(Shape::of),
+            geometry: kernel.geometry.as_ref().map(Geometry::of),
             place: None,
             places: Vec::new(),
             prediction: kernel.prediction.as_ref().map(Predicted::of),
@@ -271,7 +266,7 @@ impl Predicted {
             basis: prediction.basis.clone(),
             unfamiliar: prediction.unfamiliar.iter().map(|feature| text(feature, NAME)).collect(),
             bound: prediction.bound.as_ref().map(|bound| Bounded {
-                by: bound.by.name(),
+                by: bound.by,
                 part: bound.part.clone(),
                 share: bound.share,
             }),

@@ -1,7 +1,8 @@
 //! The CPU device's counts for each line of a kernel, with the code.
 
-use super::SENTENCE;
 use super::figure::{NAME, text};
+use super::{SENTENCE, json};
+use apex_conventions::documents::LINES;
 use apex_counts::{Fault, Line, LineCounts};
 use apex_predict_session::source_text;
 use apex_profile::{Kernel, KernelCounts, Profile};
@@ -30,7 +31,7 @@ impl Extent {
 
 /// The lines of a kernel.
 #[derive(Debug, Serialize)]
-pub struct OfKernel {
+pub struct LinesOfKernel {
     /// Its identifier.
     id: String,
     /// Launches that were counted.
@@ -41,22 +42,22 @@ pub struct OfKernel {
     warp_instructions: u64,
     /// Counted lines that are not listed.
     left_out: u64,
-    files: Vec<File>,
+    files: Vec<CodeFile>,
 }
 
 /// A file that has lines of the kernel.
 #[derive(Debug, Serialize)]
-struct File {
+struct CodeFile {
     /// As the line table names it; empty for the kernel's PTX.
     name: String,
     /// Why there is no code beside its lines, or not beside all of them; `null` where there is.
     no_text: Option<String>,
-    rows: Vec<Row>,
+    rows: Vec<CodeLine>,
 }
 
 /// A line.
 #[derive(Debug, Serialize)]
-struct Row {
+struct CodeLine {
     line: u32,
     /// The code; `null` where the session does not have it.
     text: Option<String>,
@@ -66,24 +67,7 @@ struct Row {
     faults: Vec<&'static str>,
 }
 
-/// The answer to a request for the lines of one kernel.
-#[derive(Debug, Serialize)]
-pub struct Answer {
-    schema: &'static str,
-    apex_version: &'static str,
-    #[serde(flatten)]
-    lines: OfKernel,
-}
-
-impl Answer {
-    /// Of a kernel whose lines were counted.
-    pub fn of(profile: &Profile, kernel: &Kernel) -> Option<Self> {
-        let lines = OfKernel::of(profile, kernel, Extent::SERVED)?;
-        Some(Self { schema: "apex.lines/1", apex_version: env!("CARGO_PKG_VERSION"), lines })
-    }
-}
-
-impl OfKernel {
+impl LinesOfKernel {
     /// Of a kernel whose lines were counted.
     pub fn of(profile: &Profile, kernel: &Kernel, extent: Extent) -> Option<Self> {
         let counts = kernel.counts.as_ref().filter(|counts| !counts.lines.is_empty())?;
@@ -101,7 +85,7 @@ impl OfKernel {
             left_out: counts.lines_left_out + (counts.lines.len() - chosen.len()) as u64,
             files: files
                 .into_iter()
-                .map(|(name, lines)| File::of(profile, kernel, name, &lines, extent.context))
+                .map(|(name, lines)| CodeFile::of(profile, kernel, name, &lines, extent.context))
                 .collect(),
         })
     }
@@ -138,7 +122,7 @@ fn chosen(lines: &[Line], most: usize) -> Vec<&Line> {
     kept.into_iter().map(|at| &lines[at]).collect()
 }
 
-impl File {
+impl CodeFile {
     fn of(profile: &Profile, kernel: &Kernel, name: &str, lines: &[&Line], context: u32) -> Self {
         let found = source_text::text(profile, kernel, name);
         let code: Vec<&str> = found.as_ref().map_or(Vec::new(), |text| text.lines().collect());
@@ -155,7 +139,7 @@ impl File {
         let around =
             |&line: &u32| line.saturating_sub(context).max(1)..=line.saturating_add(context).min(last);
         let beside: BTreeSet<u32> = counted.keys().copied().chain(counted.keys().flat_map(around)).collect();
-        let row = |line: u32| Row {
+        let row = |line: u32| CodeLine {
             line,
             text: code.get((line as usize).wrapping_sub(1)).map(|code| shown(code)),
             counts: counted.get(&line).map(|line| line.counts),
@@ -221,8 +205,8 @@ impl KernelLines {
         let found = self.0.kernels.iter().find(|known| known.id() == kernel);
         let found = found.ok_or("there is no such kernel in what is shown")?;
         let none = "no lines of this kernel were counted: the CPU device counts them (apex run --device cpu)";
-        let answer = Answer::of(&self.0, found).ok_or(none)?;
-        Ok(serde_json::to_string(&answer).expect("an answer is plain data"))
+        let lines = LinesOfKernel::of(&self.0, found, Extent::SERVED).ok_or(none)?;
+        Ok(json(LINES, &lines))
     }
 }
 
@@ -257,7 +241,7 @@ mod tests {
         let code = format!("one\n\ttwo \nthree\n{hostile}\nfive");
         profile.sources.insert("a.cu".into(), Ok(code.into()));
         let kernel = kernel(vec![line(2, 5, 0), line(4, 1, 3)]);
-        let shown = OfKernel::of(&profile, &kernel, Extent { lines: 9, context: 1 }).unwrap();
+        let shown = LinesOfKernel::of(&profile, &kernel, Extent { lines: 9, context: 1 }).unwrap();
         let [file] = &shown.files[..] else { panic!("{shown:?}") };
         let rows: Vec<_> = file.rows.iter().map(|row| (row.line, row.counts.is_some())).collect();
         assert_eq!(rows, [(1, false), (2, true), (3, false), (4, true), (5, false)]);
@@ -273,7 +257,7 @@ mod tests {
         let mut profile = Profile::default();
         let shown = |profile: &Profile, file: &str, number| {
             let kernel = kernel(vec![Line { file: file.into(), ..line(number, 1, 0) }]);
-            let shown = OfKernel::of(profile, &kernel, Extent::SERVED).unwrap();
+            let shown = LinesOfKernel::of(profile, &kernel, Extent::SERVED).unwrap();
             assert_eq!(shown.files[0].rows.len(), 1);
             shown.files[0].no_text.clone().unwrap()
         };
@@ -284,6 +268,6 @@ mod tests {
         assert!(shown(&profile, "gone.cu", 3).ends_with("this file: there is no such file."));
         profile.sources.insert("short.cu".into(), Ok("".into()));
         assert!(shown(&profile, "short.cu", 3).contains("has 0 lines only"));
-        assert!(OfKernel::of(&profile, &kernel(Vec::new()), Extent::SERVED).is_none());
+        assert!(LinesOfKernel::of(&profile, &kernel(Vec::new()), Extent::SERVED).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Source;
 use super::figure::{NAME, text};
-use apex_machine::{Quantity, Readings, Record, Summary, Unit, downsample};
+use apex_machine::{Readings, Record, Summary, Unit as MachineUnit, downsample};
 use serde::Serialize;
 
 /// Most devices that have series.
@@ -21,27 +21,27 @@ pub struct MachineOverTime {
     joined: bool,
     /// CPU time of sampling, as a share of one processor.
     cost_share: f64,
-    devices: Vec<Device>,
+    devices: Vec<DeviceOverTime>,
     devices_left_out: usize,
-    host: Vec<Series>,
+    host: Vec<MachineSeries>,
 }
 
 #[derive(Debug, Serialize)]
-struct Device {
+struct DeviceOverTime {
     name: String,
     uuid: String,
     energy_j: Option<f64>,
     max_sm_clock_mhz: Option<u32>,
     slowdown_c: Option<u32>,
-    series: Vec<Series>,
+    series: Vec<MachineSeries>,
 }
 
 /// A quantity over time.
 #[derive(Debug, Serialize)]
-struct Series {
+struct MachineSeries {
     quantity: &'static str,
     label: &'static str,
-    unit: &'static str,
+    unit: MachineUnit,
     least: f64,
     mean: f64,
     most: f64,
@@ -60,7 +60,7 @@ impl MachineOverTime {
         let shown = summary.devices.len().clamp(1, DEVICES);
         let records = downsample(&source.machine.records, (2 * parts / (shown + 1)).max(LEAST_PARTS));
         let since = |at: u64| at.saturating_sub(source.origin_ns) as f64;
-        let devices = summary.devices.iter().take(DEVICES).map(|device| Device {
+        let devices = summary.devices.iter().take(DEVICES).map(|device| DeviceOverTime {
             name: text(&device.device.name, NAME),
             uuid: text(&device.device.uuid, NAME),
             energy_j: device.energy_j.map(rounded),
@@ -85,7 +85,7 @@ fn all_series<'a>(
     whole: &Readings,
     records: &'a [Record],
     readings: impl Fn(&'a Record) -> Option<&'a Readings>,
-) -> Vec<Series> {
+) -> Vec<MachineSeries> {
     let told = whole.iter().filter(|(_, span)| span.least != 0.0 || span.most != 0.0);
     let series = told.map(|(quantity, span)| {
         let spans: Vec<_> = records
@@ -96,10 +96,10 @@ fn all_series<'a>(
         let ends = |of: fn(apex_machine::Span) -> f64| {
             spans.iter().map(|span| span.map(|span| rounded(of(span)))).collect::<Vec<_>>()
         };
-        Series {
+        MachineSeries {
             quantity: quantity.key(),
             label: quantity.label(),
-            unit: unit(quantity),
+            unit: quantity.unit(),
             least: rounded(span.least),
             mean: rounded(span.mean),
             most: rounded(span.most),
@@ -109,19 +109,6 @@ fn all_series<'a>(
         }
     });
     series.collect()
-}
-
-fn unit(quantity: Quantity) -> &'static str {
-    match quantity.unit() {
-        Unit::Watts => "watts",
-        Unit::Megahertz => "megahertz",
-        Unit::Celsius => "celsius",
-        Unit::Bytes => "bytes",
-        Unit::BytesPerSecond => "bytes_per_second",
-        Unit::Share => "share",
-        Unit::Cpus => "cpus",
-        Unit::Count => "count",
-    }
 }
 
 /// Four significant digits: more than a picture has.

@@ -1,7 +1,7 @@
 //! Memory, copies, and the driver calls beside launches.
 
 use super::figure::{NAME, Spread, text};
-use apex_profile::{MemoryOverTime, PlaceOverTime, Profile, memory_kind_name, stream_kind_name};
+use apex_profile::{PlaceOverTime, Profile, memory_kind_name, stream_kind_name};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -12,10 +12,10 @@ const STREAMS: usize = 100;
 
 /// What was allocated, copied and called.
 #[derive(Debug, Serialize)]
-pub struct Memory<'a> {
+pub struct MemoryUse<'a> {
     /// By kind, as in the report's JSON.
     kinds: &'a [apex_profile::Memory],
-    over_time: Vec<OverTime<'a>>,
+    over_time: Vec<MemoryOverTime<'a>>,
     over_time_left_out: usize,
     copies: Vec<Copies>,
     calls: Vec<Call>,
@@ -26,7 +26,7 @@ pub struct Memory<'a> {
 
 /// What a process had allocated over time; bytes are measured.
 #[derive(Debug, Serialize)]
-struct OverTime<'a> {
+struct MemoryOverTime<'a> {
     pid: u32,
     rank: Option<usize>,
     /// Pinned memory of the host, or memory of devices.
@@ -85,7 +85,7 @@ struct Stream {
     transfers: u64,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> MemoryUse<'a> {
     /// With at most so many pictures of memory over time.
     pub fn of(profile: &'a Profile, pictures: usize) -> Self {
         let copies = profile.copies.iter().map(|copies| Copies {
@@ -127,14 +127,14 @@ impl<'a> Memory<'a> {
 }
 
 /// Those with the highest peaks.
-fn over_time(profile: &Profile, most: usize) -> Vec<OverTime<'_>> {
-    let mut all: Vec<&MemoryOverTime> = profile.memory_over_time.iter().collect();
+fn over_time(profile: &Profile, most: usize) -> Vec<MemoryOverTime<'_>> {
+    let mut all: Vec<&apex_profile::MemoryOverTime> = profile.memory_over_time.iter().collect();
     all.sort_by_key(|memory| Reverse(memory.peak_bytes));
-    all.into_iter().take(most).map(|memory| OverTime::of(profile, memory)).collect()
+    all.into_iter().take(most).map(|memory| MemoryOverTime::of(profile, memory)).collect()
 }
 
-impl<'a> OverTime<'a> {
-    fn of(profile: &Profile, memory: &'a MemoryOverTime) -> Self {
+impl<'a> MemoryOverTime<'a> {
+    fn of(profile: &Profile, memory: &'a apex_profile::MemoryOverTime) -> Self {
         let process = profile.processes.get(memory.process);
         let begun_ns = process.map_or(0.0, |process| process.start_ns);
         let peak = memory.most.iter().position(|&most| most == memory.peak_bytes);

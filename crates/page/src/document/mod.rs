@@ -17,6 +17,7 @@ mod places;
 mod what_if;
 
 use apex_advice::Advice;
+use apex_conventions::documents::{self, Envelope};
 use apex_machine::Machine;
 use apex_predict_session::explore::Tried;
 use apex_profile::{Iterations, PhaseKind, Profile};
@@ -27,9 +28,6 @@ pub use limits::Limits;
 pub use lines::KernelLines;
 use serde::Serialize;
 pub use what_if::Answer;
-
-/// Name and version of the document.
-pub const SCHEMA: &str = "apex.page/1";
 
 /// Bytes of a sentence; foreign names are cut shorter.
 const SENTENCE: usize = 1_000;
@@ -48,7 +46,7 @@ pub struct Source<'a> {
     /// Of that the phase that is judged.
     pub job: &'a Profile,
     /// Of that the kernels that are shown.
-    pub shown: &'a Profile,
+    pub selected: &'a Profile,
     /// Which phase `job` is of; `None` for all.
     pub phase: Option<PhaseKind>,
     /// Steps that `job` holds, of all devices; `None` where there are none.
@@ -67,7 +65,7 @@ pub struct Source<'a> {
     pub machine: &'a Machine,
     /// When the session's time begins, on the clock of `machine`.
     pub origin_ns: u64,
-    /// Kernels of `shown` with the block sizes that were tried; empty where a server answers for
+    /// Kernels of `selected` with the block sizes that were tried; empty where a server answers for
     /// any.
     pub tried: &'a [Tried],
 }
@@ -75,8 +73,6 @@ pub struct Source<'a> {
 /// The document.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     session: Session,
     verdict: Vec<String>,
     notes: Vec<String>,
@@ -84,14 +80,14 @@ pub struct Document<'a> {
     accounts: accounts::Job,
     devices: accounts::Devices,
     advice: advice::Judgement,
-    kernels: kernels::Table,
+    kernels: kernels::Kernels,
     /// Kernels in other block sizes; empty where a server answers for any.
-    what_if: Vec<what_if::OfKernel>,
+    what_if: Vec<what_if::TriedKernel>,
     /// Their lines, as the CPU device counted them; empty where a server answers for any.
-    lines: Vec<lines::OfKernel>,
+    lines: Vec<lines::LinesOfKernel>,
     places: places::Places,
     ranges: places::Ranges,
-    memory: memory::Memory<'a>,
+    memory: memory::MemoryUse<'a>,
     fast: Vec<String>,
     machine: machine::Machine,
 }
@@ -141,14 +137,14 @@ impl<'a> Source<'a> {
             meta: loaded.session.meta.as_ref(),
             whole: shown.whole,
             job: &shown.job,
-            shown: shown.profile(),
+            selected: shown.profile(),
             phase: shown.phase,
             steps: shown.steps(),
             iterations: shown.iterations(),
             advice,
-            verdict: apex_text::verdict::sentences(&shown.part(), advice),
+            verdict: apex_view::text::verdict::sentences(&shown.part(), advice),
             notes: notes(shown, advice, PHASE_OPTION),
-            fast: apex_text::fast::sentences(shown.profile()),
+            fast: apex_view::text::fast::sentences(shown.profile()),
             machine: &loaded.machine,
             origin_ns: apex_profile::origin_ns(&loaded.session),
             tried: &[],
@@ -170,8 +166,6 @@ impl<'a> Document<'a> {
     /// The document of a session, with lists of at most these lengths.
     pub fn of(source: &Source<'a>, limits: &Limits) -> Self {
         Self {
-            schema: SCHEMA,
-            apex_version: env!("CARGO_PKG_VERSION"),
             session: Session::of(source),
             verdict: sentences(&source.verdict),
             notes: sentences(&source.notes),
@@ -179,12 +173,12 @@ impl<'a> Document<'a> {
             accounts: accounts::Job::of(source),
             devices: accounts::Devices::of(source.whole, limits.devices),
             advice: advice::Judgement::of(source, limits.kernels_of_finding),
-            kernels: kernels::Table::of(source, limits.kernels),
-            what_if: source.tried.iter().take(limits.tried).map(what_if::OfKernel::of).collect(),
-            lines: lines::OfKernel::of_all(source.shown, limits.kernels_with_lines, limits.lines()),
-            places: places::Places::of(source.shown, limits),
+            kernels: kernels::Kernels::of(source, limits.kernels),
+            what_if: source.tried.iter().take(limits.tried).map(what_if::TriedKernel::of).collect(),
+            lines: lines::LinesOfKernel::of_all(source.selected, limits.kernels_with_lines, limits.lines()),
+            places: places::Places::of(source.selected, limits),
             ranges: places::Ranges::of(source.whole, limits.ranges),
-            memory: memory::Memory::of(source.shown, limits.memory),
+            memory: memory::MemoryUse::of(source.selected, limits.memory),
             fast: sentences(&source.fast),
             machine: machine::Machine::of(source, limits),
         }
@@ -215,7 +209,7 @@ impl Key {
         let of_gpu = !source.whole.on_cpu_device();
         Self {
             gpu_busy: source.job.totals.gpu_busy.filter(|_| of_gpu).map(Figure::of),
-            launches: source.shown.totals.kernels_run(),
+            launches: source.selected.totals.kernels_run(),
             saving_of_job: verdict.saving_of_job.map(Figure::of),
             overhead_share: verdict.overhead_share.map(Figure::of),
             lost_records: verdict.lost_records,
@@ -224,6 +218,11 @@ impl Key {
             step_launches: source.iterations.map(|iterations| iterations.launches),
         }
     }
+}
+
+/// A document of this kind, which consists of plain data, as JSON.
+pub fn json(document: documents::Document, content: &impl Serialize) -> String {
+    serde_json::to_string(&Envelope::of(document, content)).expect("the content is plain data")
 }
 
 /// The first sentences, printable.

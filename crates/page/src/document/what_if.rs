@@ -1,7 +1,7 @@
 //! Kernels in other configurations.
 
 use super::figure::{NAME, text};
-use super::geometry::Shape;
+use super::geometry::Geometry;
 use super::kernels::Interval;
 use apex_predict_session::explore::{Explored, Tried};
 use apex_profile::Provenance;
@@ -16,7 +16,7 @@ pub struct WhatIf {
     dynamic_shared_bytes: u32,
     registers: Option<u32>,
     /// Computed; `null` where the launch cannot run, or something is not known.
-    geometry: Option<Shape>,
+    geometry: Option<Geometry>,
     /// Why the launch cannot run.
     impossible: Option<String>,
     prediction: Option<Expected>,
@@ -42,13 +42,13 @@ struct Expected {
 
 /// A kernel in other block sizes.
 #[derive(Debug, Serialize)]
-pub struct OfKernel {
+pub struct TriedKernel {
     /// Its identifier.
     id: String,
     tried: Vec<WhatIf>,
 }
 
-impl OfKernel {
+impl TriedKernel {
     pub fn of(tried: &Tried) -> Self {
         Self { id: tried.kernel.clone(), tried: tried.blocks.iter().map(WhatIf::of).collect() }
     }
@@ -57,8 +57,6 @@ impl OfKernel {
 /// The answer to a question about one kernel.
 #[derive(Debug, Serialize)]
 pub struct Answer<'a> {
-    schema: &'static str,
-    apex_version: &'static str,
     kernel: &'a str,
     #[serde(flatten)]
     what_if: WhatIf,
@@ -67,8 +65,7 @@ pub struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// Of the kernel of this identifier.
     pub fn of(kernel: &'a str, explored: &Explored) -> Self {
-        let what_if = WhatIf::of(explored);
-        Self { schema: "apex.what-if/1", apex_version: env!("CARGO_PKG_VERSION"), kernel, what_if }
+        Self { kernel, what_if: WhatIf::of(explored) }
     }
 }
 
@@ -88,7 +85,7 @@ impl WhatIf {
             block: explored.launch.block,
             dynamic_shared_bytes: explored.launch.dynamic_shared_bytes,
             registers: explored.attributes.map(|attributes| attributes.registers),
-            geometry: explored.geometry.as_ref().map(Shape::of),
+            geometry: explored.geometry.as_ref().map(Geometry::of),
             impossible: explored.impossible.clone(),
             prediction: explored.prediction.as_ref().map(expected),
             unpredicted: explored.unpredicted.as_ref().map(|why| text(why, super::SENTENCE)),

@@ -1,6 +1,6 @@
 // Names of GPUs and of those who use them. A GPU is called by the ordinal that the program uses
 // (`cuda:1`); where ranks see different GPUs under one ordinal, by the rank or the UUID as well.
-import type { Activity, Document } from './document';
+import type { DeviceAccounts, Document } from './document';
 
 type Known = Pick<Document, 'devices' | 'machine'>;
 
@@ -26,11 +26,11 @@ export function gpu(doc: Known, device: number | null): string {
 }
 
 /** `rank 1 (process 4711)`, or the process alone. */
-export function user({ rank, pid }: Pick<Activity, 'rank' | 'pid'>): string {
+export function user({ rank, pid }: Pick<DeviceAccounts, 'rank' | 'pid'>): string {
   return rank === null ? `process ${pid}` : `rank ${rank} (process ${pid})`;
 }
 
 /** Orders what belongs to processes: by rank, then by process. */
-export function byRank(a: Pick<Activity, 'rank' | 'pid'>, b: Pick<Activity, 'rank' | 'pid'>): number {
+export function byRank(a: Pick<DeviceAccounts, 'rank' | 'pid'>, b: Pick<DeviceAccounts, 'rank' | 'pid'>): number {
   return (a.rank ?? -1) - (b.rank ?? -1) || a.pid - b.pid;
 }

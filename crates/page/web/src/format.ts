@@ -90,7 +90,7 @@ export function valueOf(value: number, unit: Unit): string {
 }
 
 /** A reading of the machine in its unit. */
-export function quantity(value: number, unit: MachineUnit): string {
+export function quantity(value: number, unit: MachineUnit | 'joules'): string {
   switch (unit) {
     case 'watts':
       return `${value.toFixed(0)}\u00a0W`;

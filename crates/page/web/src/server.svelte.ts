@@ -1,5 +1,5 @@
 // What the server of `apex dashboard` tells: docs/api.md.
-import type { Document, KernelLines, WhatIf } from './document';
+import type { Document, LinesOfKernel, WhatIf } from './document';
 import { view } from './view.svelte';
 
 export interface Session {
@@ -47,10 +47,10 @@ export async function whatIf(session: string, kernel: string, changes: URLSearch
 }
 
 /** What the lines of a kernel did; an error says what is wrong. */
-export async function linesOf(session: string, kernel: string, signal: AbortSignal): Promise<KernelLines> {
+export async function linesOf(session: string, kernel: string, signal: AbortSignal): Promise<LinesOfKernel> {
   const response = await fetch(`${SESSIONS}/${encodeURIComponent(session)}/kernels/${kernel}/lines?${partOf()}`, { signal });
   if (!response.ok) throw new Error(await response.text());
-  return (await response.json()) as KernelLines;
+  return (await response.json()) as LinesOfKernel;
 }
 
 /** What is known of a part of a session. */

@@ -132,7 +132,8 @@ impl Pauses {
 }
 
 /// An account by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Account {
     /// See [`Accounts::kernels`].
     Kernels,
@@ -142,10 +143,11 @@ pub enum Account {
     Waiting,
     /// See [`Accounts::copies`].
     Copies,
-    /// See [`Accounts::idle`].
-    Idle(IdleCause),
     /// See [`Accounts::unknown`].
     Unknown,
+    /// See [`Accounts::idle`]. Documents name its cause.
+    #[serde(untagged)]
+    Idle(IdleCause),
 }
 
 impl Account {

@@ -1,17 +1,16 @@
-//! One event with all that is known of it: `apex.timeline.launch/1`.
+//! One event with all that is known of it.
 
+use apex_conventions::documents::TIMELINE_LAUNCH;
 use serde::Serialize;
 
 use super::{AskedLaunch, Head, Missing, Step, Unanswered, basis, id_of, json};
 use crate::event::{Basis, Event, off_ns};
 use crate::file::Damaged;
 use crate::store::Timeline;
-use crate::tables::{Frame, Kernel, LaneKind, LaneRow, Process, Timed};
+use crate::tables::{Frame, Kernel, KernelRow, LaneKind, LaneRow, Process};
 
 /// Half the width of a 90% interval, in standard deviations.
 const NINETY_PERCENT: f64 = 1.645;
-
-const SCHEMA: &str = "apex.timeline.launch/1";
 
 #[derive(Serialize)]
 struct Answer<'t> {
@@ -61,19 +60,8 @@ struct Call<'t> {
 
 #[derive(Serialize)]
 struct ShownKernel<'t> {
-    symbol: &'t str,
-    operation: &'t str,
-    grid: [u32; 3],
-    block: [u32; 3],
-    cluster: Option<[u32; 3]>,
-    dynamic_shared_bytes: u32,
-    static_shared_bytes: Option<u32>,
-    registers: Option<u32>,
-    occupancy: Option<f64>,
-    limiters: &'t [String],
-    waves: Option<f64>,
-    launches: u64,
-    timed: Option<Timed>,
+    #[serde(flatten)]
+    row: &'t KernelRow,
     prediction: Option<Prediction>,
 }
 
@@ -107,7 +95,7 @@ struct OfRank {
 
 /// The answer where there is no timeline: no event.
 pub fn without(missing: &Missing) -> String {
-    json(&Answer { head: Head::without(SCHEMA, missing), event: None })
+    json(TIMELINE_LAUNCH, &Answer { head: Head::without(missing), event: None })
 }
 
 impl Timeline {
@@ -122,7 +110,7 @@ impl Timeline {
             None => lane.event_at(asked.at)?,
             Some(step) => lane.step(asked.at, step == Step::Next)?,
         };
-        let head = Head::of(SCHEMA, self);
+        let head = Head::of(self);
         let Some((event, number)) = found else {
             let when = match asked.step {
                 None => "at",
@@ -130,7 +118,7 @@ impl Timeline {
                 Some(Step::Previous) => "before",
             };
             let message = Some(format!("The lane {} has no event {when} this moment.", asked.lane));
-            return Ok(json(&Answer { head: Head { message, ..head }, event: None }));
+            return Ok(json(TIMELINE_LAUNCH, &Answer { head: Head { message, ..head }, event: None }));
         };
         let name = self.name(event.name);
         let kernel = name.and_then(|name| self.tables.kernels.get(name.kernel?));
@@ -158,7 +146,7 @@ impl Timeline {
                 .map(|(ordinal, group)| self.collective(place, &event, group, ordinal))
                 .transpose()?,
         };
-        Ok(json(&Answer { head, event: Some(event) }))
+        Ok(json(TIMELINE_LAUNCH, &Answer { head, event: Some(event) }))
     }
 
     /// The call of an event: the event itself where it is one.
@@ -244,7 +232,7 @@ impl Figure {
 
     /// How long it takes: as its kernel's timed launches vary, where it was not timed itself.
     fn duration(row: &LaneRow, event: &Event, kernel: Option<&Kernel>) -> Self {
-        let deviation = kernel.and_then(|kernel| kernel.timed?.deviation_ns);
+        let deviation = kernel.and_then(|kernel| kernel.row.timed?.deviation_ns);
         let off = deviation.map_or(off_ns(event.off), |deviation| (NINETY_PERCENT * deviation).ceil() as u64);
         match basis(row, event) {
             Basis::Measured => Self::measured(event.duration()),
@@ -256,21 +244,7 @@ impl Figure {
 
 impl<'t> ShownKernel<'t> {
     fn of(kernel: &'t Kernel) -> Self {
-        Self {
-            symbol: &kernel.symbol,
-            operation: &kernel.operation,
-            grid: kernel.grid,
-            block: kernel.block,
-            cluster: kernel.cluster,
-            dynamic_shared_bytes: kernel.dynamic_shared_bytes,
-            static_shared_bytes: kernel.static_shared_bytes,
-            registers: kernel.registers,
-            occupancy: kernel.occupancy,
-            limiters: &kernel.limiters,
-            waves: kernel.waves,
-            launches: kernel.launches,
-            timed: kernel.timed,
-            prediction: kernel.prediction.map(|estimate| Prediction { duration_ns: Figure::of(estimate) }),
-        }
+        let prediction = kernel.prediction.map(|estimate| Prediction { duration_ns: Figure::of(estimate) });
+        Self { row: &kernel.row, prediction }
     }
 }

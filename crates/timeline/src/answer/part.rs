@@ -1,8 +1,8 @@
-//! A part of a timeline: lanes in columns or by their events (`apex.timeline/1`), and what lies
-//! between two moments (`apex.timeline.span/1`).
+//! A part of a timeline: lanes in columns or by their events, and what lies between two moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apex_conventions::documents::{TIMELINE, TIMELINE_SPAN};
 use serde::Serialize;
 
 use super::{Asked, Head, Missing, Unanswered, basis, id_of, json};
@@ -14,9 +14,6 @@ use crate::tables::{LaneKind, LaneRow, Phase, Process};
 
 /// Names that take most of a span.
 const TOP: usize = 10;
-
-const WHOLE: &str = "apex.timeline/1";
-const SPAN: &str = "apex.timeline.span/1";
 
 #[derive(Serialize)]
 struct Whole<'t> {
@@ -33,11 +30,11 @@ struct Whole<'t> {
     processes: &'t [Process],
     phases: &'t [Phase],
     names: BTreeMap<u32, &'t str>,
-    lanes: Vec<Shown<'t>>,
+    lanes: Vec<ShownLane<'t>>,
 }
 
 #[derive(Serialize)]
-struct Shown<'t> {
+struct ShownLane<'t> {
     id: String,
     kind: LaneKind,
     process: usize,
@@ -113,7 +110,7 @@ impl Look {
     /// If there is no such lane, or the index is damaged.
     pub fn answer(&self, asked: &Asked) -> Result<String, Unanswered> {
         match &self.timeline {
-            Some(timeline) => Ok(json(&self.whole(timeline, asked)?)),
+            Some(timeline) => Ok(json(TIMELINE, &self.whole(timeline, asked)?)),
             None => Ok(whole_without(&self.building())),
         }
     }
@@ -130,7 +127,7 @@ impl Look {
         let chosen = timeline.chosen(asked)?;
         let (mut names, mut lanes) = (BTreeSet::new(), Vec::new());
         for (place, row) in timeline.rows(asked) {
-            let mut shown = Shown::of(place, row);
+            let mut shown = ShownLane::of(place, row);
             if chosen.contains(&place) {
                 let lane = timeline.lane(row);
                 match lane.events_in(&span, asked.events)?.filter(|_| asked.events > 0) {
@@ -154,7 +151,7 @@ impl Look {
         let message: Vec<&str> = lacks.map(String::as_str).collect();
         let message = (!message.is_empty()).then(|| message.join(" "));
         Ok(Whole {
-            head: Head { message, ..Head::of(WHOLE, timeline) },
+            head: Head { message, ..Head::of(timeline) },
             progress: self.progress,
             growing: self.growing,
             start_ns: 0,
@@ -173,27 +170,30 @@ impl Look {
 
 /// The part of a timeline that there is not: no lane is listed.
 pub fn whole_without(missing: &Missing) -> String {
-    json(&Whole {
-        head: Head::without(WHOLE, missing),
-        progress: if let Missing::Building(share) = missing { Some(*share) } else { None },
-        growing: false,
-        start_ns: 0,
-        end_ns: 0,
-        from_ns: 0,
-        to_ns: 0,
-        column_ns: 1,
-        column_count: 0,
-        processes: &[],
-        phases: &[],
-        names: BTreeMap::new(),
-        lanes: Vec::new(),
-    })
+    json(
+        TIMELINE,
+        &Whole {
+            head: Head::without(missing),
+            progress: if let Missing::Building(share) = missing { Some(*share) } else { None },
+            growing: false,
+            start_ns: 0,
+            end_ns: 0,
+            from_ns: 0,
+            to_ns: 0,
+            column_ns: 1,
+            column_count: 0,
+            processes: &[],
+            phases: &[],
+            names: BTreeMap::new(),
+            lanes: Vec::new(),
+        },
+    )
 }
 
 /// The sums of a timeline that there is not: those of no lane.
 pub fn span_without(missing: &Missing) -> String {
-    let head = Head::without(SPAN, missing);
-    json(&Sums { head, from_ns: 0, to_ns: 0, names: BTreeMap::new(), lanes: Vec::new() })
+    let head = Head::without(missing);
+    json(TIMELINE_SPAN, &Sums { head, from_ns: 0, to_ns: 0, names: BTreeMap::new(), lanes: Vec::new() })
 }
 
 impl Timeline {
@@ -212,12 +212,12 @@ impl Timeline {
             names.extend(sum.top.iter().map(|top| top.name));
             lanes.push(sum);
         }
-        let (head, names) = (Head::of(SPAN, self), self.names(names));
-        Ok(json(&Sums { head, from_ns: from, to_ns: to, names, lanes }))
+        let (head, names) = (Head::of(self), self.names(names));
+        Ok(json(TIMELINE_SPAN, &Sums { head, from_ns: from, to_ns: to, names, lanes }))
     }
 }
 
-impl<'t> Shown<'t> {
+impl<'t> ShownLane<'t> {
     fn of(place: u32, row: &'t LaneRow) -> Self {
         Self {
             id: id_of(place, row),

@@ -3,9 +3,10 @@
 
 use super::{Lines, Theme};
 use crate::Look;
+use apex_profile::units;
 use apex_profile::{Account, Accounts, Activity, Figure, Profile};
-use apex_text::figures::mark;
-use apex_text::{units, wrap};
+use apex_view::text::figures::mark;
+use apex_view::text::wrap;
 use ratatui_core::text::{Line, Span};
 
 /// Devices that have a bar of their own.

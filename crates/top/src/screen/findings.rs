@@ -3,10 +3,11 @@
 use super::{Lines, Theme, head};
 use crate::Look;
 use apex_advice::{Finding, Severity};
-use apex_text::figures::share;
-use apex_text::savings::{is_minor, saving};
-use apex_text::{shorten, units};
+use apex_profile::units;
 use apex_untrusted::printable;
+use apex_view::text::figures::share;
+use apex_view::text::savings::{is_minor, saving};
+use apex_view::text::shorten;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 

@@ -3,7 +3,7 @@
 use super::{Lines, Theme, head};
 use crate::history::{Sample, sparkline};
 use crate::top::{Session, Top};
-use apex_text::units;
+use apex_profile::units;
 use ratatui_core::text::{Line, Span};
 
 /// Columns of the names.

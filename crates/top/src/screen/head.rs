@@ -5,9 +5,10 @@ use crate::Look;
 use crate::top::Top;
 use apex_machine::DeviceSummary;
 use apex_profile::Profile;
-use apex_text::figures::share;
-use apex_text::{shorten, units, wrap};
+use apex_profile::units;
 use apex_untrusted::printable;
+use apex_view::text::figures::share;
+use apex_view::text::{shorten, wrap};
 use ratatui_core::text::{Line, Span};
 use std::path::Path;
 
@@ -68,9 +69,10 @@ fn machine(look: &Look) -> Vec<String> {
         _ => format!("GPU {}", device.index),
     };
     let devices = machine.devices.iter().take(DEVICES);
-    let mut lines: Vec<String> =
-        devices.map(|device| format!("{}: {}", number(device), apex_text::machine::line(device))).collect();
-    lines.extend(apex_text::machine::host_line(machine));
+    let mut lines: Vec<String> = devices
+        .map(|device| format!("{}: {}", number(device), apex_view::text::machine::line(device)))
+        .collect();
+    lines.extend(apex_view::text::machine::host_line(machine));
     lines
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Lines, Theme};
 use crate::top::{Mode, Top};
-use apex_text::shorten;
+use apex_view::text::shorten;
 use ratatui_core::text::{Line, Span};
 
 /// Keys and what they do.

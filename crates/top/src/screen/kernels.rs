@@ -3,16 +3,15 @@
 use super::{Lines, Theme, head};
 use crate::Look;
 use crate::top::{Sort, Top};
-use apex_profile::{Geometry, Kernel, total};
-use apex_text::kernels::{configuration, gpu_time, occupancy, waves};
-use apex_text::{Align, Table, bar, shorten, units};
+use apex_profile::{total, units};
+use apex_view::text::kernels::{
+    BAR, CONFIGURATION, CPU_TIME, Column, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, WAVES,
+};
+use apex_view::text::shorten;
 use ratatui_core::text::Line;
 
 /// Heading, header of the table, one kernel.
 pub const LEAST: usize = 3;
-
-/// Columns of the bars of shares.
-const BAR: usize = 8;
 
 /// Rows of all of it.
 pub fn height(top: &Top) -> usize {
@@ -67,52 +66,17 @@ fn heading(top: &Top, look: &Look, shown: usize, sort: Sort) -> String {
 /// The table as lines, its header first.
 fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
     let profile = &look.profile;
-    let is_timed = profile.totals.gpu_time_ns.is_some();
-    let devices = profile.device_names();
-    let has_several = profile.devices.len() > 1;
-    let mut columns = vec![("kernel", Align::Flexible)];
-    if has_several {
-        columns.push((devices.heading, Align::Right));
-    }
-    columns.push(("launches", Align::Right));
-    if is_timed {
-        columns.push(("GPU timeᵐ", Align::Right));
-    }
-    columns.extend([
-        ("share", Align::Optional),
-        ("CPU timeᵐ", Align::Optional),
-        ("", Align::OptionalLeft),
-        ("configuration", Align::OptionalLeft),
-        ("occupancyᶜ", Align::OptionalLeft),
-        ("wavesᶜ", Align::Optional),
-    ]);
-    let mut table = Table::new(&columns);
+    let gpu_time = profile.totals.gpu_time_ns.map(|_| GPU_TIME);
+    let others = [SHARE, CPU_TIME, BAR, CONFIGURATION, OCCUPANCY, WAVES];
+    let columns: Vec<Column> = [LAUNCHES].into_iter().chain(gpu_time).chain(others).collect();
     let whole = total(profile.kernels.iter().map(|kernel| sort.of(kernel)));
-    let computed =
-        |kernel: &Kernel, text: fn(&Geometry) -> String| kernel.geometry.as_ref().map_or("?".into(), text);
-    for &index in rows {
+    let row = |&index: &usize| {
         let kernel = &profile.kernels[index];
         // A share of means says nothing.
         let share = if sort == Sort::Mean || whole <= 0.0 { None } else { Some(sort.of(kernel) / whole) };
-        let mut cells = vec![kernel.short_name.clone()];
-        if has_several {
-            cells.push(devices.cell(kernel.device));
-        }
-        cells.push(units::count(kernel.launches.ran()));
-        if is_timed {
-            cells.push(kernel.gpu.as_ref().map_or("not timed".into(), gpu_time));
-        }
-        cells.extend([
-            share.map_or("-".into(), units::share),
-            if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
-            share.map_or_else(String::new, |share| bar(share, BAR)),
-            configuration(kernel.launch),
-            computed(kernel, occupancy),
-            computed(kernel, |geometry| waves(geometry.waves.waves)),
-        ]);
-        table.row(cells);
-    }
-    table.lines(width)
+        Row { kernel, name: &kernel.short_name, share }
+    };
+    apex_view::text::kernels::table(&profile.device_names(), &columns, rows.iter().map(row)).lines(width)
 }
 
 /// The full name of a kernel, and the place that launches it.

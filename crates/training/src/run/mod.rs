@@ -165,7 +165,6 @@ pub fn run(
     tests.insert(1, what_if_test);
     tests.extend(small_tests);
     let report = Report {
-        schema: crate::report::SCHEMA.to_owned(),
         devices: data.sources.iter().enumerate().map(|(source, of)| run.summary_of(source, of)).collect(),
         launches: data.rows.len(),
         families: data.families.len(),

@@ -1,5 +1,5 @@
 // The lines of a kernel: what is shown of each, and which are the worst.
-import type { KernelLines, LineCounts } from '../document';
+import type { LinesOfKernel, LineCounts } from '../document';
 import { count, percent } from '../format';
 
 export interface Shown {
@@ -34,7 +34,7 @@ const NAMES: Record<string, string> = { uncoalesced: 'most uncoalesced', bank_co
 const BUSIEST = 3;
 
 /** The lines of one file. */
-export function rowsOf(lines: KernelLines, file: KernelLines['files'][number]): Shown[] {
+export function rowsOf(lines: LinesOfKernel, file: LinesOfKernel['files'][number]): Shown[] {
   const name = file.name.split('/').pop() ?? '';
   let last = file.rows[0] ? file.rows[0].line - 1 : 0;
   return file.rows.map(({ line, text, counts, faults }) => {
@@ -54,13 +54,13 @@ export function rowsOf(lines: KernelLines, file: KernelLines['files'][number]): 
 }
 
 /** Counted lines of all files, those that execute most first. */
-export function worstFirst(lines: KernelLines): Shown[] {
+export function worstFirst(lines: LinesOfKernel): Shown[] {
   const all = lines.files.flatMap((file) => rowsOf(lines, file)).filter(({ counts }) => counts !== null);
   return all.sort((a, b) => b.share - a.share).map((row) => ({ ...row, skipped: 0 }));
 }
 
 /** Where one may want to look first: the lines that execute most, and the worst of each fault. */
-export function jumps(lines: KernelLines): Jump[] {
+export function jumps(lines: LinesOfKernel): Jump[] {
   const worst = worstFirst(lines);
   const busiest = worst.slice(0, BUSIEST).map(({ key, place, share }) => ({ key, text: `${place} · ${percent(share)} of instructions` }));
   const rows = lines.files.flatMap((file) => file.rows.map((row) => ({ ...row, file: file.name })));

@@ -1,9 +1,101 @@
 //! Kernels as tables have them.
+//!
+//! A column is stated once: its heading, its place in a narrow table, what it means, and how its
+//! cell is got. Tables choose among the columns.
 
-use crate::units;
-use apex_profile::{Geometry, GpuTime, Kernel, Profile};
+use super::{Align, Table, bar};
+use apex_profile::{DeviceNames, Geometry, GpuTime, Kernel, Profile, units};
 use cuda_launch::{Dim3, LaunchConfig};
 use occupancy::Limiter;
+
+/// A row of a table.
+pub struct Row<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its name in this table.
+    pub name: &'a str,
+    /// Its share of what the table is sorted by; `None` where that says nothing.
+    pub share: Option<f64>,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub struct Column {
+    /// Its heading.
+    pub heading: &'static str,
+    /// How it stands.
+    pub align: Align,
+    /// What a legend says of it; empty if nothing.
+    pub meaning: &'static str,
+    /// Its cell.
+    pub cell: fn(&Row<'_>) -> String,
+}
+
+const fn column(
+    heading: &'static str,
+    align: Align,
+    meaning: &'static str,
+    cell: fn(&Row<'_>) -> String,
+) -> Column {
+    Column { heading, align, meaning, cell }
+}
+
+/// Its runs.
+pub const LAUNCHES: Column =
+    column("launches", Align::Right, "", |row| units::count(row.kernel.launches.ran()));
+/// Its launch configuration.
+pub const CONFIGURATION: Column =
+    column("configuration", Align::OptionalLeft, "", |row| configuration(row.kernel.launch));
+/// Its GPU time.
+pub const GPU_TIME: Column = column("GPU timeᵐ", Align::Right, "", |row| {
+    row.kernel.gpu.as_ref().map_or("not timed".into(), gpu_time)
+});
+/// CPU time of its launch calls.
+pub const CPU_TIME: Column = column("CPU timeᵐ", Align::Optional, "", |row| match &row.kernel.cpu {
+    cpu if cpu.count > 0 => units::time(cpu.mean_ns),
+    _ => "-".into(),
+});
+/// Its share.
+pub const SHARE: Column =
+    column("share", Align::Optional, "", |row| row.share.map_or("-".into(), units::share));
+/// The share as a bar.
+pub const BAR: Column =
+    column("", Align::OptionalLeft, "", |row| row.share.map_or("".into(), |share| bar(share, 8)));
+/// Its theoretical occupancy.
+pub const OCCUPANCY: Column =
+    column("occupancyᶜ", Align::OptionalLeft, "theoretical occupancy and its limiter", |row| {
+        computed(row, occupancy)
+    });
+/// Its waves.
+pub const WAVES: Column =
+    column("wavesᶜ", Align::Optional, "waves", |row| computed(row, |of| waves(of.waves.waves)));
+/// Its tail effect.
+pub const TAIL: Column = column("tailᶜ", Align::Optional, "tail effect", |row| {
+    computed(row, |of| units::share(of.waves.tail_effect()))
+});
+/// Its block efficiency.
+pub const EFFICIENCY: Column = column("eff.ᶜ", Align::Optional, "block efficiency", |row| {
+    computed(row, |of| units::share(of.block_efficiency))
+});
+
+fn computed(row: &Row<'_>, text: fn(&Geometry) -> String) -> String {
+    row.kernel.geometry.as_ref().map_or("?".into(), text)
+}
+
+/// A table with each kernel's name, its device where there are several, and these columns.
+pub fn table<'a>(devices: &DeviceNames, columns: &[Column], rows: impl Iterator<Item = Row<'a>>) -> Table {
+    let has_several = devices.cells.len() > 1;
+    let device = has_several.then_some((devices.heading, Align::Right));
+    let headings = columns.iter().map(|column| (column.heading, column.align));
+    let headings = [("kernel", Align::Flexible)].into_iter().chain(device).chain(headings);
+    let mut table = Table::new(&headings.collect::<Vec<_>>());
+    for row in rows {
+        let device = has_several.then(|| devices.cell(row.kernel.device));
+        let cells = columns.iter().map(|column| (column.cell)(&row));
+        table.row([row.name.to_owned()].into_iter().chain(device).chain(cells).collect());
+    }
+    table
+}
 
 /// Indices of the kernels that were launched, those with the greatest value of `key` first.
 pub fn ranked(profile: &Profile, key: impl Fn(&Kernel) -> f64) -> Vec<usize> {
@@ -48,7 +140,7 @@ fn extent(dimensions: Dim3) -> String {
 }
 
 /// `67% regs`: theoretical occupancy and what limits it.
-pub fn occupancy(geometry: &Geometry) -> String {
+fn occupancy(geometry: &Geometry) -> String {
     let occupancy = &geometry.occupancy;
     let share = units::share(occupancy.fraction());
     // At 100% nothing more fits, whatever it is that is full.
@@ -69,7 +161,7 @@ fn brief(limiter: Limiter) -> &'static str {
 }
 
 /// Waves of a launch, to a tenth where that matters.
-pub fn waves(waves: f64) -> String {
+fn waves(waves: f64) -> String {
     if waves < 99.95 { format!("{waves:.1}") } else { units::count(waves.round() as u64) }
 }
 

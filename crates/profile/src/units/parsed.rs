@@ -1,11 +1,5 @@
-//! Numbers as people write and read them: sizes, durations, shares, counts.
-//!
-//! How they are written is [`apex_profile::units`]'s. What is parsed says what it accepts when it
+//! Numbers as people write them: sizes, durations, percentages. A parser says what it accepts when it
 //! is given something else.
-
-pub use apex_profile::units::{
-    bytes, count, counted, percent, percent_between, ratio, share, share_between, time, time_between,
-};
 
 use std::ops::Range;
 use std::time::Duration;

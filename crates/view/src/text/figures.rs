@@ -1,6 +1,6 @@
 //! Figures with the mark of their provenance.
 
-use crate::units;
+use apex_profile::units;
 use apex_profile::{Figure, Provenance};
 
 /// A share with its interval, if it is predicted, and the mark of its provenance.

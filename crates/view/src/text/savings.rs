@@ -1,6 +1,6 @@
 //! What a finding would save.
 
-use crate::figures::{share, time};
+use super::figures::{share, time};
 use apex_advice::{Finding, Saving};
 use apex_profile::Figure;
 

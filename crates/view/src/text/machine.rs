@@ -3,8 +3,8 @@
 //! All of it is measured. Figures of a device are of everything that ran on it, and the words say
 //! so.
 
-use crate::units;
 use apex_machine::{DeviceSummary, Quantity, Readings, Summary};
+use apex_profile::units;
 
 /// Maximum number of devices in the text; a document has all.
 const DEVICES: usize = 8;

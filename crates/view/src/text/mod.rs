@@ -2,10 +2,10 @@
 //!
 //! * Here: tables whose widest column gives way, wrapped paragraphs, bars, and colours where they
 //!   are wanted.
-//! * [`units`]: sizes, durations, shares and counts. [`figures`]: figures with the mark of their
-//!   provenance. [`kernels`]: configuration, occupancy and GPU time of a kernel. [`savings`]: what
-//!   a finding would save. [`verdict`]: what the time went into and what to change, in sentences.
-//!   [`machine`]: what the machine did. [`fast`]: what `apex run --fast` did.
+//! * [`figures`]: figures with the mark of their provenance. [`kernels`]: the columns of tables of
+//!   kernels. [`savings`]: what a finding would save. [`verdict`]: what the time went into and what
+//!   to change, in sentences. [`machine`]: what the machine did. [`fast`]: what `apex run --fast`
+//!   did.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
@@ -16,7 +16,6 @@ pub mod figures;
 pub mod kernels;
 pub mod machine;
 pub mod savings;
-pub mod units;
 pub mod verdict;
 
 use apex_untrusted::printable;

@@ -11,7 +11,8 @@ use apex_profile::{
     Accounts, Activity, Figure, IdleCause, Iterations, Kernel, Profile, SaturatingSum as _, total,
 };
 
-use crate::{figures, machine, units};
+use super::{figures, machine};
+use apex_profile::units;
 
 /// A GPU that is idle for less is busy.
 const IDLE: f64 = 0.25;

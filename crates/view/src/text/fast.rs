@@ -1,6 +1,6 @@
 //! The effect of `apex run --fast` on the program, in sentences.
 
-use crate::units;
+use apex_profile::units;
 use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
 
 /// Sentences about the launch queues and the memory pools of the processes; none if neither was
