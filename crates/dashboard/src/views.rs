@@ -376,7 +376,7 @@ mod tests {
         views.look_if_free(&view).unwrap().unwrap();
         assert_eq!(views.pause(&view), Duration::from_secs(1), "the session has ended");
         // As if the session ran, and as if reading took long.
-        let change = |change: fn(&mut Last)| change(view.shown.lock().unwrap().last.as_mut().unwrap());
+        let change = |change: fn(&mut Last)| change(view.open.lock().unwrap().last.as_mut().unwrap());
         change(|last| (last.rests, last.took, last.at) = (false, Duration::from_secs(3600), Instant::now()));
         assert!(views.pause(&view) > Duration::from_secs(8 * 3600));
         // What is fresh is shown, whatever has become of the files.
@@ -387,7 +387,7 @@ mod tests {
         while views.look_if_free(&view).unwrap().is_ok() {
             std::thread::yield_now();
         }
-        let reads = view.shown.lock().unwrap();
+        let reads = view.open.lock().unwrap();
         assert_eq!(views.pause(&view), Duration::ZERO, "somebody reads it");
         drop(reads);
     }

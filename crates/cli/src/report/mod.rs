@@ -258,7 +258,7 @@ fn top_kernels(
 fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
     let parts = [
-        apex_text::verdict::launches(shown.whole),
+        apex_view::text::verdict::launches(shown.whole),
         head::recorder(&shown.job, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),

@@ -545,7 +545,7 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
         output::remark(format!(
             "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
-            apex_text::verdict::launches(profile),
+            apex_view::text::verdict::launches(profile),
             units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
             units::count(lost),
         ));

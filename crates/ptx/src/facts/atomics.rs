@@ -5,7 +5,9 @@ use super::{FactKind, Found, Listing, Parts};
 use crate::analysis::Atom;
 use crate::body::{InstructionId, Operand};
 use crate::estimate::Place;
-use crate::instruction::{Atomic, Class, Direction, Opcode, Operation, Order, Scope, Synchronization, accesses};
+use crate::instruction::{
+    Atomic, Class, Direction, Opcode, Operation, Order, Scope, Synchronization, accesses,
+};
 use crate::syntax::{Constant, StateSpace};
 
 impl Listing<'_, '_> {
@@ -19,7 +21,8 @@ impl Listing<'_, '_> {
     pub(super) fn totals(&self, found: &mut Found<'_>) {
         let mut parts = Parts::default();
         for (at, operation) in self.atomics() {
-            let sums = operation.atomic == Some(Atomic::Add) && operation.types().iter().any(|ty| ty.is_float());
+            let sums =
+                operation.atomic == Some(Atomic::Add) && operation.types().iter().any(|ty| ty.is_float());
             if sums && self.is_one_address(at) && self.is_for_all(at) {
                 parts.add(self.weights[at.index()], (0.0, 0.0), Place::of(&self.body.lines[at.index()]));
             }
@@ -50,8 +53,7 @@ impl Listing<'_, '_> {
     pub(super) fn swaps(&self, found: &mut Found<'_>) {
         let (mut sums, mut locks) = (Parts::default(), Parts::default());
         for (at, operation) in self.atomics() {
-            let (Some(Atomic::CompareAndSwap), Some(index)) =
-                (operation.atomic, self.innermost[at.index()])
+            let (Some(Atomic::CompareAndSwap), Some(index)) = (operation.atomic, self.innermost[at.index()])
             else {
                 continue;
             };

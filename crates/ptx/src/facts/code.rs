@@ -110,9 +110,7 @@ impl Listing<'_, '_> {
                 let place = Place::of(&self.body.lines[at.index()]);
                 match direction {
                     Direction::Load => loads.push((address.value, weight, place)),
-                    Direction::Store
-                        if self.is_in_each_round(at, index) && self.stays(at, index) =>
-                    {
+                    Direction::Store if self.is_in_each_round(at, index) && self.stays(at, index) => {
                         stored.insert(address.value);
                         parts.add(weight, (0.0, 0.0), place);
                     }

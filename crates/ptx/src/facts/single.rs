@@ -44,7 +44,8 @@ impl Listing<'_, '_> {
     /// Whether an operand of a condition is the thread's index, in its block or in the grid.
     fn compares_index(&self, condition: &Condition) -> bool {
         let compares = condition.compares;
-        let (_, sources) = self.operations[compares.index()].split(&self.body.lines[compares.index()].operands);
+        let (_, sources) =
+            self.operations[compares.index()].split(&self.body.lines[compares.index()].operands);
         sources.iter().any(|source| {
             let made = self.maker(compares, source);
             made.and_then(|made| self.made(made)).is_some_and(|sum| self.is_index(sum))

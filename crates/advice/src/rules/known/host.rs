@@ -21,9 +21,10 @@ impl<'p> Places<'p> {
         self.0.iter().find_map(|place| {
             let mut stacks = place.stacks.iter().map(|&(stack, _)| stack);
             let other = place.other.map(|(_, stack)| stack);
-            stacks.find_map(|stack| function_in(stack, cause)).or_else(|| function_in(other?, cause)).map(
-                |function| (place, function),
-            )
+            stacks
+                .find_map(|stack| function_in(stack, cause))
+                .or_else(|| function_in(other?, cause))
+                .map(|function| (place, function))
         })
     }
 }
