@@ -452,7 +452,7 @@ fn a_stream_that_has_nothing_for_long_is_not_asked_meanwhile() {
         let is_quiet = request.segments() == ["quiet"];
         Response::events(Duration::from_millis(1), move || {
             if !is_quiet {
-                return Next::Events(vec![Event { name: "tick", data: String::new() }]);
+                return Next::Events(vec![Event { name: "tick", data: "".into() }]);
             }
             *count.lock().unwrap() += 1;
             Next::Later(Duration::from_secs(3600))
