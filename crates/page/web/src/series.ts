@@ -1,5 +1,10 @@
 // Pictures of shares over time.
-import type { Line } from './document';
+
+/** Shares of each part, in ten thousandths. */
+export interface Shares {
+  id: string;
+  shares: number[];
+}
 
 export interface Layer {
   id: string;
@@ -7,7 +12,7 @@ export interface Layer {
 }
 
 /** Areas on top of each other, a step for each part: x counts parts, y is percent from the top. */
-export function stack(lines: Line[]): Layer[] {
+export function stack(lines: Shares[]): Layer[] {
   const parts = lines[0]?.shares.length ?? 0;
   const below = new Array<number>(parts).fill(0);
   return lines.map(({ id, shares }) => {

@@ -83,7 +83,7 @@ export class Panel {
     return opening(this.whole, this.steady.map(({ start }) => start), spans);
   });
   gaps = $derived.by(() => gapsOf(this.#doc(), this.answer));
-  #names = $derived.by(() => new Map(this.#doc().devices.list.flatMap((device) => device.accounts.map((entry) => [entry.id, entry.name]))));
+  #names = $derived.by(() => new Map<string, string>(this.#doc().devices.list.flatMap((device) => device.accounts.map((entry) => [entry.id, entry.name]))));
   /** The selected event, and the same collective on other ranks. */
   outlines: Outline[] = $derived.by(() => {
     const { launch } = this;
