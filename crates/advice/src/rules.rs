@@ -235,6 +235,17 @@ pub static RULES: &[Rule] = &[
     by_code::work::SUMS,
     by_code::work::PRODUCTS,
     host_memory::RULE,
+    by_code::printing::RULE,
+    by_code::reductions::RULE,
+    by_code::accesses::ROWS,
+    by_code::atomics::TOTAL,
+    by_code::atomics::SWAP,
+    by_code::atomics::LOCK,
+    by_code::atomics::FENCE,
+    by_code::arrays::RULE,
+    by_code::one_thread::RULE,
+    by_code::products::RULE,
+    by_code::doubles::RULE,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.

@@ -187,7 +187,11 @@ impl<'m> Listing<'_, 'm> {
         let all = self.origins.writers.get(&register)?;
         let before = all[..all.partition_point(|writer| *writer < at)].last().copied();
         let block = self.flow.block(self.flow.block_of(at));
-        before.filter(|writer| *writer >= block.first).or(if let [only] = all[..] { Some(only) } else { None })
+        before.filter(|writer| *writer >= block.first).or(if let [only] = all[..] {
+            Some(only)
+        } else {
+            None
+        })
     }
 
     /// The last instruction before `at` that makes what an operand holds; moves and conversions of
@@ -281,7 +285,8 @@ impl<'m> Listing<'_, 'm> {
         self.conditions(at).iter().all(|condition| {
             let (comparison, origins) = self.compared(condition);
             let exact = matches!(comparison, Some(Comparison::Equal | Comparison::NotEqual) | None);
-            let known = |origin: &Origin| origin.is_uniform() || !exact && !origin.data && origin.rows.is_empty();
+            let known =
+                |origin: &Origin| origin.is_uniform() || !exact && !origin.data && origin.rows.is_empty();
             origins.iter().all(known)
         })
     }

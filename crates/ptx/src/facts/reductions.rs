@@ -132,7 +132,8 @@ impl Listing<'_, '_> {
 
     /// Whether an instruction halves or doubles a number.
     fn halves(&self, at: usize) -> bool {
-        let by_one = matches!(self.body.lines[at].operands.last(), Some(Operand::Constant(Constant::Integer(1))));
+        let by_one =
+            matches!(self.body.lines[at].operands.last(), Some(Operand::Constant(Constant::Integer(1))));
         by_one && self.operations[at].is(&[Opcode::Shr, Opcode::Shl])
     }
 
@@ -145,9 +146,9 @@ impl Listing<'_, '_> {
             x > 0
                 && (x == 2 * y || y == 2 * x)
                 && self.innermost[a.at.index()] == self.innermost[b.at.index()]
-                && between.clone().any(|at| {
-                    self.operations[at].synchronization() == Some(Synchronization::Block)
-                })
+                && between
+                    .clone()
+                    .any(|at| self.operations[at].synchronization() == Some(Synchronization::Block))
                 && !between.clone().any(|at| self.operations[at].class() == Class::SharedStore)
         };
         steps.chunk_by(follows).filter(|run| run.len() >= STEPS).collect()

@@ -22,8 +22,11 @@ impl Listing<'_, '_> {
         let mut parts = Parts { by_parameter: true, ..Parts::default() };
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let accessed = accesses(operation, &line.operands);
-            let moves = |space, direction| space == Some(StateSpace::Global) && direction != Direction::Atomic;
-            let Some(access) = accessed.first().filter(|one| moves(one.space, one.direction)) else { continue };
+            let moves =
+                |space, direction| space == Some(StateSpace::Global) && direction != Direction::Atomic;
+            let Some(access) = accessed.first().filter(|one| moves(one.space, one.direction)) else {
+                continue;
+            };
             all += self.weights[at];
             if self.walks(InstructionId(at as u32), access.base.register()) {
                 let least = (access.bytes as f64 * LANES / SECTOR).min(LANES);

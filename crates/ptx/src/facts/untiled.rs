@@ -16,7 +16,8 @@ impl Listing<'_, '_> {
     pub(super) fn untiled(&self, found: &mut Found<'_>) {
         let mut parts = Parts::default();
         for (at, operation) in (0..).map(InstructionId).zip(self.operations.iter()) {
-            let Some(index) = self.innermost[at.index()].filter(|_| operation.opcode == Some(Opcode::Fma)) else {
+            let Some(index) = self.innermost[at.index()].filter(|_| operation.opcode == Some(Opcode::Fma))
+            else {
                 continue;
             };
             let line = &self.body.lines[at.index()];
