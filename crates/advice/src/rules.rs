@@ -233,6 +233,17 @@ pub static RULES: &[Rule] = &[
     by_code::work::SUMS,
     by_code::work::PRODUCTS,
     host_memory::RULE,
+    by_code::printing::RULE,
+    by_code::reductions::RULE,
+    by_code::accesses::ROWS,
+    by_code::atomics::TOTAL,
+    by_code::atomics::SWAP,
+    by_code::atomics::LOCK,
+    by_code::atomics::FENCE,
+    by_code::arrays::RULE,
+    by_code::one_thread::RULE,
+    by_code::products::RULE,
+    by_code::doubles::RULE,
 ];
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found

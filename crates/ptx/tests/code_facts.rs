@@ -244,27 +244,3 @@ fn generators_are_told_by_their_tables() {
         .collect();
     assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![FactKind::GeneratorSetUp], vec![]]);
 }
-
-#[test]
-fn scratch() {
-    for path in std::fs::read_dir("target/scratch").unwrap().map(|entry| entry.unwrap().path()) {
-        let Ok(source) = std::fs::read_to_string(&path) else { continue };
-        let Ok(module) = ptx::parse(&source) else {
-            println!("no parse {path:?}");
-            continue;
-        };
-        for kernel in kernels(&module) {
-            for fact in facts_of(&module, kernel) {
-                println!(
-                    "F {:?} {} {:?} {:.2} {:.2} {:?}",
-                    path.file_name().unwrap(),
-                    kernel.name,
-                    fact.kind,
-                    fact.share,
-                    fact.cost,
-                    fact.place
-                );
-            }
-        }
-    }
-}

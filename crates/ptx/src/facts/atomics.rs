@@ -8,7 +8,7 @@ use crate::estimate::Place;
 use crate::instruction::{
     Atomic, Class, Direction, Opcode, Operation, Order, Scope, Synchronization, accesses,
 };
-use crate::syntax::{Constant, StateSpace};
+use crate::syntax::{Constant, ScalarType, StateSpace};
 
 impl Listing<'_, '_> {
     fn atomics(&self) -> impl Iterator<Item = (InstructionId, &Operation)> {
@@ -16,13 +16,13 @@ impl Listing<'_, '_> {
         all.filter(|(_, operation)| operation.is(&[Opcode::Atom, Opcode::Red]))
     }
 
-    /// Atomic sums in floating point, which compilers do not combine, at an address that no thread,
-    /// block or data chooses, by all threads.
+    /// Atomic sums in floating point or 64 bits, at an address that no thread, block or data chooses,
+    /// by all threads. Those of 32-bit integers are combined within a warp by ptxas.
     pub(super) fn totals(&self, found: &mut Found<'_>) {
         let mut parts = Parts::default();
         for (at, operation) in self.atomics() {
-            let sums =
-                operation.atomic == Some(Atomic::Add) && operation.types().iter().any(|ty| ty.is_float());
+            let combined = |ty: &ScalarType| !ty.is_float() && ty.bytes() == 4;
+            let sums = operation.atomic == Some(Atomic::Add) && !operation.types().iter().any(combined);
             if sums && self.is_one_address(at) && self.is_for_all(at) {
                 parts.add(self.weights[at.index()], (0.0, 0.0), Place::of(&self.body.lines[at.index()]));
             }

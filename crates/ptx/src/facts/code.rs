@@ -49,12 +49,14 @@ fn calls(line: &Line<'_>, name: &str) -> bool {
 impl Listing<'_, '_> {
     /// Calls of `vprintf`, which is what `printf` calls.
     pub(super) fn prints(&self, bodies: &[Body<'_>], found: &mut Found<'_>) {
+        let is_straight = self.loops.is_empty() && bodies.len() == 1;
+        let instructions = if is_straight { self.all() } else { 0.0 };
         let mut parts = Parts::default();
         for (depth, body) in bodies.iter().enumerate() {
             for (at, line) in (0..).map(InstructionId).zip(&body.lines) {
                 if calls(line, "vprintf") {
                     let for_all = depth == 0 && self.is_for_all(at);
-                    parts.add(1.0, (f64::from(u8::from(for_all)), 0.0), Place::of(line));
+                    parts.add(1.0, (f64::from(u8::from(for_all)), instructions), Place::of(line));
                 }
             }
         }

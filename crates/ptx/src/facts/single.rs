@@ -8,8 +8,9 @@ use crate::estimate::Place;
 use crate::instruction::{Class, Direction, accesses};
 use crate::syntax::StateSpace;
 
-/// The table by which sine and cosine reduce large arguments: their array is used for these alone.
-const REDUCTION_TABLE: &str = "__cudart_i2opi";
+/// Bytes of the array by which sine and cosine reduce large arguments, in FP32 and in FP64: it is
+/// written at known indices and read at an unknown one, for these arguments alone.
+const REDUCTION_BYTES: [u64; 2] = [28, 40];
 
 impl Listing<'_, '_> {
     /// Accesses to global memory in loops that one thread of several executes. Kernels in which a
@@ -70,10 +71,7 @@ impl Listing<'_, '_> {
 
     /// Accesses to arrays in local memory at an index that the compiler does not know.
     pub(super) fn arrays(&self, found: &mut Found<'_>) {
-        if self.body.variables.iter().any(|place| place.declaration.name.contains(REDUCTION_TABLE)) {
-            return;
-        }
-        let (mut all, mut parts) = (0.0, Parts::default());
+        let (mut all, mut parts, mut is_written) = (0.0, Parts::default(), false);
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let accessed = accesses(operation, &line.operands);
             let Some(access) = accessed.first() else { continue };
@@ -82,13 +80,23 @@ impl Listing<'_, '_> {
                 Some(StateSpace::Local) => {
                     all += self.weights[at];
                     if self.is_indexed(InstructionId(at as u32)) {
+                        is_written |= access.direction == Direction::Store;
                         parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
                     }
                 }
                 _ => {}
             }
         }
-        found.tell(FactKind::LocalArray, parts, all);
+        if is_written || !self.reduces_arguments() {
+            found.tell(FactKind::LocalArray, parts, all);
+        }
+    }
+
+    /// Whether the only local memory is as large as the array of sine and cosine.
+    fn reduces_arguments(&self) -> bool {
+        let places = self.body.variables.iter().map(|place| place.declaration);
+        let mut local = places.filter(|variable| variable.space == StateSpace::Local);
+        local.all(|variable| variable.bytes().is_some_and(|bytes| REDUCTION_BYTES.contains(&bytes)))
     }
 
     /// Whether the address of an access is not a variable's and a number.

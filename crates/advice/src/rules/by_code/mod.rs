@@ -7,6 +7,13 @@
 //! same thing exactly, the rule about its counts judges instead.
 
 pub(super) mod accesses;
+pub(super) mod arrays;
+pub(super) mod atomics;
+pub(super) mod doubles;
+pub(super) mod one_thread;
+pub(super) mod printing;
+pub(super) mod products;
+pub(super) mod reductions;
 pub(super) mod work;
 
 use super::{
@@ -16,7 +23,7 @@ use super::{
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_counts::FactKind;
 use apex_predict_session::recorded::BUSY;
-use apex_profile::names::OwnerKind;
+use apex_profile::names::{Owner, OwnerKind};
 use apex_profile::{CodeFact, Figure, Kernel, KnownCode, Profile};
 
 /// Kernels without known code that are named.
@@ -46,6 +53,21 @@ const RULE: Rule = Rule {
 enum Language {
     Cuda,
     Triton,
+    /// XLA makes the kernel of what JAX gives it.
+    Jax,
+    CuPy,
+}
+
+impl Language {
+    fn of(kernel: &Kernel, fact: &CodeFact) -> Self {
+        let is_python = fact.file.as_deref().is_some_and(|file| file.ends_with(".py"));
+        match kernel.traits.owner {
+            Owner::Xla => Self::Jax,
+            Owner::CuPy => Self::CuPy,
+            _ if is_python => Self::Triton,
+            _ => Self::Cuda,
+        }
+    }
 }
 
 /// What a rule says of a kernel's code.
@@ -54,6 +76,8 @@ struct Pattern {
     kind: FactKind,
     /// Whether the CPU device counts it too.
     is_counted: bool,
+    /// Whose kernels have a remedy.
+    owners: fn(OwnerKind) -> bool,
     /// Whether a fact is a fault.
     is_fault: fn(&Kernel, &CodeFact) -> bool,
     /// What the fact measures, as evidence.
@@ -61,22 +85,27 @@ struct Pattern {
     /// What to change.
     change: fn(Language, &CodeFact) -> String,
     /// Share of the kernel's time that the change saves.
-    saves: fn(&CodeFact) -> Figure,
+    saves: fn(&Kernel, &CodeFact) -> Figure,
     /// What the kernels have, for the summary.
     headline: &'static str,
 }
 
-/// Judges the busy kernels of the user's own by one pattern.
+/// The kernels that the user wrote.
+fn own(kind: OwnerKind) -> bool {
+    kind == OwnerKind::Own
+}
+
+/// Judges the busy kernels of a pattern's owners.
 fn judge(profile: &Profile, pattern: &Pattern) -> Outcome {
     let Some(all) = profile.totals.gpu_time_ns.map(|time| time.value).filter(|&time| time > 0.0) else {
         return Outcome::Unjudged(UNTIMED.to_owned());
     };
-    let own = |kernel: &Kernel| kernel.traits.owner.kind() == OwnerKind::Own;
+    let has_remedy = |kernel: &Kernel| (pattern.owners)(kernel.traits.owner.kind());
     let share = |kernel: &Kernel| kernel.gpu_total_ns().unwrap_or(0.0) / all;
     let counted = |kernel: &Kernel| pattern.is_counted && kernel.counts.is_some();
     let busy: Vec<(usize, &Kernel)> = (0..)
         .zip(&profile.kernels)
-        .filter(|(_, kernel)| own(kernel) && share(kernel) >= BUSY && !counted(kernel))
+        .filter(|(_, kernel)| has_remedy(kernel) && share(kernel) >= BUSY && !counted(kernel))
         .collect();
     let (mut kernels, mut by_parameter) = (Vec::new(), false);
     for &(index, kernel) in &busy {
@@ -84,7 +113,7 @@ fn judge(profile: &Profile, pattern: &Pattern) -> Outcome {
         let mut faults = facts.filter(|fact| fact.kind == pattern.kind && (pattern.is_fault)(kernel, fact));
         if let Some(fact) = faults.next() {
             by_parameter |= fact.by_parameter;
-            kernels.push(kernel_finding(profile, index, fault(pattern, share(kernel), fact)));
+            kernels.push(kernel_finding(profile, index, fault(pattern, kernel, share(kernel), fact)));
         }
     }
     if kernels.is_empty() {
@@ -109,13 +138,11 @@ fn sure(by_parameter: bool) -> Confidence {
     }
 }
 
-fn fault(pattern: &Pattern, share: f64, fact: &CodeFact) -> Fault {
+fn fault(pattern: &Pattern, kernel: &Kernel, share: f64, fact: &CodeFact) -> Fault {
     let mut evidence = vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)];
     evidence.extend((pattern.evidence)(fact));
-    let is_python = fact.file.as_deref().is_some_and(|file| file.ends_with(".py"));
-    let language = if is_python { Language::Triton } else { Language::Cuda };
-    let change = format!("{}{}", place(fact), (pattern.change)(language, fact));
-    Fault { evidence, change, saves: Ok((pattern.saves)(fact)), threads: None }
+    let change = format!("{}{}", place(fact), (pattern.change)(Language::of(kernel, fact), fact));
+    Fault { evidence, change, saves: Ok((pattern.saves)(kernel, fact)), threads: None }
 }
 
 /// `kernel.cu:7: `, where the PTX has lines.
@@ -128,8 +155,11 @@ fn place(fact: &CodeFact) -> String {
 fn unknown(busy: &[(usize, &Kernel)], share: impl Fn(&Kernel) -> f64) -> Option<String> {
     let knows =
         |kernel: &Kernel| kernel.code.as_ref().is_some_and(|code| matches!(code.known, Some(KnownCode::Ptx)));
-    let without: Vec<&Kernel> =
-        busy.iter().map(|(_, kernel)| *kernel).filter(|kernel| !knows(kernel)).collect();
+    let without: Vec<&Kernel> = busy
+        .iter()
+        .map(|(_, kernel)| *kernel)
+        .filter(|kernel| own(kernel.traits.owner.kind()) && !knows(kernel))
+        .collect();
     let name = |kernel: &&Kernel| format!("`{}` ({} of GPU time)", kernel.short_name, percent(share(kernel)));
     let named: Vec<String> = without.iter().take(NAMED).map(name).collect();
     let others = match without.len().saturating_sub(NAMED) {
@@ -143,20 +173,27 @@ fn unknown(busy: &[(usize, &Kernel)], share: impl Fn(&Kernel) -> f64) -> Option<
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        assert_clear, assert_finds, assert_unjudged, counted, kernel_of, profile_of, timed,
+        assert_clear, assert_finds, assert_unjudged, counted, kernel_of, named, profile_of, timed,
     };
     use super::super::{RULES, Rule};
-    use super::{Needs, accesses, work};
+    use super::{
+        Needs, accesses, arrays, atomics, doubles, one_thread, printing, products, reductions, work,
+    };
     use apex_counts::{Direction, FactKind, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
 
     /// A kernel whose PTX is known, and says this.
     fn saying(kernel: Kernel, facts: Vec<CodeFact>) -> Kernel {
-        let code = KernelCode { known: Some(KnownCode::Ptx), facts, ..KernelCode::default() };
-        timed(Kernel { code: Some(code), ..kernel }, 1e5)
+        saying_in(1e5, kernel, facts)
     }
 
-    fn fact(kind: FactKind, share: f64, cost: f64, least: f64) -> CodeFact {
+    /// The same, of launches that took so many nanoseconds.
+    pub(super) fn saying_in(took_ns: f64, kernel: Kernel, facts: Vec<CodeFact>) -> Kernel {
+        let code = KernelCode { known: Some(KnownCode::Ptx), facts, ..KernelCode::default() };
+        timed(Kernel { code: Some(code), ..kernel }, took_ns)
+    }
+
+    pub(super) fn fact(kind: FactKind, share: f64, cost: f64, least: f64) -> CodeFact {
         CodeFact {
             kind,
             share,
@@ -174,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 9] = [
+        let faults: [(&Rule, Kernel); 20] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -184,6 +221,17 @@ mod tests {
             (&work::HEAP, with(FactKind::DeviceHeap, 1.0, 0.0, 0.0)),
             (&work::SUMS, with(FactKind::SumInMemory, 0.67, 0.0, 0.0)),
             (&work::PRODUCTS, with(FactKind::ScalarProduct, 0.8, 1000.0, 400.0)),
+            (&printing::RULE, with(FactKind::Printf, 1.0, 1.0, 0.0)),
+            (&reductions::RULE, with(FactKind::BarrierReduction, 0.7, 1.0, 0.0)),
+            (&accesses::ROWS, with(FactKind::RowsByThread, 0.9, 32.0, 4.0)),
+            (&atomics::TOTAL, with(FactKind::OneTotal, 0.5, 0.0, 0.0)),
+            (&atomics::SWAP, with(FactKind::SumBySwap, 0.7, 0.0, 0.0)),
+            (&atomics::LOCK, with(FactKind::Lock, 0.2, 0.0, 0.0)),
+            (&atomics::FENCE, with(FactKind::FenceInLoop, 0.5, 0.0, 0.0)),
+            (&arrays::RULE, with(FactKind::LocalArray, 0.3, 0.0, 0.0)),
+            (&one_thread::RULE, with(FactKind::OneThread, 0.9, 0.0, 0.0)),
+            (&products::RULE, with(FactKind::UntiledProduct, 0.3, 0.0, 0.0)),
+            (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {
@@ -212,6 +260,31 @@ mod tests {
         assert_clear(&work::DOUBLES, with(FactKind::Doubles, 1.0, 0.5, 2.0));
         assert_clear(&work::SUMS, with(FactKind::SumInMemory, 0.2, 0.0, 0.0));
         assert_clear(&work::PRODUCTS, with(FactKind::ScalarProduct, 0.2, 1000.0, 400.0));
+        assert_clear(&reductions::RULE, with(FactKind::BarrierReduction, 0.3, 1.0, 0.0));
+        // A sum over many values before it.
+        assert_clear(&reductions::RULE, with(FactKind::BarrierReduction, 0.7, 8.0, 0.0));
+        assert_clear(&accesses::ROWS, with(FactKind::RowsByThread, 0.2, 32.0, 4.0));
+        assert_clear(&atomics::TOTAL, with(FactKind::OneTotal, 0.05, 0.0, 0.0));
+        assert_clear(&arrays::RULE, with(FactKind::LocalArray, 0.2, 0.0, 0.0));
+        assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
+        assert_clear(&products::RULE, with(FactKind::UntiledProduct, 0.1, 0.0, 0.0));
+        assert_clear(&doubles::RULE, with(FactKind::Doubles, 0.5, 0.05, 140.0));
+    }
+
+    #[test]
+    fn a_block_of_one_thread_has_no_other_that_could_help() {
+        let facts = vec![fact(FactKind::OneThread, 0.9, 0.0, 0.0)];
+        assert_clear(&one_thread::RULE, saying(kernel_of(1000, 1), facts));
+    }
+
+    #[test]
+    fn types_are_told_in_the_words_of_who_chose_them() {
+        let facts = || vec![fact(FactKind::Doubles, 1.0, 0.0, 1.0)];
+        // Few of them for each load: in a kernel of the user's own, memory may limit it.
+        assert_clear(&doubles::RULE, saying(kernel_of(1000, 128), facts()));
+        let of_xla = saying(named("loop_add_fusion"), facts());
+        let finding = assert_finds(&doubles::RULE, of_xla);
+        assert!(finding.change.contains("jax_enable_x64"), "{}", finding.change);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Work that the code shows and a different code would not do.
 
 use super::super::{Rule, percent};
-use super::{Language, Pattern, judge};
+use super::{Language, Pattern, judge, own};
 use crate::finding::{Evidence, Severity, Unit};
 use apex_counts::FactKind;
 use apex_profile::{CodeFact, Figure, Profile};
@@ -12,9 +12,9 @@ const DIVISIONS_SHARE: f64 = 0.4;
 const DOUBLES_SHARE: f64 = 0.25;
 /// Minimum conversions for each FP64 instruction: a kernel that computes in doubles on purpose
 /// converts little.
-const CONVERSIONS: f64 = 0.1;
+pub(super) const CONVERSIONS: f64 = 0.1;
 /// Minimum FP64 instructions for each load from global memory.
-const EACH: f64 = 4.0;
+pub(super) const EACH: f64 = 4.0;
 /// Minimum launches of a kernel that sets up generators: a loop does, not the preparation of a run.
 const LAUNCHES: u64 = 10;
 /// Minimum share of a loop's accesses to global memory.
@@ -41,6 +41,7 @@ pub(in crate::rules) const DIVISIONS: Rule = Rule {
 const LONG_DIVISIONS: Pattern = Pattern {
     kind: FactKind::LongDivisions,
     is_counted: false,
+    owners: own,
     is_fault: |_, fact| fact.share >= DIVISIONS_SHARE,
     evidence: |fact| vec![share("of the machine's instructions for 64-bit divisions", fact)],
     change: |_, fact| {
@@ -50,7 +51,7 @@ const LONG_DIVISIONS: Pattern = Pattern {
             percent(fact.share)
         )
     },
-    saves: |fact| Figure::predicted(0.8 * fact.share, (0.0, (fact.share + 0.2).min(0.95))),
+    saves: |_, fact| Figure::predicted(0.8 * fact.share, (0.0, (fact.share + 0.2).min(0.95))),
     headline: "64-bit integer divisions by an unknown number",
 };
 
@@ -74,6 +75,7 @@ pub(in crate::rules) const DOUBLES: Rule = Rule {
 const FP64: Pattern = Pattern {
     kind: FactKind::Doubles,
     is_counted: true,
+    owners: own,
     is_fault: |_, fact| fact.share >= DOUBLES_SHARE && fact.cost >= CONVERSIONS && fact.least >= EACH,
     evidence: |fact| vec![share("of FP64 among floating-point instructions", fact)],
     change: |_, fact| {
@@ -83,7 +85,7 @@ const FP64: Pattern = Pattern {
             percent(fact.share)
         )
     },
-    saves: |fact| Figure::predicted(0.5 * fact.share, (0.0, 0.97)),
+    saves: |_, fact| Figure::predicted(0.5 * fact.share, (0.0, 0.97)),
     headline: "FP64 arithmetic whose operands are converted",
 };
 
@@ -106,6 +108,7 @@ pub(in crate::rules) const GENERATORS: Rule = Rule {
 const SET_UP: Pattern = Pattern {
     kind: FactKind::GeneratorSetUp,
     is_counted: false,
+    owners: own,
     is_fault: |kernel, _| kernel.launches.ran() >= LAUNCHES,
     evidence: |_| Vec::new(),
     change: |_, _| {
@@ -113,7 +116,7 @@ const SET_UP: Pattern = Pattern {
          curandStatePhilox4_32_10_t"
             .to_owned()
     },
-    saves: |_| Figure::predicted(0.8, (0.1, 0.99)),
+    saves: |_, _| Figure::predicted(0.8, (0.1, 0.99)),
     headline: "sets up random generators in each launch",
 };
 
@@ -134,6 +137,7 @@ pub(in crate::rules) const HEAP: Rule = Rule {
 const MALLOC: Pattern = Pattern {
     kind: FactKind::DeviceHeap,
     is_counted: false,
+    owners: own,
     is_fault: |_, _| true,
     evidence: |_| Vec::new(),
     change: |_, _| {
@@ -141,7 +145,7 @@ const MALLOC: Pattern = Pattern {
          before the launch"
             .to_owned()
     },
-    saves: |_| Figure::predicted(0.8, (0.05, 1.0)),
+    saves: |_, _| Figure::predicted(0.8, (0.05, 1.0)),
     headline: "calls malloc on the device",
 };
 
@@ -163,6 +167,7 @@ pub(in crate::rules) const SUMS: Rule = Rule {
 const IN_MEMORY: Pattern = Pattern {
     kind: FactKind::SumInMemory,
     is_counted: false,
+    owners: own,
     is_fault: |kernel, fact| {
         let facts = kernel.code.iter().flat_map(|code| &code.facts);
         // What sets up generators in memory does that too, and it has a rule of its own.
@@ -172,7 +177,7 @@ const IN_MEMORY: Pattern = Pattern {
     change: |_, _| {
         "the loop stores to the same address in each round: sum up in a local variable and store it after the loop".to_owned()
     },
-    saves: |_| Figure::predicted(0.5, (0.0, 0.95)),
+    saves: |_, _| Figure::predicted(0.5, (0.0, 0.95)),
     headline: "stores to one address in each round of a loop",
 };
 
@@ -195,6 +200,7 @@ pub(in crate::rules) const PRODUCTS: Rule = Rule {
 const SCALAR: Pattern = Pattern {
     kind: FactKind::ScalarProduct,
     is_counted: false,
+    owners: own,
     is_fault: |_, fact| fact.share >= PRODUCT_SHARE,
     evidence: |fact| vec![share("of the instructions for FP32 products", fact)],
     change: |language, _| {
@@ -203,14 +209,14 @@ const SCALAR: Pattern = Pattern {
                 "the product runs in FP32 units: pass input_precision=\"tf32\" to tl.dot if its precision suffices, else \
                  \"tf32x3\""
             }
-            Language::Cuda => {
+            _ => {
                 "the product runs in FP32 units: use tensor cores if TF32 suffices (cuBLAS with \
                  CUBLAS_COMPUTE_32F_FAST_TF32, wmma, CUTLASS)"
             }
         }
         .to_owned()
     },
-    saves: |_| Figure::predicted(0.3, (0.0, 0.87)),
+    saves: |_, _| Figure::predicted(0.3, (0.0, 0.87)),
     headline: "a matrix product in FP32 without tensor cores",
 };
 
