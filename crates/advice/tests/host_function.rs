@@ -165,7 +165,8 @@ fn names_the_function_of_a_library_and_the_line_that_calls_it() {
         "Move `shapely.wkb.loads` (train.py:41 main) off the critical path: call it less often, before the loop, or in a thread or process that runs while the device works"
     );
     assert!(
-        (evidence(&finding, "idle at `shapely.wkb.loads`, called from train.py:41 main").value - 0.5).abs() < 1e-9
+        (evidence(&finding, "idle at `shapely.wkb.loads`, called from train.py:41 main").value - 0.5).abs()
+            < 1e-9
     );
     assert!((evidence(&finding, "idle at train.py:41 main").value - 0.1).abs() < 1e-9);
     let saving = finding.saving.of_job.expect("a share");
@@ -339,7 +340,9 @@ fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     let known = assert_finds_in(KNOWN_HOST_WORK, one.clone());
     assert_eq!(known.cause.as_ref().map(|cause| &*cause.id), Some("json-each-step"));
     assert!(
-        known.summary.starts_with("the GPU waits 50% of the time for `json.dumps`, called from train.py:41 main: "),
+        known.summary.starts_with(
+            "the GPU waits 50% of the time while the host is in `json.dumps`, called from train.py:41 main: "
+        ),
         "{}",
         known.summary
     );

@@ -97,6 +97,7 @@ struct Shown {
     kernel: Option<String>,
     kernels: Vec<String>,
     looped: Option<String>,
+    host: Option<String>,
     call: Option<String>,
     function: Option<String>,
     value: Option<String>,
@@ -285,5 +286,12 @@ fn patterns(texts: Vec<String>) -> Vec<Pattern> {
 
 fn example(of: Shown) -> Example {
     let kernels = of.kernel.into_iter().chain(of.kernels).collect();
-    Example { kernels, looped: of.looped, call: of.call, function: of.function, value: of.value }
+    Example {
+        kernels,
+        looped: of.looped,
+        host: of.host,
+        call: of.call,
+        function: of.function,
+        value: of.value,
+    }
 }

@@ -339,7 +339,11 @@ mod tests {
             Kernel { launch: LaunchConfig::new(blocks, 32), ..kernel }
         };
         let finding = assert_finds_in(&RULE, looping(8, vec![factor(1, 800)]));
-        assert!(finding.summary.contains("waits 8 times in each step: a loop factors"), "{}", finding.summary);
+        assert!(
+            finding.summary.contains("waits 8 times in each step: a loop factors"),
+            "{}",
+            finding.summary
+        );
         assert!(finding.change.contains("potrfBatched"), "{}", finding.change);
         // Where a step is one round of the loop, the kernels alone tell.
         let rounds = assert_finds_in(&RULE, looping(1, vec![factor(1, 100)]));

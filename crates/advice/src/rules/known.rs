@@ -16,9 +16,7 @@ use std::sync::Arc;
 use super::{Draft, NOT_MODELLED, Outcome, account, idle_during, job_saving};
 use crate::finding::Saving;
 use apex_knowledge::{Cause, Claims, Framework, Kernel as Names, Knowledge, Saves};
-use apex_profile::{
-    Activity, CallStack, Figure, Frame, IdleCause, Kernel, Profile, Site, StackCount, total,
-};
+use apex_profile::{Activity, CallStack, Figure, Frame, IdleCause, Kernel, Profile, Site, StackCount, total};
 
 pub(super) use calls::RULE as CALLS;
 pub(super) use kernels::RULE as KERNELS;
@@ -79,6 +77,10 @@ pub(crate) fn frameworks(profile: &Profile) -> Frameworks {
     let frames = profile.call_stacks.iter().flat_map(|stack| &stack.frames);
     let mut uses: Frameworks =
         owners.chain(frames.filter_map(|frame| Framework::of_file(&frame.file))).collect();
+    if uses.is_empty() {
+        let frames = profile.host_stacks.iter().flat_map(|stack| &stack.frames);
+        uses.extend(frames.filter_map(|frame| Framework::of_file(&frame.frame.file)));
+    }
     if uses.is_empty() {
         uses.insert(Framework::Cuda);
     }
@@ -208,9 +210,8 @@ const SMALL_BLOCKS: u64 = 8;
 /// change. Most waits go with a small kernel of that loop, which is launched from the line.
 pub(super) fn loop_at(profile: &Profile, line: &Frame, waits: f64) -> Option<(String, String)> {
     let is_from = |kernel: &&Kernel| {
-        let is_line = |site: Site<'_>| {
-            matches!(site, Site::Line(of) | Site::Through { python: of, .. } if of == line)
-        };
+        let is_line =
+            |site: Site<'_>| matches!(site, Site::Line(of) | Site::Through { python: of, .. } if of == line);
         let is_small = kernel.launch.blocks() <= SMALL_BLOCKS;
         is_small
             && kernel.launches.ran() as f64 >= waits / 2.0

@@ -209,7 +209,8 @@ impl Profile {
     /// stack, nanoseconds; `None` where the host was not sampled.
     pub fn idle_time_where(&self, is_such: impl Fn(&HostStack) -> bool) -> Option<Figure> {
         let is_such: Vec<bool> = self.host_stacks.iter().map(is_such).collect();
-        let is_in = |one: &&IdleStack| is_such[one.stack] || one.other.is_some_and(|(_, other)| is_such[other]);
+        let is_in =
+            |one: &&IdleStack| is_such[one.stack] || one.other.is_some_and(|(_, other)| is_such[other]);
         let pool = Pool::of(self.idle_samples());
         let stacks = self.idle_samples().flat_map(|group| &group.stacks);
         let samples = stacks.filter(is_in).map(|one| one.samples).fold(0, u64::saturating_add);

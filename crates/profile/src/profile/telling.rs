@@ -201,10 +201,7 @@ mod tests {
             of_package("torch/nn/modules/module.py", "Module._call_impl"),
             of_package("torch/nn/modules/container.py", "Sequential.forward"),
             of_package("torch/utils/_contextlib.py", "context_decorator.<locals>.decorate_context"),
-            of_package(
-                "torch/optim/optimizer.py",
-                "Optimizer.profile_hook_step.<locals>.wrapper",
-            ),
+            of_package("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"),
             of_package("lightning/pytorch/loops/fit_loop.py", "_FitLoop.advance"),
             python("/usr/lib/python3.12/contextlib.py", 81, "ContextDecorator.__call__.<locals>.inner"),
             python("/usr/lib/python3.12/functools.py", 9, "_make_key"),

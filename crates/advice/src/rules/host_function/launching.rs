@@ -108,7 +108,6 @@ const AUTOGRAD: &str = "/torch/autograd/";
 /// Whether the innermost function of Python is a library's that no framework has.
 fn is_other_code(stack: &HostStack) -> bool {
     let innermost = stack.frames.iter().find(|frame| !frame.is_native);
-    innermost
-        .is_some_and(|frame| frame.is_of_library() && Framework::of_file(&frame.frame.file).is_none())
+    innermost.is_some_and(|frame| frame.is_of_library() && Framework::of_file(&frame.frame.file).is_none())
         && stack.is_settled
 }

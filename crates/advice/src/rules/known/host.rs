@@ -21,9 +21,10 @@ impl<'p> Places<'p> {
         self.0.iter().find_map(|place| {
             let mut stacks = place.stacks.iter().map(|&(stack, _)| stack);
             let other = place.other.map(|(_, stack)| stack);
-            stacks.find_map(|stack| function_in(stack, cause)).or_else(|| function_in(other?, cause)).map(
-                |function| (place, function),
-            )
+            stacks
+                .find_map(|stack| function_in(stack, cause))
+                .or_else(|| function_in(other?, cause))
+                .map(|function| (place, function))
         })
     }
 }
@@ -57,7 +58,7 @@ pub(super) fn known<'k>(
     let span = profile.totals.span_ns.max(1.0);
     let draft = Draft {
         summary: format!(
-            "the GPU waits {} {} for `{name}`{from}: {}",
+            "the GPU waits {} {} while the host is in `{name}`{from}: {}",
             percent(time.value / span),
             of_what(profile),
             cause.meaning.trim_end_matches('.')
