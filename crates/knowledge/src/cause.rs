@@ -54,6 +54,9 @@ pub struct Cause {
     pub functions: Vec<FunctionPattern>,
     /// Functions on the sampled call stacks of the host while the device is idle.
     pub host: Vec<FunctionPattern>,
+    /// Whether [`Self::host`] counts only where the calls are made too: they tell that it happens,
+    /// and the samples how long it takes.
+    pub both: bool,
     /// Functions whose callers wait for the device.
     pub waits: Vec<FunctionPattern>,
     /// Small kernels that a loop over elements launches, with a wait after each.

@@ -125,7 +125,8 @@ fn a_thread_that_waits_without_compiled_frames_is_in_its_system_call() {
     let (mut host, thread) = sampler(&dir);
     let syncs = |number| Doing::Waiting { syscall: Some(number), r#for: WaitsFor::Unknown };
     for start in starts {
-        host.samples(thread, (start + 11 * MS, start + 25 * MS), &[TRAIN], &syncs(74));
+        host.samples(thread, (start + 11 * MS, start + 14 * MS), &[TRAIN], &syncs(74));
+        host.samples(thread, (start + 14 * MS, start + 25 * MS), &[TRAIN], &Doing::Running);
         // A futex tells nothing, and with compiled frames the call is known.
         host.samples(thread, (start + 25 * MS, start + 30 * MS), &[STEP], &syncs(202));
         host.samples(thread, (start + 30 * MS, start + 39 * MS), &[TRAIN, SAVE, WRITE], &syncs(1));
@@ -145,6 +146,8 @@ fn a_thread_that_waits_without_compiled_frames_is_in_its_system_call() {
     let calls =
         profile.functions_while_idle().into_iter().filter(|one| one.frame.frame.file == "system call");
     assert_eq!(calls.map(|one| one.frame.frame.function).collect::<Vec<_>>(), ["fsync"]);
+    // A thread that runs in the kernel has no frame of the call.
+    assert!(places[0].time.value > 0.3 * profile.accounts().idle_ns().value);
     let of_calls = |stack: &HostStack| stack.frames.iter().any(|frame| frame.frame.function == "fsync");
     let time = profile.idle_time_where(of_calls).expect("samples");
     assert!((time.value - places[0].time.value).abs() < 1.0, "{time:?}");

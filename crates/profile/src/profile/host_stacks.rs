@@ -65,6 +65,11 @@ impl HostFrame {
 }
 
 impl HostFrame {
+    /// Whether it stands for a system call.
+    pub(super) fn is_call(&self) -> bool {
+        self.frame.file == SYSTEM_CALL
+    }
+
     /// A system call, as the innermost frame.
     fn of_call(name: &str) -> Self {
         let frame = Frame { file: SYSTEM_CALL.to_owned(), line: None, function: name.to_owned() };
