@@ -340,9 +340,9 @@ fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     let known = assert_finds_in(KNOWN_HOST_WORK, one.clone());
     assert_eq!(known.cause.as_ref().map(|cause| &*cause.id), Some("json-each-step"));
     assert!(
-        known
-            .summary
-            .starts_with("the GPU waits 50% of the time for `json.dumps`, called from train.py:41 main: "),
+        known.summary.starts_with(
+            "the GPU waits 50% of the time while the host is in `json.dumps`, called from train.py:41 main: "
+        ),
         "{}",
         known.summary
     );

@@ -7,7 +7,7 @@ use apex_export::csv::Csv;
 use apex_export::json::{self, Json};
 use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
-use apex_export::{Reading, collapsed, rows, timeline};
+use apex_export::{Reading, collapsed, pprof, rows, speedscope, timeline};
 use apex_metrics::Spans;
 use apex_view::Loaded;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -16,22 +16,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or collapsed
-/// stacks.
+/// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or call stacks.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
   apex export --format parquet --what launches -o launches.parquet
   apex export --format csv --what calls --window 1.5s..2s > calls.csv
   apex export --format json | jq .profile.totals
-  apex export --format collapsed > idle.folded     speedscope or flamegraph.pl shows it
+  apex export --format collapsed > idle.folded     flamegraph.pl shows it
+  apex export --format speedscope -o idle.json     open it in www.speedscope.app
+  apex export --format pprof -o idle.pb            go tool pprof -http : idle.pb
   apex export --format otlp | curl --data-binary @- -H 'Content-Type: application/x-protobuf' \\
       https://collector:4318/v1/traces
 
 Rows: `launches` has a row for each launch call of a kernel or graph, `kernels` for each kernel and configuration, \
 `calls` for each other call. Unknown values are null (CSV: empty). A Perfetto trace holds launches and calls; its GPU \
 tracks hold the timed kernels. Spans are those of `apex metrics --spans`. \
-Collapsed stacks count samples of the thread that launches next while the GPU was idle.")]
+Call stacks (collapsed, speedscope, pprof) are samples of the thread that launches next while the GPU was idle.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
@@ -64,6 +65,17 @@ enum Format {
     Otlp,
     /// Sampled call stacks of the host while a GPU was idle, for flame-graph tools
     Collapsed,
+    /// The same stacks with the idle time that they stand for, for www.speedscope.app
+    Speedscope,
+    /// The same for pprof: protocol buffers, with the account, thread and process as labels
+    Pprof,
+}
+
+impl Format {
+    /// Whether it holds call stacks alone.
+    fn is_of_stacks(self) -> bool {
+        matches!(self, Self::Collapsed | Self::Speedscope | Self::Pprof)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -133,8 +145,8 @@ impl Args {
     fn check(&self) -> anyhow::Result<()> {
         match (self.format, self.what) {
             (Format::Otlp, Some(_)) => bail!("--what does not apply to spans"),
-            (Format::Collapsed, Some(_)) => bail!("--what does not apply to call stacks"),
-            (Format::Collapsed, None) if self.window.is_some() => {
+            (format, Some(_)) if format.is_of_stacks() => bail!("--what does not apply to call stacks"),
+            (format, None) if format.is_of_stacks() && self.window.is_some() => {
                 bail!("--window does not apply to call stacks, which are those of the whole session")
             }
             (Format::Otlp, None) if self.window.is_some() => {
@@ -149,7 +161,7 @@ impl Args {
             (Format::Json, None) if self.window.is_some() => {
                 bail!("--window does not apply to the profile; add --what launches or --what calls")
             }
-            (Format::Parquet | Format::Perfetto | Format::Otlp, _)
+            (Format::Parquet | Format::Perfetto | Format::Otlp | Format::Pprof, _)
                 if self.output.is_none() && io::stdout().is_terminal() =>
             {
                 bail!("this format is binary and stdout is a terminal: name a file with -o")
@@ -172,6 +184,8 @@ impl Args {
                 out.flush()
             }
             (Format::Collapsed, _) => collapsed::write(&loaded.profile, out),
+            (Format::Speedscope, _) => speedscope::write(&loaded.profile, out),
+            (Format::Pprof, _) => pprof::write(&loaded.profile, out),
             (Format::Json, None) => json::summary(&loaded.session, &loaded.profile, out),
             (Format::Json, Some(what)) => {
                 let (session, profile) = (&loaded.session, &loaded.profile);

@@ -8,18 +8,18 @@ use apex_profile::{Account, HostStack, Profile};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use crate::idle_stacks;
+
 /// Writes the stacks of a profile.
 ///
 /// # Errors
 /// Those of the output.
 pub fn write(profile: &Profile, mut out: impl Write) -> io::Result<()> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for group in profile.activities.iter().flat_map(|activity| &activity.host_samples) {
-        for one in &group.stacks {
-            let line = line(Account::Idle(group.cause).name(), &profile.host_stacks[one.stack]);
-            let samples = lines.entry(line).or_default();
-            *samples = samples.saturating_add(one.samples);
-        }
+    for ((cause, stack), sum) in idle_stacks::of(profile) {
+        let line = line(Account::Idle(cause).name(), &profile.host_stacks[stack]);
+        let samples = lines.entry(line).or_default();
+        *samples = samples.saturating_add(sum.samples);
     }
     lines.into_iter().try_for_each(|(line, samples)| writeln!(out, "{line} {samples}"))?;
     out.flush()
@@ -40,41 +40,18 @@ fn plain(frame: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::idle_stacks::fixture;
     use super::*;
-    use apex_profile::{Activity, Frame, HostFrame, HostState, IdleCause, IdleSamples, IdleStack, PhaseKind};
 
     #[test]
     fn stacks_are_lines_with_counts_and_frames_cannot_break_them() {
-        let frame = |file: &str, function: &str| HostFrame {
-            frame: Frame { file: file.into(), line: Some(7), function: function.into() },
-            is_native: false,
-        };
-        let stack = |frames| HostStack { frames, thread: "main".into(), ..HostStack::default() };
-        let group = |is_pause, stacks| IdleSamples {
-            phase: PhaseKind::Steady,
-            cause: IdleCause::HostCode,
-            is_pause,
-            idle_ns: 1.0,
-            sampled_ns: 1.0,
-            read: 1,
-            stacks,
-        };
-        let one = |stack, samples| IdleStack { samples, stack, state: HostState::Running, other: None };
-        let host_samples = vec![group(true, vec![one(0, 5), one(1, 2)]), group(false, vec![one(0, 1)])];
-        let profile = Profile {
-            host_stacks: vec![
-                stack(vec![frame("/a/inner.py", "f"), frame("/a/outer.py", "main")]),
-                stack(vec![frame("/a/x.py", "a;b\nc")]),
-            ],
-            activities: vec![Activity { host_samples, ..Activity::default() }],
-            ..Profile::default()
-        };
         let mut out = Vec::new();
-        write(&profile, &mut out).unwrap();
+        write(&fixture::profile(), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "idle: host code;thread main;outer.py:7 main;inner.py:7 f 6\n\
-             idle: host code;thread main;x.py:7 a_b_c 2\n"
+             idle: host code;thread main;x.py:7 a_b_c 2\n\
+             idle: launch calls;thread main;x.py:7 a_b_c 3\n"
         );
     }
 }

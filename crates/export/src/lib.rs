@@ -1,21 +1,25 @@
-//! Sessions as JSON, CSV, Parquet, Perfetto traces and collapsed stacks.
+//! Sessions as JSON, CSV, Parquet, Perfetto traces, and call stacks of the host.
 //!
 //! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
 //!   formats that they are written in ([`table::Sink`]).
 //! * [`timeline`] turns a session into a [`perfetto`] trace.
-//! * [`collapsed`] has the host's sampled call stacks while devices were idle.
+//! * [`collapsed`], [`speedscope`] and [`pprof`] have the host's sampled call stacks while devices
+//!   were idle.
 //!
 //! Nothing is judged here. Only definitions, measured durations and one row group are held in
 //! memory, because sessions are larger than memory. An unknown value is null.
 
 pub mod collapsed;
 pub mod csv;
+mod idle_stacks;
 pub mod json;
 mod names;
 pub mod parquet;
 pub mod perfetto;
+pub mod pprof;
 pub mod reading;
 pub mod rows;
+pub mod speedscope;
 pub mod table;
 pub mod timeline;
 mod timings;

@@ -54,6 +54,9 @@ pub struct Cause {
     pub functions: Vec<FunctionPattern>,
     /// Functions on the sampled call stacks of the host while the device is idle.
     pub host: Vec<FunctionPattern>,
+    /// Whether [`Self::host`] counts only where the calls are made too: they tell that it happens,
+    /// and the samples how long it takes.
+    pub both: bool,
     /// Functions whose callers wait for the device.
     pub waits: Vec<FunctionPattern>,
     /// Small kernels that a loop over elements launches, with a wait after each.
@@ -150,6 +153,8 @@ pub struct Example {
     pub kernels: Vec<String>,
     /// Symbol of a kernel that a loop launches.
     pub looped: Option<String>,
+    /// `FILE:FUNCTION` of the host while the device is idle.
+    pub host: Option<String>,
     /// A driver call.
     pub call: Option<String>,
     /// `FILE:FUNCTION` on the call stack.
@@ -236,7 +241,8 @@ impl Cause {
             });
         }
         if !self.host.is_empty() && self.calls.is_empty() {
-            return self.names_host(file, function);
+            let of_host = example.host.as_deref().map(crate::pattern::file_and_function);
+            return of_host.is_some_and(|(file, function)| self.names_host(file, function));
         }
         if !self.is_from(file, function) {
             return false;

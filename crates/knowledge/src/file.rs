@@ -84,6 +84,7 @@ struct Signals {
     each_iteration: Option<f64>,
     functions: Vec<String>,
     host: Vec<String>,
+    both: bool,
     waits: Vec<String>,
     loops: Vec<String>,
     variable: Option<String>,
@@ -97,6 +98,7 @@ struct Shown {
     kernel: Option<String>,
     kernels: Vec<String>,
     looped: Option<String>,
+    host: Option<String>,
     call: Option<String>,
     function: Option<String>,
     value: Option<String>,
@@ -182,6 +184,7 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         each_iteration: of.each_iteration.unwrap_or(EACH_ITERATION),
         functions: of.functions.iter().map(|text| FunctionPattern::new(text)).collect(),
         host: of.host.iter().map(|text| FunctionPattern::new(text)).collect(),
+        both: of.both,
         waits: of.waits.iter().map(|text| FunctionPattern::new(text)).collect(),
         loops: patterns(of.loops),
         variable: of.variable,
@@ -205,6 +208,9 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
     // Calls may have functions of the host beside them, which show the same cause.
     let of_host = !cause.host.is_empty() && !of_calls;
     let of_waits = !cause.waits.is_empty();
+    if cause.both && (cause.host.is_empty() || !of_calls) {
+        return Err("`both` is for a cause with `calls` and `host`".into());
+    }
     let kinds =
         [of_kernels && !of_variable, of_calls, of_host, of_waits, !cause.loops.is_empty(), of_variable];
     if kinds.iter().filter(|kind| **kind).count() != 1 {
@@ -285,5 +291,12 @@ fn patterns(texts: Vec<String>) -> Vec<Pattern> {
 
 fn example(of: Shown) -> Example {
     let kernels = of.kernel.into_iter().chain(of.kernels).collect();
-    Example { kernels, looped: of.looped, call: of.call, function: of.function, value: of.value }
+    Example {
+        kernels,
+        looped: of.looped,
+        host: of.host,
+        call: of.call,
+        function: of.function,
+        value: of.value,
+    }
 }

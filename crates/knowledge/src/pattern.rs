@@ -25,7 +25,8 @@ impl Pattern {
 
 /// A pattern of a function on a call stack: `FILE:FUNCTION`, `FILE:` or `FUNCTION`. `FILE` is the
 /// end of a path, from the beginning of one of its folders or of its name; a file that ends with
-/// `/` stands for everything in the folder. `FUNCTION` is a [`Pattern`] of the function's name,
+/// `/` stands for everything in the folder. `packages/numpy/` is the package alone, and not a folder
+/// of this name in another one. `FUNCTION` is a [`Pattern`] of the function's name,
 /// with or without the classes and functions that it is defined in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionPattern {
@@ -51,6 +52,13 @@ impl FunctionPattern {
     }
 
     fn matches_file(&self, file: &str) -> bool {
+        if let Some(in_packages) = self.file.strip_prefix(PACKAGES) {
+            let package = PACKAGE_FOLDERS.iter().find_map(|folder| file.rsplit_once(folder));
+            return package.is_some_and(|(_, package)| match in_packages.ends_with('/') {
+                true => package.starts_with(in_packages),
+                false => package == in_packages,
+            });
+        }
         let starts_a_name = |before: &str| before.is_empty() || before.ends_with('/');
         match &self.file[..] {
             "" => true,
@@ -61,6 +69,10 @@ impl FunctionPattern {
         }
     }
 }
+
+/// What a file in an installed package begins with in a pattern, and in a path.
+const PACKAGES: &str = "packages/";
+const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
 /// The parts of `FILE:FUNCTION`; no file in `FUNCTION`, which may be a name of C++ (`cudf::sort`).
 pub(crate) fn file_and_function(text: &str) -> (&str, &str) {
@@ -80,6 +92,13 @@ mod tests {
         assert!(!matches("torch/serialization.py:save", save, "_save"));
         assert!(!matches("orch/serialization.py:", save, "save"), "a folder's name is whole");
         assert!(matches("torch/", save, "save") && !matches("serialization/", save, "save"));
+        let sparse = "/v/site-packages/cupyx/scipy/sparse/_coo.py";
+        assert!(matches("scipy/", sparse, "f") && !matches("packages/scipy/", sparse, "f"));
+        assert!(
+            matches("packages/torch/", save, "save")
+                && matches("packages/torch/serialization.py:", save, "save")
+        );
+        assert!(!matches("packages/torch/", "/home/me/torch/serialization.py", "save"));
         assert!(
             matches("forward", "model.py", "Block.forward")
                 && matches("Block.*", "model.py", "Block.forward")

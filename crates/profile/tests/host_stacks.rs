@@ -2,8 +2,8 @@
 
 use apex_host_stacks::{Doing, FrameKind, Span, WaitsFor};
 use apex_profile::{
-    Builder, HostState, IdleCause, ObservedCall, ObservedProcess, ObservedWork, Observer, Other, PhaseKind,
-    Profile, Use,
+    Builder, HostStack, HostState, IdleCause, ObservedCall, ObservedProcess, ObservedWork, Observer, Other,
+    PhaseKind, Profile, Use,
 };
 use apex_trace::layout::CallClass;
 use proptest::prelude::*;
@@ -116,6 +116,41 @@ fn the_steady_state_names_its_functions_and_not_those_of_the_start_up() {
     );
     // Of the whole run, the start-up is a part.
     assert!(whole.functions_while_idle().iter().any(|one| one.frame.frame.function == "_find_and_load"));
+}
+
+#[test]
+fn a_thread_that_waits_without_compiled_frames_is_in_its_system_call() {
+    let dir = TempDir::new().unwrap();
+    let starts = training(&dir, 40);
+    let (mut host, thread) = sampler(&dir);
+    let syncs = |number| Doing::Waiting { syscall: Some(number), r#for: WaitsFor::Unknown };
+    for start in starts {
+        host.samples(thread, (start + 11 * MS, start + 14 * MS), &[TRAIN], &syncs(74));
+        host.samples(thread, (start + 14 * MS, start + 25 * MS), &[TRAIN], &Doing::Running);
+        // A futex tells nothing, and with compiled frames the call is known.
+        host.samples(thread, (start + 25 * MS, start + 30 * MS), &[STEP], &syncs(202));
+        host.samples(thread, (start + 30 * MS, start + 39 * MS), &[TRAIN, SAVE, WRITE], &syncs(1));
+    }
+    host.finish();
+    let profile = profile_of(&dir);
+    let places = profile.idle_places(|_, _| true);
+    let names: Vec<String> = places.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names,
+        [
+            "`fsync (system call)`, called from train.py:41 main",
+            "`torch.serialization.save`, called from train.py:41 main",
+            "train.py:50 step"
+        ]
+    );
+    let calls =
+        profile.functions_while_idle().into_iter().filter(|one| one.frame.frame.file == "system call");
+    assert_eq!(calls.map(|one| one.frame.frame.function).collect::<Vec<_>>(), ["fsync"]);
+    // A thread that runs in the kernel has no frame of the call.
+    assert!(places[0].time.value > 0.3 * profile.accounts().idle_ns().value);
+    let of_calls = |stack: &HostStack| stack.frames.iter().any(|frame| frame.frame.function == "fsync");
+    let time = profile.idle_time_where(of_calls).expect("samples");
+    assert!((time.value - places[0].time.value).abs() < 1.0, "{time:?}");
 }
 
 #[test]

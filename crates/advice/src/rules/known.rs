@@ -78,6 +78,10 @@ pub(crate) fn frameworks(profile: &Profile) -> Frameworks {
     let mut uses: Frameworks =
         owners.chain(frames.filter_map(|frame| Framework::of_file(&frame.file))).collect();
     if uses.is_empty() {
+        let frames = profile.host_stacks.iter().flat_map(|stack| &stack.frames);
+        uses.extend(frames.filter_map(|frame| Framework::of_file(&frame.frame.file)));
+    }
+    if uses.is_empty() {
         uses.insert(Framework::Cuda);
     }
     if uses.contains(&Framework::Vllm) {

@@ -97,8 +97,9 @@ fn the_first_finding_names_the_function_and_the_line() {
         "{page}"
     );
     let advice = words.split("Advice:").nth(1).expect("advice");
-    assert!(advice.contains(" 1 Host function on the critical path"), "{page}");
-    let first = "idle 67% of each step: while the host runs `torch.serialization.save`, called from train.py:41 main.";
+    assert!(advice.contains(" 1 Checkpoints are written in the loop"), "{page}");
+    assert!(advice.contains(" 2 Host function on the critical path"), "{page}");
+    let first = "idle 67% of each step: while the host is in `torch.serialization.save`, called from train.py:41 main.";
     assert!(words.contains(first), "{page}");
     let section = page.split("Host functions while the GPU is idle").nth(1).expect("a table");
     let table: Vec<&str> = section.lines().take_while(|line| !line.starts_with("Advice")).collect();
@@ -132,6 +133,14 @@ fn documents_and_exports_have_the_functions() {
         ),
         "{line}"
     );
+    let stacks = sandbox.json(&["export", "--format", "speedscope", "s"]);
+    assert_eq!(stacks["profiles"][0]["name"], "idle: host code");
+    let idle = stacks["profiles"][0]["endValue"].as_f64().unwrap();
+    assert!(idle > 0.9 * account["idle_ns"]["value"].as_f64().unwrap(), "{idle}");
+    output(&mut sandbox.apex(&["export", "--format", "pprof", "-o", "idle.pb", "s"]), 0);
+    let stacks = std::fs::read(sandbox.path("idle.pb")).unwrap();
+    let name = b"torch.serialization.save";
+    assert!(stacks.windows(name.len()).any(|bytes| bytes == name), "the function is missing");
     output(&mut sandbox.apex(&["report", "--html", "page.html", "s"]), 0);
     let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert!(page.contains(r#""idle":{"root":{"name":"program""#), "the tree of idle time is missing");

@@ -39,6 +39,8 @@ pub(crate) struct StackOf {
     pub thread: u32,
     pub stack: u32,
     pub is_settled: bool,
+    /// The system call that it waited in, where its name tells something.
+    pub call: Option<&'static str>,
 }
 
 /// What samples of one sort have in common.
@@ -62,8 +64,16 @@ pub(crate) struct Sum {
     pub samples: HashMap<Sample, u64>,
 }
 
-/// A span, what its thread did, and the holder of the lock that it waited for.
-pub(crate) type SampledSpan = (Span, HostState, Option<u32>);
+/// A span, and what its thread did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampledSpan {
+    pub span: Span,
+    pub state: HostState,
+    /// The holder of the lock that it waited for.
+    pub holder: Option<u32>,
+    /// See [`StackOf::call`].
+    pub call: Option<&'static str>,
+}
 
 /// Samples of one thread, which do not overlap.
 #[derive(Debug, Default)]
@@ -75,11 +85,11 @@ pub(crate) struct SampledThread {
 }
 
 impl SampledThread {
-    /// Spans with their states, and the holders of the lock that they wait for, in any order.
+    /// Spans in any order.
     pub fn new(tid: u32, mut spans: Vec<SampledSpan>, period_ns: u64) -> Self {
-        spans.sort_by_key(|(span, ..)| (span.first_ns, span.last_ns));
+        spans.sort_by_key(|one| (one.span.first_ns, one.span.last_ns));
         let mut end = None;
-        spans.retain(|(span, ..)| {
+        spans.retain(|SampledSpan { span, .. }| {
             // A span that goes on begins where its first part ends.
             let follows = end.is_none_or(|end| end <= span.first_ns) && span.first_ns <= span.last_ns;
             end = if follows { Some(span.last_ns) } else { end };
@@ -87,7 +97,7 @@ impl SampledThread {
         });
         let apart = (APART.saturating_mul(period_ns)).max(LEAST_APART_NS);
         let mut sampled: Vec<(u64, u64)> = Vec::new();
-        for (span, ..) in &spans {
+        for SampledSpan { span, .. } in &spans {
             let (from, to) = (
                 span.first_ns.saturating_sub(period_ns / 2),
                 span.last_ns.saturating_add(period_ns.div_ceil(2)),
@@ -111,23 +121,24 @@ impl SampledThread {
     }
 
     fn spans_in(&self, from: u64, to: u64) -> &[SampledSpan] {
-        let first = self.spans.partition_point(|(span, ..)| span.last_ns < from);
-        let after = self.spans.partition_point(|(span, ..)| span.first_ns < to);
+        let first = self.spans.partition_point(|one| one.span.last_ns < from);
+        let after = self.spans.partition_point(|one| one.span.first_ns < to);
         &self.spans[first..after.max(first)]
     }
 
     /// The span at a moment, or the one that is nearest and at most this far away.
     fn at(&self, moment: u64, away: u64) -> Option<&SampledSpan> {
-        let next = self.spans.partition_point(|(span, ..)| span.last_ns < moment);
+        let next = self.spans.partition_point(|one| one.span.last_ns < moment);
         let near = self.spans[next.saturating_sub(1)..].iter().take(2);
         let distance =
             |span: &Span| span.first_ns.saturating_sub(moment).max(moment.saturating_sub(span.last_ns));
-        near.min_by_key(|(span, ..)| distance(span)).filter(|(span, ..)| distance(span) <= away)
+        near.min_by_key(|one| distance(&one.span)).filter(|one| distance(&one.span) <= away)
     }
 }
 
-fn stack_of(span: &Span) -> StackOf {
-    StackOf { thread: span.thread, stack: span.stack, is_settled: span.is_settled }
+fn stack_of(one: &SampledSpan) -> StackOf {
+    let SampledSpan { span, call, .. } = *one;
+    StackOf { thread: span.thread, stack: span.stack, is_settled: span.is_settled, call }
 }
 
 /// The sampled threads that concern one process. Times are on the clock of the samples.
@@ -153,24 +164,21 @@ impl SampledThreads {
         moment: u64,
         turn: &mut usize,
     ) -> Option<(Other, StackOf)> {
-        let at = |thread: &SampledThread| {
-            thread.at(moment, self.period_ns).map(|(span, state, _)| (*span, *state))
-        };
+        let at = |thread: &SampledThread| thread.at(moment, self.period_ns).copied();
         let others = || self.own.values().filter(|thread| thread.tid != own.tid);
         if state == HostState::WaitsForGil {
             let named = holder.and_then(|holder| at(self.own.get(&holder)?));
-            let held = || others().filter_map(at).find(|(span, _)| span.holds_gil);
-            let (span, _) = named.or_else(held)?;
-            return (span.stack != 0).then(|| (Other::Holder, stack_of(&span)));
+            let held = || others().filter_map(at).find(|one| one.span.holds_gil);
+            let one = named.or_else(held)?;
+            return (one.span.stack != 0).then(|| (Other::Holder, stack_of(&one)));
         }
         if !state.waits_for_others() {
             return None;
         }
         let mut running = |threads: &mut dyn Iterator<Item = &SampledThread>, who: Other| {
-            let found: Vec<Span> = threads
+            let found: Vec<SampledSpan> = threads
                 .filter_map(at)
-                .filter(|(span, state)| *state == HostState::Running && span.stack != 0)
-                .map(|(span, _)| span)
+                .filter(|one| one.state == HostState::Running && one.span.stack != 0)
                 .collect();
             *turn = turn.wrapping_add(1);
             (!found.is_empty()).then(|| (who, stack_of(&found[*turn % found.len()])))
@@ -201,7 +209,8 @@ impl IdleSampler {
         let Some(own) = threads.own.get(&thread) else { return };
         let [from, to] = [from, to].map(|moment| moment.saturating_add(threads.origin_ns));
         sum.sampled_ns += own.sampled_in(from, to);
-        for (span, state, holder) in own.spans_in(from, to) {
+        for one in own.spans_in(from, to) {
+            let SampledSpan { span, state, holder, .. } = one;
             let inside = span.samples_in(from, to) as u64;
             if inside == 0 {
                 continue;
@@ -212,7 +221,7 @@ impl IdleSampler {
             for part in 0..moments {
                 let moment = first + (last - first) / moments * part + (last - first) / (2 * moments);
                 let other = threads.other(own, (*state, *holder), moment, turn);
-                let sample = Sample { stack: stack_of(span), state: *state, other };
+                let sample = Sample { stack: stack_of(one), state: *state, other };
                 let count = inside / moments + u64::from(part < inside % moments);
                 let samples = sum.samples.entry(sample).or_default();
                 *samples = samples.saturating_add(count.saturating_mul(span.stands_for.into()));

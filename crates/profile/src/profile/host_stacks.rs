@@ -64,6 +64,57 @@ impl HostFrame {
     }
 }
 
+impl HostFrame {
+    /// Whether it stands for a system call.
+    pub(super) fn is_call(&self) -> bool {
+        self.frame.file == SYSTEM_CALL
+    }
+
+    /// A system call, as the innermost frame.
+    fn of_call(name: &str) -> Self {
+        let frame = Frame { file: SYSTEM_CALL.to_owned(), line: None, function: name.to_owned() };
+        Self { frame, is_native: true }
+    }
+}
+
+/// What stands for the file of a system call.
+const SYSTEM_CALL: &str = "system call";
+
+/// Numbers and names of system calls (x86-64) that tell what a thread waits for: the disk, the
+/// network, a lock on a file.
+const CALLS: [(u32, &str); 24] = [
+    (0, "read"),
+    (1, "write"),
+    (17, "pread64"),
+    (18, "pwrite64"),
+    (19, "readv"),
+    (20, "writev"),
+    (26, "msync"),
+    (40, "sendfile"),
+    (42, "connect"),
+    (43, "accept"),
+    (44, "sendto"),
+    (45, "recvfrom"),
+    (46, "sendmsg"),
+    (47, "recvmsg"),
+    (61, "wait4"),
+    (73, "flock"),
+    (74, "fsync"),
+    (75, "fdatasync"),
+    (82, "rename"),
+    (87, "unlink"),
+    (162, "sync"),
+    (257, "openat"),
+    (277, "sync_file_range"),
+    (306, "syncfs"),
+];
+
+/// The system call that a thread waits in, if its name tells something.
+fn call_that_tells(doing: &Doing) -> Option<&'static str> {
+    let Doing::Waiting { syscall: Some(number), .. } = doing else { return None };
+    CALLS.iter().find(|(known, _)| known == number).map(|(_, name)| *name)
+}
+
 /// What a sampled thread did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostState {
@@ -190,8 +241,9 @@ impl SampledHost {
                 Doing::Waiting { r#for: WaitsFor::Gil { holder }, .. } => *holder,
                 _ => None,
             };
+            let call = call_that_tells(doing);
             let spans = host.spans.entry((process.pid, thread.tid)).or_default();
-            spans.push((span, doing.into(), holder));
+            spans.push(SampledSpan { span, state: doing.into(), holder, call });
         }
         for process in &file.processes {
             host.children.entry(process.parent).or_default().insert(process.pid);
@@ -274,7 +326,7 @@ impl SampledHost {
         sums.into_iter().map(of_account).collect()
     }
 
-    fn stack(&self, StackOf { thread, stack, is_settled }: StackOf) -> HostStack {
+    fn stack(&self, StackOf { thread, stack, is_settled, call }: StackOf) -> HostStack {
         let thread = &self.file.threads[thread as usize];
         let frame = |frame: &apex_host_stacks::Frame| {
             let is_native = frame.kind == FrameKind::Native;
@@ -285,8 +337,13 @@ impl SampledHost {
             let line = (frame.line > 0).then_some(frame.line);
             HostFrame { frame: Frame { file: frame.file.clone(), line, function }, is_native }
         };
+        let mut frames: Vec<HostFrame> = self.file.frames(stack).map(frame).collect();
+        // Frames of the C library alone are not kept, because the call says as much.
+        if let Some(call) = call.filter(|_| frames.first().is_some_and(|frame| !frame.is_native)) {
+            frames.insert(0, HostFrame::of_call(call));
+        }
         HostStack {
-            frames: self.file.frames(stack).map(frame).collect(),
+            frames,
             thread: thread.name.clone(),
             process: self.file.processes[thread.process as usize].name.clone(),
             is_settled,

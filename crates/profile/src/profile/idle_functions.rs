@@ -20,6 +20,9 @@ use crate::figure::{Figure, NINETY_PERCENT};
 /// Minimum share of the samples for a function to be told.
 const LEAST: f64 = 0.001;
 
+/// Minimum share of a stack's samples that wait in a system call, for those that run to be in it.
+const IN_CALL: f64 = 0.05;
+
 /// What the host did while devices were idle for one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleFunctions {
@@ -209,8 +212,10 @@ impl Profile {
     /// stack, nanoseconds; `None` where the host was not sampled.
     pub fn idle_time_where(&self, is_such: impl Fn(&HostStack) -> bool) -> Option<Figure> {
         let is_such: Vec<bool> = self.host_stacks.iter().map(is_such).collect();
-        let is_in =
-            |one: &&IdleStack| is_such[one.stack] || one.other.is_some_and(|(_, other)| is_such[other]);
+        let in_calls = self.in_calls();
+        let is_in = |one: &&IdleStack| {
+            is_such[shown(one, &in_calls)] || one.other.is_some_and(|(_, other)| is_such[other])
+        };
         let pool = Pool::of(self.idle_samples());
         let stacks = self.idle_samples().flat_map(|group| &group.stacks);
         let samples = stacks.filter(is_in).map(|one| one.samples).fold(0, u64::saturating_add);
@@ -227,9 +232,11 @@ impl Profile {
             .map(|(_, samples)| samples)
             .collect();
         let pool = Pool::of(groups.iter().copied());
+        let in_calls = self.in_calls();
         let mut places: BTreeMap<_, AtPlace<'_>> = BTreeMap::new();
         let all = groups.iter().flat_map(|group| group.stacks.iter().map(|one| (one, group.is_pause)));
         for (one, is_pause) in all {
+            let one = &IdleStack { stack: shown(one, &in_calls), ..*one };
             let found = self.stack_that_tells(one);
             let (user, called) = telling::user_and_called(found);
             let waits_for_gil = one.state == HostState::WaitsForGil;
@@ -252,6 +259,35 @@ impl Profile {
         self.activities.iter().flat_map(|activity| &activity.host_samples)
     }
 
+    /// Stacks of Python, each with the system call that its thread is in where it runs. A thread that
+    /// runs has no frame of compiled code, so that its time in the kernel looks like the line's own:
+    /// where some samples of a stack wait in a call, those that run are counted for it too.
+    fn in_calls(&self) -> BTreeMap<usize, usize> {
+        let mut samples: BTreeMap<usize, u64> = BTreeMap::new();
+        for one in self.idle_samples().flat_map(|group| &group.stacks) {
+            let sum = samples.entry(one.stack).or_default();
+            *sum = sum.saturating_add(one.samples);
+        }
+        let key = |at: usize, skipped: usize| {
+            let HostStack { frames, thread, process, .. } = &self.host_stacks[at];
+            (&frames[skipped..], thread, process)
+        };
+        let is_call = |at: &usize| self.host_stacks[*at].frames.first().is_some_and(HostFrame::is_call);
+        let (calls, others): (Vec<usize>, Vec<usize>) = samples.keys().partition(|at| is_call(at));
+        let by_frames: BTreeMap<_, usize> = others.into_iter().map(|at| (key(at, 0), at)).collect();
+        let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+        for call in calls {
+            let Some(&base) = by_frames.get(&key(call, 1)) else { continue };
+            let all = samples[&call].saturating_add(samples[&base]);
+            let is_enough = samples[&call] as f64 >= IN_CALL * all as f64;
+            let is_most = found.get(&base).is_none_or(|other| samples[other] < samples[&call]);
+            if is_enough && is_most {
+                found.insert(base, call);
+            }
+        }
+        found
+    }
+
     /// The thread's own stack; where that has no function of the user's and another thread of the
     /// process kept it waiting, that one's: a worker of autograd waits for the thread that calls
     /// it.
@@ -265,6 +301,12 @@ impl Profile {
             _ => own,
         }
     }
+}
+
+/// The stack that is shown for samples.
+fn shown(one: &IdleStack, in_calls: &BTreeMap<usize, usize>) -> usize {
+    let call = in_calls.get(&one.stack).filter(|_| one.state == HostState::Running);
+    call.copied().unwrap_or(one.stack)
 }
 
 /// Samples at one place while they are counted.

@@ -352,9 +352,13 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
     most.map_or("", |(cause, _)| while_in(*cause)).into()
 }
 
-/// What the host does meanwhile, where samples name the function: `while the host runs …`.
+/// What the host does meanwhile, where samples name the function: `while the host runs …`. What a
+/// known cause means stands behind a colon.
 fn while_in_function(first: &Finding) -> Option<String> {
-    let (_, named) = first.summary.split_once(" while ").filter(|_| first.slug == "host-function")?;
+    let is_sampled = first.slug == "host-function"
+        || (first.slug == "known-host-work" && first.summary.contains(" while the host is in "));
+    let (_, named) = first.summary.split_once(" while ").filter(|_| is_sampled)?;
+    let named = named.split_once(": ").map_or(named, |(named, _)| named);
     Some(format!("while {named}"))
 }
 

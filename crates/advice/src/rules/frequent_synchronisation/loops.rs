@@ -45,8 +45,23 @@ fn main_line<'p>(profile: &'p Profile, stacks: &[StackCount]) -> Option<(&'p Fra
     let share = first.share.or_else(|| (sites.len() == 1).then_some(1.0))?;
     match first.site {
         Site::Line(line) | Site::Through { python: line, .. } if !line.is_of_library() => {
-            Some((line, share)).filter(|(_, share)| *share >= SHARE)
+            Some((line, share)).filter(|(line, share)| *share >= SHARE && launches_from(profile, line))
         }
         _ => None,
     }
+}
+
+/// Whether kernels that run here come from the function of a line. Stacks of calls are those of the
+/// whole run, of which a step is a part.
+fn launches_from(profile: &Profile, line: &Frame) -> bool {
+    let stacks = profile.kernels.iter().filter(|kernel| kernel.launches.any()).map(|kernel| &kernel.stacks);
+    let graphs = profile.graphs.iter().filter(|graph| graph.launches > 0).map(|graph| &graph.stacks);
+    let is_same = |of: &Frame| (&of.file, &of.function) == (&line.file, &line.function);
+    let comes_from = |counts: &Vec<StackCount>| {
+        profile
+            .sites(counts)
+            .iter()
+            .any(|site| matches!(site.site, Site::Line(of) | Site::Through { python: of, .. } if is_same(of)))
+    };
+    stacks.chain(graphs).any(comes_from)
 }

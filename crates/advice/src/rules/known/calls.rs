@@ -51,23 +51,29 @@ fn judge(profile: &Profile) -> Outcome {
     let mut found = Vec::new();
     let places = host::Places::of(profile);
     for (cause, remedy) in causes_for(profile, &knowledge) {
+        let by_calls = known_by_calls(profile, cause, remedy, &mut taken);
+        let seen = host::known(profile, &places, cause, remedy);
         // What was seen says more than what calls suggest.
-        if let Some(known) = host::known(profile, &places, cause, remedy) {
-            found.push(known);
-            continue;
-        }
-        if !is_about_calls(cause) {
-            continue;
-        }
-        // A call belongs to the first cause that names it.
-        let mut calls = calls_of(profile, cause);
-        calls.retain(|(call, _)| !taken.contains(&call.name[..]));
-        let Some(known) = known(profile, cause, remedy, &calls) else { continue };
-        taken
-            .extend(calls.iter().filter(|(_, share)| *share >= MOST_OF_THEM).map(|(call, _)| &call.name[..]));
-        found.push(known);
+        found.extend(seen.filter(|_| !cause.both || by_calls.is_some()).or(by_calls));
     }
     outcome(found)
+}
+
+/// What the calls of a cause tell. A call belongs to the first cause that names it: it is `taken`.
+fn known_by_calls<'k, 'p>(
+    profile: &'p Profile,
+    cause: &'k Cause,
+    remedy: &'k str,
+    taken: &mut BTreeSet<&'p str>,
+) -> Option<Known<'k>> {
+    if !is_about_calls(cause) {
+        return None;
+    }
+    let mut calls = calls_of(profile, cause);
+    calls.retain(|(call, _)| !taken.contains(&call.name[..]));
+    let known = known(profile, cause, remedy, &calls)?;
+    taken.extend(calls.iter().filter(|(_, share)| *share >= MOST_OF_THEM).map(|(call, _)| &call.name[..]));
+    Some(known)
 }
 
 fn is_about_calls(cause: &Cause) -> bool {

@@ -4,8 +4,11 @@ use super::super::host_function::{SAMPLES, of_what, samples_of};
 use super::super::{Draft, confidence, job_saving, percent};
 use super::{Known, is_worth, likely_ns};
 use crate::finding::{Evidence, Level, Saving, Unit};
-use apex_knowledge::{Cause, Saves};
+use apex_knowledge::{Cause, Claims};
 use apex_profile::{Figure, HostFrame, HostStack, IdlePlace, Profile};
+
+/// Minimum part of the idle time in the functions of a cause that claims all of it.
+const PART: f64 = 0.05;
 
 /// The places at which the host was in idle time, looked up once for all causes.
 pub(super) struct Places<'p>(Vec<IdlePlace<'p>>);
@@ -48,7 +51,7 @@ pub(super) fn known<'k>(
         return None;
     }
     let time = profile.idle_time_where(|stack| function_in(stack, cause).is_some())?;
-    let saving = saving(profile, cause.saves, time);
+    let saving = saving(profile, cause, time);
     if samples_of(profile, time.samples, time) < SAMPLES || !is_worth(profile, &saving) {
         return None;
     }
@@ -58,7 +61,7 @@ pub(super) fn known<'k>(
     let span = profile.totals.span_ns.max(1.0);
     let draft = Draft {
         summary: format!(
-            "the GPU waits {} {} for `{name}`{from}: {}",
+            "the GPU waits {} {} while the host is in `{name}`{from}: {}",
             percent(time.value / span),
             of_what(profile),
             cause.meaning.trim_end_matches('.')
@@ -79,7 +82,15 @@ pub(super) fn known<'k>(
     Some(Known { cause, remedy, draft, saves_ns })
 }
 
-fn saving(profile: &Profile, saves: Saves, time: Figure) -> Saving {
+/// A share of the time in the functions; of all idle time where a cause claims that, because it
+/// makes host and device wait for one another, and its functions are in a known part of it.
+fn saving(profile: &Profile, cause: &Cause, time: Figure) -> Saving {
+    let saves = cause.saves;
+    let idle = super::saving(profile, cause, 0.0, &[]);
+    let is_part = time.value >= PART * profile.accounts().idle_ns().value;
+    if cause.claims == Claims::Idle && is_part && likely_ns(&idle) > Some(time.value * saves.likely) {
+        return idle;
+    }
     let (low, high) = time.bounds();
     let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
     Saving { is_observed: true, ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
