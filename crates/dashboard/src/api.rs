@@ -1,6 +1,6 @@
 //! The interface: docs/api.md describes it, `openapi.json` for programs.
 
-use crate::comparisons::{Comparisons, Refusal, Sides};
+use crate::comparisons::{Comparisons, Sides};
 use crate::parameters::ViewParameters;
 use crate::problem::{JSON, Problem};
 use crate::sessions::{Known, Sessions, State};
@@ -81,28 +81,40 @@ impl Dashboard {
 
     /// Answers a request.
     pub fn answer(&self, request: &Request) -> Response {
-        match request.segments()[..] {
+        self.answered(request).unwrap_or_else(|problem| problem.response())
+    }
+
+    fn answered(&self, request: &Request) -> Result<Response, Problem> {
+        Ok(match request.segments()[..] {
             [""] => Response::new(StatusCode::OK, "text/html; charset=utf-8", self.page.clone())
                 .with_policy(&self.policy),
             // Browsers ask for it by themselves.
             ["favicon.ico"] => Response::new(StatusCode::NO_CONTENT, "image/x-icon", ""),
             ["api", "v1", "openapi.json"] => Response::new(StatusCode::OK, JSON, OPENAPI),
             ["api", "v1", "sessions"] => self.list(),
-            ["api", "v1", "compare"] => self.compare(request),
-            ["api", "v1", "sessions", id, what @ ("document" | "events")] => {
-                self.of_session(id, |known| self.session(request, known, what))
+            ["api", "v1", "compare"] => {
+                let sides = Sides::of(request, &self.sessions)?;
+                Response::shared(StatusCode::OK, JSON, self.comparisons.of(&sides)?)
+            }
+            ["api", "v1", "sessions", id, "document"] => {
+                let (known, wanted) = (self.sessions.of(id)?, ViewParameters::of(request)?);
+                Response::shared(StatusCode::OK, JSON, self.views.look(&known, &wanted)?.document)
+            }
+            ["api", "v1", "sessions", id, "events"] => {
+                self.events(self.sessions.of(id)?, ViewParameters::of(request)?)
             }
             ["api", "v1", "sessions", id, "kernels", kernel, "what-if"] => {
-                self.of_session(id, |known| what_if::answer(&self.views, request, &known, kernel))
+                what_if::answer(&self.views, request, &self.sessions.of(id)?, kernel)?
             }
             ["api", "v1", "sessions", id, "kernels", kernel, "lines"] => {
-                self.of_session(id, |known| what_if::lines(&self.views, request, &known, kernel))
+                what_if::lines(&self.views, request, &self.sessions.of(id)?, kernel)?
             }
-            ["api", "v1", "sessions", id, "timeline", ref what @ ..] => self.of_session(id, |known| {
-                timeline::answer(&self.timelines, request, &known, what).unwrap_or_else(nothing)
-            }),
-            _ => nothing(),
-        }
+            ["api", "v1", "sessions", id, "timeline", ref what @ ..] => {
+                let known = self.sessions.of(id)?;
+                timeline::answer(&self.timelines, request, &known, what)?.ok_or_else(nothing)?
+            }
+            _ => return Err(nothing()),
+        })
     }
 
     /// Whether a session may have to be read for the answer, which takes long: the page, the list
@@ -118,36 +130,6 @@ impl Dashboard {
         let sessions = self.sessions.list().iter().map(Listed::of).collect();
         let list = Envelope::of(documents::SESSIONS, List { sessions });
         Response::new(StatusCode::OK, JSON, serde_json::to_string(&list).expect("plain data"))
-    }
-
-    fn of_session(&self, id: &str, answer: impl FnOnce(Known) -> Response) -> Response {
-        self.sessions.of(id).map_or_else(no_session, answer)
-    }
-
-    fn session(&self, request: &Request, known: Known, what: &str) -> Response {
-        let wanted = match ViewParameters::of(request) {
-            Ok(wanted) => wanted,
-            Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
-        };
-        if what == "events" {
-            return self.events(known, wanted);
-        }
-        match self.views.look(&known, &wanted) {
-            Ok(looked) => Response::shared(StatusCode::OK, JSON, looked.document),
-            Err(problem) => problem.response(),
-        }
-    }
-
-    fn compare(&self, request: &Request) -> Response {
-        let sides = match Sides::of(request, &self.sessions) {
-            Ok(sides) => sides,
-            Err(Refusal::Nonsense(why)) => return Response::text(StatusCode::BAD_REQUEST, why),
-            Err(Refusal::NoSession) => return no_session(),
-        };
-        match self.comparisons.of(&sides) {
-            Ok(document) => Response::shared(StatusCode::OK, JSON, document),
-            Err(problem) => problem.response(),
-        }
     }
 
     /// Tells how the session is, and its document, whenever they change.
@@ -179,12 +161,8 @@ impl Dashboard {
     }
 }
 
-fn no_session() -> Response {
-    Response::text(StatusCode::NOT_FOUND, "there is no such session: /api/v1/sessions lists them")
-}
-
-fn nothing() -> Response {
-    Response::text(StatusCode::NOT_FOUND, "there is nothing here: /api/v1/openapi.json says what there is")
+fn nothing() -> Problem {
+    Problem::Empty("there is nothing here: /api/v1/openapi.json says what there is".to_owned())
 }
 
 impl Listed {
@@ -219,7 +197,7 @@ impl Condition {
                 let state = match problem {
                     Problem::Unreadable(_) => Some(State::Unreadable),
                     Problem::Deleted(_) => Some(State::Deleted),
-                    Problem::Empty(_) => None,
+                    Problem::Empty(_) | Problem::Nonsense(_) => None,
                 };
                 Self { state, running: Vec::new(), message: Some(problem.message().to_owned()) }
             }

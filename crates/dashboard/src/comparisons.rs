@@ -38,30 +38,22 @@ struct Compared {
     result: Result<Arc<str>, Problem>,
 }
 
-/// Why sessions are not compared.
-pub enum Refusal {
-    /// The request makes no sense.
-    Nonsense(String),
-    /// A session is not in the list.
-    NoSession,
-}
-
 impl Sides {
     /// Parameters of an address that say what is compared.
     pub const PARAMETERS: [&str; 6] = ["before", "after", "phase", "kernel", "window", "rank"];
 
     /// # Errors
     /// Says which parameter is wrong, or that there is no such session.
-    pub fn of(request: &Request, sessions: &Sessions) -> Result<Self, Refusal> {
-        let wanted = ViewParameters::among(request, &Self::PARAMETERS).map_err(Refusal::Nonsense)?;
-        let side = |name| -> Result<Vec<Known>, Refusal> {
-            let ids = single(request, name).map_err(Refusal::Nonsense)?.unwrap_or_default();
+    pub fn of(request: &Request, sessions: &Sessions) -> Result<Self, Problem> {
+        let wanted = ViewParameters::among(request, &Self::PARAMETERS)?;
+        let side = |name| -> Result<Vec<Known>, Problem> {
+            let ids = single(request, name)?.unwrap_or_default();
             let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
             if ids.is_empty() || ids.len() > MOST_RUNS {
                 let why = format!("{name}: use 1 to {MOST_RUNS} identifiers of sessions with commas between");
-                return Err(Refusal::Nonsense(why));
+                return Err(why.into());
             }
-            ids.into_iter().map(|id| sessions.of(id).ok_or(Refusal::NoSession)).collect()
+            ids.into_iter().map(|id| sessions.of(id)).collect()
         };
         Ok(Self { before: side("before")?, after: side("after")?, wanted })
     }

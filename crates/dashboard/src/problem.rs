@@ -1,4 +1,4 @@
-//! Why there is no document, and the answer to a request for it.
+//! Why a request has no answer, and what it is answered instead.
 
 use apex_http::{Response, StatusCode};
 use apex_view::Error;
@@ -6,10 +6,12 @@ use apex_view::Error;
 /// Media type of answers.
 pub const JSON: &str = "application/json";
 
-/// Why there is no document.
+/// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The session has no such part, or not yet.
+    /// The request makes no sense.
+    Nonsense(String),
+    /// There is no such thing: no session, or no part of it, or not yet.
     Empty(String),
     /// The session cannot be read.
     Unreadable(String),
@@ -20,18 +22,28 @@ pub enum Problem {
 impl Problem {
     /// What happened, in words.
     pub fn message(&self) -> &str {
-        let (Self::Empty(message) | Self::Unreadable(message) | Self::Deleted(message)) = self;
+        let (Self::Nonsense(message)
+        | Self::Empty(message)
+        | Self::Unreadable(message)
+        | Self::Deleted(message)) = self;
         message
     }
 
     /// The answer to a request.
     pub fn response(&self) -> Response {
         let status = match self {
+            Self::Nonsense(_) => StatusCode::BAD_REQUEST,
             Self::Empty(_) => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Deleted(_) => StatusCode::GONE,
         };
         Response::text(status, self.message())
+    }
+}
+
+impl From<String> for Problem {
+    fn from(why: String) -> Self {
+        Self::Nonsense(why)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The list of sessions, and the state of each.
 
+use crate::problem::Problem;
 use serde::Serialize;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -86,14 +87,19 @@ impl Sessions {
         all
     }
 
-    /// The session of this identifier, if it was listed.
-    pub fn of(&self, id: &str) -> Option<Known> {
+    /// The session of this identifier.
+    ///
+    /// # Errors
+    /// If it was not listed.
+    pub fn of(&self, id: &str) -> Result<Known, Problem> {
         let of = || self.known().iter().find(|known| known.id == id).cloned();
         // It may be in the address of a page that was open before this server.
-        of().or_else(|| {
+        let found = of().or_else(|| {
             self.list();
             of()
-        })
+        });
+        found
+            .ok_or_else(|| Problem::Empty("there is no such session: /api/v1/sessions lists them".to_owned()))
     }
 }
 
@@ -138,8 +144,8 @@ mod tests {
         std::fs::remove_dir(&one).unwrap();
         *list.lock().unwrap() = vec![one, two];
         assert_eq!(sessions.list(), both, "the one that is gone is still the same");
-        assert_eq!(sessions.of(&first[0].id).map(|known| known.dir), Some(first[0].dir.clone()));
-        assert_eq!(sessions.of("../two"), None);
+        assert_eq!(sessions.of(&first[0].id).map(|known| known.dir), Ok(first[0].dir.clone()));
+        assert!(sessions.of("../two").is_err());
     }
 
     #[test]

@@ -28,18 +28,23 @@ pub const PARAMETERS: [&[&str]; 3] = [
 ];
 
 /// Answers a request for a session's timeline, or a part of it; `None` if there is no such part.
-pub fn answer(timelines: &Timelines, request: &Request, known: &Known, what: &[&str]) -> Option<Response> {
+///
+/// # Errors
+/// Why there is no answer.
+pub fn answer(
+    timelines: &Timelines,
+    request: &Request,
+    known: &Known,
+    what: &[&str],
+) -> Result<Option<Response>, crate::Problem> {
     let [whole, span, launch] = PARAMETERS;
     let asked = match *what {
-        [] => asked(request, whole).map(Question::Part),
-        ["span"] => asked(request, span).map(Question::Span),
-        ["launch"] => asked_launch(request, launch).map(Question::Launch),
-        _ => return None,
+        [] => Question::Part(asked(request, whole)?),
+        ["span"] => Question::Span(asked(request, span)?),
+        ["launch"] => Question::Launch(asked_launch(request, launch)?),
+        _ => return Ok(None),
     };
-    Some(match asked {
-        Ok(asked) => of_session(timelines, known, &asked),
-        Err(why) => Response::text(StatusCode::BAD_REQUEST, why),
-    })
+    Ok(Some(of_session(timelines, known, &asked)))
 }
 
 /// A timeline that is being made, or that there cannot be, is an answer, too: its `state` says so.

@@ -7,7 +7,7 @@ use apex_predict_session::explore::Refusal;
 use std::ops::RangeInclusive;
 
 use crate::parameters::{ViewParameters, number, single};
-use crate::problem::JSON;
+use crate::problem::{JSON, Problem};
 use crate::sessions::Known;
 use crate::views::Views;
 
@@ -52,35 +52,27 @@ fn sides(text: &str) -> Option<[u32; 3]> {
 }
 
 /// Answers a request about a kernel of a session.
-pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
+///
+/// # Errors
+/// Why there is no answer.
+pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Result<Response, Problem> {
     let parameters = [&ViewParameters::PARAMETERS[..], &PARAMETERS].concat();
-    let asked = ViewParameters::among(request, &parameters).and_then(|wanted| Ok((wanted, change(request)?)));
-    let (wanted, change) = match asked {
-        Ok(asked) => asked,
-        Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
-    };
-    let kernels = match views.kernels(known, &wanted) {
-        Ok(kernels) => kernels,
-        Err(problem) => return problem.response(),
-    };
-    match kernels.explorer.explore(&Models::shipped(), kernel, &change) {
-        Ok(explored) => Response::new(StatusCode::OK, JSON, apex_page::what_if(kernel, &explored)),
-        Err(why @ Refusal::NoKernel) => Response::text(StatusCode::NOT_FOUND, why.to_string()),
-        Err(Refusal::Nonsense(why)) => Response::text(StatusCode::BAD_REQUEST, why),
-    }
+    let (wanted, change) = (ViewParameters::among(request, &parameters)?, change(request)?);
+    let explored = views.kernels(known, &wanted)?.explorer.explore(&Models::shipped(), kernel, &change);
+    let explored = explored.map_err(|why| match why {
+        Refusal::NoKernel => Problem::Empty(why.to_string()),
+        Refusal::Nonsense(why) => Problem::Nonsense(why),
+    })?;
+    Ok(Response::new(StatusCode::OK, JSON, apex_page::what_if(kernel, &explored)))
 }
 
 /// Answers a request for the lines of a kernel of a session.
-pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Response {
-    let wanted = match ViewParameters::of(request) {
-        Ok(wanted) => wanted,
-        Err(why) => return Response::text(StatusCode::BAD_REQUEST, why),
-    };
-    match views.kernels(known, &wanted).map(|kernels| kernels.lines.json(kernel)) {
-        Ok(Ok(json)) => Response::new(StatusCode::OK, JSON, json),
-        Ok(Err(why)) => Response::text(StatusCode::NOT_FOUND, why),
-        Err(problem) => problem.response(),
-    }
+///
+/// # Errors
+/// Why there is no answer.
+pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Result<Response, Problem> {
+    let kernels = views.kernels(known, &ViewParameters::of(request)?)?;
+    Ok(Response::new(StatusCode::OK, JSON, kernels.lines.json(kernel).map_err(Problem::Empty)?))
 }
 
 #[cfg(test)]

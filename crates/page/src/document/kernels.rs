@@ -178,12 +178,7 @@ impl Kernels {
         let launched = || profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.any());
         let rest = || launched().skip(most).map(|(_, kernel)| kernel);
         let over_time = over_time(source.whole);
-        let row = |(index, kernel): (usize, &apex_profile::Kernel)| Kernel {
-            launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),
-            place: profile.main_place(&kernel.stacks).map(|place| text(&place, NAME)),
-            places: LaunchedFrom::of(profile, &kernel.stacks),
-            ..Kernel::of(index, kernel)
-        };
+        let row = |(index, kernel)| Kernel::of(profile, index, kernel, &over_time);
         Self {
             list: launched().take(most).map(row).collect(),
             left_out: LeftOut {
@@ -208,7 +203,12 @@ fn over_time(profile: &Profile) -> BTreeMap<usize, Vec<u64>> {
 }
 
 impl Kernel {
-    fn of(index: usize, kernel: &apex_profile::Kernel) -> Self {
+    fn of(
+        profile: &Profile,
+        index: usize,
+        kernel: &apex_profile::Kernel,
+        over_time: &BTreeMap<usize, Vec<u64>>,
+    ) -> Self {
         let attributes = kernel.attributes.as_ref();
         Self {
             kernel: index,
@@ -234,10 +234,10 @@ impl Kernel {
             gpu_total_ns: kernel.gpu.as_ref().map(|gpu| Figure::of(gpu.total_ns)),
             gpu_each: kernel.gpu.as_ref().map(|gpu| Spread::of(&gpu.each)),
             cpu: Spread::of(&kernel.cpu),
-            launches_over_time: Vec::new(),
+            launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),
             geometry: kernel.geometry.as_ref().map(Geometry::of),
-            place: None,
-            places: Vec::new(),
+            place: profile.main_place(&kernel.stacks).map(|place| text(&place, NAME)),
+            places: LaunchedFrom::of(profile, &kernel.stacks),
             prediction: kernel.prediction.as_ref().map(Predicted::of),
             counts: kernel.counts.as_ref().map(Counted::of),
         }
