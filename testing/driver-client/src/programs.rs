@@ -135,6 +135,8 @@ pub fn launches(threads: usize, each: usize) {
             });
         }
     });
+    // Until then, some may be queued.
+    check(cuda!(cuCtxSynchronize()));
     assert_eq!(calls(index::cuLaunchKernel) as usize, threads * each);
 }
 

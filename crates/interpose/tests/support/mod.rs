@@ -7,6 +7,7 @@ use apex_trace::layout::{Launch, StackSample};
 use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tempfile::TempDir;
 use test_process::{Child, Command};
@@ -84,12 +85,9 @@ impl Recording {
         finished(&mut self.client(program))
     }
 
-    /// Waits until a process of this session records: until it has made its first driver call.
+    /// Waits until a process of this session has made its file, at its first driver call.
     pub fn wait_until_begun(&self, child: &mut Child) {
-        let is_process = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "rec"))
-        };
-        while !std::fs::read_dir(self.path()).expect("the session").any(is_process) {
+        while self.control.processes.load(Ordering::Acquire) == 0 {
             assert!(child.try_wait().expect("a child").is_none(), "it ended before its first driver call");
             std::thread::sleep(Duration::from_millis(1));
         }
