@@ -334,6 +334,16 @@ fn what_launching_does_not_explain_at_a_line_is_its_own_work() {
 }
 
 #[test]
+fn short_waits_in_other_calls_are_left_to_the_rules_about_these() {
+    let mut one = without_pauses(&[(NOISE_19, 600, HostState::Running, None)], 20_000);
+    assert_finds_in(RULE, one.clone());
+    one.activities[0].host_samples[0].cause = IdleCause::Allocating;
+    assert_clear_in(RULE, one.clone());
+    one.activities[0].host_samples[0].is_pause = true;
+    assert_finds_in(RULE, one);
+}
+
+#[test]
 fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     let one = sampled(&[(DUMPS, 500, HostState::Running, None), (MAIN, 100, HostState::Running, None)]);
     assert_eq!(rules(&one)[0], KNOWN_HOST_WORK);
