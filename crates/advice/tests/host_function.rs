@@ -89,6 +89,7 @@ const NOISE_20: usize = 10;
 const BACKWARD: usize = 11;
 const LOADS_IN_STEP: usize = 12;
 const LINEAR: usize = 13;
+const CALL_BACK: usize = 14;
 
 fn stacks() -> Vec<HostStack> {
     let main = || frame("/home/me/train.py", 41, "main");
@@ -121,6 +122,14 @@ fn stacks() -> Vec<HostStack> {
         ),
         stack("python", vec![frame(&format!("{packages}/shapely/wkb.py"), 3, "loads"), step()]),
         stack("python", vec![frame(&format!("{packages}/torch/nn/functional.py"), 3, "linear"), step()]),
+        stack(
+            "python",
+            vec![
+                frame("/home/me/train.py", 60, "show"),
+                frame(&format!("{packages}/jax/_src/callback.py"), 3, "_wrapped_callback"),
+                main(),
+            ],
+        ),
     ]
 }
 
@@ -334,6 +343,16 @@ fn what_launching_does_not_explain_at_a_line_is_its_own_work() {
 }
 
 #[test]
+fn short_waits_in_other_calls_are_left_to_the_rules_about_these() {
+    let mut one = without_pauses(&[(NOISE_19, 600, HostState::Running, None)], 20_000);
+    assert_finds_in(RULE, one.clone());
+    one.activities[0].host_samples[0].cause = IdleCause::Allocating;
+    assert_clear_in(RULE, one.clone());
+    one.activities[0].host_samples[0].is_pause = true;
+    assert_finds_in(RULE, one);
+}
+
+#[test]
 fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     let one = sampled(&[(DUMPS, 500, HostState::Running, None), (MAIN, 100, HostState::Running, None)]);
     assert_eq!(rules(&one)[0], KNOWN_HOST_WORK);
@@ -358,6 +377,20 @@ fn a_known_function_gives_its_cause_and_contains_the_finding_about_its_line() {
     assert_clear_in(KNOWN_HOST_WORK, sampled(&[(DUMPS, 9, HostState::Running, None)]));
     let rare = [(DUMPS, 20, HostState::Running, None), (MAIN, 1200, HostState::Running, None)];
     assert_clear_in(KNOWN_HOST_WORK, sampled(&rare));
+}
+
+#[test]
+fn a_cause_that_makes_host_and_device_wait_claims_the_idle_time_from_a_part_of_it_on() {
+    let of = |samples| {
+        let found =
+            [(CALL_BACK, samples, HostState::Running, None), (MAIN, 600 - samples, HostState::Running, None)];
+        let known = assert_finds_in(KNOWN_HOST_WORK, sampled(&found));
+        assert_eq!(known.cause.map(|cause| cause.id).as_deref(), Some("jax-host-callback"));
+        known.saving.of_job.expect("a share").value
+    };
+    // 90% of 60%, or at most of the part of it in which the call back was seen.
+    assert!((of(31) - 0.54).abs() < 1e-9, "{}", of(31));
+    assert!(of(29) <= 0.0261, "{}", of(29));
 }
 
 #[test]

@@ -160,6 +160,7 @@ mod tests {
             ]
         );
         assert_eq!(frames.len(), 4, "each frame is there once");
-        assert_eq!((&frames[1]["file"], &frames[1]["line"]), (&"/a/outer.py".into(), &7.into()));
+        let main = frames.iter().find(|frame| frame["name"] == "main").expect("a frame");
+        assert_eq!((&main["file"], &main["line"]), (&"/a/outer.py".into(), &7.into()));
     }
 }

@@ -149,6 +149,9 @@ fn an_error_names_the_file_the_line_and_what_to_do() {
         ("remedy.any", "remedy.pytroch", "mine.toml:2: ", "pytorch"),
         ("\"slow_copy\"", "\"fast_copy\"", "mine.toml:2: ", "does not match its `example`"),
         ("kernels =", "kernls =", "mine.toml:10: ", "kernls"),
+        ("kernels =", "both = true, kernels =", "mine.toml:2: ", "`both` is for a cause with"),
+        ("kernels =", "host = [\"f\"], kernels =", "mine.toml:2: ", "either kernels"),
+        ("kernels = [", "loops = [", "mine.toml:2: ", "does not match its `example`"),
         ("\"my-operation\"", "\"My operation\"", "mine.toml:2: ", "lowercase"),
         ("check = ", "check = =", "mine.toml:9: ", ""),
     ];

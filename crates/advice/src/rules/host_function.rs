@@ -9,7 +9,8 @@ mod launching;
 use std::collections::BTreeMap;
 
 use super::{
-    Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound, job_saving, percent,
+    AROUND_LAUNCHES, Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound,
+    job_saving, percent,
 };
 use crate::finding::{Evidence, Finding, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{
@@ -69,7 +70,7 @@ pub(super) const RULE: Rule = Rule {
     detects: "In at least 10 samples, the device is idle while the thread that it waits for is at one \
         place of the program: the innermost line that is not a library's, and the outermost function of a library that this \
         calls. Pauses of at least 1 ms there take at least 10% of the time; or all idle time in this function of the \
-        program takes at least 20% (at least 10% by its interval), without what launching explains: 40 µs and its call for \
+        program, outside of driver calls other than launches, takes at least 20% (at least 10% by its interval), without what launching explains: 40 µs and its call for \
         each launch or copy from that line, unless a line takes more than 100 µs for each. \
         Further places of at least 2% are named with the first. Needs samples of the host's call stacks.",
     source: "APEX; samples of the thread that launches next, with Wilson's 90% interval.",
@@ -143,7 +144,7 @@ fn work_of_places(profile: &Profile, span: f64) -> Vec<Work<'_>> {
         let own = queued.as_ref().map_or(apart, |queued| queued.own_work(place));
         (apart, if own.value > apart.value { own } else { apart })
     };
-    let places = profile.idle_places(|_, _| true).into_iter().filter(is_known);
+    let places = profile.idle_places(is_of_code).into_iter().filter(is_known);
     let of_places: Vec<_> = places.map(|place| (work(&place), place)).collect();
     let mut of_functions: BTreeMap<_, (f64, f64)> = BTreeMap::new();
     for ((_, time), place) in &of_places {
@@ -164,6 +165,12 @@ fn work_of_places(profile: &Profile, span: f64) -> Vec<Work<'_>> {
     });
     named.truncate(MOST);
     named
+}
+
+/// Idle time that other rules do not explain by a driver call: short waits for allocations or copies
+/// are theirs.
+fn is_of_code(activity: &Activity, samples: &IdleSamples) -> bool {
+    samples.is_pause || host_bound::is_slow(activity) || AROUND_LAUNCHES.contains(&samples.cause)
 }
 
 /// The function of the user's at a place; of a library where it has none.

@@ -78,9 +78,19 @@ const LIBRARY_FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/
 const FROZEN: &str = "<frozen ";
 
 impl Frame {
-    /// Whether the code belongs to an installed package or to the standard library.
+    /// Whether the code belongs to an installed package or to the standard library, or was generated
+    /// by one.
     pub fn is_of_library(&self) -> bool {
-        self.file.starts_with(FROZEN) || LIBRARY_FOLDERS.iter().any(|folder| self.file.contains(folder))
+        self.file.starts_with(FROZEN)
+            || LIBRARY_FOLDERS.iter().any(|folder| self.file.contains(folder))
+            || self.is_generated()
+    }
+
+    /// Whether `torch.compile` has generated the code: its files are named after `c` and a hash.
+    fn is_generated(&self) -> bool {
+        let name = self.file.rsplit('/').next().and_then(|name| name.strip_suffix(".py")).unwrap_or_default();
+        let is_digit = |c: u8| c.is_ascii_lowercase() || (b'2'..=b'7').contains(&c);
+        name.len() == 52 && name.starts_with('c') && name.bytes().all(is_digit)
     }
 }
 
@@ -383,6 +393,9 @@ mod tests {
         let compiled = CallStack { frames: Vec::new(), ..both };
         assert_eq!(compiled.site(), Site::Line(&native));
         assert!(frame("<frozen importlib._bootstrap>", 1, "f").is_of_library());
+        let generated = "/tmp/x/fr/cfrf7ylqgykqkxiaihezz4vuopuubqsekf3rf5ca2xpn3xjbfc7x.py";
+        assert!(frame(generated, 1, "Runner.call").is_of_library());
+        assert!(!frame("/tmp/x/cfrf7.py", 1, "f").is_of_library());
         assert!(!frame("<string>", 1, "<module>").is_of_library());
     }
 

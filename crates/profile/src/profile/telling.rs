@@ -58,7 +58,7 @@ const SILENT: &[(&str, &[&str])] = &[
     ("jax/_src/profiler.py", &["wrapper"]),
     ("jax/_src/util.py", &["wrapper", "wrapped"]),
     ("jax/_src/linear_util.py", &[]),
-    ("jax/_src/pjit.py", &["cache_miss", "_python_pjit_helper", "call_impl_cache_miss", "_pjit_call_impl"]),
+    ("jax/_src/pjit.py", &[]),
     ("jax/_src/api.py", &["cache_miss", "reraise_with_filtered_traceback"]),
     ("jax/_src/core.py", &[]),
     ("jax/_src/interpreters/pxla.py", &["__call__"]),
