@@ -237,8 +237,7 @@ pub static RULES: &[Rule] = &[
     host_memory::RULE,
 ];
 
-/// What rules look at, in a word, and the rules: it is fine where all of these found
-/// nothing.
+/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
 pub static TOPICS: [(&str, &[Rule]); 8] = [
     (
         "copies",
