@@ -246,8 +246,7 @@ pub static RULES: &[Rule] = &[
     by_code::doubles::RULE,
 ];
 
-/// What rules look at, in a word, and the rules: it is fine where all of these found
-/// nothing.
+/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
 pub static TOPICS: [(&str, &[Rule]); 8] = [
     (
         "copies",

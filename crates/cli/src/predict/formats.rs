@@ -45,8 +45,11 @@ pub fn json_line(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Columns that are added to those of the input, and how their cells are got.
-const COLUMNS: [(&str, fn(&Answer) -> Option<String>); 23] = [
+/// How a cell is got; `None` is null.
+type Cell = fn(&Answer) -> Option<String>;
+
+/// Columns that are added to those of the input.
+const COLUMNS: [(&str, Cell); 23] = [
     ("predicted_duration_us", |of| number(of.prediction.as_ref()?.duration_ns?.value * 1e-3)),
     ("predicted_duration_low_us", |of| number(of.prediction.as_ref()?.duration_ns?.bounds().0 * 1e-3)),
     ("predicted_duration_high_us", |of| number(of.prediction.as_ref()?.duration_ns?.bounds().1 * 1e-3)),

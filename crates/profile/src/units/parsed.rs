@@ -1,5 +1,5 @@
-//! Numbers as people write them: sizes, durations, percentages. A parser says what it accepts when it
-//! is given something else.
+//! Numbers as people write them: sizes, durations, percentages. A parser says what it accepts when
+//! it is given something else.
 
 use std::ops::Range;
 use std::time::Duration;
