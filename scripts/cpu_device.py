@@ -20,6 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+from figures import read_results
+
 KERNEL, COUNTED, CHECKED = "cpu-device", "cpu-device-counted", "cpu-device-checked"
 PLAIN, FEATURES = "rust", "rust-avx2-fma"
 MODES = {
@@ -239,7 +242,7 @@ def main():
     known = {function.__name__: function for function in tables}
     if arguments.what not in known or not arguments.file:
         parser.error("give a table and the file that it is made of")
-    return known[arguments.what](json.loads(Path(arguments.file).read_text()))
+    return known[arguments.what](read_results(arguments.file))
 
 
 if __name__ == "__main__":

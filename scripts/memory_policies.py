@@ -1,6 +1,6 @@
 """Which policy should keep freed memory? Recorded allocations of real programs, simulated under several policies.
 
-    memory_policies.py collect --apex BIN FILE     # allocations of the sessions in data/corpus-h200, as FILE (.csv.xz)
+    memory_policies.py collect --apex BIN FILE     # allocations of the sessions in data/h200/corpus, as FILE (.csv.xz)
     memory_policies.py table FILE COSTS            # COSTS: what scripts/gpu/memory.py measured
 
 Each program of the corpus that allocates and frees device memory at least 20 times is replayed call by call. A call that the pool answers
@@ -23,19 +23,17 @@ import csv
 import functools
 import io
 import itertools
-import json
 import lzma
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 import numpy
 
 sys.path.insert(0, str(Path(__file__).parent / "gpu"))
-from figures import table
+from figures import read_results, table
 
 SLACK = 32 << 20
 NEVER = float("inf")
@@ -43,9 +41,10 @@ NEVER = float("inf")
 
 def collect(arguments):
     rows = []
-    for archive in sorted(Path("data/corpus-h200").glob("*.tar.xz")):
-        with tempfile.TemporaryDirectory() as folder, tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+    for archive in sorted(Path("data/h200/corpus").glob("*.tar.xz")):
+        with tempfile.TemporaryDirectory() as parent:
+            folder = f"{parent}/session"
+            subprocess.run(["cargo", "run", "-q", "-p", "test-recorded", "--", "unpack", archive, folder], check=True)
             command = [arguments.apex, "export", "--format", "csv", "--what", "calls", folder]
             text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         sizes, calls = {}, []
@@ -84,7 +83,7 @@ class Costs:
     """What calls cost the driver, between the sizes that were measured."""
 
     def __init__(self, file):
-        pairs = json.loads(Path(file).read_text())["pairs"]
+        pairs = read_results(file)["pairs"]
         lines = pairs["bare"]
         self.pool = statistics.median(line["both"] / 2 for run in pairs["memory"] for line in run)
         self.bytes = [line["bytes"] for line in lines[0]]

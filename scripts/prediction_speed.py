@@ -5,9 +5,11 @@
 The page docs/results/prediction-speed.md shows them, and a test compares (xtask/tests/figures.rs).
 """
 
-import json
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+from figures import read_results
 
 HEADER = "| what | weights | warm, µs | cold, µs | goal, µs | error, mean (greatest) |\n| --- | --- | ---: | ---: | ---: | ---: |"
 
@@ -40,7 +42,7 @@ def row(series):
 
 
 def tables(path):
-    data = json.loads(Path(path).read_text())
+    data = read_results(path)
     print(f"{data['cpu']}, one thread, ONNX Runtime {data['onnxruntime'] or 'not installed'}.")
     print("Microseconds for one prediction: medians (1st to 9th decile).")
     for network in data["networks"]:

@@ -6,7 +6,7 @@
 The command must colour by itself (`apex --color always`). Bold, faint, underlined text and the sixteen
 colours of terminals are drawn; other sequences are an error. The same output gives the same file.
 
-The picture of README.md, from the folder of an unpacked data/corpus-h200/torch-eager_training.tar.xz:
+The picture of README.md, from the folder of an unpacked data/h200/corpus/torch-eager_training.tar.xz (`recorded-session unpack`):
 
     terminal_picture.py --lines 17 --title "apex report" docs/pictures/report.svg apex report --color always DIR
 

@@ -19,6 +19,8 @@ import pathlib
 import statistics
 import subprocess
 
+from figures import read_results
+
 # Kernels of a comparison over programs: the least time of a launch, microseconds, and the least
 # number of timed launches. Two ways of measuring differ by half a microsecond.
 LEAST_US = 5
@@ -220,7 +222,7 @@ def main():
     given = parser.parse_args()
     for file, table_of in ((given.scores, scores), (given.causes, causes)):
         if file:
-            print("\n".join(table_of(json.loads(file.read_text()))), end="")
+            print("\n".join(table_of(read_results(file))), end="")
             return
     if not (given.apex and given.out and given.sessions):
         parser.error("give --apex, --out and sessions, or --scores, or --causes")

@@ -3,7 +3,7 @@
 
     corpus.py run --apex BIN --out OUT [--kinds torch,python,cuda,names,ddp] [--only NAME,…] [--pairs 5] [--deadline SECONDS]
     corpus.py pack FOLDER SESSION…      # one compressed file of each session folder
-    corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
+    corpus.py keep DATA OUT…            # what is committed of results: sessions (packed by `recorded-session`) and DATA/times.json
     corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
     corpus.py host-stacks [FILE]        # what sampling host stacks took, and what advise said first with them
     corpus.py idle FILE                 # how much of the idle time has a known function
@@ -36,11 +36,12 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from pathlib import Path
 
-from figures import table
+from figures import read_results, table
 
 CORPUS = Path(__file__).resolve().parents[2] / "testing/corpus"
 DISTRIBUTED = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -49,6 +50,8 @@ PAIR_SECONDS = {"torch": "0.25", "python": "0.25", "cuda": "0.15", "ddp": "0.3"}
 SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8",
         "sensor_windows": "1.5", "memory_curve": "0.6", "learner_and_actor": "0.6", "stored_patches": "0.5"}
 PATIENCE = 80
+# Times in committed sessions are multiples of this many ticks, 30 ns on the machines that recorded them.
+TICKS = "64"
 # How programs are judged for which no rule was changed yet: by what advise printed when they were recorded.
 FIRST_SIGHT = "first sight"
 
@@ -242,6 +245,14 @@ def programs():
     return json.loads((CORPUS / "programs.json").read_text())
 
 
+def keep_session(packed, archive):
+    """Writes the archive as it is committed: in columns, with rounded times."""
+    with tempfile.TemporaryDirectory() as session:
+        with tarfile.open(fileobj=packed) as files:
+            files.extractall(session, filter="data")
+        subprocess.run(["cargo", "run", "-q", "-p", "test-recorded", "--", "pack", session, archive, TICKS], check=True)
+
+
 def keep(data, outs):
     """Sessions that are judged, and the times of all pairs; what was kept before and is not renewed stays."""
     data.mkdir(parents=True, exist_ok=True)
@@ -261,7 +272,7 @@ def keep(data, outs):
         with tarfile.open(out / "sessions.tar") as tar:
             for member in tar.getmembers():
                 if member.name in judged:
-                    (data / member.name).write_bytes(tar.extractfile(member).read())
+                    keep_session(tar.extractfile(member), data / member.name)
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items()]
     lines.append('"programs": {\n ' + ",\n ".join(f"{json.dumps(name)}: {json.dumps(times[name])}" for name in sorted(times)) + "\n}")
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -305,7 +316,7 @@ class Tally:
 
 
 def print_table(data):
-    times = json.loads((data / "times.json").read_text())["programs"]
+    times = read_results(data / "times.json")["programs"]
     findings = json.loads((CORPUS / "findings.json").read_text())
     print("| program | cause | first finding | right | claimed | achieved | within |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -364,8 +375,8 @@ def names_the_cause(program, rule, text):
 
 
 def print_first_sight(data, unseen):
-    times = json.loads((data / "times.json").read_text())["programs"]
-    seen = json.loads((data / f"first-sight-{unseen}.json").read_text())["programs"]
+    times = read_results(data / "times.json")["programs"]
+    seen = read_results(data / f"first-sight-{unseen}.json.xz")["programs"]
     print("| program | cause | first finding | right | achieved |")
     print("| --- | --- | --- | --- | --- |")
     right = 0
@@ -385,7 +396,7 @@ def print_host_stacks(file):
     """What advise said first with host stacks, and what sampling them took of one core, by the counters of the sessions."""
     print("| program | first finding | samples | unsettled | CPU of one core |")
     print("| --- | --- | --- | --- | --- |")
-    for name, entry in json.loads(file.read_text())["programs"].items():
+    for name, entry in read_results(file)["programs"].items():
         rule, title, _ = first_finding(entry["advice"])
         counters = entry["host_stacks"]
         share = counters["cpu_ns"] / counters["wall_ns"] * 100
@@ -424,12 +435,12 @@ def main():
     keeping.add_argument("data", type=Path)
     keeping.add_argument("outs", type=Path, nargs="+")
     table = commands.add_parser("table")
-    table.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
+    table.add_argument("data", type=Path, nargs="?", default=Path("data/h200/corpus"))
     first = commands.add_parser("first-sight")
-    first.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
+    first.add_argument("data", type=Path, nargs="?", default=Path("data/h200/corpus"))
     first.add_argument("--unseen", type=int, metavar="SET", default=3, help="the set of programs")
     stacks = commands.add_parser("host-stacks")
-    stacks.add_argument("file", type=Path, nargs="?", default=Path("data/host-stacks-h200.json"))
+    stacks.add_argument("file", type=Path, nargs="?", default=Path("data/h200/host-stacks/host-stacks.json.xz"))
     idling = commands.add_parser("idle")
     idling.add_argument("file", type=Path)
     a = parser.parse_args()

@@ -10,7 +10,7 @@
 #
 # Needs a driver, and nvcc for the launches: the program is built by `cargo build --release -p apex-differential`, on any machine
 # with a C library no newer than the one here. Stops cleanly after SECONDS (default 120). Writes OUT/differential/, which goes
-# to data/differential-h200/ (see its README).
+# to data/h200/differential/ (see its README).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -39,7 +39,7 @@ import time
 from pathlib import Path
 
 from bench import FEWEST_FOR_BOOTSTRAP, mean_interval, median_interval
-from figures import table
+from figures import read_results, table
 
 # What each program is, and how many steps its window has: about half a second without the queue.
 PROGRAMS = {
@@ -344,7 +344,7 @@ def million(options):
 
 def recording_table(file):
     rows = []
-    for row in json.loads(Path(file).read_text())["runs"]:
+    for row in read_results(file)["runs"]:
         if "error" in row:
             continue
         off, on, launches = row["off_ms"], row["on_ms"], row["launches_per_step"]
@@ -358,7 +358,7 @@ def recording_table(file):
 def costs_table(file):
     """What each way to run costs: by the medians of windows that took turns, and over the whole time."""
     rows = []
-    runs = [row for row in json.loads(Path(file).read_text())["runs"] if "error" not in row]
+    runs = [row for row in read_results(file)["runs"] if "error" not in row]
     for name in dict.fromkeys(row["program"] for row in runs):
         of_program = [row for row in runs if row["program"] == name]
         for mode, title in COSTS.items():
@@ -377,7 +377,7 @@ def costs_table(file):
 
 
 def placement_table(file):
-    data = json.loads(Path(file).read_text())
+    data = read_results(file)
     rows = []
     for name, (title, _) in PROGRAMS.items():
         runs = [row for row in data["runs"] if row["program"] == name and "error" not in row]
@@ -395,7 +395,7 @@ def in_all(means):
 
 
 def million_table(file):
-    runs = json.loads(Path(file).read_text())["runs"]
+    runs = read_results(file)["runs"]
     rows = []
     titles = {"bare": "bare", "recorded": "`apex run`", "fast": "`apex run --fast`", "batch": "`apex run --fast=batch`"}
     for mode, title in titles.items():
@@ -414,7 +414,7 @@ def spread(values, digits):
 
 
 def tables(file):
-    data = json.loads(Path(file).read_text())
+    data = read_results(file)
     # (Files of before there were batches have none.)
     modes = [mode for mode in MODES if any(mode in row for row in data["runs"])]
     rows = []

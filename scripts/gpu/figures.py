@@ -1,6 +1,21 @@
 """Estimates with their uncertainty, and tables."""
 
+import json
+import lzma
+from pathlib import Path
+
 from bench import mean_interval
+
+
+def raw(path):
+    """The text of a file of raw results, unpacked if its name ends in `.xz`."""
+    packed = Path(path).read_bytes()
+    return (lzma.decompress(packed) if str(path).endswith(".xz") else packed).decode()
+
+
+def read_results(path):
+    """What a file of raw results in JSON holds."""
+    return json.loads(raw(path))
 
 
 def estimate(values):

@@ -336,7 +336,7 @@ def medians(case):
 
 
 def table(path):
-    results = json.loads(path.read_text())
+    results = figures.read_results(path)
     rows, pairs, is_waiting = [], [], False
     for case in results["cases"]:
         us, errors, times = medians(case), case["errors"], case["us"]
@@ -357,7 +357,7 @@ def table(path):
 
 
 def tried(path):
-    results = json.loads(path.read_text())
+    results = figures.read_results(path)
     print("| form | rows × length | rule, µs | other schedules, by time over that of the rule |")
     print("| --- | --- | --- | --- |")
     for case in results["cases"]:
@@ -369,7 +369,7 @@ def tried(path):
 
 
 def change(old, new):
-    old, new = (json.loads(path.read_text())["cases"] for path in (old, new))
+    old, new = (figures.read_results(path)["cases"] for path in (old, new))
     print("| form | rows × length | threads, registers: before | after | share of copy: before | after |")
     print("| --- | --- | --- | --- | --- | --- |")
     launched = lambda case: "; ".join(f"{kernel['block']}, {kernel['registers']}" for kernel in case["schedules"]["rule"])

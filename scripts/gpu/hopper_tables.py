@@ -5,12 +5,10 @@
 The pages show them, and a test compares (xtask/tests/figures.rs). It needs no GPU and no PyTorch.
 """
 
-import json
-import pathlib
 import sys
 
 from bench import HOST_SHOWS, fastest, is_hidden, median, ratio_interval, shown_ratio, spread, tally
-from figures import table
+from figures import read_results, table
 
 PEERS = ("FA-2", "cuDNN")
 LAYERS = {"ours": "ours", "grouped": "grouped", "compiled": "compiled", "loop": "loop"}
@@ -158,4 +156,4 @@ TABLES = {
 }
 
 if __name__ == "__main__":
-    print(TABLES[sys.argv[1]](json.loads(pathlib.Path(sys.argv[2]).read_text())), end="")
+    print(TABLES[sys.argv[1]](read_results(sys.argv[2])), end="")

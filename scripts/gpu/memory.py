@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from figures import estimate, table
+from figures import estimate, read_results, table
 
 PARTS = ["pairs", "worked", "waits", "loop 1", "loop 4", "random 1", "random 2", "random 3"]
 MODES = {"bare": [], "memory": ["--fast=memory"], "both": ["--fast=queue,memory"]}
@@ -59,7 +59,7 @@ def median(runs, at, field):
 
 
 def tables(arguments):
-    raw = json.loads(Path(arguments.file).read_text())
+    raw = read_results(arguments.file)
     for part, what in [("pairs", "on an idle GPU"), ("worked", "a memset and `cuCtxSynchronize` between")]:
         rows = []
         for at, line in enumerate(raw[part]["bare"][0]):

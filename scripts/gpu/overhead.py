@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy
 
 import observers
-from figures import estimate, shown, table
+from figures import estimate, read_results, shown, table
 
 PROGRAMS = Path(__file__).parent / "programs"
 QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "mean_ns")
@@ -251,7 +251,7 @@ def main():
     if what in MEASURE:
         measure(what, rest)
     elif what == "tables" and len(rest) == 2 and rest[0] in TABLES:
-        print(TABLES[rest[0]](json.loads(Path(rest[1]).read_text())), end="")
+        print(TABLES[rest[0]](read_results(rest[1])), end="")
     else:
         sys.exit(__doc__)
 

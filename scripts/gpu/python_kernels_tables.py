@@ -4,11 +4,9 @@
     scripts/gpu/python_kernels_tables.py host FILE.json …    # a column each
 """
 
-import json
-import pathlib
 import sys
 
-from figures import table
+from figures import read_results, table
 
 WAITED = 1.1  # a time of less than so many times the host's is the host's
 TINY = 1e-3  # errors below are those of rounding, whoever computes
@@ -62,5 +60,5 @@ def checks(document):
 TABLES = {"times": times, "host": host, "launched": launched, "checks": checks}
 
 if __name__ == "__main__":
-    read = [json.loads(pathlib.Path(name).read_text()) for name in sys.argv[2:]]
+    read = [read_results(name) for name in sys.argv[2:]]
     print(TABLES[sys.argv[1]](*read), end="")

@@ -30,6 +30,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from figures import read_results
+
 VERDICT = re.compile(r"pass|fail|success|mismatch|incorrect|correct", re.IGNORECASE)
 INTEGER = re.compile(r"(?<![\w.])\d{3,}(?![\w.])")
 
@@ -220,7 +222,7 @@ def machine():
 
 
 def table(path):
-    results = json.loads(Path(path).read_text())["results"]
+    results = read_results(path)["results"]
     print("| outcome | programs |\n| --- | ---: |")
     for outcome, count in collections.Counter(result["outcome"] for result in results).most_common():
         print(f"| {outcome} | {count} |")

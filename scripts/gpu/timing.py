@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy
 
 import observers
-from figures import table
+from figures import read_results, table
 
 PROGRAMS = Path(__file__).parent / "programs"
 LEAST_RUNS = 20
@@ -157,9 +157,9 @@ def main():
     if what == "measure":
         measure(rest)
     elif what == "tables" and len(rest) == 1:
-        print(tables(json.loads(Path(rest[0]).read_text())), end="")
+        print(tables(read_results(rest[0])), end="")
     elif what == "kernels" and len(rest) == 2:
-        print(kernels(json.loads(Path(rest[0]).read_text()), rest[1]), end="")
+        print(kernels(read_results(rest[0]), rest[1]), end="")
     else:
         sys.exit(__doc__)
 

@@ -3,7 +3,7 @@
 //! A page marks a generated part with the command that prints it, run in the repository's root:
 //!
 //! ```text
-//! <!-- figures: scripts/gpu/overhead.py tables launch data/overhead-launch-h200.json -->
+//! <!-- figures: scripts/gpu/overhead.py tables launch data/h200/overhead/launch.json -->
 //! …
 //! <!-- end of figures -->
 //! ```

@@ -48,7 +48,7 @@ const LAYERS: [&[&str]; 14] = [
         "driver-client",
         "cuda-program",
     ],
-    &["test-session"],
+    &["test-session", "test-recorded"],
     &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
     &["apex-predict-session", "apex-live", "apex-timeline"],
     &["apex-advice", "apex-demo", "apex-gpu"],

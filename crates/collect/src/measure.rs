@@ -3,7 +3,7 @@
 //! For each repeat, a kernel that spins keeps the device busy while the host queues an event, the
 //! launch and an event, which hides the host's time. Each pair of events completes before the next
 //! is queued: with several pairs queued, an empty kernel took 4.3 to 7.7 µs on an H200, and with
-//! one it takes 4.26 to 4.45 µs (data/launches-h200). That is the pair's own cost. It is measured
+//! one it takes 4.26 to 4.45 µs (data/h200/launches). That is the pair's own cost. It is measured
 //! repeatedly and subtracted: a time is what a kernel adds to an empty one.
 
 use apex_gpu::{Kind, Result};

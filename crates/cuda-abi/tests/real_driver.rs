@@ -1,4 +1,4 @@
-//! The table against a real driver: `data/addresses-h200.csv` holds, for each exported symbol, the
+//! The table against a real driver: `data/h200/driver/addresses.csv` holds, for each exported symbol, the
 //! first question to `cuGetProcAddress_v2` (name, version, flags) that the driver answered with
 //! that symbol's address.
 
@@ -24,7 +24,7 @@ fn answers(csv: &str) -> impl Iterator<Item = Answer<'_>> {
     })
 }
 
-const MEASURED: &str = include_str!("../../../data/addresses-h200.csv");
+const MEASURED: &str = include_str!("../../../data/h200/driver/addresses.csv");
 
 #[test]
 fn resolve_answers_as_the_driver_does() {

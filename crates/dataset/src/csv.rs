@@ -8,7 +8,7 @@
 
 use cuda_launch::Dim3;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -175,18 +175,36 @@ pub fn to_text<T: Columns>(records: &[T]) -> String {
     line(&names::<T>()) + &records.iter().map(line_of).collect::<String>()
 }
 
-/// Reads a table.
+/// Reads a table: the file, or the file with `.zst` behind its name if there is only that.
 ///
 /// # Errors
 /// A file that cannot be read, or is no such table.
 pub fn read<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
-    let text =
-        apex_untrusted::read::read_to_string(path, TABLE).map_err(|error| Error::io("read", path, error))?;
+    let mut compressed = path.as_os_str().to_owned();
+    compressed.push(".zst");
+    let compressed = PathBuf::from(compressed);
+    let text = if path.exists() || !compressed.exists() {
+        apex_untrusted::read::read_to_string(path, TABLE)
+    } else {
+        decompressed(&compressed)
+    };
+    let text = text.map_err(|error| Error::io("read", path, error))?;
     if !text.ends_with('\n') {
         let line = text.lines().count() as u64;
         return Err(Error::line(path, line, "the file ends in the middle of this line: it was cut off"));
     }
     parse(&text, path)
+}
+
+/// The text of a compressed file: at most [`TABLE`] bytes, so that a small file cannot take all
+/// memory.
+fn decompressed(path: &Path) -> io::Result<String> {
+    let file = apex_untrusted::read::open(path, TABLE)?;
+    let decoder = ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?;
+    let mut text = String::new();
+    decoder.take(TABLE + 1).read_to_string(&mut text)?;
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "it holds more than a table may have");
+    if text.len() as u64 > TABLE { Err(too_large()) } else { Ok(text) }
 }
 
 fn parse<T: Columns>(text: &str, path: &Path) -> Result<Vec<T>, Error> {

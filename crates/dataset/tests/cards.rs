@@ -217,7 +217,7 @@ fn check_card(name: &str) {
 
 #[test]
 fn the_measurements_of_the_suite_are_whole() {
-    let data_set = read("launches-h200");
+    let data_set = read("h200/launches");
     let manifest = &data_set.manifest;
     assert_eq!((manifest.device_kind, &*manifest.device_name), (DeviceKind::Gpu, "NVIDIA H200"));
     assert_eq!(manifest.suite.name, "apex");
@@ -226,13 +226,13 @@ fn the_measurements_of_the_suite_are_whole() {
     assert!(rows(|row| row.counters.achieved_occupancy_percent.is_some()) >= 8000);
     let lacking = |row: &&LaunchRow| row.timing.time_us.is_none() && row.missing.is_empty();
     assert_eq!(data_set.launches.iter().find(lacking), None, "what is missing has a reason");
-    check_card("launches-h200");
+    check_card("h200/launches");
 }
 
 /// Row by row the launches of the H200, so that what differs is the device.
 #[test]
 fn an_h100_ran_the_same_launches() {
-    let (h100, h200) = (read("launches-h100"), read("launches-h200"));
+    let (h100, h200) = (read("h100/launches"), read("h200/launches"));
     assert_eq!(&*h100.manifest.device_name, "NVIDIA H100 80GB HBM3");
     assert_eq!(h100.launches.len(), 3000);
     for (one, other) in h100.launches.iter().zip(&h200.launches) {
@@ -240,21 +240,21 @@ fn an_h100_ran_the_same_launches() {
         assert_eq!(launch(one), launch(other));
         assert!(one.timing.time_us.is_some() && one.counters.achieved_occupancy_percent.is_some());
     }
-    check_card("launches-h100");
+    check_card("h100/launches");
 }
 
 #[test]
 fn the_kernels_of_pytorch_are_kept_apart() {
-    let data_set = read("launches-h200-pytorch");
+    let data_set = read("h200/launches-pytorch");
     assert!(data_set.manifest.suite.name.starts_with("pytorch "));
     assert!(data_set.manifest.counts.counted >= 500);
     assert!(data_set.launches.iter().all(|row| row.timing.time_us.is_none()));
-    check_card("launches-h200-pytorch");
+    check_card("h200/launches-pytorch");
 }
 
 #[test]
 fn manifests_say_nothing_of_one_machine() {
-    for name in ["launches-h100", "launches-h200", "launches-h200-pytorch"] {
+    for name in ["h100/launches", "h200/launches", "h200/launches-pytorch"] {
         let text = std::fs::read_to_string(folder(name).join("manifest.json")).unwrap();
         assert!(!text.contains("uuid"), "{name}");
         let command = read(name).manifest.command;

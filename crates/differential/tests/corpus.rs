@@ -13,7 +13,7 @@ fn cpu_device() -> PathBuf {
 }
 
 fn corpus() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/differential-h200"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/h200/differential"))
 }
 
 fn differential(command: &str, arguments: &[&str]) -> (bool, String) {

@@ -5,7 +5,7 @@
 //! attributes by symbol (registers, stack), `.nv.info.<kernel>` those of one kernel (parameters,
 //! threads), `.nv.shared.<kernel>` is as large as its static shared memory. NVIDIA documents none
 //! of it; attributes have the numbers and the names that `cuobjdump -elf` prints (`EIATTR_…`). For
-//! all 109 kernels of `data/launches-h200`, compiled by the ptxas of the recorded driver's toolkit,
+//! all 109 kernels of `data/h200/launches`, compiled by the ptxas of the recorded driver's toolkit,
 //! registers, shared and local memory here are those that the driver of that H200 gave.
 //!
 //! The bytes come from a program and are not trusted: every length is checked, names are compared

@@ -1,4 +1,4 @@
-//! What tables of machine code say, against what a driver said: the H200 of `data/launches-h200`.
+//! What tables of machine code say, against what a driver said: the H200 of `data/h200/launches`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
@@ -24,7 +24,7 @@ fn ptxas(root: &Path) -> Option<PathBuf> {
 
 /// Registers, static shared and local memory by kernel.
 fn recorded(root: &Path) -> HashMap<String, [u32; 3]> {
-    let table = std::fs::read_to_string(root.join("data/launches-h200/kernels.csv")).unwrap();
+    let table = std::fs::read_to_string(root.join("data/h200/launches/kernels.csv")).unwrap();
     let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
     let column = |name| head.iter().position(|column| *column == name).unwrap();

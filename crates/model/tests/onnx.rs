@@ -103,9 +103,9 @@ fn onnx_runtime_agrees_in_eight_bits() {
 #[test]
 fn onnx_runtime_agrees_on_the_shipped_models() {
     let Some(runtime) = OnnxRuntime::load("the shipped models' ONNX") else { return };
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
     for name in ["small", "large", "what-if"] {
-        let model = Model::open(&folder.join(format!("{name}.apexmodel"))).unwrap();
+        let shipped = test_manifest::content(&format!("crates/predict/models/{name}.apexmodel.zst"));
+        let model = Model::from_bytes(&shipped).unwrap();
         let network = model.network();
         let mut session =
             runtime.session(&model.to_onnx(Precision::F32), 1, network.inputs(), network.outputs());

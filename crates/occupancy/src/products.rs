@@ -2,7 +2,7 @@
 
 use cuda_launch::{DeviceAttributes, Dim3};
 
-/// The H200 (`data/device-h200.csv`).
+/// The H200 (`data/h200/device/attributes.csv`).
 pub const H200: DeviceAttributes = DeviceAttributes {
     compute_capability: (9, 0),
     multiprocessors: 132,
@@ -24,7 +24,7 @@ pub const H200: DeviceAttributes = DeviceAttributes {
     l2_cache_bytes: 62_914_560,
 };
 
-/// The H100 (SXM): its memory and its L2 alone differ (`data/launches-h100`).
+/// The H100 (SXM): its memory and its L2 alone differ (`data/h100/launches`).
 pub const H100: DeviceAttributes = DeviceAttributes {
     memory_clock_khz: 2_619_000,
     memory_bus_bits: 5120,

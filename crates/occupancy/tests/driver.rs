@@ -1,6 +1,6 @@
 //! The calculator against those who decide.
 //!
-//! * Every row of `data/occupancy-h200.csv` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor`
+//! * Every row of `data/h200/device/occupancy.csv.zst` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor`
 //!   answered on an H200 for a random kernel and configuration.
 //! * Every row of `tests/data/reference.csv` is what NVIDIA's own calculator (`cuda_occupancy.h`)
 //!   answers, for every compute capability; `tests/data/reference.c` made it.
@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use cuda_launch::{Carveout, DeviceAttributes, FunctionAttributes};
 use occupancy::{DeviceLimits, theoretical};
 
-const ANSWERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/occupancy-h200.csv");
-const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reference.csv");
-const DEVICE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/device-h200.csv");
+const ANSWERS: &str = "data/h200/device/occupancy.csv.zst";
+const REFERENCE: &str = "crates/occupancy/tests/data/reference.csv";
+const DEVICE: &str = "data/h200/device/attributes.csv";
 
-/// Rows of a CSV file as maps from column to value; `#` starts a comment.
+/// Rows of a CSV file of the repository as maps from column to value; `#` starts a comment.
 fn rows(path: &str) -> Vec<HashMap<String, String>> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let text = String::from_utf8(test_manifest::content(path)).expect("a table is text");
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let columns: Vec<&str> = lines.next().expect("a header").split(',').collect();
     lines

@@ -131,7 +131,7 @@ fn a_roofline_has_the_roofs_of_the_device_and_what_a_launch_executes() {
 
 /// Pairs of `CUdevice_attribute` and value.
 fn attributes_of_h200() -> Vec<(u32, i32)> {
-    let csv = include_str!("../../../data/device-h200.csv");
+    let csv = include_str!("../../../data/h200/device/attributes.csv");
     let pair = |line: &str| line.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     csv.lines().filter_map(pair).collect()
 }

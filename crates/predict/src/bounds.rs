@@ -13,7 +13,7 @@ use ptx::Class;
 use ptx::estimate::Work;
 
 /// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an
-/// H200: `data/launches-h200`).
+/// H200: `data/h200/launches`).
 pub const EMPTY_KERNEL_US: f64 = 2.0;
 
 /// Bytes of a sector, the smallest part of memory that is moved.
@@ -22,11 +22,11 @@ const SECTOR_BYTES: f64 = 32.0;
 const ISSUE: f64 = 4.0;
 /// Sectors of local memory, and different addresses of constant memory, that a multiprocessor
 /// serves in a cycle (measured on an H200: families `local` and `constant` of
-/// `data/launches-h200`).
+/// `data/h200/launches`).
 const LOCAL: f64 = 0.6;
 const CONSTANTS: f64 = 0.5;
 /// Operations on one sector of memory that a GPU does in a microsecond, and on all sectors together
-/// (measured on an H200: families `atomic`, `histogram` and `reduce` of `data/launches-h200`).
+/// (measured on an H200: families `atomic`, `histogram` and `reduce` of `data/h200/launches`).
 const ATOMICS_OF_SECTOR: f64 = 1500.0;
 const ATOMICS_OF_DEVICE: f64 = 340e3;
 

@@ -71,7 +71,7 @@ fn the_more_is_known_the_higher_the_basis() {
 }
 
 /// 2^26 elements of the suite's `axpy_f32` take 257 us on an H200, by its measured 131 to 138 us
-/// for 34 to 35 million (`data/launches-h200`). This is another kernel, so half as much again is
+/// for 34 to 35 million (`data/h200/launches`). This is another kernel, so half as much again is
 /// allowed either way.
 #[test]
 fn a_launch_that_streams_takes_as_long_as_memory_needs() {
@@ -236,19 +236,19 @@ fn names_of_features_are_unique() {
 #[test]
 fn a_folder_with_a_wrong_file_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
+    let shipped = |file: &str| test_manifest::content(&format!("crates/predict/models/{file}.zst"));
     for file in Models::FILES {
-        fs::copy(format!("{shipped}/{file}"), folder.path().join(file)).unwrap();
+        fs::write(folder.path().join(file), shipped(file)).unwrap();
     }
     Models::load(folder.path()).unwrap();
     // Another model's file.
-    fs::copy(format!("{shipped}/small.apexmodel"), folder.path().join("large.apexmodel")).unwrap();
+    fs::write(folder.path().join("large.apexmodel"), shipped("small.apexmodel")).unwrap();
     let error = Models::load(folder.path()).unwrap_err();
     assert!(matches!(error, LoadError::Other { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("large.apexmodel") && said.contains("apex train"), "{said}");
     // A part of one.
-    let whole = fs::read(format!("{shipped}/large.apexmodel")).unwrap();
+    let whole = shipped("large.apexmodel");
     fs::write(folder.path().join("large.apexmodel"), &whole[..whole.len() / 2]).unwrap();
     let said = Models::load(folder.path()).unwrap_err().to_string();
     assert!(said.contains("large.apexmodel") && said.contains("cut off"), "{said}");

@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Models of random weights, which predict as they like.
 fn random(seed: u64) -> [Model; 3] {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     Models::FILES.map(|file| {
-        let like = Model::open(&shipped.join(file)).unwrap();
+        let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+        let like = Model::from_bytes(&shipped).unwrap();
         let (features, targets) = (like.features().clone(), like.network().targets().to_vec());
         let calibrations = vec![None; targets.len()];
         let network = Network::new(features.features.len(), &[4], Activation::Silu, targets, seed).unwrap();

@@ -211,19 +211,20 @@ proptest! {
 /// the same facts.
 #[test]
 fn any_code_has_facts() {
+    let corpus = test_manifest::ptx_corpus().into_iter();
+    let mut modules: Vec<Module> = corpus.map(|(_, text)| ptx::parse(&text).unwrap()).collect();
+    for name in ["facts", "code_facts"] {
+        let paths = std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path());
+        let is_ptx = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ptx");
+        modules.extend(paths.filter(is_ptx).map(|path| module(&path)));
+    }
     let mut kernels_seen = 0;
-    for name in ["corpus", "facts", "code_facts"] {
-        for path in std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.extension().is_none_or(|extension| extension != "ptx") {
-                continue;
-            }
-            let module = module(&path);
-            for kernel in kernels(&module) {
-                let facts = facts_of(&module, kernel);
-                assert!(facts.iter().all(|fact| (0.0..=1.0).contains(&fact.share)), "{facts:?}");
-                assert_eq!(facts, facts_of(&module, kernel), "{}", kernel.name);
-                kernels_seen += 1;
-            }
+    for module in &modules {
+        for kernel in kernels(module) {
+            let facts = facts_of(module, kernel);
+            assert!(facts.iter().all(|fact| (0.0..=1.0).contains(&fact.share)), "{facts:?}");
+            assert_eq!(facts, facts_of(module, kernel), "{}", kernel.name);
+            kernels_seen += 1;
         }
     }
     assert!(kernels_seen > 50, "{kernels_seen}");

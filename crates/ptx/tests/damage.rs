@@ -7,7 +7,6 @@
 mod fuzz;
 
 use apex_random::Random;
-use std::path::Path;
 use std::time::Instant;
 
 use ptx::body::{InstructionId, Names};
@@ -76,11 +75,7 @@ const PIECES: &[&str] = &[
 ];
 
 fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let is_ptx = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "ptx");
-    files.into_iter().filter(is_ptx).map(|path| std::fs::read(path).unwrap()).collect()
+    test_manifest::ptx_corpus().into_iter().map(|(_, text)| text.into_bytes()).collect()
 }
 
 /// A whole module damaged in a place or two, or a window of one damaged in up to eight.

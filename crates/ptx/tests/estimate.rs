@@ -7,7 +7,6 @@
 mod fuzz;
 
 use apex_random::Random;
-use std::path::Path;
 use std::time::Instant;
 
 use cuda_launch::LaunchConfig;
@@ -38,12 +37,8 @@ fn random_arguments(random: &mut Random) -> Vec<Argument> {
 }
 
 fn corpus() -> Vec<Module> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let is_ptx = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "ptx");
-    let read = |path| ptx::parse(&std::fs::read_to_string(path).unwrap()).expect("the corpus parses");
-    files.into_iter().filter(is_ptx).map(read).collect()
+    let parsed = |(_, text): (_, String)| ptx::parse(&text).expect("the corpus parses");
+    test_manifest::ptx_corpus().into_iter().map(parsed).collect()
 }
 
 /// Walks twice, and judges what can be judged of any code.

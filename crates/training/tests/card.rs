@@ -25,8 +25,8 @@ fn repository() -> PathBuf {
 }
 
 fn report() -> Report {
-    let file = repository().join("crates/predict/models/card.json");
-    let card: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let card = test_manifest::content("crates/predict/models/card.json.zst");
+    let card: serde_json::Value = serde_json::from_slice(&card).unwrap();
     assert_eq!(card["schema"], TRAIN.to_string());
     serde_json::from_value(card).unwrap()
 }

@@ -10,7 +10,6 @@ use apex_predict::{Basis, Device, Estimate, Models, Placed, Prediction, WALKED_M
 use apex_training::examples::{Data, Row};
 use apex_training::judge::{Cases, Quantity};
 use apex_training::report::{Report, Score, Test};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest deviation of a recomputed figure: other processors add up in another order.
@@ -28,12 +27,11 @@ fn measured(name: &str, every: usize) -> Data {
 }
 
 fn shipped(file: &str) -> Model {
-    Model::open(&repository().join("crates/predict/models").join(file)).unwrap()
+    Model::from_bytes(&test_manifest::content(&format!("crates/predict/models/{file}.zst"))).unwrap()
 }
 
 fn report() -> Report {
-    let text = fs::read(repository().join("crates/predict/models/card.json")).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    serde_json::from_slice(&test_manifest::content("crates/predict/models/card.json.zst")).unwrap()
 }
 
 fn test<'a>(report: &'a Report, held_out: &str) -> &'a Test {
@@ -110,7 +108,7 @@ fn bare(forecaster: &Forecaster, model: &Model, device: &Device, row: &Row) -> [
 /// the shipped files.
 #[test]
 fn figures_of_real_programs_are_those_of_the_card() {
-    let data = measured("launches-h200-pytorch", 1);
+    let data = measured("h200/launches-pytorch", 1);
     let model = shipped("large.apexmodel");
     let forecaster = model.ready(Precision::F32);
     let [mut occupancy, mut efficiency, mut by_formula] = std::array::from_fn(|_| Cases::default());
@@ -162,7 +160,7 @@ fn figures_of_real_programs_are_those_of_the_card() {
 /// as often as is stated.
 #[test]
 fn the_shipped_models_do_as_well_as_the_card_says() {
-    let data = measured("launches-h200", 7);
+    let data = measured("h200/launches", 7);
     let (report, models) = (report(), Models::shipped());
     let families = test(&report, "families");
     type Truth = fn(&Row) -> f32;
@@ -230,7 +228,7 @@ fn the_margin_of_walked_warps_is_their_error_in_the_card() {
 #[test]
 fn no_floor_is_above_what_was_measured() {
     let mut compared = 0;
-    for data in [measured("launches-h200", 3), measured("launches-h200-pytorch", 1)] {
+    for data in [measured("h200/launches", 3), measured("h200/launches-pytorch", 1)] {
         for row in data.rows.iter().filter(|row| row.truth.duration_us > 0.0) {
             for basis in Basis::ALL.into_iter().filter(|&basis| basis <= row.basis()) {
                 let case = row.known(basis);

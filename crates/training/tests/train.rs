@@ -118,8 +118,8 @@ fn computed_durations_are_better(report: &Report) {
 
 #[test]
 fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
-    let data = Data::new(&measured("launches-h200", 5)).unwrap();
-    let real = Data::new(&measured("launches-h200-pytorch", 5)).unwrap();
+    let data = Data::new(&measured("h200/launches", 5)).unwrap();
+    let real = Data::new(&measured("h200/launches-pytorch", 5)).unwrap();
     let (first, again) = std::thread::scope(|scope| {
         let again = scope.spawn(|| trained(&data, Some(&real), &options(3, 1)));
         (trained(&data, Some(&real), &options(3, 2)), again.join().unwrap())
@@ -164,7 +164,7 @@ fn rates_are_fitted_again_without_the_networks(data: &Data, first: &Trained, bar
     assert!(first.report.card() == refitted.report.card());
     let why = again(4).unwrap_err().to_string();
     assert!(why.contains("with the seed 3"), "{why}");
-    let fewer = Data::new(&measured("launches-h200", 40)).unwrap();
+    let fewer = Data::new(&measured("h200/launches", 40)).unwrap();
     let others = Trained { models: [small.clone(), large.clone(), what_if.clone()], report: report.clone() };
     let why = refit(&fewer, others, &options(3, 1), &stop).unwrap_err().to_string();
     assert!(why.contains("on other data"), "{why}");
@@ -173,7 +173,7 @@ fn rates_are_fitted_again_without_the_networks(data: &Data, first: &Trained, bar
 /// A device that is left out is predicted by what was measured on the other one alone.
 #[test]
 fn devices_are_judged_each_with_and_without_having_been_trained_on() {
-    let [h200, h100] = ["launches-h200", "launches-h100"].map(|name| {
+    let [h200, h100] = ["h200/launches", "h100/launches"].map(|name| {
         let mut set = measured(name, 1);
         // Two launches of each kernel, on one problem.
         set.launches.truncate(2 * set.kernels.len());
@@ -212,7 +212,7 @@ fn devices_are_judged_each_with_and_without_having_been_trained_on() {
 
 #[test]
 fn it_stops_when_it_is_told() {
-    let data = Data::new(&measured("launches-h200", 40)).unwrap();
+    let data = Data::new(&measured("h200/launches", 40)).unwrap();
     let stop = AtomicBool::new(false);
     stop.store(true, Ordering::Relaxed);
     let stopped = run(&data, None, &options(1, 2), &Progress::default(), &stop);
@@ -221,11 +221,11 @@ fn it_stops_when_it_is_told() {
 
 #[test]
 fn data_that_cannot_be_learned_from_is_refused() {
-    let mut set = measured("launches-h200", 100);
+    let mut set = measured("h200/launches", 100);
     set.launches.iter_mut().for_each(|launch| launch.counters = Default::default());
     let refused = Data::new(&set).unwrap_err().to_string();
     assert!(refused.contains("--counters require"), "{refused}");
-    let mut unknown = measured("launches-h200", 100);
+    let mut unknown = measured("h200/launches", 100);
     unknown.manifest.device_name = "Some GPU".to_owned();
     unknown.manifest.device_attributes.clear();
     let refused = Data::new(&unknown).unwrap_err().to_string();

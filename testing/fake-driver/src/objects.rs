@@ -353,7 +353,7 @@ pub unsafe extern "C" fn destroy_stream(stream: CUstream) -> CUresult {
 }
 
 /// Like the real driver, ends the capture of a stream that is asked while it captures.
-/// Asked of a capturing stream this ends the capture (measured: `data/captures-h200.csv`).
+/// Asked of a capturing stream this ends the capture (measured: `data/h200/driver/captures.csv`).
 pub unsafe extern "C" fn stream_flags(stream: CUstream, flags: *mut u32) -> CUresult {
     let found = world().streams.get(stream as u64).map(|stream| (stream.flags, stream.graph.is_some()));
     if found.is_some_and(|(_, is_capturing)| is_capturing) {

@@ -54,13 +54,28 @@ pub fn files(folder: &str, ending: &str) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(ending)).map(|name| format!("{folder}/{name}")).collect()
 }
 
+/// The PTX that compilers made of the programs in `crates/ptx/tests/corpus`: path without the ending
+/// of its compression, and text.
+///
+/// # Panics
+/// If it is missing.
+pub fn ptx_corpus() -> Vec<(PathBuf, String)> {
+    let packed = files("crates/ptx/tests/corpus", ".ptx.zst");
+    assert!(!packed.is_empty(), "the corpus is missing");
+    let text = |path: &String| String::from_utf8(content(path)).expect("PTX is text");
+    packed.iter().map(|path| (repository().join(path).with_extension(""), text(path))).collect()
+}
+
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The bytes of a file of the repository, decompressed.
-fn content(path: &str) -> Vec<u8> {
+/// The bytes of a file of the repository, decompressed if its name ends in `.zst`.
+///
+/// # Panics
+/// If there is no such file, or it cannot be decompressed.
+pub fn content(path: &str) -> Vec<u8> {
     let bytes = std::fs::read(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     if !path.ends_with(".zst") {
         return bytes;

@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
         the queue is empty for more than 30% of the time while the host is in launch calls or in its own \
         code, for at most 100 µs per launch, and the median kernel takes less than 50 µs.",
     source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 µs): a launch call \
-        takes at least 2.5 µs on an H200 (data/call-costs-h200.csv), and a framework adds several times as \
+        takes at least 2.5 µs on an H200 (data/h200/driver/call-costs.csv), and a framework adds several times as \
         much.",
     why: "The host needs more time for each launch than the device needs for the kernel.",
     change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \

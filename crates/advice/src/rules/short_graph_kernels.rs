@@ -11,7 +11,7 @@ const KERNELS: u64 = 4;
 /// Minimum share of the time in such graphs.
 const MOST: f64 = 0.25;
 /// Time of a kernel in a graph that does nothing, nanoseconds: measured on an H200
-/// (`data/fast-million-h200.json`).
+/// (`data/h200/fast/million.json`).
 const BETWEEN_NS: f64 = 760.0;
 
 pub(super) const RULE: Rule = Rule {
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[],
     detects: "CUDA graphs of at least 4 kernels that take less than 2 µs each on average, with at least 25% of the time together.",
-    source: "APEX. A million kernels that do nothing take 0.76 µs each in graphs on an H200 (data/fast-million-h200.json).",
+    source: "APEX. A million kernels that do nothing take 0.76 µs each in graphs on an H200 (data/h200/fast/million.json).",
     why: "A graph saves the launch calls, but its kernels still start one after the other, and each must fill and \
         drain the device.",
     change: "Give each kernel more work, or make fewer: unroll the loop that XLA runs (jax.lax.scan and fori_loop with \

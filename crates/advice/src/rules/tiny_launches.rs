@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
     detects: "At least 1000 launches of one kernel whose blocks leave seven eighths of the SMs empty, for \
         less than 10 µs (if not timed, with at most 1024 threads); at least 30% of all launches, in a loop \
         over at most two kernels, which are not XLA's.",
-    source: "APEX. A launch takes the host at least 2.5 µs on an H200 (data/call-costs-h200.csv), and its \
+    source: "APEX. A launch takes the host at least 2.5 µs on an H200 (data/h200/driver/call-costs.csv), and its \
         block leaves all SMs but one idle.",
     why: "The device runs few blocks at a time, and waits for the next launch.",
     change: "Combine the launches into one with a block for each, if they are independent; otherwise capture \

@@ -1,7 +1,7 @@
 //! What `apex advise` says first about each program of `testing/corpus`, whose dominant cause is
 //! known.
 //!
-//! Programs are judged on a session that was recorded on a GPU (`data/corpus-h200`) or on one that
+//! Programs are judged on a session that was recorded on a GPU (`data/h200/corpus`) or on one that
 //! this test records on the CPU device. `testing/corpus/findings.json` holds the first finding of
 //! each, right or not: the test fails where another one comes first, so that the table made from it
 //! stays true. `BLESS=1` writes it anew.
@@ -140,9 +140,7 @@ fn sessions_of_an_h200() {
     for program in programs("gpu") {
         let id = program.id();
         let folder = sandbox.path(&id);
-        std::fs::create_dir(&folder).unwrap();
-        let packed = root().join(format!("data/corpus-h200/{id}.tar.xz"));
-        output(sandbox.command("tar").args(["-xJf"]).arg(&packed).arg("-C").arg(&folder), 0);
+        test_recorded::unpack(&test_recorded::archive(&id), &folder).unwrap();
         found.insert(id.clone(), program.judge(&sandbox.json(&["advise", "--json", &id])));
         assert_a_step_holds_its_kernels(&id, &folder);
         std::fs::remove_dir_all(&folder).unwrap();

@@ -160,7 +160,7 @@ pub fn text(bytes: &[u8]) -> String {
 /// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten
 /// took, nanoseconds.
 pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
-    let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/device-h200.csv");
+    let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/h200/device/attributes.csv");
     let attributes = std::fs::read_to_string(attributes).unwrap();
     let pair = |line: &str| line.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let attributes: Vec<(u32, i32)> = attributes.lines().filter_map(pair).collect();

@@ -127,7 +127,7 @@ const DOCUMENTS: [(Document, &[Words], Words); 11] = [
 ];
 
 /// Documents that take minutes to make: schema, and the one that lies in the repository.
-const COMMITTED: [(Document, &str); 1] = [(documents::TRAIN, "crates/predict/models/card.json")];
+const COMMITTED: [(Document, &str); 1] = [(documents::TRAIN, "crates/predict/models/card.json.zst")];
 
 /// A product of matrices in FP32 without tensor cores.
 const PRODUCT: &str =
@@ -231,8 +231,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::write(sandbox.path("fill.ptx"), PTX).unwrap();
     std::fs::create_dir(sandbox.path("models")).unwrap();
     for file in apex_predict::Models::FILES {
-        let from = repository().join("crates/predict/models").join(file);
-        std::fs::copy(from, sandbox.path("models").join(file)).unwrap();
+        let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+        std::fs::write(sandbox.path("models").join(file), shipped).unwrap();
     }
     let options = ["-o", "live", "--max-size", "64M"];
     let mut live = Running::start(&mut recorded(&options, &["launch", "10", "await", "end"]));
@@ -287,7 +287,7 @@ fn samples_have_the_shape_of_what_is_printed() {
     std::fs::write(sandbox.path("end"), "").unwrap();
     assert!(live.0.wait().unwrap().success());
     let committed = COMMITTED.map(|(schema, file)| {
-        let text = std::fs::read(repository().join(file)).unwrap();
+        let text = test_manifest::content(file);
         (schema, merged(serde_json::from_slice(&text).unwrap()), &[][..])
     });
 

@@ -69,9 +69,7 @@ fn every_panel_shows_the_reports_numbers() {
     machine_file(&sandbox.path("hostile"), HOSTILE);
     const RECORDED: [&str; 3] = ["torch-llama_eager", "ddp-ddp_slow_rank", "python-jax_eager"];
     for recorded in RECORDED {
-        let packed = format!("{}/../../data/corpus-h200/{recorded}.tar.xz", env!("CARGO_MANIFEST_DIR"));
-        std::fs::create_dir(sandbox.path(recorded)).unwrap();
-        output(sandbox.command("tar").arg("-xJf").arg(packed).arg("-C").arg(sandbox.path(recorded)), 0);
+        test_recorded::unpack(&test_recorded::archive(recorded), &sandbox.path(recorded)).unwrap();
     }
     for session in ["cpu", "hostile"].into_iter().chain(RECORDED) {
         let [page, report] = ["html", "json"].map(|ending| sandbox.path(&format!("{session}.{ending}")));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use test_process::Command;
 
 const OPEN: &str =
-    "<!-- predictions: scripts/gpu/predict_check.py compare data/bundled-kernels-h200.csv -->\n";
+    "<!-- predictions: scripts/gpu/predict_check.py compare data/h200/programs/bundled-kernels.csv -->\n";
 const CLOSE: &str = "\n<!-- end of predictions -->";
 
 #[test]
@@ -47,7 +47,7 @@ fn compared(root: &Path) -> Option<String> {
         return None;
     };
     let output = Command::new(python)
-        .args(["-B", "scripts/gpu/predict_check.py", "compare", "data/bundled-kernels-h200.csv"])
+        .args(["-B", "scripts/gpu/predict_check.py", "compare", "data/h200/programs/bundled-kernels.csv"])
         .current_dir(root)
         .env("APEX_BIN", Path::new(APEX).parent().unwrap())
         .output()

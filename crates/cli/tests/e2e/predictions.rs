@@ -35,9 +35,9 @@ fn estimate(estimate: &Value) -> f64 {
 
 /// Replaces the models of a folder by others of random weights, each file in one step.
 fn random_models(folder: &Path, seed: u64) {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
     for file in Models::FILES {
-        let like = Model::open(&shipped.join(file)).unwrap();
+        let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+        let like = Model::from_bytes(&shipped).unwrap();
         let (features, targets) = (like.features().clone(), like.network().targets().to_vec());
         let calibrations = vec![None; targets.len()];
         let network = Network::new(features.features.len(), &[4], Activation::Silu, targets, seed).unwrap();
@@ -522,9 +522,9 @@ fn of_a_device_that_the_models_do_not_know_nothing_is_predicted() {
 #[test]
 fn a_data_set_is_predicted_beside_what_was_measured() {
     let sandbox = Sandbox::new();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/launches-h200");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/h200/launches");
     let folder = folder.to_str().unwrap();
-    let rows = std::fs::read_to_string(Path::new(folder).join("launches.csv")).unwrap();
+    let rows = String::from_utf8(test_manifest::content("data/h200/launches/launches.csv.zst")).unwrap();
     let rows = rows.lines().filter(|line| line.contains(",copy_f32,")).count();
     let all = entries(&sandbox, &[folder, "--kernel", "copy_f32"]);
     assert_eq!((all.len(), rows > 10), (rows, true));

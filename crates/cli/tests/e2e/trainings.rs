@@ -25,7 +25,7 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
     assert!(said.contains("cpu was measured on the CPU device"), "{said}");
     assert!(!sandbox.path("models").exists(), "nothing was begun");
     fs::write(sandbox.path("file"), "").unwrap();
-    let real = data("launches-h200");
+    let real = data("h200/launches");
     let said = refused(&sandbox, &["train", "--data", real.to_str().unwrap(), "-o", "file/models"]);
     assert!(said.contains("cannot make file/models"), "{said}");
 }
@@ -35,7 +35,7 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
 fn models_are_written_with_their_card_and_predict() {
     let sandbox = Sandbox::new();
     let part = sandbox.path("part");
-    let mut set = apex_dataset::DataSet::read(&data("launches-h200")).unwrap();
+    let mut set = apex_dataset::DataSet::read(&data("h200/launches")).unwrap();
     set.launches.truncate(8 * 109);
     set.manifest.counts = apex_dataset::Counts::of(&set.launches);
     set.write(&part).unwrap();

@@ -71,7 +71,7 @@ pub fn key(stream: CUstream, context: u32, thread: u32) -> u64 {
 impl Objects {
     /// The program made a stream. Its flags are noted, for while it is capturing the driver must
     /// not be asked: asking for a capturing stream's flags ends the capture (580.159.04,
-    /// `data/captures-h200.csv`).
+    /// `data/h200/driver/captures.csv`).
     pub fn note_stream(&self, stream: CUstream, flags: u32) {
         let mut known = lock(&self.streams);
         if known.len() < limits::STREAM_HANDLES {

@@ -25,7 +25,6 @@ use common::{distance, features, network};
 use onnxruntime::OnnxRuntime;
 use report::{Report, Row};
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,8 +50,8 @@ impl Weights {
         match self {
             Weights::Random(inputs, hidden) => network(*inputs, hidden, 4, Activation::Silu, 1),
             Weights::Shipped(file) => {
-                let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
-                Model::open(&folder.join(file)).expect("a test reads it").network().clone()
+                let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+                Model::from_bytes(&shipped).expect("a test reads it").network().clone()
             }
         }
     }

@@ -14,15 +14,12 @@ use apex_random::Random;
 
 /// The PTX files made from `program`, for every target.
 fn files(program: &str) -> Vec<(PathBuf, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ptx/tests/corpus");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.starts_with(&format!("{program}.")) && name.ends_with(".ptx")
+    let mut files = test_manifest::ptx_corpus();
+    files.retain(|(path, _)| {
+        path.file_name().unwrap().to_string_lossy().starts_with(&format!("{program}."))
     });
     assert!(!files.is_empty(), "no PTX for {program}");
-    files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+    files
 }
 
 /// Kernels of the corpus that have a defect: this one reads shared memory that it never writes.

@@ -4,7 +4,7 @@
 //! Results: the order of size is that of published microbenchmarks (Jia et al., "Dissecting the
 //! NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA
 //! Hopper Architecture through Microbenchmarking", 2025); within it, figures were fitted to the
-//! suite's launches of a few warps on an H200 (`data/launches-h200`), to all kernels together. What
+//! suite's launches of a few warps on an H200 (`data/h200/launches`), to all kernels together. What
 //! accesses take that need several wavefronts was fitted alone. Issue follows from the units that a
 //! quarter of a multiprocessor has; of integers, it is less than their two cycles, because two
 //! instructions of PTX often become one.

@@ -94,7 +94,9 @@ fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
 
 /// The PTX that compilers made of the programs here and of the demo: path and text.
 pub fn corpus() -> Vec<(PathBuf, String)> {
-    read(&["tests/corpus", "../device-code/generated/demo"])
+    let mut files = test_manifest::ptx_corpus();
+    files.extend(read(&["../device-code/generated/demo"]));
+    files
 }
 
 /// PTX written by hand for the CPU device, some of it wrong on purpose.

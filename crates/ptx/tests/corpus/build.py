@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the .cu files beside this one to PTX with NVRTC, which needs no GPU.
+"""Compiles the .cu files beside this one to compressed PTX with NVRTC, which needs no GPU.
 
     build.py NAME LIBNVRTC INCLUDE_DIRS TARGET...
 
@@ -11,6 +11,7 @@ nvidia-cuda-cccl. A target such as 80+debug@calls compiles calls.cu alone, with 
 import ctypes
 import pathlib
 import re
+import subprocess
 import sys
 
 
@@ -59,7 +60,8 @@ def main():
             if body in seen:
                 continue
             seen.add(body)
-            (here / f"{source.stem}.{name}.sm_{target.replace('+', '_')}.ptx").write_text(ptx)
+            packed = subprocess.run([here / "../../../../scripts/zstd", "compress"], input=ptx.encode(), stdout=subprocess.PIPE, check=True)
+            (here / f"{source.stem}.{name}.sm_{target.replace('+', '_')}.ptx.zst").write_bytes(packed.stdout)
 
 
 main()

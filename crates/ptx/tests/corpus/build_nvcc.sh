@@ -12,4 +12,6 @@ for mode in debug:-G lines:-lineinfo; do
   sed -i -E 's/(\.file[[:space:]]+[0-9]+ ")[^"]*\//\1/' "$target"
   # Debugging sections are bytes that spell the paths of the machine.
   sed -i '/^\t\.section\|^\.section/,/^\t}\|^}/d' "$target"
+  ../../../../scripts/zstd compress < "$target" > "$target.zst"
+  rm "$target"
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compiles three Triton kernels to PTX, which needs no GPU: `triton_kernels.py` with triton 3.9.0 writes the
-triton_*.ptx files beside this script, for sm_80 and sm_90a."""
+triton_*.ptx.zst files beside this script, for sm_80 and sm_90a."""
 
 import pathlib
 import re
+import subprocess
 
 import triton
 import triton.language as tl
@@ -65,7 +66,8 @@ def main():
             # Only file names: paths of the machine say nothing. Debugging sections hold little else.
             ptx = re.sub(r'(\.file\s+\d+ ")[^"]*/', r"\1", compiled.asm["ptx"])
             ptx = re.sub(r"\n\t\.section.*?\n\t}", "", ptx, flags=re.S)
-            (here / f"triton_{kernel.__name__}.{name}.ptx").write_text(ptx)
+            packed = subprocess.run([here / "../../../../scripts/zstd", "compress"], input=ptx.encode(), stdout=subprocess.PIPE, check=True)
+            (here / f"triton_{kernel.__name__}.{name}.ptx.zst").write_bytes(packed.stdout)
 
 
 main()
