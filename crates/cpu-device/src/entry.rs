@@ -105,14 +105,14 @@ pub(crate) struct Entry {
     pub function: (usize, *const ()),
     /// The same for its per-thread form, if there is one.
     pub per_thread: Option<(usize, *const ())>,
-    /// What it does not do.
+    /// A feature of the driver's function that is missing here, if there is one.
     pub limit: Option<&'static str>,
 }
 
 // SAFETY: the pointers are addresses of functions.
 unsafe impl Sync for Entry {}
 
-/// Where the exported symbols jump to: this library's functions, as `cuda_abi::trampoline` asks.
+/// Targets of the exported symbols: this library's functions, as `cuda_abi::trampoline` requires.
 pub static SLOTS: [AtomicPtr<()>; COUNT] = {
     let mut functions = [None; COUNT];
     let mut list = 0;
@@ -159,7 +159,7 @@ pub fn guarded(symbol: &'static str, body: impl FnOnce() -> Result) -> CUresult 
     code
 }
 
-/// What `APEX_CPU_TRACE` prints to standard error.
+/// The calls that `APEX_CPU_TRACE` prints to standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// Nothing: it is not set.

@@ -1,4 +1,4 @@
-//! What no program should do: nulls everywhere, and calls in a forked child.
+//! Misuse that no program should commit: nulls everywhere, and calls in a forked child.
 
 mod common;
 
@@ -147,7 +147,7 @@ fn objects_of_every_kind_leave_nothing_behind() {
     assert!(after.mappings < before.mappings + 200, "{before:?} {after:?}");
 }
 
-/// What the process holds.
+/// The resources that the process holds.
 #[derive(Debug)]
 struct Held {
     resident_kib: u64,

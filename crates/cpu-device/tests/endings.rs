@@ -16,7 +16,7 @@ const KERNEL: &str = "
 .address_size 64
 .visible .entry nothing() { ret; }";
 
-/// What a program holds when it ends.
+/// The objects that a program holds when it ends.
 #[derive(Clone, Copy)]
 struct Held {
     context: u64,
@@ -37,7 +37,7 @@ impl Held {
         Held { context: context.0 as u64, function: function as u64, memory, pooled }
     }
 
-    /// What a destructor does, and more: the codes of all calls.
+    /// Calls what a destructor calls, and more; returns the codes of all calls.
     fn release(self) -> Vec<CUresult> {
         let (none, mut current) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
         let function = self.function as CUfunction;
@@ -64,7 +64,7 @@ impl Held {
     }
 }
 
-/// What destructors have got for their calls.
+/// The codes of the destructors' calls.
 static CODES: Mutex<Vec<CUresult>> = Mutex::new(Vec::new());
 
 /// One test at a time uses it.

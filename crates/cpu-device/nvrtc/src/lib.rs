@@ -28,7 +28,7 @@ type Program = *mut c_void;
 /// `nvrtcResult`.
 type Outcome = c_int;
 
-/// What is answered where there is no NVRTC behind this library.
+/// The result of each call if there is no NVRTC behind this library.
 const NVRTC_ERROR_INTERNAL_ERROR: Outcome = 11;
 
 /// Programs whose PTX stands for their cubin.

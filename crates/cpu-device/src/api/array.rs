@@ -38,7 +38,7 @@ entries! {
         Array::destroy(array)
     }
 
-    /// What an array of one or two dimensions was asked for.
+    /// Returns the descriptor that an array of one or two dimensions was created with.
     fn cuArrayGetDescriptor_v2(descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray) {
         let found = Array::resolve(array)?.descriptor;
         write(descriptor, CUDA_ARRAY_DESCRIPTOR {
@@ -49,7 +49,7 @@ entries! {
         })
     }
 
-    /// What an array was asked for.
+    /// Returns the descriptor that an array was created with.
     fn cuArray3DGetDescriptor_v2(descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray) {
         write(descriptor, Array::resolve(array)?.descriptor)
     }

@@ -53,7 +53,7 @@ const TABLES: &[([u8; 16], &[Place])] = &[
     (0x263e8860_7cd26143_92f6bbd5_006dfa7e_u128.to_be_bytes(), &CONTEXT_CHECKS),
 ];
 
-/// What libcudart does with modules and the primary context.
+/// The functions by which libcudart handles modules and the primary context.
 static RUNTIME: [Place; 13] = [
     size_of_table(13),
     function!(load_wrapper),
@@ -235,7 +235,7 @@ unsafe extern "C" fn check_integrity(question: u32, seconds: u64, result: *mut [
     })
 }
 
-/// Whether a context is of a special kind: none is.
+/// Answers that a context is not of a special kind.
 unsafe extern "C" fn check_context(
     _context: CUcontext,
     special: *mut u32,
@@ -245,7 +245,7 @@ unsafe extern "C" fn check_context(
     guarded("check_context", || unsafe { write(special, 0) })
 }
 
-/// Whether the process is of a special kind: none is.
+/// Answers that the process is not of a special kind.
 extern "C" fn check_process() -> u32 {
     0
 }

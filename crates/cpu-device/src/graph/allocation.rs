@@ -89,12 +89,12 @@ impl GraphMemory {
         Ok(Arc::new(GraphMemory { address, bytes }))
     }
 
-    /// Where it is.
+    /// Returns the address of the memory.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

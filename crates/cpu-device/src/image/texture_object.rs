@@ -18,9 +18,9 @@ static SURFACES: Table<SurfaceObject> = Table::new(Kind::Surface);
 
 /// A texture object.
 pub struct TextureObject {
-    /// What it reads.
+    /// The resource that the object reads.
     pub resource: CUDA_RESOURCE_DESC,
-    /// How.
+    /// The description of how it is read.
     pub description: CUDA_TEXTURE_DESC,
     texture: Arc<Texture>,
 }
@@ -32,7 +32,7 @@ unsafe impl Sync for TextureObject {}
 
 /// A surface object.
 pub struct SurfaceObject {
-    /// What it reads and writes.
+    /// The resource that the object reads and writes.
     pub resource: CUDA_RESOURCE_DESC,
     image: Image,
 }
@@ -98,12 +98,12 @@ fn wait_for_users() {
     }
 }
 
-/// What kernels read by a handle.
+/// Returns the texture that kernels read by a handle.
 pub fn texture(handle: u64) -> Option<Arc<Texture>> {
     TEXTURES.get(handle).map(|object| object.texture.clone())
 }
 
-/// What kernels read and write by a handle.
+/// Returns the image that kernels read and write by a handle.
 pub fn surface(handle: u64) -> Option<Image> {
     SURFACES.get(handle).map(|object| object.image)
 }

@@ -42,7 +42,7 @@ pub fn execute_all<E>(
     Ok(())
 }
 
-/// What is left to do; the last is next.
+/// The remaining operations; the last one is next.
 struct Pending(Vec<Operation>);
 
 impl Pending {
@@ -52,7 +52,7 @@ impl Pending {
     }
 }
 
-/// What a grid has asked for.
+/// The operations that a grid has requested.
 #[derive(Default)]
 pub struct Requests {
     children: Vec<Operation>,
@@ -96,7 +96,7 @@ impl<'a> GridRuntime<'a> {
         GridRuntime { device, context, function, state: Mutex::default() }
     }
 
-    /// What the grid has asked for.
+    /// Returns the operations that the grid has requested.
     pub fn into_requests(self) -> Requests {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).requests
     }

@@ -1,4 +1,4 @@
-//! What launches are watched for, and where what was seen goes.
+//! Decides which launches are observed, and writes what was observed.
 //!
 //! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the
 //! first of each configuration, and later the second, fourth, eighth, … as long as counted launches
@@ -26,12 +26,12 @@ const MAX_CONFIGURATIONS: usize = 4096;
 /// Counted launches beyond the first of a configuration take at most this part of the time of all.
 const BUDGET: u32 = 20;
 
-/// Launches of up to so many instructions of warps are counted whole, which takes a fifth of a
-/// second …
+/// Warp instructions up to which a launch is counted completely, which takes a fifth of a second.
+/// Longer launches are sampled.
 const WHOLE: u64 = 1 << 20;
 
-/// … until counting has taken this long, and more than its part of the time of all: from then on of
-/// up to so many.
+/// Total time of counting after which [`START`] replaces [`WHOLE`] if counting has also exceeded
+/// its share of the time of all launches.
 const GRACE: Duration = Duration::from_secs(1);
 const START: u64 = 1 << 14;
 
@@ -47,7 +47,7 @@ const MAX_DEFECTS: usize = 1000;
 /// Defects that the host has to read that are kept at most.
 const MAX_LATENT: usize = 256;
 
-/// Which launches are counted.
+/// The launches that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counting {
     Off,
@@ -192,7 +192,8 @@ impl Watcher {
         }
     }
 
-    /// How many instructions of a launch are counted before a sample is enough; none if all are.
+    /// Returns the number of warp instructions after which a launch's sample is complete; `None` if
+    /// all are counted.
     fn sample(&self) -> Option<u64> {
         if self.counting != Counting::Sampled {
             return None;

@@ -16,7 +16,7 @@ use crate::memory::{Allocation, Kind, Memory};
 use cuda_abi::types::*;
 use std::sync::Arc;
 
-/// Where one side of a copy starts, and how its rows lie.
+/// The start of one side of a copy, and the layout of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     /// The address of the first byte of the box.
@@ -68,7 +68,7 @@ impl Extent {
     }
 }
 
-/// What the caller says a side is.
+/// The kind of memory that the caller declares for a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Host memory. It may be anything that the program can address.
@@ -81,7 +81,7 @@ pub enum Place {
     Array(u64),
 }
 
-/// What a side turned out to be.
+/// The kind of memory that a side was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residence {
     /// Host memory that the device does not know.
@@ -97,15 +97,15 @@ pub enum Residence {
 /// A copy that has been checked.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// Where from.
+    /// The source.
     pub source: Side,
-    /// Where to.
+    /// The destination.
     pub destination: Side,
-    /// How much.
+    /// The size of the copied box.
     pub extent: Extent,
-    /// What the source is.
+    /// The source's kind of memory.
     pub from: Residence,
-    /// What the destination is.
+    /// The destination's kind of memory.
     pub to: Residence,
     /// The driver function that asked for it.
     call: &'static str,
@@ -195,7 +195,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Whose memory a side is now.
+    /// Returns the present owner of a side's memory.
     fn owner(&self, memory: &Memory, write: bool) -> Result<Owner> {
         let (side, residence) = if write { (&self.destination, self.to) } else { (&self.source, self.from) };
         let access = Access { call: self.call, address: side.address, bytes: self.extent.width, write };
@@ -211,7 +211,7 @@ impl Copy {
 /// Rows that are moved with one system call where the program's memory takes part.
 const ROWS_AT_ONCE: u64 = 256;
 
-/// Whose memory one or two sides are.
+/// The owner of the memory of one side or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// All of it is the device's: it stays mapped while it is pinned.
@@ -243,7 +243,8 @@ impl Owner {
     }
 }
 
-/// Whose memory a side is at its execution; a fault if it was the device's and has been freed.
+/// Returns the owner of a side's memory at its execution; a fault if the memory was the device's
+/// and has been freed.
 fn owner(
     memory: &Memory,
     side: &Side,
@@ -278,13 +279,13 @@ fn missing_fault(memory: &Memory, missing: Missing, call: &'static str) -> Error
 /// A fill that has been checked.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    /// Where to.
+    /// The destination.
     pub destination: Side,
     /// The value's low bytes are what is repeated.
     pub value: u32,
-    /// How many bytes of it: 1, 2 or 4.
+    /// The size of an element in bytes: 1, 2 or 4.
     pub element: u32,
-    /// How much; the width is a whole number of elements.
+    /// The size of the filled box; the width is a whole number of elements.
     pub extent: Extent,
     /// The driver function that asked for it.
     call: &'static str,

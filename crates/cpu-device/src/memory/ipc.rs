@@ -43,8 +43,8 @@ pub fn anonymous_file(bytes: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// What a handle's 64 bytes say: enough to find a file in another process, and to know that it is
-/// the right one.
+/// The content of a handle's 64 bytes: enough to find a file in another process, and to know that
+/// it is the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     what: What,
@@ -128,7 +128,7 @@ static OPENED: Mutex<BTreeMap<(u64, u64), Opened>> = Mutex::new(BTreeMap::new())
 /// Memory of another process.
 struct Opened {
     address: u64,
-    /// How often it was opened.
+    /// The number of times that it was opened.
     count: u64,
 }
 
@@ -193,7 +193,7 @@ pub fn close_memory(address: u64) -> Result {
 /// The state of an event that processes share.
 #[repr(C)]
 struct SharedState {
-    /// How often the event has been recorded.
+    /// The number of times that the event has been recorded.
     recorded: AtomicU64,
     /// The last record that has been reached.
     reached: AtomicU64,

@@ -29,12 +29,12 @@ static RESERVED: Mutex<BTreeMap<u64, Reservation>> = Mutex::new(BTreeMap::new())
 pub struct Physical {
     /// As the program knows it.
     pub handle: u64,
-    /// What it was asked for.
+    /// The properties that the memory was created with.
     pub properties: CUmemAllocationProp,
     bytes: u64,
     file: OwnedFd,
     device: &'static Device,
-    /// How often the name has to be released.
+    /// The number of releases after which the handle ends.
     retained: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ impl Physical {
         Ok(physical)
     }
 
-    /// What a handle names.
+    /// Returns the physical memory of a handle.
     pub fn resolve(handle: CUmemGenericAllocationHandle) -> Result<Arc<Physical>> {
         device::get()?;
         PHYSICAL.get(handle).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
@@ -207,7 +207,7 @@ pub fn set_access(start: u64, bytes: u64, access: CUmemAccess_flags) -> Result {
     Ok(())
 }
 
-/// What the device may do at an address.
+/// Returns the access that the device has to an address.
 pub fn access(address: u64) -> Result<CUmemAccess_flags> {
     with_mapping(address, |mapping| mapping.access)
 }

@@ -1,4 +1,4 @@
-//! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
+//! Conversions between CUDA's structures of graph nodes' parameters and [`Operation`]s.
 
 use super::super::copy::cuboid;
 use crate::context;
@@ -58,7 +58,7 @@ pub fn kernel_v2(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS
     }
 }
 
-/// What a kernel node answers. The arguments live as long as the node keeps them.
+/// Returns a kernel node's parameters. The arguments live as long as the node keeps them.
 pub fn of_kernel(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS_v2 {
     let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = launch.configuration.launch;
     let by_function = launch.named == launch.function.handle;
@@ -101,7 +101,7 @@ pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
     copy.map(Operation::Copy).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// What a copy node answers.
+/// Returns a copy node's parameters.
 pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
     let source = Told::new(&copy.source, copy.from);
     let destination = Told::new(&copy.destination, copy.to);
@@ -172,7 +172,7 @@ pub fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v1) -> Result<Operation> {
     fill.map(Operation::Fill).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// What a fill node answers.
+/// Returns a fill node's parameters.
 pub fn of_fill(fill: &Fill) -> CUDA_MEMSET_NODE_PARAMS_v1 {
     CUDA_MEMSET_NODE_PARAMS_v1 {
         dst: fill.destination.address,
@@ -190,7 +190,7 @@ pub fn host(params: &CUDA_HOST_NODE_PARAMS_v1) -> Result<Operation> {
     Ok(Operation::Host(HostCall { function, data: params.userData }))
 }
 
-/// What a host node answers.
+/// Returns a host node's parameters.
 pub fn of_host(call: &HostCall) -> CUDA_HOST_NODE_PARAMS_v1 {
     CUDA_HOST_NODE_PARAMS_v1 { r#fn: Some(call.function), userData: call.data }
 }
