@@ -2,7 +2,7 @@
 
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 
-/// What is changed of a launch; the rest stays.
+/// A change of a launch; `None` keeps the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The new grid.
@@ -33,7 +33,7 @@ impl Change {
         Ok(LaunchConfig { dynamic_shared_bytes, ..launch })
     }
 
-    /// What it makes of a kernel's attributes.
+    /// Applies the change to a kernel's attributes.
     ///
     /// # Errors
     /// If it changes registers that are not known.

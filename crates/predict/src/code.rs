@@ -69,7 +69,7 @@ fn bits(number: Typed, ty: ScalarType) -> Option<u64> {
     }
 }
 
-/// Why a kernel cannot be taken from PTX.
+/// The reason why a kernel cannot be taken from PTX.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
     /// The text is no PTX: the message shows the place on several lines.
@@ -80,12 +80,12 @@ pub enum CodeError {
     Kernel(String),
 }
 
-/// What launches of a kernel were given.
+/// The arguments that launches of a kernel were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
-    /// How many launches.
+    /// The number of launches.
     pub launches: f64,
-    /// For the kernel's parameters, in their order.
+    /// The arguments, in the order of the kernel's parameters.
     pub arguments: Vec<Argument>,
     /// Bytes of the allocations that pointers among them point into; of others, nothing is known.
     pub allocations: Vec<u64>,
@@ -149,7 +149,7 @@ impl Code {
         find(&self.module, Some(&self.name)).expect("it was found")
     }
 
-    /// What the PTX says of the kernel, with what only its machine code can tell.
+    /// Completes the known attributes of the kernel with those that its PTX determines.
     pub fn kernel(&self, known: FunctionAttributes) -> FunctionAttributes {
         let function = self.function();
         let threads = ["reqntid", "maxntid"].into_iter().find_map(|name| function.directive(name));
@@ -174,7 +174,7 @@ impl Code {
         }
     }
 
-    /// What its code says about the cost of a launch.
+    /// Returns the facts that the code tells about the cost of a launch.
     pub fn facts(&self, launch: &LaunchConfig) -> Vec<ptx::Fact> {
         ptx::facts(&self.module, self.function(), self.estimator(), launch)
     }

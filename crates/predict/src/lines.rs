@@ -41,7 +41,7 @@ pub const KNOWN: [&str; 12] = [
     "max_threads_per_block",
 ];
 
-/// What is asked about: by a line, or in another way.
+/// A question about a launch, from a line or another source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The kernel's name, for people.
@@ -59,13 +59,13 @@ pub struct Asked {
 pub struct Line {
     /// Its number in the file, from 1; of a record over several lines, that of the first.
     pub number: u64,
-    /// What stands in it; empty if it could not be taken apart.
+    /// The fields of the line; empty if it could not be split.
     pub fields: Fields,
-    /// What it asks, or what is wrong with it.
+    /// The question, or the error in it.
     pub asked: Result<Asked, String>,
 }
 
-/// How lines are written.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Comma-separated values.
@@ -138,7 +138,7 @@ impl<R: BufRead> Lines<R> {
         Ok(lines)
     }
 
-    /// How they are written.
+    /// Returns the format of the lines.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -231,7 +231,7 @@ fn json_line(number: u64, text: Result<String, String>) -> Line {
     }
 }
 
-/// What the fields ask.
+/// Reads a question from the fields.
 fn asked(fields: &Fields) -> Result<Asked, String> {
     let or_1 = |name| whole(fields, name).map(|side| side.unwrap_or(1));
     let grid = [needed(fields, "grid_x")?, or_1("grid_y")?, or_1("grid_z")?];

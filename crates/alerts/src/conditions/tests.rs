@@ -14,7 +14,7 @@ fn view(profile: &Profile) -> View<'_> {
     View { profile, window: 0..20_000_000_000, used: BTreeMap::new(), readings: BTreeMap::new(), dropped: 0 }
 }
 
-/// Steps of so many nanoseconds on average, of which the interval is narrow.
+/// Returns a profile with steps of `mean_ns` on average, with a narrow interval.
 fn stepping(mean_ns: f64) -> Profile {
     let step_ns = Figure::predicted(mean_ns, (0.9999 * mean_ns, 1.0001 * mean_ns)).of_samples(400);
     let iterations = Iterations { count: 400, step_ns, launches: 40.0, ..Iterations::default() };
@@ -44,7 +44,7 @@ fn a_step_is_slower_above_its_limit_and_as_before_below_half_of_it() {
     assert!(good.has_steps() && !without.has_steps());
 }
 
-/// A kernel with so many of 64 warps, and its GPU time.
+/// Returns a kernel that has `warps` of 64 warps and takes `ns` of GPU time.
 fn kernel(warps: u32, ns: f64) -> Kernel {
     let occupancy = Occupancy {
         blocks_per_sm: 1,

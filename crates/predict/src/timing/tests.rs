@@ -233,7 +233,7 @@ fn parts_of_a_kind_and_kinds_are_joined() {
     assert_eq!(KIND_NAMES[atomic.computed(&rates).kind], "atomic operations");
 }
 
-/// What a launch of these blocks of 64 threads asks of an H200.
+/// Returns the demand of a launch of these blocks of 64 threads on an H200.
 fn demand_of(blocks: u64, kernel: FunctionAttributes, work: Work) -> Option<Demand> {
     let launch = LaunchConfig::new(blocks as u32, 64);
     let case = Case {
