@@ -1,4 +1,4 @@
-//! What a request costs: the one calculator of sectors and wavefronts.
+//! The cost of a request: the one calculator of sectors and wavefronts.
 //!
 //! A request is what the active lanes of a warp ask of a memory with one instruction. Its cost
 //! follows from their addresses alone:

@@ -252,7 +252,7 @@ impl<'m> Resolver<'_, 'm> {
         operands.iter().map(|operand| self.operand(operand)).collect()
     }
 
-    /// What a name stands for here.
+    /// Returns the meaning of a name at this place.
     fn resolve(&mut self, name: &'m Name) -> Symbol<'m> {
         for scope in self.scopes.iter().rev() {
             if let Some((declared, number)) = scope.find(name) {

@@ -8,7 +8,7 @@
 use super::code::{Action, Code, Form, Input, Kind, NONE, Op, Register, Special};
 use crate::instruction::{Comparison, Direction};
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     /// A number that the code names.
@@ -52,7 +52,7 @@ pub(super) fn mark(code: &mut Code) {
     }
 }
 
-/// What each register holds, of those that one step writes.
+/// Returns the content of each register that one step alone writes.
 fn holds(code: &Code, writers: &[u32]) -> Vec<Holds> {
     let mut holds = vec![Holds::Other; code.registers];
     for &(register, input) in &code.inputs {

@@ -1,4 +1,4 @@
-//! What each instruction does, as far as an estimate follows it.
+//! Translates each instruction into steps, as far as an estimate follows it.
 
 use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::{Compiler, Site};
@@ -30,7 +30,7 @@ fn arithmetic_kind(ty: ScalarType) -> Option<Kind> {
     }
 }
 
-/// What a register holds after a load of this type.
+/// Returns the type of a register after a load of this type.
 fn loaded_kind(ty: ScalarType) -> Kind {
     arithmetic_kind(ty).unwrap_or_else(|| bits_of(ty))
 }
@@ -355,7 +355,7 @@ impl<'m> Compiler<'_, 'm> {
         self.emit(site, Action::Access(access));
     }
 
-    /// What follows from what an atomic operation does.
+    /// Returns the way in which an atomic operation's result can be computed; `None` if it cannot.
     fn update(&mut self, site: Site<'_, 'm>) -> Option<Update> {
         let [ty] = *site.operation.types() else { return None };
         // A result that nobody reads makes the assembler take `red` for `atom`.
@@ -423,7 +423,7 @@ pub(super) fn space_of(operation: &Operation) -> Space {
     }
 }
 
-/// How a conversion rounds to a whole number.
+/// Returns the rounding of a conversion to a whole number.
 fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
     use Rounding::{WholeDown, WholeNearest, WholeUp, WholeZero};
     let whole = operation
@@ -432,7 +432,7 @@ fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
     whole.or(matches!(to, Kind::Integer { .. }).then_some(WholeZero))
 }
 
-/// How an instruction on this type is computed, if it is.
+/// Returns the computation of an instruction on this type, if it is followed.
 fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
     let operation = site.operation;
     let opcode = operation.opcode?;

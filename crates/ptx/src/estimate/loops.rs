@@ -12,7 +12,7 @@ const MOST_LOOPS: usize = 64;
 /// Steps beyond which none is looked for.
 const MOST_STEPS: usize = 20_000;
 
-/// How a register changes from round to round.
+/// The change of a register from round to round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     Constant,
@@ -27,7 +27,7 @@ pub(super) struct Loop {
     pub(super) last: usize,
     /// The loop around it.
     pub(super) parent: Option<usize>,
-    /// Of each register.
+    /// The change of each register.
     pub(super) changes: Vec<Change>,
     /// Registers that it writes.
     pub(super) written: Vec<Register>,

@@ -17,7 +17,7 @@ use super::value::Value;
 use super::warp::{Counters, Warp};
 use super::{Estimator, Shape, Work};
 
-/// How many times the warps that are looked at first may be looked at in all.
+/// The maximum ratio of all sampled warps to those of the initial selection.
 const REFINEMENT: usize = 4;
 /// Counters of steps that blocks may need together, beyond which no more are looked at.
 const MOST_COUNTERS: usize = 1 << 21;
@@ -44,7 +44,7 @@ pub(super) struct Sampling<'w> {
 
 /// A block that was sampled.
 struct Block {
-    /// What all of its warps did.
+    /// The work of all of its warps.
     counters: Counters,
     /// Instructions.
     total: f64,

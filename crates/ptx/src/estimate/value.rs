@@ -1,4 +1,4 @@
-//! What a register holds, and how instructions compute.
+//! Values of registers, and the computations of instructions on them.
 //!
 //! A value is one number for all lanes or a number for each, and knows whether it was guessed:
 //! whether it depends on something that an estimate has no way to know, such as the contents of
@@ -14,8 +14,8 @@ pub(super) use crate::analysis::LANES;
 /// A register.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// Of each lane; of a result on its way to a register the first counts for all where it is
-    /// uniform.
+    /// The number of each lane. In a uniform result that is on its way to a register, the first
+    /// counts for all.
     pub(super) lanes: [u64; LANES],
     pub(super) uniform: bool,
     pub(super) guessed: bool,
@@ -245,7 +245,7 @@ fn permute(a: u64, b: u64, selector: u64) -> u64 {
     (0..4).fold(0, |result, place| result | pick(place))
 }
 
-/// What is needed of `f32` and `f64`.
+/// The operations that `f32` and `f64` share here.
 trait Float: Copy + PartialOrd {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;

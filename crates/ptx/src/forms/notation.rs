@@ -19,7 +19,7 @@ pub(super) enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub(super) parts: Vec<Part>,
-    /// What it needs beyond the line's needs; nothing if empty.
+    /// The needs beyond those of the line; none if empty.
     pub(super) needs: Vec<Need>,
 }
 
@@ -60,7 +60,7 @@ enum TypeNote {
 enum Length {
     Scalar,
     Fixed(usize),
-    /// What the group chose, times one number, divided by another.
+    /// The group's choice, times one number, divided by another.
     Chosen(&'static str, usize, usize),
 }
 
@@ -192,7 +192,7 @@ impl Reader {
     }
 }
 
-/// Where the bracket that opens `text` closes.
+/// Returns the offset of the bracket that closes the one at the start of `text`.
 fn closing(text: &str) -> Noted<usize> {
     let mut depth = 0usize;
     for (offset, byte) in text.bytes().enumerate() {
@@ -275,7 +275,7 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
     Ok(KindNote::Fixed(fixed))
 }
 
-/// What stands in `function( … )`.
+/// Returns the text inside `function( … )`.
 fn inside(text: &'static str, function: &str) -> Option<&'static str> {
     text.strip_prefix(function)?.strip_prefix('(')?.strip_suffix(')')
 }
@@ -353,7 +353,7 @@ impl Operand {
         self.name.starts_with('d')
     }
 
-    /// What the operand is with these choices; `None` if it is absent.
+    /// Returns the operand for these choices; `None` if it is absent.
     pub(super) fn choose(&self, choice: &Choice) -> Option<OperandForm> {
         if let Presence::With(group) = self.presence {
             choice.of(group)?;

@@ -1,4 +1,4 @@
-//! Whether modules mean the same by the symbols that they share, judged as nvlink 13.5 judges.
+//! Checks that modules agree on the symbols that they share, as nvlink 13.5 does.
 //!
 //! 1. A symbol is a function, a kernel or a variable of one state space in all modules.
 //! 2. Sized declarations and definitions of a variable have the same size. A `.common` variable may
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use super::{LinkError, symbol};
 use crate::syntax::*;
 
-/// What a symbol is, in all modules.
+/// The kind of a symbol, which is the same in all modules.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Variable(StateSpace),
@@ -20,7 +20,7 @@ enum Kind {
     Function,
 }
 
-/// What earlier modules say about a symbol.
+/// The properties of a symbol in earlier modules.
 struct Known<'m> {
     kind: Kind,
     managed: bool,
@@ -133,8 +133,8 @@ fn check_function<'m>(
     }
 }
 
-/// Of each parameter: whether it is a floating-point number, its bytes, and its elements; 0 for
-/// what is no array.
+/// Returns for each parameter whether it is a floating-point number, its bytes, and its elements; 0
+/// for a scalar.
 fn prototype(formals: &[Variable]) -> Vec<(bool, u64, u64)> {
     let of = |formal: &Variable| {
         let float = matches!(formal.ty, ScalarType::F32 | ScalarType::F64);

@@ -9,7 +9,7 @@
 use super::tree::{Constant, Position};
 use crate::diagnostic::Diagnostic;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     /// Identifier, directive, mnemonic or component.
@@ -29,11 +29,11 @@ pub enum TokenKind {
 /// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: TokenKind,
     /// Its characters; for strings without the quotes.
     pub text: &'a str,
-    /// Where it starts.
+    /// The start of the token.
     pub position: Position,
 }
 

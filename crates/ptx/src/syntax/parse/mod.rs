@@ -16,7 +16,7 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::{Token, TokenKind, tokenize};
 use crate::syntax::tree::{Constant, Module, Name, Position};
 
-/// How deeply scopes, initialisers, operands and expressions may nest.
+/// The maximum nesting of scopes, initialisers, operands and expressions.
 const MAX_DEPTH: u32 = 64;
 
 type Parsed<T> = Result<T, Diagnostic>;
