@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-/// Which instructions a peer was compiled for.
+/// The instruction set that a peer was compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Those of the build's target.

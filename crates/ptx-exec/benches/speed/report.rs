@@ -9,7 +9,7 @@ use crate::machine::machine;
 use crate::native::Target;
 use crate::workloads::{EmptyLaunch, Workload};
 
-/// What is timed.
+/// The code that is timed.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Kernel,
@@ -33,17 +33,17 @@ impl What {
     }
 }
 
-/// How often what is watched is measured: it takes many times as long.
+/// The number of samples of a watched launch, which takes many times as long.
 const WATCHED_SAMPLES: usize = 5;
 
-/// Times of something on so many threads, in seconds.
+/// Times of a workload on `threads` threads, in seconds.
 struct Series {
     threads: usize,
     what: What,
     /// On the clock on the wall.
     seconds: Vec<f64>,
-    /// What each thread kept a processor busy, on average; for launches that do nothing, all
-    /// threads together.
+    /// The average time for which each thread kept a processor busy; for empty launches, that of
+    /// all threads together.
     busy: Vec<f64>,
 }
 
@@ -68,7 +68,7 @@ struct MeasuredLaunch {
     series: Vec<Series>,
 }
 
-/// What has been measured so far.
+/// The measurements so far.
 pub struct Report {
     threads: Vec<usize>,
     targets: Vec<Target>,

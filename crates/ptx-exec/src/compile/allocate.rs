@@ -20,7 +20,7 @@ pub(super) struct Span {
     pub(super) successors: Vec<usize>,
 }
 
-/// How many registers of each kind a frame has.
+/// The number of registers of each kind in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) registers: Extent,

@@ -11,7 +11,7 @@ use crate::operands::Reg;
 use crate::registers::lanes::{Lanes, WARP};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What an access outside of the image does.
+/// The effect of an access outside of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bounds {
     /// It stops the kernel.
@@ -22,7 +22,7 @@ pub(crate) enum Bounds {
     Zero,
 }
 
-/// What `sured` does with memory and its operand.
+/// The operation of `sured` on memory and its operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Combine {
     Add,
@@ -35,13 +35,13 @@ pub(crate) enum Combine {
 /// Instructions on surfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SurfaceOp {
-    /// `suld.b`: so many elements of so many bytes.
+    /// `suld.b`: `count` elements of `bytes` bytes.
     Load { geometry: Geometry, bytes: u8, count: u8, bounds: Bounds },
     /// `sust.b`.
     Store { geometry: Geometry, bytes: u8, count: u8, bounds: Bounds },
     /// `sust.p`: channels of 32 bits, converted to the image's format.
     StoreTexel { geometry: Geometry, count: u8, bounds: Bounds },
-    /// `sured.b` on so many bytes.
+    /// `sured.b` on `bytes` bytes.
     Reduce { geometry: Geometry, bytes: u8, combine: Combine, bounds: Bounds },
     /// `suq`.
     Query(Query),
@@ -152,7 +152,7 @@ fn find(handle: u64, write: bool, spaces: &mut Spaces) -> Result<Image, (FaultKi
     Ok(image)
 }
 
-/// Where `bytes` bytes are; none where the access does nothing.
+/// Returns the address of `bytes` bytes; `None` if the access does nothing.
 fn place(
     image: &Image,
     geometry: Geometry,

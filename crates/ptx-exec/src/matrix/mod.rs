@@ -23,11 +23,11 @@ pub(super) struct MatrixStep {
     pub(super) operation: Operation,
     pub(super) results: Box<[Reg]>,
     pub(super) sources: Box<[Reg]>,
-    /// What is loaded or stored, for operations that do; of an access it is the address only.
+    /// The address, for operations that load or store; the other parts of the access are empty.
     pub(super) address: Option<AccessArgs>,
 }
 
-/// What is done with the registers of a [`MatrixStep`].
+/// The operation on the registers of a [`MatrixStep`].
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     /// `d = a * b + c` on words; the sources are the registers of A, of B and of C.
@@ -169,7 +169,7 @@ impl MatrixStep {
 }
 
 impl MatrixStep {
-    /// What the step touches in memory, from its address.
+    /// Returns the memory that the step accesses, from its address.
     ///
     /// # Safety
     /// As for [`run`](Self::run).
@@ -191,7 +191,7 @@ impl MatrixStep {
     }
 }
 
-/// What the lanes of a register hold, as a number of 64 bits.
+/// A lane's content of a register, as a number of 64 bits.
 trait Held: Stored {
     fn widen(self) -> u64;
     fn cut(bits: u64) -> Self;

@@ -155,7 +155,7 @@ pub(crate) trait AtomicLane: Cell + Lane {}
 
 impl<T: Cell + Lane> AtomicLane for T {}
 
-/// What `cp.async` copies: 4, 8 or 16 bytes.
+/// A size that `cp.async` copies: 4, 8 or 16 bytes.
 pub(crate) trait Copied {}
 
 impl<const N: usize> Copied for [u8; N] {}

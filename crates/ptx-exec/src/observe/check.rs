@@ -457,7 +457,8 @@ impl<'l> Checker<'l> {
         }
     }
 
-    /// A function of the device runtime writes so many bytes where its first argument points.
+    /// Marks the `bytes` bytes that a function of the device runtime writes to its first argument's
+    /// target.
     fn mark_output(&mut self, moment: &Moment, call: &Call, bytes: u32) {
         let Some(pointer) = call.arguments.first().filter(|pointer| bytes > 0 && pointer.bytes == 8) else {
             return;
@@ -473,7 +474,7 @@ impl<'l> Checker<'l> {
         self.write(moment, &spots, bytes);
     }
 
-    /// What a call hands over: written, unless nothing of it is.
+    /// Copies the marks of bytes that a call hands over: written, unless none of them is.
     fn hand_over(&mut self, moment: &Moment, from: u32, to: u32, bytes: u32) {
         let launch = self.launch;
         each_lane(moment.lanes.mask, |lane| {
@@ -506,7 +507,7 @@ impl<'l> Checker<'l> {
         });
     }
 
-    /// Where the frame of a function begins that is called here.
+    /// Returns the start of a callee's frame.
     fn inner_frame(&self, moment: &Moment) -> u32 {
         let frame_bytes = self.launch.code(moment.function).frame_bytes;
         let end = moment.local.saturating_add(frame_bytes);
@@ -556,7 +557,7 @@ fn threads(warp: u32, mask: u32) -> Vec<u32> {
     threads
 }
 
-/// Where a spot lies, in words.
+/// Describes a spot in words.
 pub(super) fn describe(launch: &Launch, (function, frame): (u32, u32), spot: Spot) -> String {
     match spot {
         Spot::Global(address) => format!("at {address:#x}, {}", launch.memory.describe(address)),

@@ -17,7 +17,7 @@ use crate::observe::site::Sites;
 /// A defect: its kind, its place, and the place that it has to do with.
 type Key = (&'static str, StepId, Option<StepId>);
 
-/// What connects defects of one kind.
+/// The cause that defects of one kind share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Link {
     /// The last barrier of the whole block before it; none at the start of a kernel.

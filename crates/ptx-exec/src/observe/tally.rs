@@ -15,7 +15,7 @@ use crate::observe::survey::{self, Spot};
 use crate::operands::{AccessArgs, AccessKind};
 use crate::registers::lanes::{WARP, each_lane};
 
-/// What one instruction did.
+/// The work of one instruction.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     warps: u64,
@@ -222,7 +222,7 @@ impl Tally {
         sum
     }
 
-    /// What is bad here: fault, events, total and excess.
+    /// Returns the inefficient accesses of the instruction: fault, events, total and excess.
     fn hotspots(&self) -> impl Iterator<Item = (Fault, u64, u64, u64)> {
         let of_space = |space: Space, fault| {
             let sum = self.all_traffic(space);

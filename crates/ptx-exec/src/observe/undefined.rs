@@ -26,11 +26,11 @@ pub(super) struct Origin {
     pub(super) place: StepId,
     pub(super) spot: Spot,
     pub(super) bytes: u32,
-    /// Where the frame of the function that loaded it begins in local memory.
+    /// The start of the loading function's frame in local memory.
     pub(super) frame: u32,
 }
 
-/// What has been done with an undefined value since it was loaded.
+/// The treatment of an undefined value since it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Treatment {
     /// It was moved: a copy of memory, with its padding and the members of a union that are unset.
@@ -48,12 +48,12 @@ pub(super) struct Stored {
     /// The index of its origin.
     pub(super) origin: u32,
     pub(super) treatment: Treatment,
-    /// Which of its bits are undefined.
+    /// A mask of its undefined bits.
     pub(super) bits: u64,
     pub(super) bytes: u32,
 }
 
-/// What is undefined in a register.
+/// The undefined part of a register.
 #[derive(Clone, Copy)]
 pub(super) struct Undefined {
     /// For each lane the bits.
@@ -114,7 +114,7 @@ impl Values {
         index
     }
 
-    /// What is undefined in a register of the step's frame.
+    /// Returns the undefined part of a register of the step's frame.
     pub(super) fn of(&self, moment: &Moment, class: Class, reg: Reg) -> Option<&Undefined> {
         self.registers.get(&place(moment, class, reg)).map(|found| &**found)
     }
@@ -280,8 +280,8 @@ impl<'m> Trial<'m> {
         differences
     }
 
-    /// What undefined bits are given: the extremes, what other operands hold and its neighbours,
-    /// and random values.
+    /// Returns the values to try for undefined bits: the extremes, the values of other operands and
+    /// of its neighbours, and random values.
     fn patterns(&self, from: &[(Reg, Class, Undefined)]) -> Vec<Pattern> {
         let all = |value: u64| Pattern::Lanes(Box::new([value; WARP]));
         let sign = |shift: u32| 1u64 << (shift - 1);
@@ -366,13 +366,13 @@ impl<'m> Trial<'m> {
     }
 }
 
-/// Where the copy of a register lies among those of its class.
+/// Returns the index of a register's copy among those of its class.
 fn index(copied: &[(Reg, Class)], reg: Reg, class: Class) -> usize {
     let of_class = copied.iter().filter(|(_, kind)| *kind == class);
     of_class.take_while(|(other, _)| *other != reg).count()
 }
 
-/// What a trial puts into undefined bits.
+/// A value that a trial puts into undefined bits.
 enum Pattern {
     /// The same for every register.
     Lanes(Box<[u64; WARP]>),

@@ -36,7 +36,7 @@ impl LaneHandler {
     }
 }
 
-/// What a handler expects of one of its [`Args`].
+/// The requirement of a handler on one of its [`Args`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// It is not looked at.
@@ -47,7 +47,7 @@ pub(crate) enum Need {
     Optional(Class),
 }
 
-/// What a handler expects of its [`Args`].
+/// The requirements of a handler on its [`Args`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(super) d: Need,

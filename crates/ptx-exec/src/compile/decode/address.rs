@@ -29,7 +29,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// What must be added to an address of a space to make it generic; `None` where both are the same.
+/// Returns the value to add to an address of a space to make it generic; `None` if both are the
+/// same.
 fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<Reg>> {
     match space {
         StateSpace::Global | StateSpace::Const => Ok(None),

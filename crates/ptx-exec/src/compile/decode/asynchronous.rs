@@ -107,8 +107,8 @@ fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -
     Ok(())
 }
 
-/// How many bytes come from the source: the operand says so, or is a predicate that it is to be
-/// ignored.
+/// Returns the number of bytes to copy from the source: the operand states it, or is a predicate
+/// for ignoring the source.
 fn copied_bytes(compiler: &mut FunctionCompiler, operand: &Operand, bytes: u64) -> Decoded<Reg> {
     let (predicate, ignored) = match operand {
         Operand::Not(name) => (compiler.predicate(*name)?, false),

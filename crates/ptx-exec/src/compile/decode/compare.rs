@@ -122,7 +122,7 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
     })
 }
 
-/// What the handler of an integer comparison means.
+/// Returns the meaning of an integer comparison's handler.
 fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
     let signed = match ty {
         ScalarType::U32 | ScalarType::B32 => false,

@@ -267,8 +267,8 @@ fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut For
     registers.iter().try_for_each(|value| load_store::load_frame(compiler, value))
 }
 
-/// Where the results and arguments of a function that the device provides lie: where the function
-/// expects them, whether or not the declaration has its result.
+/// Returns the offsets of the results and arguments of a function that the device provides, in the
+/// function's layout, whether or not the declaration has its result.
 fn provided_layout(
     name: &str,
     builtin: Builtin,
@@ -309,7 +309,8 @@ fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// What an indirect call's last operand says about the functions it may call.
+/// Returns the results and parameters of the functions that an indirect call may call, from its
+/// last operand.
 fn signature<'m>(
     compiler: &FunctionCompiler<'m>,
     last: Option<&Operand<'m>>,

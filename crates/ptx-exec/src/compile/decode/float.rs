@@ -62,7 +62,7 @@ fn how(operation: Operation, modifiers: Modifiers, narrow: Option<ScalarType>) -
     Directed { operation, rounding, ftz, sat, narrow }.pack()
 }
 
-/// What an opcode computes, and how many sources it takes.
+/// Returns the operation of an opcode, and the number of its sources.
 fn arithmetic(opcode: Opcode) -> Option<(Operation, usize)> {
     Some(match opcode {
         Opcode::Add => (Operation::Add, 2),
@@ -96,7 +96,7 @@ fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
     directed(form, modifiers, ScalarType::F32x2)
 }
 
-/// Decodes instructions whose first type is a floating-point one and that have so many sources.
+/// Decodes instructions with `sources` sources whose first type is a floating-point one.
 pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
     let approx = form.take(Flag::Approximate);
     form.take(Flag::Full);
@@ -184,7 +184,8 @@ fn flush_double(value: f64) -> f64 {
     if value.is_subnormal() { 0.0f64.copysign(value) } else { value }
 }
 
-/// What the approximations of `.ftz.f64` see: the upper word of a number, without subnormals.
+/// Returns the part of a number that the approximations of `.ftz.f64` read: its upper word, without
+/// subnormals.
 #[inline(always)]
 fn upper_word(value: f64) -> f64 {
     flush_double(f64::from_bits(value.to_bits() & !0xffff_ffff))

@@ -153,7 +153,7 @@ pub(crate) const NO_DATA: AccessArgs = AccessArgs {
     synchronises: false,
 };
 
-/// What an access has of the address `operand`; the rest is empty.
+/// Returns an access with the address `operand`; the rest is empty.
 pub(crate) fn address(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -411,7 +411,8 @@ fn frame_values(
     parts.iter().zip(places).map(value).collect()
 }
 
-/// Where the argument `operand` lies in the caller's frame. Registers and constants are put there.
+/// Returns the offset of the argument `operand` in the caller's frame. Registers and constants are
+/// stored there.
 pub(crate) fn spill_argument(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -428,7 +429,7 @@ pub(crate) fn spill_argument(
     Ok(offset)
 }
 
-/// Where the caller's frame takes a result, and the registers that it goes on to.
+/// Returns the offset of a result in the caller's frame, and the registers that receive it.
 pub(crate) fn result_place(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -493,8 +494,7 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
     Ok(values)
 }
 
-/// Whether the address is that of a kernel parameter, and where: for loads that need not be
-/// executed.
+/// Returns the offset of a kernel parameter if the address is one: such loads need not be executed.
 pub(crate) fn kernel_param(compiler: &FunctionCompiler, operand: &Operand) -> Option<u32> {
     let (Base::Name(symbol), offset) = operand.place()? else { return None };
     match compiler.symbol_place(symbol) {

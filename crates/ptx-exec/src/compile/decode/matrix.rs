@@ -109,7 +109,7 @@ impl Types {
         }
     }
 
-    /// How these types are multiplied; `terms` is how many products are added at once.
+    /// Returns the kind of product for these types; `terms` products are added at once.
     fn kind(self, form: &mut Form, terms: usize) -> Decoded<Kind> {
         use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let Types { d, a, b, c } = self;
@@ -319,7 +319,7 @@ fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
     Ok((Fragment { layout, order, stride_bits }, count, if rows { width } else { height }))
 }
 
-/// Where a fragment lies in memory: its address and the register with the stride.
+/// Returns the address of a fragment in memory and the register with the stride.
 fn fragment_place(
     compiler: &mut FunctionCompiler,
     form: &mut Form,

@@ -28,9 +28,9 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::Args;
 use crate::registers::handler::LaneHandler;
 
-/// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they
-/// know, and what is left makes the instruction unsupported, so that no modifier is ever ignored by
-/// accident.
+/// The part of a mnemonic that no decoder has understood yet. Decoders *take* the modifiers that
+/// they know. The remaining ones make the instruction unsupported, so that no modifier is ever
+/// ignored by accident.
 pub(crate) type Form = ptx::instruction::Operation;
 
 /// Takes `.rn`, `.rz`, `.rm` or `.rp`; to nearest where there is none.
@@ -140,7 +140,7 @@ fn left_over(line: &Line, form: &Form) -> Decoded<()> {
     unsupported(format!("`.{}` is not supported in `{mnemonic}`", form.left(mnemonic).unwrap_or_default()))
 }
 
-/// Decodes an instruction that has so many sources.
+/// Decodes an instruction with `sources` sources.
 fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
     if form.opcode == Some(Opcode::Cvt) {
         return convert::decode(form);

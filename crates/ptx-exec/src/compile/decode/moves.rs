@@ -244,8 +244,8 @@ impl FunctionCompiler<'_> {
         matches!(self.register(*symbol, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
     }
 
-    /// How often each register is written; parameters and results in registers once more, by the
-    /// caller or for it.
+    /// Counts the writes of each register; parameters and results in registers count once more, for
+    /// the caller's writes.
     fn count_writes(&self) -> Vec<u32> {
         let mut writes = vec![0; self.body.registers.len()];
         for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {

@@ -76,7 +76,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// Where the stack pointer lies.
+/// Returns the place of the stack pointer.
 fn place(compiler: &mut FunctionCompiler) -> Place {
     let address = compiler.input(Class::Long, Input::StackEnd);
     Place { space: Space::Local, address, offset: -8 }

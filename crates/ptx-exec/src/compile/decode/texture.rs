@@ -82,7 +82,7 @@ fn target(
     Ok((object, words))
 }
 
-/// Where results go: their registers, and what has to be done after the step.
+/// Returns the registers of the results, and the conversions after the step.
 fn results(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -228,7 +228,7 @@ fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     Ok(())
 }
 
-/// What a surface instruction's modifiers say; `b` is true for bytes, false for texels.
+/// The modifiers of a surface instruction; `b` is true for bytes, false for texels.
 struct SurfaceForm {
     bytewise: bool,
     geometry: Geometry,

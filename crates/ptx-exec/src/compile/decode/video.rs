@@ -29,8 +29,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// What an instruction computes, and how many numbers lie side by side; `None` if it is no video
-/// instruction.
+/// Returns the computation of an instruction and the number of values side by side; `None` if it is
+/// no video instruction.
 fn computation(form: &mut Form) -> Option<(Result<Computation, &'static str>, u32)> {
     use Opcode::*;
     let computation = match form.opcode? {
@@ -74,7 +74,7 @@ impl Fields {
     }
 }
 
-/// What is computed of two numbers.
+/// A computation on two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Computation {
     Add,
@@ -187,7 +187,7 @@ fn extend(values: &Register<u32>, low: u32, width: u32, signed: bool) -> Numbers
     }
 }
 
-/// The least and the greatest number of so many bits.
+/// Returns the least and the greatest number of `width` bits.
 fn limits(width: u32, signed: bool) -> (i64, i64) {
     match signed {
         true => (-(1 << (width - 1)), (1 << (width - 1)) - 1),
