@@ -116,7 +116,7 @@ pub struct Profile {
     /// amount to.
     #[serde(skip)]
     pub host_stacks: Vec<HostStack>,
-    /// How the host was sampled; `None` where it was not.
+    /// The sampling of the host; `None` if it was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_sampling: Option<HostSampling>,
     /// The program's NVTX ranges, each before the ranges inside it.

@@ -21,7 +21,7 @@ const LEAST: f64 = 0.001;
 /// Names of files that begin so are the interpreter.
 const INTERPRETERS: [&str; 2] = ["python", "libpython"];
 
-/// What the host did while devices were idle for one cause.
+/// The host's functions while devices were idle for one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleFunctions {
     /// The account.
@@ -58,7 +58,7 @@ pub struct IdlePlace<'p> {
     /// The outermost function of a library that it calls; of all functions, where there is no
     /// user's. `None` where the user's own code ran.
     pub library: Option<&'p HostFrame>,
-    /// What the thread did in most samples.
+    /// The state of the thread in most samples.
     pub state: HostState,
     /// For a thread that waited: the stack that most often kept it waiting.
     pub other: Option<(Other, &'p HostStack)>,
@@ -165,8 +165,8 @@ impl<'p> Functions<'p> {
 }
 
 impl Profile {
-    /// What the host did in each idle account, the longest account first; empty where the host was
-    /// not sampled.
+    /// Returns the host's functions in each idle account, the longest account first; empty if the
+    /// host was not sampled.
     pub fn idle_functions(&self) -> Vec<IdleFunctions> {
         if self.host_stacks.is_empty() {
             return Vec::new();

@@ -27,11 +27,11 @@ const LIBRARY_PATHS: [&str; 13] = [
     "/cub/",
 ];
 
-/// What paths of the system's files begin with.
+/// The beginnings of paths of the system's files.
 const SYSTEM_FOLDERS: [&str; 8] =
     ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/include/", "/usr/bin/", "/bin/", "/opt/nvidia/"];
 
-/// What names of libraries begin with that lie anywhere.
+/// The beginnings of names of libraries that may lie anywhere.
 const LIBRARY_NAMES: [&str; 22] = [
     "libapex",
     "libcuda",

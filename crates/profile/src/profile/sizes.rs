@@ -25,7 +25,7 @@ pub struct SizeGroup {
     pub least: u64,
     /// The largest size, bytes.
     pub most: u64,
-    /// How many have a size of the group.
+    /// The number of copies with a size of the group.
     pub count: u64,
 }
 
@@ -36,7 +36,7 @@ impl From<Sizes> for Vec<SizeGroup> {
 }
 
 impl Sizes {
-    /// So many of one size.
+    /// Returns `count` copies of one size.
     pub fn of(bytes: u64, count: u64) -> Self {
         let mut sizes = Self::default();
         sizes.add_group(SizeGroup { least: bytes, most: bytes, count });

@@ -34,7 +34,7 @@ pub struct Activity {
     pub has_threads: bool,
     /// GPU time of kernels; `None` if no launch was timed.
     pub gpu_time_ns: Option<Figure>,
-    /// How the span divides into kinds of time.
+    /// The division of the span into kinds of time.
     pub accounts: Accounts,
     /// The phases; their accounts add up to [`Self::accounts`].
     pub phases: Vec<Phase>,
