@@ -1,4 +1,4 @@
-//! Local memory: what of a thread is not in registers.
+//! Local memory: the part of a thread's data that is not in registers.
 
 use occupancy::DeviceLimits;
 
