@@ -15,8 +15,8 @@ use cuda_abi::{ENTRY_POINTS, TOOLKIT_VERSION, resolve};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
-/// What a program is to be given for the entry point at an index; `None` for the driver's own
-/// answer.
+/// Returns the address that a program gets for the entry point at an index; `None` for the driver's
+/// own answer.
 type Substitute = fn(usize) -> Option<*mut ()>;
 
 static SUBSTITUTE: OnceLock<Substitute> = OnceLock::new();

@@ -9,7 +9,7 @@ use cuda_launch::LaunchConfig;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// What makes two launches alike.
+/// The properties in which equal launches agree.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfigKey {
@@ -17,7 +17,7 @@ pub struct ConfigKey {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// How it is launched.
+    /// The configuration.
     pub launch: LaunchConfig,
 }
 

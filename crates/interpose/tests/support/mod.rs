@@ -1,4 +1,5 @@
-//! What the tests share: a session to record into, and programs to run under the injected library.
+//! Shared parts of the tests: a session to record into, and programs to run under the injected
+//! library.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -83,7 +84,7 @@ impl Recording {
         finished(&mut self.client(program))
     }
 
-    /// What was recorded; nothing must be wrong with it.
+    /// Opens the recorded session; nothing must be wrong with it.
     pub fn open(&self) -> Session {
         let mut session = Session::open(self.path()).expect("a session");
         // Whoever runs programs describes the run; nobody does here, and a reader that knows of it
@@ -93,7 +94,7 @@ impl Recording {
         session
     }
 
-    /// What the one process recorded.
+    /// Returns the recording of the only process.
     pub fn process(&self) -> Process {
         let mut session = self.open();
         assert_eq!(session.processes.len(), 1, "one process made driver calls");

@@ -1,4 +1,4 @@
-//! Whether work may be outstanding in a context: what a free waits for.
+//! Tracks whether work may be outstanding in a context: a free waits for it.
 //!
 //! The driver's `cuMemFree` waits until the GPU has done what was submitted before. A free of the
 //! pool waits as well, and spares that where nothing was submitted since somebody last waited for
