@@ -53,7 +53,7 @@ struct Definitions {
     buffer: Vec<u8>,
 }
 
-/// What a file and its chunks have in common.
+/// The part that a file and its chunks have in common.
 #[derive(Debug)]
 struct Shared {
     header: Mapping,

@@ -10,7 +10,7 @@ use crate::reader::source::{Opened, Source};
 use crate::reader::{Session, list};
 use std::path::Path;
 
-/// What was found.
+/// The headers of a session.
 #[derive(Debug)]
 pub struct Headers {
     /// The session. Its processes have no records, definitions or threads.
