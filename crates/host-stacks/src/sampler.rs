@@ -17,7 +17,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How is sampled.
+/// The settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Mean time from one sample of a thread to the next.
@@ -39,8 +39,8 @@ impl Default for Options {
     }
 }
 
-/// A pause is at least so many times as long as the CPU time of the round before it: sampling never
-/// takes more than 3% of a processor.
+/// The least ratio of a pause to the CPU time of the round before it: sampling never takes more
+/// than 3% of a processor.
 const PAUSE_BY_COST: u32 = 33;
 /// From one listing of processes and threads to the next.
 const LIST_EVERY_NS: u64 = 200_000_000;
@@ -50,7 +50,7 @@ const WRITE_EVERY_NS: u64 = 1_000_000_000;
 const MOST_THREADS: usize = 256;
 /// Most processes that are sampled.
 const MOST_PROCESSES: usize = 64;
-/// How long the end waits for a round that is being made or written.
+/// The time for which the end waits for a round that is being made or written.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A thread that samples until it is stopped.

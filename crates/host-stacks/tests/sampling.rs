@@ -43,7 +43,7 @@ fn start(interpreter: &Path, script: &str, arguments: &[&str]) -> Child {
     child
 }
 
-/// What is sampled of a process until `is_enough`.
+/// Samples a process until `is_enough`.
 fn sampled(pid: u32, hz: u32, is_enough: impl Fn(&HostStacks) -> bool) -> HostStacks {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { period: Duration::from_secs(1) / hz, ..Options::default() };
@@ -140,8 +140,8 @@ fn spinning_threads_share_the_lock(minor: u32, stacks: &HostStacks) {
     assert!(waits > 20 && holds > 20, "3.{minor}: {waits} wait, {holds} hold of {}", spinning.len());
 }
 
-/// Of the settled pairs of frames, at most one, and one more in each thousand, is a callee that its
-/// caller never calls.
+/// Checks the settled pairs of frames: at most one, and one more in each thousand, is a callee that
+/// its caller never calls.
 fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
     let calls = |callee: &str| match callee {
         "first_callee" => Some("first_caller"),
