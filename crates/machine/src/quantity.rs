@@ -1,6 +1,6 @@
 //! The quantities that are read, in one table.
 
-/// What a quantity is counted in.
+/// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Watts.
@@ -48,7 +48,7 @@ macro_rules! quantities {
                 }
             }
 
-            /// What it is counted in.
+            /// Returns its unit.
             pub fn unit(self) -> Unit {
                 match self {
                     $(Quantity::$variant => Unit::$unit,)*
@@ -141,7 +141,7 @@ quantities! {
 }
 
 impl Quantity {
-    /// Why clocks are lower than they could be, the gravest first.
+    /// The reasons why clocks are lower than they could be, the gravest first.
     pub const CLOCK_REASONS: [Quantity; 10] = [
         Quantity::ThermalSlowdown,
         Quantity::PowerBrake,
