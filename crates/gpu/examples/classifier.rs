@@ -55,7 +55,7 @@ fn main() -> apex_gpu::Result<()> {
     Ok(())
 }
 
-/// What causes observations.
+/// The source of observations.
 struct World {
     means: Vec<f32>,
     deviations: Vec<f32>,
@@ -85,14 +85,14 @@ impl World {
     }
 }
 
-/// What the classifier believes of the world. Precisions are inverse variances.
+/// The classifier's beliefs about the world. Precisions are inverse variances.
 struct Model {
     means: Tensor<f32>,
     log_precisions: Tensor<f32>,
     log_prior: Tensor<f32>,
 }
 
-/// How well it does.
+/// The quality of the classifier.
 struct Outcome {
     accuracy: f64,
     first_energy: f64,

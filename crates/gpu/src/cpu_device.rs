@@ -42,7 +42,7 @@ pub(crate) fn open(why: &str) -> Result<()> {
     Ok(())
 }
 
-/// What to do where it is missing.
+/// Returns the advice for a missing CPU device.
 fn not_found(why: &str) -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let place = program.parent().unwrap_or(Path::new("/")).display();

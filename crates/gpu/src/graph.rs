@@ -21,9 +21,9 @@ use crate::memory::Memory;
 use crate::stream::Stream;
 use crate::uses::Access;
 
-/// What the nodes of a graph use.
+/// The objects that the nodes of a graph use.
 pub(crate) struct Recording {
-    /// Where memory comes from while the stream is captured.
+    /// The stream from which memory is allocated during capture.
     allocator: Stream,
     /// Reached when the stream has done what it was given before.
     before: Arc<CudaEvent>,

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// What a search came to.
+/// The result of a search.
 pub(crate) struct Search {
     /// The library that was opened, if it was found outside the loader's own places.
     pub(crate) opened: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What PTX says of a module's kernels and variables: types, where the driver knows sizes only.
+//! Types of a module's kernels and variables, from PTX; the driver knows sizes only.
 //!
 //! PTX tells integers from floating-point numbers and both from structures, which are arrays of
 //! bytes. It does not tell signed integers from unsigned ones, and pointers from 64-bit integers
@@ -10,7 +10,7 @@ use std::fmt;
 
 use ptx::ScalarType;
 
-/// What a type of Rust is to a kernel.
+/// The class of a Rust type for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Integer,

@@ -100,7 +100,7 @@ pub(crate) struct Shape {
     offset: usize,
 }
 
-/// What kernels get: sizes, and the strides of one or two tensors of that shape.
+/// The layout for kernels: sizes, and the strides of one or two tensors of that shape.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Layout {
