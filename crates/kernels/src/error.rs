@@ -1,10 +1,10 @@
-//! What can go wrong.
+//! Errors of the kernels.
 
 /// The result of what may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong. Nothing was launched, unless it is [`Error::Gpu`] with an error of earlier
-/// work.
+/// An error of this crate. Nothing was launched, unless it is [`Error::Gpu`] with an error of
+/// earlier work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -9,14 +9,14 @@ use cudarc::driver::sys;
 
 use crate::Element;
 
-/// Why the forms do not run on this device, if they do not.
+/// Returns the reason why the forms do not run on this device, if they do not.
 pub fn refusal(device: &Device) -> Option<String> {
     let (major, minor) = device.limits().compute_capability;
     ((major, minor) != (9, 0))
         .then(|| format!("it needs compute capability 9.0 (H100, H200), and this is {major}.{minor}"))
 }
 
-/// Where the copy engine finds a tensor: the driver's `CUtensorMap`.
+/// The description of a tensor for the copy engine: the driver's `CUtensorMap`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct TensorMap([u64; 16]);

@@ -80,7 +80,7 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// By how much the gradients change where each element of the saved output changes by its own size,
+/// Returns the change of the gradients if each element of the saved output changes by its own size,
 /// independently of the others. A gradient is the difference of a product with the output from
 /// another one: where these are nearly equal, the rounding of the output decides, in any form.
 fn from_rounded_output(

@@ -184,7 +184,7 @@ fn no_tokens_load_no_expert() {
     check::<bf16>(&Shape { tokens: 0, ..SMALL }, &Options::default());
 }
 
-/// Tensors of zeros, of so many elements: tokens, logits, weights.
+/// Returns the refusal of tensors of zeros with these numbers of elements: tokens, logits, weights.
 fn refused(shape: &Shape, lengths: [usize; 4]) -> String {
     let device = Device::open(0).unwrap();
     let moe = Moe::new(&device).unwrap();

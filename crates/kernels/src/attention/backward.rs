@@ -17,7 +17,7 @@ const PORTABLE: Image = Image {
     code: Code::Ptx(include_bytes!("../../binaries/attention_backward_portable.ptx.zst")),
 };
 
-/// What a forward pass read and wrote, with which the backward pass begins.
+/// The tensors that a forward pass read and wrote, with which the backward pass begins.
 #[derive(Debug)]
 pub struct Saved<'a, T> {
     /// Queries.
@@ -218,7 +218,7 @@ impl Attention {
         if form == Form::Hopper { Config::of(shape.dim).partial(shape) } else { flash_partial(shape) }
     }
 
-    /// Why there is no backward pass in this form, if there is none.
+    /// Returns the reason why there is no backward pass in this form, if there is none.
     fn backward_refusal(&self, form: Form) -> Option<String> {
         match form {
             Form::Flash => None,

@@ -102,7 +102,8 @@ impl Call<'_> {
         }
     }
 
-    /// A map of Q, or of what lies as Q does, that copies so many rows and panels of one head.
+    /// Creates a map of Q, or of a tensor with Q's layout, that copies this number of rows and
+    /// panels of one head.
     pub fn query_map<T: Element>(&self, buffer: &Buffer<T>, tile: [usize; 2]) -> Result<TensorMap> {
         let strides = [self.problem.query_row, self.problem.query_head, self.problem.query_batch];
         self.map(buffer, self.shape.heads, self.shape.queries, strides, tile)

@@ -1,4 +1,4 @@
-//! Shapes and options, and what is wrong with them.
+//! Shapes and options of attention, and their validation.
 
 use crate::attention::{Form, TECHNIQUE};
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ pub struct Shape {
     pub dim: usize,
 }
 
-/// Which keys a query sees. Query `r` stands at key `r + keys - queries`: the last query at the
+/// The keys that a query sees. Query `r` stands at key `r + keys - queries`: the last query at the
 /// last key, as it is when the keys before are a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mask {
@@ -52,12 +52,12 @@ pub enum Layout {
     RowsFirst,
 }
 
-/// How to compute.
+/// Options of a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Which keys a query sees.
+    /// The keys that a query sees.
     pub mask: Mask,
-    /// What scores are multiplied by, a positive number; `1 / √dim` if it is `None`.
+    /// The factor of scores, a positive number; `1 / √dim` if it is `None`.
     pub scale: Option<f32>,
     /// The order of rows.
     pub layout: Layout,

@@ -17,8 +17,8 @@ use crate::workspace::reserve;
 /// Memory between the kernels of a call.
 #[derive(Debug)]
 pub struct Workspace {
-    /// What blocks of the Hopper form take tiles from: at least [`Workspace::COUNTERS`] zeros,
-    /// which are zeros again after each launch.
+    /// Counters from which blocks of the Hopper form take tiles: at least [`Workspace::COUNTERS`]
+    /// zeros, which are zeros again after each launch.
     pub counters: Buffer<u32>,
     /// Partial results. They may hold anything.
     pub partial: [Buffer<f32>; 2],
@@ -28,7 +28,7 @@ impl Workspace {
     /// Elements of [`Workspace::counters`].
     pub const COUNTERS: usize = 2;
 
-    /// The partial results, with so many elements at least.
+    /// Reserves the partial results, with at least this number of elements.
     pub(super) fn reserve(&mut self, lengths: [usize; 2], stream: &Stream) -> Result<[&mut Buffer<f32>; 2]> {
         for (buffer, len) in self.partial.iter_mut().zip(lengths) {
             reserve(buffer, len, stream)?;

@@ -1,4 +1,4 @@
-//! What one kernel computes: the nodes of a group over one iteration space.
+//! The nest of one kernel: the nodes of a group over one iteration space.
 //!
 //! The space is `outer` × one row of `length` elements. Each value of the group has a [`Place`] in
 //! it, and a *pass* over the row after which it is known: a reduction of a value of pass p is known
@@ -65,8 +65,7 @@ pub enum Memory {
     Output(usize),
     /// An intermediate tensor of the plan.
     Between(Value),
-    /// What the blocks of a kernel leave of a column sum, a row each, for the kernel that adds
-    /// them.
+    /// The partial column sums of a kernel's blocks, a row each, for the kernel that adds them.
     Partials(Value),
 }
 
@@ -82,7 +81,8 @@ pub struct Nest {
     pub passes: BTreeMap<Value, usize>,
     pub reads: Vec<Access>,
     pub writes: Vec<Access>,
-    /// Where column sums go when their partial sums, which are among the writes, have been added.
+    /// The destinations of column sums, after the partial sums, which are among the writes, have
+    /// been added.
     pub totals: Vec<Access>,
     /// Indices along a dimension of the space: strides as if each were a tensor `0, 1, 2, …`.
     pub indices: BTreeMap<Value, Vec<usize>>,

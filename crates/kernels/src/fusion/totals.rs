@@ -21,7 +21,7 @@ const AT_ONCE: usize = 4;
 pub struct Totals {
     /// The partial sums.
     pub partials: Vec<Access>,
-    /// What becomes of them, and of which; one sum may be several outputs.
+    /// The destination of each sum, with its number; one sum may be several outputs.
     pub totals: Vec<(usize, Access)>,
     /// Rows of partial sums, and their columns.
     pub rows: usize,

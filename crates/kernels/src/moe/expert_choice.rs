@@ -26,12 +26,13 @@ const EXPERT_CHOICE: Image = Image {
 const SELECT: u32 = 1024;
 const SCAN: usize = 256;
 
-/// How experts choose. The default is a softmax, and as many choices as if each token had made
-/// [`Shape::top_k`].
+/// Options of the experts' choice. The default is a softmax, and as many choices as if each token
+/// had made [`Shape::top_k`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExpertOptions {
-    /// How logits become scores. An expert chooses the tokens of its largest scores in float32, the
-    /// lower token among equals; the scores are the weights. NaN counts as minus infinity.
+    /// The conversion of logits to scores. An expert chooses the tokens of its largest scores in
+    /// float32, the lower token among equals; the scores are the weights. NaN counts as minus
+    /// infinity.
     pub gate: Gate,
     /// Tokens that each expert chooses, all of them if there are not more;
     /// [`shape.capacity(1.0)`](Shape::capacity) if it is `None`.

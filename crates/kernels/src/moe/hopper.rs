@@ -25,7 +25,7 @@ pub const SHARED: u32 = (1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256)
 // of them.
 const _: () = assert!(SHARED <= 227 * 1024 && 2 * STEP == 128 && WEIGHTS <= 256 && TILE_ROWS <= 256);
 
-/// Why there is no kernel for the shape, if there is none.
+/// Returns the reason why there is no kernel for the shape, if there is none.
 pub fn refusal(shape: &Shape) -> Option<String> {
     let even = shape.dim.is_multiple_of(8) && shape.hidden.is_multiple_of(8);
     (!even).then(|| {

@@ -89,7 +89,7 @@ pub enum Form {
     Hopper,
 }
 
-/// What a layer reads: buffers of a device, or slices on the host.
+/// The inputs of a layer: buffers of a device, or slices on the host.
 #[derive(Debug)]
 pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     /// `[tokens, dim]`
@@ -106,7 +106,7 @@ pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     pub down: &'a T,
 }
 
-/// What tokens chose.
+/// The choices of tokens.
 #[derive(Debug)]
 pub struct Routing {
     /// `[tokens, top_k]`, from the largest logit down.
@@ -144,12 +144,12 @@ impl Routing {
     }
 }
 
-/// What [`Moe::forward`] returns.
+/// The result of [`Moe::forward`].
 #[derive(Debug)]
 pub struct Output<T> {
     /// `[tokens, dim]`
     pub output: Buffer<T>,
-    /// What tokens chose.
+    /// The choices of tokens.
     pub routing: Routing,
     /// The form that ran.
     pub form: Form,
@@ -189,14 +189,14 @@ struct Workspace {
     /// `[experts, chunks]`: choices of each chunk of tokens, then choices of the chunks before.
     counts: Buffer<u32>,
     plan: Plan,
-    /// What the Hopper form's blocks take tiles from; zeros between launches.
+    /// Counters from which the Hopper form's blocks take tiles; zeros between launches.
     counters: Buffer<u32>,
     /// Hidden layers, `[rows, hidden]`, and results, `[rows, dim]`: 16-bit elements of either type.
     hidden: Buffer<u16>,
     rows: Buffer<u16>,
-    /// Of the backward pass: gradients of the products with Gate and Up, `[rows, 2, hidden]`, and
-    /// what tiles of columns add to the gradients of weights, `[rows, tiles]`; of the losses, what
-    /// chunks add.
+    /// Buffers of the backward pass: gradients of the products with Gate and Up, `[rows, 2,
+    /// hidden]`, and the contributions of tiles of columns to the gradients of weights, `[rows,
+    /// tiles]`; of the losses, the contributions of chunks.
     projection_gradient: Buffer<u16>,
     weight_parts: Buffer<f32>,
 }
@@ -324,7 +324,7 @@ impl Moe {
         Ok(form)
     }
 
-    /// Why the form does not run for the shape on this device, if it does not.
+    /// Returns the reason why the form does not run for the shape on this device, if it does not.
     fn refusal(&self, form: Form, shape: &Shape) -> Option<String> {
         match form {
             Form::Portable => None,
@@ -345,7 +345,8 @@ impl Moe {
     }
 }
 
-/// What the products of a forward pass read and write, beside inputs. They reserve what they write.
+/// The buffers that the products of a forward pass read and write, besides inputs. They reserve
+/// what they write.
 struct Between<'a, T> {
     plan: &'a Plan,
     counters: &'a mut Buffer<u32>,

@@ -1,4 +1,4 @@
-//! Shapes and options, and what is wrong with them.
+//! Shapes and options of a mixture of experts, and their validation.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -20,10 +20,10 @@ pub struct Shape {
     pub hidden: usize,
 }
 
-/// How a token's logits become scores. The scores of the experts that it chooses are their weights;
-/// it chooses those of the largest scores, which are those of the largest logits, or of the largest
-/// sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the lower expert
-/// is first, and NaN counts as minus infinity.
+/// The conversion of a token's logits to scores. The scores of the experts that it chooses are
+/// their weights; it chooses those of the largest scores, which are those of the largest logits, or
+/// of the largest sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the
+/// lower expert is first, and NaN counts as minus infinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gate {
     /// The softmax over all experts.
@@ -33,7 +33,7 @@ pub enum Gate {
     Sigmoid,
 }
 
-/// How to compute.
+/// Options of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// The gate.

@@ -16,8 +16,8 @@ use crate::moe::{Call, Form, Inputs, Moe, Output, Routing, Workspace, check};
 use crate::workspace::reserve;
 use crate::{Element, Result};
 
-/// What a forward pass keeps for a backward pass: the rows of experts, and the products with Gate
-/// and Up, `tokens · top_k · 2 · hidden` elements.
+/// The state that a forward pass keeps for a backward pass: the rows of experts, and the products
+/// with Gate and Up, `tokens · top_k · 2 · hidden` elements.
 #[derive(Debug)]
 pub struct Saved<T> {
     plan: Plan,
@@ -51,11 +51,11 @@ impl<T: Element> Saved<T> {
 /// A forward pass, as its backward pass reads it.
 #[derive(Debug)]
 pub struct Forward<'a, T> {
-    /// What it read.
+    /// The inputs.
     pub inputs: &'a Inputs<'a, Buffer<T>>,
-    /// What tokens chose.
+    /// The choices of tokens.
     pub routing: &'a Routing,
-    /// What it kept.
+    /// The state that it kept.
     pub saved: &'a Saved<T>,
 }
 
@@ -221,7 +221,7 @@ impl Moe {
     }
 }
 
-/// What the gradients of rows are computed from.
+/// The tensors from which the gradients of rows are computed.
 pub(super) struct Kept<'a, T> {
     pub inputs: &'a Inputs<'a, Buffer<T>>,
     /// Those of choices.
