@@ -10,7 +10,7 @@ use crate::parallel::in_parallel;
 use crate::{Error, Matrix};
 use std::ops::Range as Span;
 
-/// Where a layer's parameters lie among all.
+/// The position of a layer's parameters among all.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     inputs: usize,
@@ -19,8 +19,8 @@ pub(super) struct Place {
     pub(super) bias: Span<usize>,
 }
 
-/// What training needs to know of a network beside its parameters, which it keeps in one row: layer
-/// by layer, first the weights and then the bias.
+/// The structure of a network for training. Its parameters are in one row: layer by layer, first
+/// the weights and then the bias.
 pub(super) struct Plan {
     pub(super) places: Vec<Place>,
     activation: Activation,
@@ -85,7 +85,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How many parameters there are.
+    /// Returns the number of parameters.
     pub(super) fn parameters(&self) -> usize {
         self.places.last().map_or(0, |place| place.bias.end)
     }
