@@ -12,7 +12,7 @@ use apex_predict::features::{self, Measured, Set};
 use apex_predict::{Basis, Case, Device, Placed};
 use std::collections::{BTreeMap, HashMap};
 
-/// What was measured of a launch; not a number where it was not.
+/// The measurements of a launch; not a number if one was not measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
     /// Achieved occupancy, 0 to 1.
@@ -35,13 +35,13 @@ pub struct Truth {
 pub struct Row {
     /// Everything that is known about it.
     pub case: Case,
-    /// What it was measured on: an index into [`Data::sources`].
+    /// The source of the measurement: an index into [`Data::sources`].
     pub source: usize,
     /// Its family: an index into [`Data::families`].
     pub family: usize,
     /// Launches of one kernel on one problem, measured on one device, have the same number.
     pub problem: usize,
-    /// What was measured.
+    /// The measurements.
     pub truth: Truth,
 }
 
@@ -73,7 +73,7 @@ impl Row {
 pub struct Source {
     /// The device.
     pub device: Device,
-    /// When, UTC.
+    /// The time of the measurement, UTC.
     pub measured: String,
 }
 
@@ -229,7 +229,7 @@ pub struct Origin {
     pub row: usize,
     /// The launch that was measured, if there is one.
     pub from: Option<usize>,
-    /// What is known.
+    /// The known facts.
     pub basis: Basis,
 }
 

@@ -25,7 +25,7 @@ pub use examples::Data;
 pub use report::Report;
 pub use run::{Options, Progress, Trained, refit, run};
 
-/// Why training gave no model.
+/// The reason why training gave no model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -13,7 +13,7 @@ use apex_predict::features::Set;
 use apex_predict::{Basis, Device, target};
 use std::collections::BTreeMap;
 
-/// Of each fold, a margin of each target.
+/// The margin of each target, for each fold.
 pub(super) type Margins = Vec<Vec<Calibration>>;
 
 impl Run<'_> {
@@ -199,8 +199,8 @@ pub(super) fn place(score: &Score) -> (usize, String) {
     (order(&score.quantity), score.basis.clone())
 }
 
-/// What is held out of a test on one of several devices, which is `known` if other families'
-/// launches on it were trained on.
+/// Describes the cases that are held out of a test on one of several devices, which is `known` if
+/// other families' launches on it were trained on.
 pub(super) fn held_out_on(device: &Device, known: bool) -> String {
     let end = if known { "" } else { ", none of which was trained on" };
     format!("families, launches on the {}{end}", device.name)

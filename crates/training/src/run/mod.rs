@@ -94,7 +94,7 @@ impl Recipes {
         Recipe { members: self.large.members.min(AWAY_MEMBERS), ..self.large.clone() }
     }
 
-    /// Networks and, for each fold, trees, where so many devices were measured.
+    /// Returns the number of networks and, for each fold, trees, for this number of devices.
     fn planned(&self, devices: usize) -> usize {
         let away = if devices > 1 { devices * FOLDS * self.away().members } else { 0 };
         let networks = (FOLDS + 1) * (self.large.members + self.what_if.members)
@@ -110,7 +110,7 @@ const AWAY_MEMBERS: usize = 3;
 /// Bases, of large and of what-if together, that boosted trees are grown for.
 const TREES_OF: usize = 3;
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Few networks, few passes, no trees: a trial run.
@@ -121,7 +121,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// How far it is.
+/// The progress of a run.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Networks to be trained.
@@ -130,12 +130,12 @@ pub struct Progress {
     pub done: AtomicUsize,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Trained {
     /// Small, large, what-if.
     pub models: [Model; 3],
-    /// How good they are.
+    /// The scores of the models.
     pub report: Report,
 }
 
@@ -394,7 +394,7 @@ impl Run<'_> {
 /// The name of networks in tables.
 const NETWORK: &str = "network";
 
-/// What is held out of the tests of large and of what-if.
+/// The cases that are held out of the tests of large and of what-if.
 const FAMILIES: &str = "families";
 const WHAT_IF_FAMILIES: &str = "families, one other launch of the kernel on the same problem is known";
 

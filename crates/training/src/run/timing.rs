@@ -22,7 +22,7 @@ pub(super) const COMPUTED: &str = "computed";
 /// Errors that a margin needs at least, and the margin where there are fewer.
 const FEW: usize = 50;
 const UNKNOWN: Margin = [-2.0, 2.0];
-/// Where margins begin and end among the errors.
+/// The quantiles of errors at which margins begin and end.
 const ENDS: [f64; 2] = [0.05, 0.95];
 
 /// A launch of which it is known what it executes.
@@ -31,7 +31,7 @@ struct Asked {
     occupation: Occupation,
 }
 
-/// What is computed of a launch by rates and loads that were fitted without its family.
+/// The computed figures of a launch, by rates and loads that were fitted without its family.
 #[derive(Clone, Copy)]
 struct Said {
     computed: Computed,
@@ -55,7 +55,7 @@ struct Figures {
     held: Vec<Held>,
 }
 
-/// What the final models compute with, and how good it is.
+/// The rates and loads of the final models, and their scores.
 pub(super) struct Timed {
     pub(super) timing: Timing,
     /// Scores: of durations, of durations after a measured launch, of SM throughput.
@@ -113,7 +113,7 @@ impl Run<'_> {
         })
     }
 
-    /// What each launch asks for, where it is known what it executes.
+    /// Returns the demand of each launch for which it is known what it executes.
     fn asked(&self) -> Result<Vec<Option<Asked>>, Error> {
         let asked = |row: usize| {
             let placed = self.data.place(row, &self.data.rows[row].case)?;
@@ -123,8 +123,8 @@ impl Run<'_> {
         (0..self.data.rows.len()).map(asked).collect()
     }
 
-    /// What is computed of the launches of each fold, with what was fitted to those that it is to
-    /// be trained on.
+    /// Computes the figures of each fold's launches, with rates and loads that were fitted to those
+    /// that the fold is trained on.
     fn computed(&self, asked: &[Option<Asked>], folds: &[Fold]) -> Result<Vec<Option<Said>>, Error> {
         let mut said = vec![None; asked.len()];
         for (number, Fold { train, test }) in folds.iter().enumerate() {
