@@ -1,4 +1,4 @@
-//! Which processes of a session run, and which sessions processes record.
+//! Finds the processes of a session that run, and the sessions that processes record.
 
 use apex_trace::{Ended, Session, is_session};
 use std::collections::BTreeSet;
@@ -67,7 +67,8 @@ fn runs_since_before(pid: u32, before_real_ns: u64) -> bool {
     *state != "Z" && start_ns <= before_real_ns.saturating_add(SLACK_NS)
 }
 
-/// When the machine started, nanoseconds since 1970; 0 if the system does not say.
+/// Returns the time at which the machine started, in nanoseconds since 1970; 0 if the system does
+/// not say.
 fn boot_real_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let seconds = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
