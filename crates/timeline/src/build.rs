@@ -27,7 +27,7 @@ const MOST_PHASES: usize = 1000;
 /// Names of ranges: more names are not distinguished.
 const MOST_RANGES: usize = 1 << 17;
 
-/// How far an index is.
+/// The progress of an index.
 #[derive(Debug, Default)]
 pub struct Progress {
     read: AtomicU64,
@@ -42,7 +42,7 @@ impl Progress {
     }
 }
 
-/// Which lane an event belongs to.
+/// The lane that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum LaneKey {
     Device(Option<usize>),
@@ -51,7 +51,7 @@ enum LaneKey {
     Range(u32),
 }
 
-/// What an event names, in its process.
+/// The object that an event names, in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Named {
     Called(Called),
@@ -411,7 +411,7 @@ fn path_of(definitions: &Definitions, id: u32) -> String {
     text(&names.join(" / "))
 }
 
-/// What distinguishes a kernel from others: symbol, launch, attributes, device.
+/// The identity of a kernel: symbol, launch, attributes, device.
 type KernelKey = (String, LaunchConfig, Option<FunctionAttributes>, Option<usize>);
 
 /// Kernels of the profile, by what they are.

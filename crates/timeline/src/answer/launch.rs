@@ -196,7 +196,7 @@ impl Timeline {
         )))
     }
 
-    /// Where the other ranks run a collective: it has the same number on the same group of theirs.
+    /// Finds a collective on the other ranks: it has the same number on the same group of theirs.
     fn collective(&self, place: u32, event: &Event, group: u32, ordinal: u64) -> Result<Collective, Damaged> {
         let name = self.name(event.name).map(|name| &name.text);
         let mut ranks = Vec::new();
@@ -232,7 +232,8 @@ impl Figure {
         Self { value, kind: "predicted", low: Some(low), high: Some(high) }
     }
 
-    /// When it begins: calls are measured; work is modelled, and does not begin before its call.
+    /// Returns the start of an event: calls are measured; work is modelled, and does not begin
+    /// before its call.
     fn start(row: &LaneRow, event: &Event) -> Self {
         match row.kind {
             LaneKind::Thread | LaneKind::Range => Self::measured(event.start),
@@ -242,7 +243,8 @@ impl Figure {
         }
     }
 
-    /// How long it takes: as its kernel's timed launches vary, where it was not timed itself.
+    /// Returns the duration of an event: it varies as its kernel's timed launches do, if it was not
+    /// timed itself.
     fn duration(row: &LaneRow, event: &Event, kernel: Option<&Kernel>) -> Self {
         let deviation = kernel.and_then(|kernel| kernel.timed?.deviation_ns);
         let off = deviation.map_or(off_ns(event.off), |deviation| (NINETY_PERCENT * deviation).ceil() as u64);
