@@ -1,4 +1,4 @@
-//! What one session adds up to.
+//! The sums over one session.
 
 use crate::format::Series;
 use crate::metric::{
@@ -25,7 +25,7 @@ pub(crate) struct SessionSums {
     processes: BTreeMap<PathBuf, Sums>,
     /// Kernels with a series of their own.
     admitted: BTreeSet<String>,
-    /// What the names of functions tell: short name and operation.
+    /// The identities of functions by symbol: short name and operation.
     names: HashMap<String, (String, &'static str)>,
     /// By device: seconds.
     devices: BTreeMap<String, DeviceSeconds>,
@@ -33,12 +33,12 @@ pub(crate) struct SessionSums {
     used: BTreeSet<(u32, String)>,
     pub running: usize,
     pub unread_bytes: u64,
-    /// When it began, nanoseconds since 1970; 0 where that is not known.
+    /// The start of the session, in nanoseconds since 1970; 0 if it is unknown.
     pub began_ns: u64,
     disk_bytes: u64,
 }
 
-/// What one process did since its start.
+/// The sums over one process since its start.
 #[derive(Debug, Default)]
 struct Sums {
     /// By device and short name.

@@ -53,7 +53,7 @@ pub(crate) struct ProcessSpans {
     pub spans: Vec<Span>,
 }
 
-/// What took from one moment to another.
+/// An interval with a name: from one moment to another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Span {
     pub id: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Span {
     pub start_ns: u64,
     pub end_ns: u64,
     pub attributes: Vec<(&'static str, Value)>,
-    /// How it failed.
+    /// The failure, if it failed.
     pub error: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Spans {
         collector.finish(session, &profile)
     }
 
-    /// How many there are.
+    /// Returns the number of spans.
     pub fn count(&self) -> usize {
         self.processes.iter().map(|process| process.spans.len()).sum()
     }
@@ -194,7 +194,7 @@ struct Collector {
     trace: [u8; 16],
     ranks: Vec<u32>,
     processes: Vec<TracedProcess>,
-    /// Of the current process: its threads' ranges, outermost first, and its own.
+    /// Open ranges of the current process: those of each thread, outermost first, and its own.
     threads: HashMap<u32, Vec<Open>>,
     process_ranges: HashMap<u64, Open>,
     steps: Longest<(usize, Span)>,
@@ -490,7 +490,7 @@ fn path_of(definitions: &Definitions, range: u32) -> Vec<u32> {
     path
 }
 
-/// How a program failed.
+/// Describes the failure of a program.
 fn failure(exit: Exit) -> Option<String> {
     match exit {
         Exit::Code(0) => None,
@@ -510,8 +510,8 @@ fn text(foreign: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What an identifier stands for is the trace, the process, the sort and the numbers: without
-    /// one of them, spans of two processes of a session would be one.
+    /// An identifier is made of the trace, the process, the sort and the numbers: without one of
+    /// them, spans of two processes of a session would be one.
     #[test]
     fn identifiers_differ_with_each_part() {
         let collector = Collector { trace: [7; 16], ..Collector::default() };
