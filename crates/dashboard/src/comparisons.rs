@@ -18,7 +18,7 @@ pub const MOST_RUNS: usize = 16;
 /// Comparisons that are kept.
 const KEPT: usize = 4;
 
-/// What is compared: runs before a change and after it.
+/// The sides of a comparison: runs before a change and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
     before: Vec<Known>,
@@ -26,7 +26,7 @@ pub struct Sides {
     wanted: ViewParameters,
 }
 
-/// What was compared last, the oldest first.
+/// The last comparisons, the oldest first.
 #[derive(Default)]
 pub struct Comparisons(Mutex<Vec<Compared>>);
 
@@ -38,7 +38,7 @@ struct Compared {
     result: Result<Arc<str>, Problem>,
 }
 
-/// Why sessions are not compared.
+/// The reason why sessions are not compared.
 pub enum Refusal {
     /// The request makes no sense.
     Nonsense(String),

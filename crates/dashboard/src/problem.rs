@@ -1,4 +1,4 @@
-//! Why there is no document, and the answer to a request for it.
+//! The reason why there is no document, and the answer to a request for it.
 
 use apex_http::{Response, StatusCode};
 use apex_view::Error;
@@ -6,7 +6,7 @@ use apex_view::Error;
 /// Media type of answers.
 pub const JSON: &str = "application/json";
 
-/// Why there is no document.
+/// The reason why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The session has no such part, or not yet.
@@ -18,7 +18,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What happened, in words.
+    /// Returns the problem in words.
     pub fn message(&self) -> &str {
         let (Self::Empty(message) | Self::Unreadable(message) | Self::Deleted(message)) = self;
         message

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Sessions that are listed at most.
 pub const MOST_SESSIONS: usize = 1000;
 
-/// How a session is.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -29,7 +29,7 @@ pub enum State {
 /// A session that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What requests call it: digits that depend on its folder alone.
+    /// The name for requests: digits that depend on its folder alone.
     pub id: String,
     /// Its folder.
     pub dir: PathBuf,
@@ -48,7 +48,7 @@ impl Known {
         apex_untrusted::printable(&name.to_string_lossy()).into_owned()
     }
 
-    /// What is said once its folder is gone.
+    /// Returns the message for the time after its folder is gone.
     pub fn gone(&self) -> String {
         format!("the folder of the session {} is gone", self.name())
     }

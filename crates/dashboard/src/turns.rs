@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// So many turns at a time.
+/// Limits the number of turns at a time.
 pub struct Turns {
     state: Mutex<State>,
     freed: Condvar,

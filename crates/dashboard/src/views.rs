@@ -19,7 +19,7 @@ pub const MOST_VIEWS: usize = 12;
 /// Views that are read at the same time.
 const READINGS: usize = 2;
 
-/// When a running session is read again.
+/// The times at which a running session is read again.
 pub(crate) struct Pace {
     /// After this age.
     pub fresh: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether what was read is old enough to be read again, where so many views take turns: all of
+    /// Whether the last reading is old enough for another one, if `views` views take turns: all of
     /// them together read for as long as one would alone.
     pub fn is_over(&self, age: Duration, took: Duration, views: u32) -> bool {
         let Self { fresh, rest } = self;
@@ -89,7 +89,7 @@ struct Shown {
     last: Option<Last>,
 }
 
-/// What was read last.
+/// The last reading.
 struct Last {
     at: Instant,
     took: Duration,
@@ -121,7 +121,7 @@ impl Views {
         view
     }
 
-    /// How many views may be read again, which share the time for that.
+    /// Returns the number of views that may be read again, which share the time for that.
     fn changing(&self) -> u32 {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_shown = |view: &&Arc<View>| Arc::strong_count(view) > 1;
@@ -155,7 +155,7 @@ impl Views {
         }
     }
 
-    /// What was read last, if it is still valid; else what the session's files are like now.
+    /// Returns the last reading, if it is still valid; else the fingerprint of the session's files.
     fn last(&self, view: &View, shown: &Shown) -> Result<Result<Looked, Problem>, Option<u64>> {
         let now = fingerprint(&view.known.dir);
         let last = shown.last.as_ref().filter(|last| last.is_good(now, &view.wanted, || self.changing()));
@@ -229,7 +229,7 @@ impl View {
 }
 
 impl Last {
-    /// Whether it is still valid, where so many views are read again.
+    /// Whether it is still valid, if this number of views is read again.
     fn is_good(&self, now: Option<u64>, wanted: &ViewParameters, views: impl FnOnce() -> u32) -> bool {
         if self.rests && self.fingerprint == now {
             return true;
