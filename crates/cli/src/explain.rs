@@ -49,7 +49,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
 }
 
-/// What is explained.
+/// The subject of an explanation.
 enum Explained<'k> {
     Rule(&'static Rule),
     Cause(&'k Cause),

@@ -260,7 +260,7 @@ impl Pusher {
     }
 }
 
-/// What pushes requests of a sort, of which so many wait.
+/// Creates the outbox that pushes requests of a sort; at most `waiting` of them wait.
 fn outbox(
     what: &'static str,
     waiting: usize,

@@ -59,7 +59,7 @@ pub fn watch<T>(mut line: impl FnMut(Duration) -> String + Send, work: impl FnOn
     })
 }
 
-/// How much of `width` characters is done.
+/// Draws the progress in `width` characters.
 pub fn bar(done: usize, planned: usize, width: usize) -> String {
     let full = (done * width).checked_div(planned).unwrap_or(0).min(width);
     format!("[{}{}]", "#".repeat(full), ".".repeat(width - full))

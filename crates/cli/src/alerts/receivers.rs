@@ -22,7 +22,7 @@ const RENEWALS: u32 = 4;
 /// Between two looks at a command.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Whom the user named.
+/// The receivers that the user named.
 #[derive(clap::Args, Debug)]
 pub struct Destinations {
     /// URL to which each alert is posted as JSON (http only)
@@ -42,7 +42,7 @@ pub struct Everybody {
     notified: Vec<(String, Outbox<Vec<u8>>)>,
     /// Alertmanagers: all that fires.
     managers: Vec<(String, Outbox<Vec<u8>>)>,
-    /// When the latter heard of it last.
+    /// The time at which Alertmanagers last heard of all that fires.
     renewed: Option<Instant>,
     renewal: Duration,
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Recorded {
     /// Its configuration, and what it took.
     pub asked: Asked,
-    /// What is known of its kernel's code.
+    /// The part of its kernel's code that is known.
     pub known: Known,
     /// GPU time of all launches like it, nanoseconds; none where they were not timed.
     pub total_ns: Option<f64>,

@@ -60,7 +60,7 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     Ok(())
 }
 
-/// What recording cost. Where the GPU is hardly ever idle, the host has time to spare.
+/// Describes the cost of recording. Where the GPU is hardly ever idle, the host has time to spare.
 pub fn recorder(profile: &Profile, advice: &Advice) -> String {
     let idle = profile.accounts().idle_ns().value / profile.accounts().span_ns.max(1.0);
     let saturated = !profile.on_cpu_device() && profile.totals.gpu_time_ns.is_some() && idle < 0.1;

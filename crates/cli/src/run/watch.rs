@@ -19,7 +19,7 @@ const LONGEST_DUE: Duration = Duration::from_secs(2);
 /// Pause after the first look; each next one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What was seen of the tree of processes.
+/// Observations of the tree of processes.
 pub struct Watch {
     root: u32,
     looks: u32,
@@ -27,12 +27,12 @@ pub struct Watch {
     seen: BTreeMap<u32, Seen>,
 }
 
-/// What one process looked like when it was last seen.
+/// One process as it was last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its name, as `ps` shows it.
     pub name: String,
-    /// Whether the injected library was loaded.
+    /// The state of the injected library in it.
     pub recorder: Recorder,
     /// Another libcuda that was loaded beside or instead of it.
     pub other_driver: Option<String>,
@@ -112,8 +112,8 @@ fn inspect(pid: u32) -> Option<Seen> {
     Some(Seen { name, recorder, other_driver: named("libcuda.so").map(ToString::to_string) })
 }
 
-/// Why the library is not in a process: what its program and its environment say, which hold from the
-/// process's start on. `None` if they do not show themselves.
+/// Returns the reason why the library is not in a process, from its program and its environment,
+/// which hold from the process's start on. `None` if they do not show themselves.
 fn absent(pid: u32) -> Option<Recorder> {
     if let Some(obstacle) = Program::of(Path::new(&format!("/proc/{pid}/exe"))).obstacle() {
         return Some(Recorder::Without(obstacle));

@@ -239,7 +239,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
     live
 }
 
-/// What the commands of a schema print, as one document.
+/// Returns the output of a schema's commands, as one document.
 fn printed(sandbox: &Sandbox, schema: &str, commands: &[Words]) -> Value {
     let documents = commands.iter().map(|command| {
         // The doctor may well find something here, and one of the launches is wrong: the exit code
@@ -320,7 +320,7 @@ fn without_places(text: &str, sandbox: &Sandbox) -> String {
         .replace(sandbox.path("").to_str().unwrap(), "/home/me/")
 }
 
-/// Where the sample of a schema stands: in the first JSON block below its heading.
+/// Returns the position of a schema's sample: in the first JSON block below its heading.
 fn sample_place(text: &str, schema: &str) -> (usize, usize) {
     const OPEN: &str = "```json\n";
     let heading = text.find(&format!("## `{schema}`")).unwrap_or_else(|| panic!("no heading for {schema}"));
@@ -328,7 +328,7 @@ fn sample_place(text: &str, schema: &str) -> (usize, usize) {
     (from, from + text[from..].find("```").expect("the sample's end"))
 }
 
-/// What stands in the page for a printed document.
+/// Returns the page's form of a printed document.
 fn sample(mut printed: Value, elsewhere: &[&str]) -> Value {
     for member in elsewhere {
         let place = printed.pointer_mut(&format!("/{member}"));
@@ -374,7 +374,7 @@ fn shortened(value: Value) -> Value {
     }
 }
 
-/// How many values there are in it.
+/// Returns the number of values in it.
 fn content(value: &Value) -> usize {
     match value {
         Value::Null => 0,

@@ -1,4 +1,4 @@
-//! What the host does while the GPU is idle: sessions with samples of the host's call stacks.
+//! The host's activity while the GPU is idle: sessions with samples of the host's call stacks.
 
 use crate::common::{PTX, Sandbox, output, text};
 use crate::places::interpreter;
