@@ -88,7 +88,7 @@ pub enum Worker {
 pub enum Granule {
     /// Anything.
     One,
-    /// A multiple of so many times `m`.
+    /// A multiple of this number times `m`.
     RowsOfM(u32),
     /// A multiple of `m` squared.
     PlanesOfM,
@@ -194,7 +194,7 @@ const PLAIN: Kernel = Kernel {
     step_ns: 50.0,
 };
 
-/// `n` units of `m` steps each, so many instructions a step.
+/// `n` units of `m` steps each, with this number of instructions a step.
 macro_rules! steps {
     ($each:expr) => {
         |s| s.n as f64 * (s.m as f64 * $each + 4.0)
