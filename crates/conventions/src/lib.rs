@@ -1,5 +1,5 @@
-//! What separately built parts of APEX agree on: the environment [`variables`] by which one
-//! configures another, where the real driver may be ([`locate`]), and how a part recognises the
+//! Conventions between separately built parts of APEX: the environment [`variables`] by which one
+//! configures another, the places of the real driver ([`locate`]), and the mark of the
 //! [`cpu_device`]. Each is stated here and nowhere else.
 
 pub mod cpu_device;
