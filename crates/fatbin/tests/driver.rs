@@ -1,4 +1,4 @@
-//! What tables of machine code say, against what a driver said: the H200 of `data/launches-h200`.
+//! The tables of machine code agree with a driver: the H200 of `data/launches-h200`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
