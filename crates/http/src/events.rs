@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 pub struct Event {
     /// Its type: a word.
     pub name: &'static str,
-    /// What it tells; of any lines.
+    /// The text of the event; any number of lines.
     pub data: String,
 }
 
@@ -26,7 +26,7 @@ pub enum Next {
     Last(Vec<Event>),
 }
 
-/// Who is asked for the next event.
+/// The function that returns the next event.
 pub type Source = Box<dyn FnMut() -> Next + Send>;
 
 /// Tells nothing, and shows whether the client is still there.
@@ -62,7 +62,7 @@ pub struct Sent {
     pub work: Work,
 }
 
-/// What is sent.
+/// The content that is sent.
 #[derive(Debug)]
 pub enum Sending {
     Bytes(Option<Bytes>),
