@@ -1,4 +1,4 @@
-//! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
+//! The answer about one launch as data: the members of JSON are those of [`Answer`].
 
 use crate::recorded::{self, figure};
 use apex_predict::lines::{Asked, Fields, KNOWN, Line};
@@ -27,28 +27,28 @@ pub struct Answer {
     /// Whether guesses decide part of what the launch executes; `None` if that is not known (its
     /// basis is not `work`).
     pub work_assumed: Option<bool>,
-    /// What the models say.
+    /// The models' prediction.
     pub prediction: Option<Prediction>,
-    /// What follows exactly.
+    /// The computed figures.
     pub computed: Option<Computed>,
-    /// Of a what-if: the share of the launch's duration that the change saves; below 0 where it
-    /// costs.
+    /// For a what-if, the share of the launch's duration that the change saves; below 0 if it costs
+    /// time.
     pub saves: Option<Figure>,
-    /// Why nothing is predicted.
+    /// The reason why nothing is predicted.
     pub error: Option<String>,
-    /// What stood in the line; in JSON, what of it no other member has.
+    /// The fields of the line; in JSON, those that no other member has.
     #[serde(rename = "input", serialize_with = "unknown_members")]
     pub fields: Fields,
 }
 
-/// What follows exactly from launch, kernel and device.
+/// The figures that follow exactly from launch, kernel and device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Computed {
     /// Share of the lanes of a block's warps that hold a thread.
     pub block_efficiency: f64,
     /// Theoretical occupancy. It takes the kernel's attributes, like all that follows.
     pub theoretical_occupancy: Option<f64>,
-    /// What limits it.
+    /// The resources that limit it.
     pub limiters: Option<Vec<&'static str>>,
     /// Blocks over what the device holds at once.
     pub waves: Option<f64>,

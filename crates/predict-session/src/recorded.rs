@@ -1,4 +1,4 @@
-//! What the models say of the kernels of a recorded session, beside what was measured.
+//! Predictions for the kernels of a recorded session, beside the measurements.
 //!
 //! What a session measures is comparable after [`ABOVE_GPU_TIME_NS`] is added
 //! ([`GpuTime`](apex_profile::GpuTime)).
@@ -19,7 +19,7 @@ pub fn figure(estimate: Estimate) -> Figure {
     Figure::predicted(estimate.value, (estimate.low, estimate.high))
 }
 
-/// What models say, as a profile holds it.
+/// Converts a prediction to the form of a profile.
 fn as_profiled(said: apex_predict::Prediction) -> Prediction {
     Prediction {
         duration_ns: Some(figure(said.duration_us).scaled(1e3)),
@@ -48,7 +48,7 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
         .ok_or_else(|| format!("no predictions for {shown}: its clocks and caches were not recorded"))
 }
 
-/// Whether the shipped models were trained on devices like this one.
+/// Checks that the shipped models were trained on devices like this one.
 ///
 /// # Errors
 /// That they were not, as a sentence.
@@ -75,7 +75,7 @@ pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
     check_trained(&device).map(|()| device)
 }
 
-/// Which devices there are predictions for.
+/// The devices that there are predictions for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
     /// Those like the ones that the shipped models were trained on.
@@ -116,7 +116,7 @@ pub fn measured_duration_ns(kernel: &Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + ABOVE_GPU_TIME_NS, samples, error))
 }
 
-/// What the models say of a launch, beside what was measured, and what bounds it.
+/// Returns the prediction for a launch, beside the measurement, and its limit.
 ///
 /// # Errors
 /// Why the launch cannot run.
@@ -136,9 +136,9 @@ pub fn prediction(
     Ok(Prediction { bound, work, ..said })
 }
 
-/// What is shown of a session's kernel: no predicted duration beside a measured one, unless it is
-/// known what its launches execute. Attributes and configuration alone tell so little of it that
-/// its interval spans a factor of hundreds.
+/// Returns the part of a prediction that is shown: no predicted duration beside a measured one,
+/// unless it is known what the launches execute. Attributes and configuration alone tell so little
+/// about it that its interval spans a factor of hundreds.
 pub fn shown(said: Prediction) -> Prediction {
     let is_vague = said.basis != Basis::Work.name() && said.measured_duration_ns.is_some();
     let duration_ns = said.duration_ns.filter(|_| !is_vague);
