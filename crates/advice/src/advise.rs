@@ -1,5 +1,5 @@
-//! Running the rules, and making sure that what they promise adds up ([`capping`]); the order of
-//! what they found ([`ranking`]).
+//! Runs the rules, makes sure that the savings that they promise add up ([`capping`]), and orders
+//! their findings ([`ranking`]).
 
 mod capping;
 mod ranking;

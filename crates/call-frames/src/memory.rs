@@ -1,4 +1,4 @@
-//! Reading memory of a process that may not be there.
+//! Reads memory of a process that may not be mapped.
 //!
 //! `process_vm_readv` gives an error instead of a fault. On the calling process itself it needs no
 //! privilege, on another one the right to trace it; the other process does not notice. Where a

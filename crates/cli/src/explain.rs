@@ -1,5 +1,5 @@
-//! `apex explain`: what a rule means, from the same table as `docs/advice.md`, and what is known of
-//! a cause.
+//! `apex explain`: the meaning of a rule, from the same table as `docs/advice.md`, or of a known
+//! cause.
 
 use crate::exit;
 use crate::output::{self, Color};

@@ -72,7 +72,7 @@ impl Timer {
     /// output.
     ///
     /// # Errors
-    /// What the driver says. A launch that was refused does no harm to the next; a kernel's fault
+    /// The driver's error. A launch that was refused does no harm to the next; a kernel's fault
     /// ends the context.
     pub fn time(&self, bench: &mut Bench, loaded: &Loaded, launch: &Launch) -> Result<Timed> {
         bench.reset_output(&loaded.kernel, launch)?;

@@ -79,7 +79,7 @@ impl Ncu {
     /// Finds the profiler: `named`, else in the search path or where it is usually installed.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn find(named: Option<&Path>) -> Result<Ncu, String> {
         let in_path = || {
             let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Places in a program, and what is bad there.
+//! Places in a program, and their faults.
 
 /// Places kept of each [`Fault`] of a launch.
 pub const MAX_HOTSPOTS: usize = 4;

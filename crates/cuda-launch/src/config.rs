@@ -1,4 +1,4 @@
-//! The configuration of a launch: what stands between `<<<` and `>>>`, but for the stream.
+//! The configuration of a launch: the values between `<<<` and `>>>`, except the stream.
 
 use crate::{DeviceAttributes, Dim3};
 use std::fmt;

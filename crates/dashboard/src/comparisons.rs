@@ -85,7 +85,7 @@ impl Comparisons {
     /// Compares sessions. Who asks meanwhile waits.
     ///
     /// # Errors
-    /// Why there is no comparison.
+    /// The reason why there is no comparison.
     pub fn of(&self, sides: &Sides) -> Result<Arc<str>, Problem> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fingerprints = sides.fingerprints();

@@ -131,7 +131,7 @@ impl Views {
     /// Reads a part of a session. Concurrent calls for the same part wait, and get the same result.
     ///
     /// # Errors
-    /// Why there is no document.
+    /// The reason why there is no document.
     pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
         let shown = view.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +167,7 @@ impl Views {
     /// The kernels of a part of a session, as they were read a moment ago, or are read now.
     ///
     /// # Errors
-    /// Why nothing was read.
+    /// The reason why nothing was read.
     pub fn kernels(&self, known: &Known, wanted: &ViewParameters) -> Result<Arc<Kernels>, Problem> {
         let view = self.of(known, wanted);
         let read = view.kernels().clone().filter(|(at, _)| at.elapsed() < RECENT);

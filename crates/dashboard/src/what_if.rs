@@ -1,5 +1,5 @@
-//! Questions about one kernel over HTTP, its lines and other configurations: what the parameters
-//! mean, and what status an answer has.
+//! Questions about one kernel over HTTP, its lines and other configurations: the meaning of the
+//! parameters, and the status of an answer.
 
 use apex_http::{Request, Response, StatusCode};
 use apex_predict::{Change, Models};

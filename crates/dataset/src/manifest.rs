@@ -1,4 +1,5 @@
-//! `manifest.json`: what a data set is, on what it was measured, and how.
+//! `manifest.json`: the description of a data set, its device, and the way in which it was
+//! measured.
 
 use std::collections::BTreeMap;
 use std::path::Path;

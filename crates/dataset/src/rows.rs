@@ -1,4 +1,4 @@
-//! The rows of the tables: kernels, launches, and what was measured of a launch.
+//! The rows of the tables: kernels, launches, and the measurements of a launch.
 
 use crate::csv::{Columns, Fields};
 use crate::record;

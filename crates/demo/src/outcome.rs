@@ -1,4 +1,4 @@
-//! Compares what a device computed with what the host computed.
+//! Compares a device's results with the host's.
 
 use crate::error::{DemoError, Result};
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Cubins: what the tables of machine code say of a kernel, without decoding an instruction.
+//! Cubins: the properties of a kernel in the tables of machine code, read without decoding an
+//! instruction.
 //!
 //! A cubin is an ELF file. A kernel is a symbol with the mark of an entry, in a section of code of
 //! its own; the sections that belong to it name that section in their header. `.nv.info` holds

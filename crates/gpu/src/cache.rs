@@ -92,7 +92,7 @@ pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
 /// Keeps `compiled`.
 ///
 /// # Errors
-/// What the system says; then the folder is as before.
+/// The system's error; then the folder is as before.
 pub(crate) fn store(folder: &Path, fingerprint: &[u8], compiled: &Compiled) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     apex_untrusted::replace::bytes(&place(folder, fingerprint), &encode(fingerprint, compiled))?;

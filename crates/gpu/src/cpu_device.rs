@@ -1,4 +1,4 @@
-//! Finding the CPU device and making it the driver.
+//! Finds the CPU device and makes it the driver.
 //!
 //! Cargo builds it beside the program, as this crate's feature `cpu-device` asks: as
 //! `libapex_cpu_device.so` where APEX's sources lie in a folder, with a hash behind the name where

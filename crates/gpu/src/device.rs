@@ -302,7 +302,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn memory(&self) -> Result<(usize, usize)> {
         self.core.cuda.mem_get_info().map_err(self.core.failed("cuMemGetInfo"))
     }
@@ -372,7 +372,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn new_stream(&self) -> Result<Stream> {
         Stream::new(&self.core)
     }

@@ -262,7 +262,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn launch(&self) -> Result<()> {
         self.launch_on(&self.stream)
     }
@@ -279,7 +279,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`crate::Error::WrongDevice`]; [`crate::Error::NotInCapture`].
+    /// The driver's error; [`crate::Error::WrongDevice`]; [`crate::Error::NotInCapture`].
     pub fn launch_on(&self, stream: &Stream) -> Result<()> {
         let device = self.stream.device();
         check_stream(device, stream)?;

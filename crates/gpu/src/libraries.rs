@@ -1,4 +1,4 @@
-//! Finding NVIDIA's libraries at run time.
+//! Finds NVIDIA's libraries at run time.
 //!
 //! They may lie where the loader looks, in a toolkit, or among Python's packages (wheels such as
 //! `nvidia-cuda-nvrtc` and `nvidia-cublas`). cudarc opens them by name; opening one first by its

@@ -85,7 +85,7 @@ impl Sampler {
     /// Has the thread end, and waits for it a while.
     ///
     /// # Errors
-    /// Why it could not write; then what it had written before is there.
+    /// The reason why it could not write; then what it had written before is there.
     pub fn finish(self) -> io::Result<()> {
         drop(self.stop);
         self.ended.recv_timeout(PATIENCE).unwrap_or(Ok(()))

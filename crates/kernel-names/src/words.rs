@@ -1,4 +1,4 @@
-//! The words of an identifier, and what they say.
+//! The words of an identifier, and their meaning.
 
 use crate::Operation;
 

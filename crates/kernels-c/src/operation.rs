@@ -1,4 +1,4 @@
-//! The one table of operations, and what is checked for all of them: numbers of arguments, types of
+//! The one table of operations, and the checks for all of them: numbers of arguments, types of
 //! elements, alignment, and that outputs overlap nothing.
 
 use apex_kernels::fusion::forms;

@@ -34,7 +34,7 @@ pub struct Layout {
 /// A map of a buffer that holds the tensor.
 ///
 /// # Errors
-/// What the driver refuses, and why.
+/// The driver's refusal, and the reason.
 pub fn tensor_map<T: Element, B: Pod>(buffer: &Buffer<B>, layout: &Layout) -> Result<TensorMap, String> {
     let sizes = layout.sizes.map(|size| size as u64);
     let strides = layout.strides.map(|stride| (stride * size_of::<T>()) as u64);

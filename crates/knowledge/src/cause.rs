@@ -1,4 +1,4 @@
-//! A cause, and what it matches.
+//! A cause, and the names that it matches.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -75,7 +75,7 @@ impl Sampler {
     /// Has the thread end, and waits for it a while: a call of NVML may hang.
     ///
     /// # Errors
-    /// Why it could not write; then what it had written before is there.
+    /// The reason why it could not write; then what it had written before is there.
     pub fn finish(self) -> io::Result<()> {
         drop(self.stop);
         // A thread that hangs leaves a file of whole lines.

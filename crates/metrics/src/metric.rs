@@ -1,4 +1,4 @@
-//! The metrics that there are.
+//! The table of metrics.
 
 /// The kind of a metric: whether its value only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

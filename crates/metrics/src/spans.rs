@@ -1,4 +1,5 @@
-//! A session as spans: what a program did when, for tracing back ends such as Jaeger and Tempo.
+//! A session as spans: the activities of a program over time, for tracing back ends such as Jaeger
+//! and Tempo.
 //!
 //! | span | parent | how many |
 //! | --- | --- | --- |

@@ -1,5 +1,4 @@
-//! A trained network with all that belongs to it: which features it takes, how far to trust it,
-//! where it comes from.
+//! A trained network with its features, its calibration and its origin.
 
 use crate::conformal::{Band, Margin};
 use crate::network::{Network, Range, Target};

@@ -1,4 +1,4 @@
-//! A multilayer perceptron as data: what goes in, the layers, what comes out.
+//! A multilayer perceptron as data: inputs, layers, outputs.
 //!
 //! With `x` the features of one case, `m` and `s` of [`Scaling`]:
 //!

@@ -38,7 +38,7 @@ fn as_profiled(said: apex_predict::Prediction) -> Prediction {
 /// The device of this name and these pairs of `CUdevice_attribute` and value, as the models see it.
 ///
 /// # Errors
-/// What is not known of it, as a sentence.
+/// A sentence about the missing facts.
 pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
     let shown = if name.is_empty() { "a device that is not known" } else { name };
     if DeviceLimits::from_pairs(attributes).is_none() {
@@ -51,7 +51,7 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
 /// Checks that the shipped models were trained on devices like this one.
 ///
 /// # Errors
-/// That they were not, as a sentence.
+/// A sentence that they were not.
 pub fn check_trained(device: &Device) -> Result<(), String> {
     let capability = |device: &Device| device.limits.attributes.compute_capability;
     let trained = Device::trained();
@@ -69,7 +69,7 @@ pub fn check_trained(device: &Device) -> Result<(), String> {
 /// The recorded device, if the shipped models were trained on devices like it.
 ///
 /// # Errors
-/// Why nothing is predicted for it, as a sentence.
+/// A sentence about the reason why nothing is predicted for it.
 pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
     let device = device(&recorded.name, &recorded.attributes)?;
     check_trained(&device).map(|()| device)
@@ -88,7 +88,7 @@ impl Trained {
     /// The device of this name and these attributes, if there are predictions for it.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
         let device = device(name, attributes)?;
         match self {
@@ -101,7 +101,7 @@ impl Trained {
     /// The first of a session's devices that there are predictions for.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn among(self, devices: &[apex_profile::Device]) -> Result<Device, String> {
         let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
         known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
@@ -119,7 +119,7 @@ pub fn measured_duration_ns(kernel: &Kernel) -> Option<Figure> {
 /// Returns the prediction for a launch, beside the measurement, and its limit.
 ///
 /// # Errors
-/// Why the launch cannot run.
+/// The reason why the launch cannot run.
 pub fn prediction(
     models: &Models,
     device: &Device,

@@ -236,7 +236,7 @@ impl<'a> Placed<'a> {
     /// Places a launch on a device.
     ///
     /// # Errors
-    /// Why it cannot run there.
+    /// The reason why it cannot run there.
     pub fn new(device: &'a Device, case: &'a Case) -> Result<Placed<'a>, Impossible> {
         let launch = &case.launch;
         let unknown = FunctionAttributes { registers: FEW_REGISTERS, ..FunctionAttributes::default() };

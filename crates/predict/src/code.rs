@@ -1,5 +1,5 @@
-//! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the
-//! kernel's attributes.
+//! A kernel's PTX: its instruction mix, the work of a launch, and the attributes that it
+//! determines.
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};

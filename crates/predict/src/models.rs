@@ -1,4 +1,4 @@
-//! The models made ready, and what they say of a launch.
+//! The models, made ready for prediction, and their predictions of a launch.
 //!
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if*
 //! takes in addition what another launch of the same kernel took. Fractions are predicted as
@@ -269,7 +269,7 @@ impl Models {
     /// The models of a folder that `apex train` wrote.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// The file that cannot be used, and the reason.
     pub fn load(folder: &Path) -> Result<Models, LoadError> {
         let [small, large, what_if] = Models::FILES.map(|name| Model::open(&folder.join(name)));
         let failed = |(file, why): (&str, String)| LoadError::Other { path: folder.join(file), why };

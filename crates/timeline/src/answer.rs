@@ -1,5 +1,5 @@
-//! Answers about a timeline, as JSON (docs/api.md): what can be asked for, and what all answers
-//! share.
+//! Answers about a timeline, as JSON (docs/api.md): the questions, and the common part of all
+//! answers.
 
 mod launch;
 mod part;

@@ -1,5 +1,4 @@
-//! From a session to its index: the profile is built once, and its observer
-//! writes lanes.
+//! Builds the index of a session: the profile is built once, and its observer writes lanes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Writing a lane: blocks of events, and cells above them.
+//! Writes a lane: blocks of events, and cells above them.
 //!
 //! Cells are stretches of time whose length is a power of two, from [`FINEST`] on in steps of
 //! [`STEP`], and that begin at a multiple of it. A cell is stored where at least [`LEAST`] events

@@ -1,5 +1,5 @@
-//! The page through which recording is steered while programs run, and through which the processes
-//! of a session share its size limit.
+//! The page by which recording is controlled while programs run, and by which the processes of a
+//! session share its size limit.
 //!
 //! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed
 //! loads; `apex ctl` maps it too and changes it. All fields are independent of one another, so no

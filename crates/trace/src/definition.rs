@@ -1,4 +1,4 @@
-//! Definitions: what the identifiers in records stand for.
+//! Definitions: the meaning of the identifiers in records.
 //!
 //! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8
 //! bytes. Identifiers count from 1 within a process and within a tag.

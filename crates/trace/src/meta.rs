@@ -1,4 +1,4 @@
-//! `session.json`: what was run, where, and how it ended.
+//! `session.json`: the command of a run, the machine, and the end of the run.
 
 use crate::error::{Error, Problem, in_file};
 use crate::reader::META_FILE;

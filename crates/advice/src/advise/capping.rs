@@ -1,4 +1,4 @@
-//! Caps, so that what findings promise together never exceeds what there is.
+//! Caps savings, so that findings never promise more together than the time that there is.
 //!
 //! In this order:
 //!

@@ -1,4 +1,4 @@
-//! The order of findings: by what they save. Unknown savings come after known ones, and known
+//! The order of findings: by their savings. Unknown savings come after known ones, and known
 //! savings of less than 2% of the job after these. Where the CPU device counted, its times say
 //! nothing about a GPU: what it counted comes first, by the share of the counted work that the
 //! kernels concerned do, and the host's side comes last.

@@ -1,5 +1,5 @@
-//! The steps of two runs, without the rest of a comparison: for who looks at one of them again and
-//! again.
+//! The steps of two runs, without the rest of a comparison: for a viewer that compares one of them
+//! again and again.
 
 use super::Change;
 use apex_profile::{Figure, Profile};

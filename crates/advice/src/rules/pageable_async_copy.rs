@@ -1,4 +1,4 @@
-//! Asynchronous copies that are not.
+//! Asynchronous copies of pageable memory, which are not asynchronous.
 
 use apex_trace::layout::MemoryKind;
 

@@ -1,4 +1,4 @@
-//! Finding the row of an address in a module's unwinding tables.
+//! Finds the row of an address in a module's unwinding tables.
 //!
 //! `.eh_frame_hdr` lists the functions of a module in the order of their addresses, each with the
 //! place of its description in `.eh_frame`. A description is a short program that builds the rows

@@ -1,4 +1,4 @@
-//! Walking the frames of a thread.
+//! Walks the frames of a thread.
 
 use super::Interpreter;
 use super::code::{HEAD_BYTES, Head};

@@ -1,4 +1,4 @@
-//! The threads of an interpreter in another process, and who holds its global lock.
+//! The threads of an interpreter in another process, and the holder of its global lock.
 //!
 //! The lists change while they are read. They are followed for a bounded number of steps, and a
 //! thread's state counts only for the thread that it names.

@@ -1,4 +1,4 @@
-//! The beginning of a report: the verdict (where the time went, what to change, what that saves),
+//! The beginning of a report: the verdict (the use of the time, the change to make, its saving),
 //! and the accounts as bars.
 
 use crate::text::figures::share;

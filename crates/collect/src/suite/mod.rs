@@ -1,4 +1,4 @@
-//! The suite: kernels of many kinds, and what it takes to launch each of them correctly.
+//! The suite: kernels of many kinds, and the requirements of a correct launch of each.
 //!
 //! The crate `apex-device-code` holds their CUDA C++ and PTX. Every kernel takes two inputs, an
 //! output, a number of units `n` and a parameter `m`, and does all units for any grid and every

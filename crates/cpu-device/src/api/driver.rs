@@ -1,4 +1,4 @@
-//! Initialisation, versions, errors, and how programs find the other functions.
+//! Initialisation, versions, errors, and the lookup of the other functions.
 
 use super::export_tables;
 use crate::EXPORTED;

@@ -1,4 +1,4 @@
-//! Library management: device code that is at home in every context.
+//! Library management: device code that is not bound to a context.
 
 use super::module::{JitLog, compile, load_file};
 use crate::context;

@@ -1,5 +1,5 @@
-//! Memory management and unified addressing: allocation, host memory, managed memory, and what is
-//! known of a pointer.
+//! Memory management and unified addressing: allocation, host memory, managed memory, and
+//! attributes of pointers.
 
 use crate::context::{self, Context};
 use crate::device::{self, PITCH_ALIGNMENT};

@@ -1,4 +1,4 @@
-//! Memory of graphs: what allocation nodes give out.
+//! Memory of graphs, which allocation nodes provide.
 //!
 //! Such memory has one address for the life of its graph, so that other nodes can name it. Each
 //! launch allocates it, and a free node or `cuMemFreeAsync` frees it again.

@@ -1,4 +1,4 @@
-//! Texture and surface objects: what kernels name by a 64-bit handle to read or write an image.
+//! Texture and surface objects, which kernels name by a 64-bit handle to read or write an image.
 //!
 //! An object describes memory and holds on to none: a kernel that uses one after its array or
 //! memory was freed faults, as it does with a pointer.

@@ -1,4 +1,4 @@
-//! The limit on how long a kernel may run, for programs that nobody watches.
+//! The limit on a kernel's execution time, for programs that run unattended.
 //!
 //! `APEX_CPU_TIMEOUT` gives it in seconds. A kernel that exceeds it ends its context with
 //! `CUDA_ERROR_LAUNCH_TIMEOUT`, as a GPU that drives a display does.

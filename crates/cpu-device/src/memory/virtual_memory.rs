@@ -1,4 +1,4 @@
-//! Virtual memory management: address ranges, physical memory, and what is mapped where.
+//! Virtual memory management: address ranges, physical memory, and mappings between them.
 //!
 //! Physical memory is an anonymous file, so that it can be mapped at several places and handed to
 //! other processes. A reserved range is memory without access; mapping puts a file's pages

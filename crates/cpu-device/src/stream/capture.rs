@@ -1,4 +1,4 @@
-//! Stream capture: what is submitted to a stream becomes a graph instead of being done.
+//! Stream capture: work submitted to a stream becomes a graph instead of being executed.
 //!
 //! A capture begins in one stream, its origin, and spreads: a stream that waits for an event
 //! recorded in the capture joins it. For each of its streams the capture knows the nodes that the

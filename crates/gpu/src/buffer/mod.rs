@@ -217,7 +217,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn clear(&mut self) -> Result<()> {
         let stream = self.device().stream().clone();
         self.clear_on(&stream)
@@ -235,7 +235,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`Error::WrongDevice`].
+    /// The driver's error; [`Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
         self.view_mut().clear_on(stream)
     }

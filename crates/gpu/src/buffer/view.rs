@@ -260,7 +260,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`crate::Error::WrongDevice`].
+    /// The driver's error; [`crate::Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
         self.prepare(stream)?;
         let bytes = self.len * size_of::<T>();

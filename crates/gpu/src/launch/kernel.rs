@@ -270,7 +270,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn blocks_per_multiprocessor(&self, threads: u32, shared: u32) -> Result<u32> {
         let blocks =
             self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);

@@ -1,4 +1,4 @@
-//! Shapes: which element of a buffer an index names.
+//! Shapes: the element of a buffer that an index names.
 //!
 //! Invariant: every index within the sizes names an element within the buffer. Every
 //! constructor keeps it.

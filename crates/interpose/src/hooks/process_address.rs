@@ -1,4 +1,5 @@
-//! `cuGetProcAddress`: how libcudart and the frameworks get at the driver's functions.
+//! `cuGetProcAddress`: the call by which libcudart and the frameworks look up the driver's
+//! functions.
 //!
 //! The real call comes first, with the program's own pointers, and decides. Then the address that
 //! it returned is replaced by that of this library's exported symbol. The driver

@@ -1,4 +1,4 @@
-//! The launch path: what happens before and after each kernel launch of the program.
+//! The launch path: the recorder's work before and after each kernel launch of the program.
 //!
 //! Before the real call, it finds the configuration among the thread's recent ones
 //! ([`LaunchCache`]), and decides whether to time the launch. After the call, it writes one record

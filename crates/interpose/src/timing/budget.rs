@@ -1,4 +1,4 @@
-//! The cost limit of timing: how rarely a configuration is sampled, and the token bucket of all
+//! The cost limit of timing: the sampling interval of a configuration, and the token bucket of all
 //! configurations, which holds the limit over minutes.
 
 use crate::tables::Zeroable;

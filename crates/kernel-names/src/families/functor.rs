@@ -1,5 +1,4 @@
-//! Functors of ATen: what stands in the template arguments of its elementwise, reduction and
-//! `foreach` kernels.
+//! Functors of ATen, in the template arguments of its elementwise, reduction and `foreach` kernels.
 //!
 //! A functor is a class (`CUDAFunctor_add<float>`), a class around another (`BinaryFunctor<…,
 //! MulFunctor<float>>`), or a lambda inside a function

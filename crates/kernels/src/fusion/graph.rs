@@ -1,4 +1,4 @@
-//! Graphs of operations on tensors: what is to be computed, without how.
+//! Graphs of operations on tensors: the computation, without its execution.
 //!
 //! A graph is a list of nodes; each uses nodes before it, so the list is in topological order and
 //! has no cycles. A [`Value`] names a node of its own graph. Shapes are checked as nodes are made;

@@ -1,4 +1,5 @@
-//! All that is known of a launch: configuration, residency, device, kernel, PTX, executed work.
+//! All facts about a launch as features: configuration, residency, device, kernel, PTX, executed
+//! work.
 
 use super::{DEVICE, Sink, log, work};
 use crate::case::{Basis, Placed};

@@ -1,4 +1,4 @@
-//! Launches as numbers: what the models are given.
+//! Launches as numbers, the models' inputs.
 //!
 //! A feature set is written once, as a function that puts names and values into a [`Sink`]: so
 //! names and values cannot come apart. Quantities that span decades are logarithms to base 2. What

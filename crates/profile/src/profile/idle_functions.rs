@@ -1,5 +1,5 @@
-//! The host's samples as functions and as places: what the host did while devices were idle, and
-//! which line of the program did it.
+//! The host's samples as functions and as places: the functions that ran while devices were idle,
+//! and the lines of the program that called them.
 //!
 //! A share is the ratio of samples, times the part of the idle time that was sampled. Its interval
 //! is Wilson's 90% interval for a binomial proportion of as many samples. Samples come at jittered,

@@ -1,4 +1,4 @@
-//! Frames of compiled code: which of them are the user's, and where in the source they are.
+//! Frames of compiled code: the user's among them, and their places in the source.
 //!
 //! A program's stack goes through libraries that its user cannot change: CUDA's, PyTorch's, the
 //! system's. Frames in files of these are not looked at. What is left is symbolized from the files

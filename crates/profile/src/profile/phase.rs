@@ -1,4 +1,4 @@
-//! A profile of one phase: the same lists, with what passed in that phase.
+//! A profile of one phase: the same lists, with the events of that phase.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! The sizes of copies: how many there are of each order of magnitude.
+//! The sizes of copies: their number by order of magnitude.
 //!
 //! A mean says nothing of 60 copies of 4 bytes and one of 64 KiB. Sizes are therefore counted in
 //! groups, one for each power of two, with the exact extremes of each group. Groups are bounded in

@@ -1,4 +1,4 @@
-//! The use of a device by a process: how its time divides, its gaps, its collectives.
+//! The use of a device by a process: the division of its time, its gaps, its collectives.
 //! [`super::activity`] computes it.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Kernels that are one instruction many times over, and what a warp takes for it.
+//! Kernels that are one instruction many times over, and the time that a warp takes for it.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Accesses to memory and exchanges between lanes: what the table of forms cannot write by itself.
+//! Accesses to memory and exchanges between lanes, which the table of forms cannot write by itself.
 
 use crate::kernel::Bench;
 use crate::{PASSES, Row};

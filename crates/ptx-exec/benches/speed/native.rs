@@ -1,4 +1,4 @@
-//! The same algorithms in plain Rust: what the CPU device is held against.
+//! The same algorithms in plain Rust: the peers of the CPU device.
 //!
 //! They are written so that the compiler vectorises them, which is the best that plain Rust gets:
 //! where a kernel has a thread for each element, these have a lane of a small array. Each exists

@@ -1,6 +1,6 @@
-//! Arithmetic in single and double precision with a direction of rounding, and what else plain
-//! operations of the compiler cannot express: pairs of `.f32`, and sums of which one source is half
-//! as wide.
+//! Arithmetic in single and double precision with a direction of rounding, and other operations
+//! that the compiler's plain ones cannot express: pairs of `.f32`, and sums of which one source is
+//! half as wide.
 //!
 //! The host rounds in any direction if the control register of its vector unit says so. Compilers
 //! take for granted that it says "to nearest", so a whole register is computed within one piece of

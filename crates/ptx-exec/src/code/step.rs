@@ -1,4 +1,4 @@
-//! A step: what it does, under which guard, and which registers it names.
+//! A step: its operation, its guard, and the registers that it names.
 
 use crate::image::ImageStep;
 use crate::matrix::MatrixStep;

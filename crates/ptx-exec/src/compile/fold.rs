@@ -1,4 +1,4 @@
-//! Addresses: what accesses can know of them before they are computed.
+//! Addresses: the parts that accesses know before they are computed.
 //!
 //! nvcc makes of the access to an element of an array
 //!

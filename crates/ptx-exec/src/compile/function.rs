@@ -1,4 +1,4 @@
-//! One function: from its body to steps.
+//! Translates one function from its body into steps.
 //!
 //! [`FunctionCompiler`] owns what is made (steps, registers, inputs) and gives the decoders what
 //! they ask for: a register for an operand, converted to the width that the instruction wants; a

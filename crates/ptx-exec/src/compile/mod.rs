@@ -1,4 +1,4 @@
-//! PTX to [`Program`].
+//! Compiles PTX to a [`Program`].
 //!
 //! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts
 //! these in order; `function` compiles one function; `frame` places its variables; `operand` and

@@ -1,4 +1,4 @@
-//! Moving matrices between registers and memory.
+//! Moves matrices between registers and memory.
 //!
 //! `ldmatrix` and its like deal in *tiles*, 8 by 8 matrices of 16-bit elements whose rows lie
 //! anywhere; `wmma.load` and `wmma.store` in matrices whose lines have one stride. Every access is

@@ -1,5 +1,5 @@
-//! The happens-before order of a block's accesses: what barriers, warp instructions and atomics
-//! guarantee.
+//! The happens-before order of a block's accesses: the order that barriers, warp instructions and
+//! atomics guarantee.
 //!
 //! Each thread has a clock, which advances when the thread synchronises, and a *view*: the last
 //! known clock of every other thread. An access happens before the current one of a thread if the

@@ -1,4 +1,4 @@
-//! The barriers of a block, and what is known of the threads that have arrived.
+//! The barriers of a block, and the threads that have arrived.
 
 use super::Waiting;
 

@@ -1,4 +1,5 @@
-//! Warp splits: the paths on which the lanes of a warp are, and which of them runs next.
+//! Warp splits: the paths on which the lanes of a warp are, and the choice of the one that runs
+//! next.
 //!
 //! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
 //! exited.

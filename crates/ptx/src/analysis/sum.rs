@@ -1,4 +1,4 @@
-//! Sums of products, and the table that numbers them and what they are made of.
+//! Sums of products, and the table that numbers sums and their atoms.
 
 use std::collections::{HashMap, HashSet};
 

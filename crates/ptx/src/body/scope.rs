@@ -1,4 +1,4 @@
-//! Scopes: what a name stands for at a place of a function.
+//! Scopes: the meaning of a name at a place of a function.
 //!
 //! The rules are in the [module](super). A scope is a pair of braces; parameters stand in the
 //! outermost.

@@ -1,4 +1,4 @@
-//! From a function's listing to the steps of an estimate.
+//! Translates a function's listing into the steps of an estimate.
 //!
 //! Functions that are called directly are put in place, and what an instruction does to registers
 //! is written down as far as an estimate follows it; any other instruction makes an unknown result

@@ -1,5 +1,4 @@
-//! The sampling of one launch: which warps are executed, with how many steps each, and the sum of
-//! their work.
+//! The sampling of one launch: the choice of warps, the steps of each, and the sum of their work.
 //!
 //! Sampled blocks are distributed over the grid. If two neighbouring samples differ, a block
 //! between them is sampled too, because the blocks between them are uncertain; this locates the

@@ -1,4 +1,4 @@
-//! PTX text to tokens.
+//! Splits PTX text into tokens.
 //!
 //! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic
 //! (`ld.shared::cta.v4.f32`), a component (`%tid.x`) and a plain identifier are each one token; the

@@ -1,4 +1,4 @@
-//! One event with all that is known of it: `apex.timeline.launch/1`.
+//! One event with all facts about it: `apex.timeline.launch/1`.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A part of a timeline: lanes in columns or by their events (`apex.timeline/1`), and what lies
+//! A part of a timeline: lanes in columns or by their events (`apex.timeline/1`), and the sums
 //! between two moments (`apex.timeline.span/1`).
 
 use std::collections::{BTreeMap, BTreeSet};

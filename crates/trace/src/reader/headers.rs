@@ -1,4 +1,4 @@
-//! A session without its records: what the first pages of its files say.
+//! A session without its records: the content of the first pages of its files.
 //!
 //! This takes the same time however long the program ran.
 

@@ -1,4 +1,4 @@
-//! Reading sessions, finished or running, whole or damaged.
+//! Reads sessions, finished or running, whole or damaged.
 //!
 //! Nothing that a file says is trusted. What is sound is read, what is not is named in a
 //! [`Problem`] with its place, and only a session that can't be understood at all is an [`Error`].

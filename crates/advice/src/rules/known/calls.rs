@@ -1,4 +1,4 @@
-//! Driver calls in every iteration that show what the host does there.
+//! Driver calls in every iteration that show the host's activity.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

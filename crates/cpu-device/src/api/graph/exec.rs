@@ -1,4 +1,4 @@
-//! Executable graphs: how they are made, changed and launched.
+//! Executable graphs: their creation, changes and launches.
 
 use super::params;
 use crate::entry::{entries, opaque, read, refuse, write, write_if_wanted};

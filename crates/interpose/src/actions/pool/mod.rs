@@ -1,4 +1,5 @@
-//! Pooled memory: what the program frees is kept, and handed out when it asks for the same size.
+//! Pooled memory: memory that the program frees is kept, and serves its next allocation of the same
+//! size.
 //!
 //! `cuMemAlloc` and `cuMemFree` map and unmap memory: 85 µs for 16 MiB, 821 µs for 1 GiB on an
 //! H200. With the pool (`apex run --fast=memory`), a freed allocation stays allocated, as an *idle*

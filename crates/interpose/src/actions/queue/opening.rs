@@ -1,4 +1,4 @@
-//! Opening and closing the queue.
+//! Opens and closes the queue.
 //!
 //! A closed queue gives out no tickets. It is in one of two states: *resting*, in which launches go
 //! directly to the driver and cost the same as without a queue, or *armed*, in which launches come

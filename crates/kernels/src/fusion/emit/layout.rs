@@ -1,4 +1,4 @@
-//! The space of a kernel: which rows a block computes, which elements a thread, and where they lie.
+//! The space of a kernel: the rows of a block, the elements of a thread, and their positions.
 //!
 //! In the row form, element `((chunk · cluster + rank) · threads + thread) · vector + lane` of the
 //! row belongs to a thread of a block of the cluster, or of the blocks that share the row otherwise

@@ -1,4 +1,4 @@
-//! From a nest and a schedule to PTX.
+//! Translates a nest and a schedule into PTX.
 //!
 //! The text is straight-line code over virtual registers, unrolled over the elements of a thread;
 //! ptxas allocates registers. [`Emitter::element`] is the heart: it gives the register that holds

@@ -1,5 +1,5 @@
-//! Configurations, graphs, streams and devices of the process that is read: what its identifiers
-//! stand for, and what is learnt of each.
+//! Configurations, graphs, streams and devices of the process that is read: the meaning of its
+//! identifiers, and the facts about each.
 
 use super::{Reading, THIS};
 use crate::profile::stacks::StackCounts;

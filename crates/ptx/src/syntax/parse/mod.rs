@@ -1,4 +1,4 @@
-//! Tokens to the tree, by recursive descent.
+//! Parses tokens into the tree, by recursive descent.
 //!
 //! [`Parser`] is the cursor with the helpers that all parts use; `directive` reads what stands at
 //! module scope and declarations, `statement` what stands in bodies, `operand` the operands,
