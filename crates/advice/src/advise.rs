@@ -77,9 +77,9 @@ pub struct Verdict {
     pub gpu_busy: Option<Figure>,
     /// Kernels that ran.
     pub launches: u64,
-    /// Of these, share with a finding above [`Severity::Info`] about the kernel.
+    /// The share of these launches whose kernel has a finding above [`Severity::Info`].
     pub launches_with_finding: f64,
-    /// Of these, share of kernels that are excellent.
+    /// The share of these launches whose kernel is excellent.
     pub launches_excellent: f64,
     /// See [`apex_profile::Recorder::overhead_share`].
     pub overhead_share: Option<Figure>,

@@ -74,7 +74,7 @@ pub struct Comparison {
     pub counts: Option<CountChanges>,
     /// The outcome of the first side's findings that promise more than next to nothing.
     pub followed: Vec<Followed>,
-    /// Of those that are gone: what they promised together, where they are several.
+    /// The common outcome of the findings that are gone, if there are several.
     pub together: Option<Together>,
     /// Findings of the second side that the first one has not.
     pub new_findings: Vec<NewFinding>,
@@ -101,11 +101,11 @@ pub struct CountChanges {
     pub warp_instructions: Change,
     /// Sectors of global memory, of loads and stores.
     pub sectors: Change,
-    /// Of these, those beyond what the same bytes would take side by side.
+    /// The sectors beyond those that the same bytes would take side by side.
     pub excessive_sectors: Change,
     /// Wavefronts of shared memory, of loads and stores.
     pub wavefronts: Change,
-    /// Of these, those that bank conflicts cost.
+    /// The wavefronts that bank conflicts cost.
     pub bank_conflicts: Change,
     /// Branches that threads of a warp took differently.
     pub divergent_branches: Change,

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Between two changes of the line, and before the first.
+/// The time between two changes of the line, and before the first.
 const STEP: Duration = Duration::from_secs(1);
-/// Between two lines where stderr is no terminal.
+/// The time between two lines if stderr is no terminal.
 const SELDOM: Duration = Duration::from_secs(30);
 
 /// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing`

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at whether what a page shows is to be read again.
+/// The time between two looks at whether a page has to be read again.
 const EACH: Duration = Duration::from_millis(100);
 
 /// Characters of a command in the list.

@@ -62,7 +62,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Those that `find` finds, now and later, the ones to be shown first before the others.
+    /// Creates the list of the sessions that `find` finds, now and later, in the order in which
+    /// they are shown.
     pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
         Self { find: Box::new(find), known: Mutex::default() }
     }

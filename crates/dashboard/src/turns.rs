@@ -18,7 +18,7 @@ struct State {
 pub struct Turn<'t>(&'t Turns);
 
 impl Turns {
-    /// At most `most` at a time.
+    /// Allows at most `most` turns at a time.
     pub fn new(most: usize) -> Self {
         Self { state: Mutex::new(State { free: most, waiting: 0 }), freed: Condvar::new() }
     }

@@ -104,7 +104,7 @@ fn device_time(device: &Device, count: usize, mut call: impl FnMut()) -> f64 {
     after.since(&before).expect("the work before").as_secs_f64() * 1e6 / count as f64
 }
 
-/// That a call into the driver went well.
+/// Asserts that a call into the driver succeeded.
 fn ok(result: sys::CUresult) {
     assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
 }

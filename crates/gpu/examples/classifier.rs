@@ -221,7 +221,7 @@ impl Random {
         (self.0 ^ self.0 >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn fraction(&mut self) -> f32 {
         (self.next() >> 8 & 0xff_ffff) as f32 / (1 << 24) as f32
     }

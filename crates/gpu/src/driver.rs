@@ -146,8 +146,8 @@ fn start() -> Result<()> {
     if asked.is_ok() { check_version(version) } else { Ok(()) }
 }
 
-/// That a driver for CUDA `version` (1000 times major plus 10 times minor, as `cuDriverGetVersion`
-/// counts) is new enough.
+/// Checks that a driver for CUDA `version` (1000 times major plus 10 times minor, as
+/// `cuDriverGetVersion` counts) is new enough.
 fn check_version(version: i32) -> Result<()> {
     let version = version.max(0) as u32;
     let found = (version / 1000, version % 1000 / 10);

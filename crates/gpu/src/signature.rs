@@ -96,7 +96,7 @@ pub(crate) struct Signatures {
 }
 
 impl Signatures {
-    /// Those of PTX. Of text that does not parse none are known: the driver has its say about it.
+    /// Reads the types of PTX. Text that does not parse has none: the driver will report it.
     pub(crate) fn of(ptx: &[u8]) -> Signatures {
         let parsed = std::str::from_utf8(ptx).ok().and_then(|text| ptx::parse(text).ok());
         let Some(module) = parsed else { return Signatures::default() };

@@ -26,7 +26,7 @@ pub struct ThreadFiles {
 }
 
 impl ThreadFiles {
-    /// Those of a thread; `None` if it has ended or may not be read.
+    /// Opens the files of a thread; `None` if it has ended or may not be read.
     pub fn of(pid: u32, tid: u32) -> Option<ThreadFiles> {
         let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         Some(ThreadFiles { schedule: open("schedstat")?, call: open("syscall")? })

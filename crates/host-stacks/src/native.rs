@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const DEPTH: usize = 128;
 /// Rows and frames that are remembered; beyond, all are read again.
 const MOST_REMEMBERED: usize = 1 << 14;
-/// From one listing of loaded files to the next, when an address is in none of them.
+/// The time from one listing of loaded files to the next, if an address is in none of them.
 const LIST_EVERY_NS: u64 = 1_000_000_000;
 /// Bytes of a file's header and of a program header, and most program headers.
 const FILE_HEADER: usize = 64;

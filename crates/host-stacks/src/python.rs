@@ -45,7 +45,7 @@ const SYMBOLS: [&str; 6] = [
 pub struct Files(HashMap<String, Option<[Option<u64>; SYMBOLS.len()]>>);
 
 impl Files {
-    /// Those of the file of a mapping, from its first byte on.
+    /// Returns the symbols of the file of a mapping, from its first byte on.
     fn symbols(&mut self, pid: u32, mapping: &Mapping) -> Option<[Option<u64>; SYMBOLS.len()]> {
         let read = || {
             let inside = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));

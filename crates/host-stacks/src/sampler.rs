@@ -42,9 +42,9 @@ impl Default for Options {
 /// The least ratio of a pause to the CPU time of the round before it: sampling never takes more
 /// than 3% of a processor.
 const PAUSE_BY_COST: u32 = 33;
-/// From one listing of processes and threads to the next.
+/// The time from one listing of processes and threads to the next.
 const LIST_EVERY_NS: u64 = 200_000_000;
-/// From one writing to the next.
+/// The time from one writing to the next.
 const WRITE_EVERY_NS: u64 = 1_000_000_000;
 /// Most threads that are sampled: each has two open files.
 const MOST_THREADS: usize = 256;

@@ -33,8 +33,7 @@ pub enum Error {
     Gpu(#[from] apex_gpu::Error),
 }
 
-/// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
-/// says.
+/// Checks that a tensor, which errors call "`what` have", has as many elements as its shape states.
 pub(crate) fn check_elements(
     technique: &'static str,
     what: &str,

@@ -26,7 +26,7 @@ pub struct TensorMap([u64; 16]);
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub sizes: [usize; 5],
-    /// From one element to the next of all dimensions but the first, in elements.
+    /// The distance from one element to the next along all dimensions but the first, in elements.
     pub strides: [usize; 4],
     pub tile: [usize; 5],
 }

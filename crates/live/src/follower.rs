@@ -175,7 +175,7 @@ impl SinceStart {
     }
 }
 
-/// From the start of a session to the end of its last call.
+/// Returns the time from the start of a session to the end of its last call, in nanoseconds.
 fn last_ns(session: &Session) -> u64 {
     let origin = origin_ns(session);
     let ends = session.processes.iter().filter_map(|process| {
@@ -186,7 +186,7 @@ fn last_ns(session: &Session) -> u64 {
     ends.max().map_or(0, |end| end + 1)
 }
 
-/// From the start of a session to this moment.
+/// Returns the time from the start of a session to this moment, in nanoseconds.
 fn elapsed_ns(session: &Session) -> u64 {
     if session.processes.is_empty() {
         return 0;

@@ -45,7 +45,8 @@ pub fn running(session: &Session) -> Vec<u32> {
     running
 }
 
-/// Between making a session and starting the program lie milliseconds.
+/// The tolerance for the time between making a session and starting the program, which is
+/// milliseconds.
 const START_TOLERANCE_NS: u64 = 10_000_000_000;
 
 /// Whether a process with this identifier runs that was started before the moment; one that was

@@ -22,7 +22,7 @@ pub trait Devices: Send {
 /// The settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// From one sample to the next.
+    /// The time from one sample to the next.
     pub every: Duration,
     /// Before anything is read: a program that is over by then costs nothing.
     pub delay: Duration,

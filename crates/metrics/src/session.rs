@@ -21,13 +21,13 @@ const OTHER: &str = "other";
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSums {
-    /// By process file: one that vanishes keeps what it counted.
+    /// The sums by process file: a file that vanishes keeps its counts.
     processes: BTreeMap<PathBuf, Sums>,
     /// Kernels with a series of their own.
     admitted: BTreeSet<String>,
     /// The identities of functions by symbol: short name and operation.
     names: HashMap<String, (String, &'static str)>,
-    /// By device: seconds.
+    /// The seconds by device.
     devices: BTreeMap<String, DeviceSeconds>,
     /// The devices that each process has used.
     used: BTreeSet<(u32, String)>,
@@ -41,7 +41,7 @@ pub(crate) struct SessionSums {
 /// The sums over one process since its start.
 #[derive(Debug, Default)]
 struct Sums {
-    /// By device and short name.
+    /// The launches by device and short name.
     launches: BTreeMap<(String, String), u64>,
     graph_launches: u64,
     failed: u64,

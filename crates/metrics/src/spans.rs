@@ -169,7 +169,7 @@ impl<T> Longest<T> {
 
 /// A process whose records have been read, or are being read.
 struct TracedProcess {
-    /// Of its span.
+    /// The identifier of its span.
     id: u64,
     pid: u32,
     definitions: Arc<Definitions>,

@@ -104,7 +104,7 @@ impl Asked {
 pub struct Lines<R> {
     reader: apex_csv::Reader<R>,
     format: Format,
-    /// Of CSV.
+    /// The columns of CSV.
     columns: Vec<String>,
 }
 

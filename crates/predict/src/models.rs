@@ -124,7 +124,7 @@ pub const WALKED_MARGIN: f64 = 0.03;
 /// 90th percentile of the errors in half of HeCBench's programs
 /// (`docs/results/predict-programs.md`).
 const UNFAMILIAR_MARGIN: f64 = 1.5;
-/// Those of kernels that do what values in memory say, which are guessed.
+/// The margin of kernels that depend on values in memory, which are guessed.
 const GUESSED_MARGIN: f64 = 7.0;
 
 /// The predictions for a launch. Fractions are from 0 to 1. Fractions are from 0 to 1.

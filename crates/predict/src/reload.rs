@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 /// The files of a folder of models.
 const FILES: [&str; 3] = Models::FILES;
 
-/// Between two looks.
+/// The time between two looks.
 const STEP: Duration = Duration::from_millis(200);
 
 /// A file whose time of change is younger may change again without a new time: file systems' clocks

@@ -75,7 +75,7 @@ impl KernelAttributes {
 /// The position of a kernel parameter, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// From the start of the parameters.
+    /// The offset from the start of the parameters.
     pub offset: usize,
     /// Size.
     pub size: usize,

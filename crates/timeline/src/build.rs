@@ -80,7 +80,7 @@ struct IndexedProcess {
     definitions: Arc<Definitions>,
     threads: BTreeMap<u32, String>,
     devices: Vec<(String, String)>,
-    /// From the session's start to the process's.
+    /// The time from the session's start to the process's.
     late: u64,
     row: Process,
     groups: u32,

@@ -18,7 +18,7 @@ use crate::tree::{Root, TreeWriter};
 
 /// The shortest cells take 2 to this power of nanoseconds: 66 µs.
 pub const FINEST: u32 = 16;
-/// From one length of cells to the next: four times as long.
+/// The factor from one length of cells to the next, as a shift: four.
 pub const STEP: u32 = 2;
 /// Lengths of cells; the longest is longer than all time.
 pub const LEVELS: usize = ((62 - FINEST) / STEP) as usize;

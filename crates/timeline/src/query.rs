@@ -133,7 +133,7 @@ struct Cells<'s> {
 }
 
 impl<'s> Cells<'s> {
-    /// Those from a place on.
+    /// Reads the cells from a place on.
     fn from(source: &'s Source, root: Option<Root>, place: u64) -> Result<Self, Damaged> {
         let mut blocks = Cursor::new(source, root);
         blocks.seek(place)?;

@@ -45,9 +45,9 @@ pub struct Meta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// With this status.
+    /// The program exited with this status.
     Code(i32),
-    /// By this signal.
+    /// The program was ended by this signal.
     Signal(i32),
 }
 

@@ -126,8 +126,8 @@ mod x86 {
         cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & (1 << 8) != 0
     }
 
-    /// From CPUID 0x15 (ratio to the crystal, and its frequency), else from the hypervisor's timing
-    /// leaf.
+    /// Returns the frequency from CPUID 0x15 (ratio to the crystal, and its frequency), else from
+    /// the hypervisor's timing leaf.
     pub fn nominal_tsc_hz() -> u64 {
         if cpuid(0).eax >= 0x15 {
             let leaf = cpuid(0x15);

@@ -99,7 +99,7 @@ impl<E: Fn(&[f64]) -> Vec<f64>> Fit<E> {
     }
 }
 
-/// With four digits, as reports and models have it.
+/// Rounds to four digits, as in reports and models.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("it was written as a number")
 }

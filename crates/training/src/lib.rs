@@ -1,4 +1,4 @@
-//! From data sets to models: training, judgement on held-out families, the model card.
+//! Trains models from data sets: training, judgement on held-out families, the model card.
 //!
 //! ```text
 //! data set ─► examples ─► learn (ensembles of networks) ─► judge (folds by family, baselines) ─► report, card

@@ -272,7 +272,7 @@ fn fetches(activity: &Activity) -> bool {
     in_iteration(activity, is_data).is_some_and(|copies| copies >= COPIES)
 }
 
-/// Such calls in an iteration of the steady state.
+/// Counts such calls in an iteration of the steady state.
 fn in_iteration(activity: &Activity, is_such: impl Fn(&PhaseCall) -> bool) -> Option<f64> {
     let iterations = activity.iterations.as_ref()?.count.max(1);
     let steady = activity.phase(apex_profile::PhaseKind::Steady)?;

@@ -34,7 +34,7 @@ pub const RIP: usize = 16;
 pub struct Registers(pub [u64; REGISTERS]);
 
 impl Registers {
-    /// Those of the function that this is inlined into, here.
+    /// Returns the registers of the function that this is inlined into, here.
     #[inline(always)]
     pub fn here() -> Registers {
         let mut saved = [0u64; 8];
@@ -61,8 +61,8 @@ impl Registers {
         Registers(all)
     }
 
-    /// Those of a thread of which only the stack pointer and the instruction are known. Unwinding
-    /// ends where another register decides that no function in between has saved.
+    /// Returns the registers of a thread of which only the stack pointer and the instruction are
+    /// known. Unwinding ends where another register decides that no function in between has saved.
     pub fn of_stack(stack: u64, instruction: u64) -> Registers {
         let mut all = [0; REGISTERS];
         (all[RSP], all[RIP]) = (stack, instruction);

@@ -51,7 +51,7 @@ impl<const N: usize> Frames<N> {
         self.count -= inner;
     }
 
-    /// Those that were found.
+    /// Returns the frames that were found.
     pub fn found(&self) -> &[Frame] {
         &self.frames[..self.count]
     }

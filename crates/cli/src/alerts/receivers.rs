@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(10);
 /// A command takes no longer.
 const LONGEST_COMMAND: Duration = Duration::from_secs(60);
-/// At the end, messages that wait get this long.
+/// The time that waiting messages get at the end.
 const LAST_CHANCE: Duration = Duration::from_secs(15);
 /// Alertmanager hears so often of what fires …
 const RENEWED: Duration = Duration::from_secs(60);
 /// … and takes it for over if it does not hear of it for this many times as long.
 const RENEWALS: u32 = 4;
-/// Between two looks at a command.
+/// The time between two looks at a command.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The receivers that the user named.

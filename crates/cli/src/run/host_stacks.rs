@@ -19,7 +19,7 @@ const MOST_HZ: u32 = 1000;
 pub enum Rate {
     /// Never.
     Off,
-    /// So often in a second.
+    /// The number of samples in a second.
     Hz(u32),
 }
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// From the end of a look to the next one, at least.
+/// The least time from the end of a look to the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The least ratio of a pause to the look before it: looking never takes more than a fifth of a
 /// core, whatever is recorded.

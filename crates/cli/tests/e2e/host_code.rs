@@ -52,7 +52,7 @@ fn saving(program: &mut Recording) {
     }
 }
 
-/// That session in a folder, and its samples.
+/// Writes that session into a folder, and its samples.
 fn sampled(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
     record(dir, saving);

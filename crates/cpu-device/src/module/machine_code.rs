@@ -55,7 +55,7 @@ pub fn for_machine_code(address: u64) -> String {
     of_process(&objects.paths)
 }
 
-/// Of code that lies in a library.
+/// Returns the advice for code in a library.
 fn of_library(name: &str, path: &str) -> String {
     let client = CLIENTS.iter().find(|(marks, _)| marks.iter().any(|mark| path.contains(mark)));
     match client {
@@ -87,7 +87,7 @@ fn is_of_nvidia(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Of code that was made while the program ran.
+/// Returns the advice for code that was made while the program ran.
 fn of_process(paths: &[String]) -> String {
     let loaded = |marks: &[&str]| paths.iter().any(|path| marks.iter().any(|mark| path.contains(mark)));
     let client = CLIENTS.iter().find(|(marks, _)| loaded(marks));

@@ -327,7 +327,7 @@ pub(crate) fn same_size(
     }
 }
 
-/// That `stream` is one of `device`.
+/// Checks that `stream` is one of `device`.
 pub(crate) fn check_stream(device: &Core, stream: &Stream) -> Result<()> {
     if device.cuda.cu_ctx() == stream.device().cuda.cu_ctx() {
         return Ok(());

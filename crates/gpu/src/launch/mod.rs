@@ -160,7 +160,7 @@ impl fmt::Debug for Launch<'_> {
 }
 
 impl<'a> Launch<'a> {
-    /// With blocks of `block` threads, told as one to three numbers. A launch [over](Kernel::over)
+    /// Sets blocks of `block` threads, given as one to three numbers. A launch [over](Kernel::over)
     /// elements gets as many blocks as it takes to cover them.
     ///
     /// ```

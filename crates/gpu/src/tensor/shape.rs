@@ -167,7 +167,7 @@ impl Shape {
         }) || self.len() == 0
     }
 
-    /// That there is a dimension `axis`.
+    /// Checks that there is a dimension `axis`.
     pub(crate) fn check_axis(&self, operation: &'static str, axis: usize) -> Result<()> {
         match axis < self.rank() {
             true => Ok(()),

@@ -103,7 +103,7 @@ impl Frames {
         self.count
     }
 
-    /// Those that were found.
+    /// Returns the frames that were found.
     pub fn found(&self) -> impl Iterator<Item = &Frame> {
         self.frames[..self.count].iter().flatten()
     }

@@ -38,7 +38,7 @@ pub struct Notes {
 pub enum Memory {
     /// Its kind.
     Is(MemoryKind),
-    /// That it is the host's: pageable or pinned, the driver knows.
+    /// Memory of the host: pageable or pinned, the driver knows.
     Host,
     /// Nothing: the driver knows.
     Any,

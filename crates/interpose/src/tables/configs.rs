@@ -1,4 +1,4 @@
-//! From launch configurations to identifiers.
+//! Maps launch configurations to identifiers.
 //!
 //! The table is open-addressed and only ever added to: a configuration is made of identifiers and
 //! numbers, none of which change meaning while the process lives. An entry's identifier is stored

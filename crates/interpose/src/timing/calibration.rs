@@ -15,11 +15,12 @@ use cuda_abi::types::*;
 /// The time by which a pair's reading exceeds the time between its events, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCost {
-    /// On a stream that is delayed while the pair is recorded, and has little to do after it.
+    /// The cost on a stream that is delayed while the pair is recorded, and has little to do after
+    /// it.
     pub delayed: u32,
     /// In a long queue.
     pub busy: u32,
-    /// On a stream that was idle.
+    /// The cost on a stream that was idle.
     pub idle: u32,
 }
 

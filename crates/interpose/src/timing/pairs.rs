@@ -48,9 +48,9 @@ pub struct Sample {
 /// The samples that the driver is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidates {
-    /// Those that are old enough ([`Patience`]).
+    /// Samples that are old enough ([`Patience`]).
     Aged,
-    /// Those on the stream with this identifier: the program has waited for it.
+    /// Samples on the stream with this identifier: the program has waited for it.
     OfStream(u32),
     /// All: the program has waited for everything.
     All,

@@ -40,7 +40,8 @@ pub struct Access {
     pub memory: Memory,
     pub element: ElementType,
     pub place: Place,
-    /// From one index to the next along each dimension of the space; the last is the row's.
+    /// The distance from one index to the next along each dimension of the space; the last is the
+    /// row's.
     pub strides: Vec<usize>,
     pub elements: usize,
 }
@@ -356,7 +357,7 @@ impl Nest {
         Ok(())
     }
 
-    /// That a tensor of this shape has elements of its own for each row.
+    /// Checks that a tensor of this shape has elements of its own for each row.
     pub fn varies(&self, shape: &[usize]) -> Result<(), String> {
         let outer = &shape[..shape.len().saturating_sub(1)];
         let missing = self.outer.len() - outer.len();

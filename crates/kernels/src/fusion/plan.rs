@@ -315,7 +315,7 @@ impl Planner<'_> {
         })
     }
 
-    /// So that kernels run after those whose results they read.
+    /// Sorts kernels so that they run after those whose results they read.
     fn sort(&self, groups: &mut Vec<Group>) {
         let mut sorted: Vec<Group> = vec![];
         while !groups.is_empty() {

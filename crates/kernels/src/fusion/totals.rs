@@ -29,7 +29,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Those of a nest whose kernel leaves partial sums.
+    /// Returns the totals of a nest whose kernel leaves partial sums.
     pub fn of(writes: &[Access], totals: &[Access], rows: usize, length: usize) -> Option<Totals> {
         let is_partial = |write: &&Access| matches!(write.memory, Memory::Partials(_));
         let partials: Vec<Access> = writes.iter().filter(is_partial).cloned().collect();

@@ -13,7 +13,7 @@ use crate::model::{Balancing, Config, HEAD_DIM, VOCABULARY, Weights};
 type Numbers = Vec<f64>;
 
 pub struct Pass {
-    /// With the losses that balance experts.
+    /// The loss, with those that balance experts.
     pub loss: f64,
     pub gradients: Weights<Numbers>,
     /// The choices of each layer's tokens.

@@ -32,7 +32,7 @@ pub enum PointLoss {
 /// The loss of one target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetLoss {
-    /// Of its point estimate. Its quantiles, if it has any, have the quantile loss.
+    /// The loss of its point estimate. Its quantiles, if it has any, have the quantile loss.
     pub point: PointLoss,
     /// The weight of the target beside others.
     pub weight: f32,

@@ -281,7 +281,7 @@ fn try_mark(places: &[u32], marks: usize, compared: &Compared) -> Option<Tried> 
     (!tried.places.is_empty()).then_some(tried)
 }
 
-/// Of marks that are about as good as any, the one with the most iterations.
+/// Returns the mark with the most iterations, of those that are about as good as any.
 fn best(tried: &[Tried]) -> Option<usize> {
     let best = tried.iter().map(|tried| tried.score).fold(0.0, f64::max);
     let good = (0..tried.len()).filter(|&mark| tried[mark].score >= AS_GOOD * best);

@@ -23,8 +23,8 @@ use crate::profile::{Activity, Gap};
 const OPEN: usize = 8192;
 /// Gaps that are listed.
 const LISTED: usize = 10;
-/// From the end of work to the return of the call that waited for it, at most: 2 to 3 µs on an
-/// H200.
+/// The longest time from the end of work to the return of the call that waited for it: 2 to 3 µs on
+/// an H200.
 const RETURN_NS: u64 = 3_000;
 /// A call that waits for longer has waited for work, even where the model says that all was done.
 const WAITED_NS: u64 = 50_000;
@@ -143,7 +143,7 @@ type ByCause = [f64; IdleCause::ALL.len()];
 /// Gaps of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
-    /// From here on a gap is listed.
+    /// The length from which a gap is listed.
     least: u64,
     open: Option<OpenGap>,
     longest: Vec<Gap>,
@@ -210,7 +210,7 @@ impl Timeline {
         }
     }
 
-    /// From now on the host's samples are sorted by the idle accounts that they fall into.
+    /// Starts to sort the host's samples by the idle accounts that they fall into.
     pub fn sort(&mut self, samples: IdleSampler) {
         self.samples = Some(samples);
     }
@@ -220,7 +220,7 @@ impl Timeline {
         self.samples.take().map(IdleSampler::finish)
     }
 
-    /// From now on [`Self::tell`] has something to tell.
+    /// Starts to collect events for [`Self::tell`].
     pub fn observe(&mut self) {
         self.seen = Some(Vec::new());
     }

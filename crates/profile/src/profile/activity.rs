@@ -60,7 +60,7 @@ struct CallSums {
     count: u64,
     bytes: u64,
     cpu_ns: u64,
-    /// Of copies.
+    /// The sizes of copies.
     sizes: Sizes,
 }
 

@@ -152,7 +152,7 @@ impl Builder {
         self.add(session, &Selection::default(), Some(observer));
     }
 
-    /// From now on the host's samples are those of the session that is read.
+    /// Takes the host's samples of the session that is read.
     fn take_samples(&mut self, host: Option<SampledHost>) {
         self.host_sampling = host.as_ref().map(SampledHost::sampling);
         self.problems.extend(host.iter().flat_map(SampledHost::problems));

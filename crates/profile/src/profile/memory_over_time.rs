@@ -72,7 +72,7 @@ pub struct PlaceOverTime {
 type Place = u32;
 /// No stack was read, and none of another allocation stands for it.
 const UNREAD: Place = 0;
-/// Of places beyond [`PLACES`].
+/// The place that stands for those beyond [`PLACES`].
 const BEYOND: Place = 1;
 /// No place: counts what is inferred of all places.
 const INFERRED: Place = 2;

@@ -21,11 +21,11 @@ pub struct MemoryPool {
     pub allocated: u64,
     /// Operations whose time was taken.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: f64,
     /// Frees after which it kept the memory.
     pub kept: u64,
-    /// Of these, frees that waited because work may have been outstanding.
+    /// The frees among them that waited because work may have been outstanding.
     pub waits: u64,
     /// Blocks that it gave back to the driver.
     pub given_back: u64,

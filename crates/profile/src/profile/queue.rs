@@ -21,7 +21,7 @@ pub struct LaunchQueue {
     pub wait_ns: f64,
     /// Calls for which the time that handing over took was taken.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: f64,
     /// The median of it, within 6%; none without samples, and in sessions of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]

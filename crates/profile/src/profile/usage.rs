@@ -21,7 +21,7 @@ pub struct Activity {
     pub ordinal: Option<u32>,
     /// Start of the first launch, nanoseconds after the process's start.
     pub start_ns: f64,
-    /// From there to the end of the last launch or synchronisation call.
+    /// The time from there to the end of the last launch or synchronisation call.
     pub span_ns: f64,
     /// Launch calls and graph launches that ran.
     pub launches: u64,

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The instruction set that a peer was compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Those of the build's target.
+    /// The instructions of the build's target.
     Default,
     /// Also AVX2 and FMA, which the CPU has.
     Features,

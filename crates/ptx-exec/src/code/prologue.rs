@@ -14,7 +14,7 @@ pub(crate) enum Uniform {
 /// The beginning of a kernel. Registers are places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prologue {
-    /// Of this product and the thread the index is the sum.
+    /// The factors of a product; the index is the sum of the product and the thread.
     pub(crate) factors: [Uniform; 2],
     /// `%tid` along an axis.
     pub(crate) thread: Reg,

@@ -50,7 +50,7 @@ pub(crate) struct Block<'l, P> {
     share: Share<'l>,
     /// Most warps of a batch.
     batch: usize,
-    /// Those of the last batch.
+    /// The lanes of the last batch.
     lanes: Vec<Lanes>,
     /// The pattern of the threads, if the kernel has a prologue.
     threads: Option<Pattern>,

@@ -40,9 +40,9 @@ pub(crate) struct AccessHandler {
     pub(crate) run: RunAccess,
     /// The faster way that loads and stores have.
     pub(crate) regular: Option<RunRegular>,
-    /// Of [`AccessArgs::data`].
+    /// The class of [`AccessArgs::data`].
     pub(crate) data: Class,
-    /// Of [`AccessArgs::operands`].
+    /// The classes of [`AccessArgs::operands`].
     pub(crate) operands: [Class; 4],
 }
 

@@ -144,7 +144,7 @@ pub(crate) struct CallArea {
 }
 
 impl CallArea {
-    /// Those that lie at `frame` of a lane's local memory.
+    /// Reads the arguments at `frame` of a lane's local memory.
     pub(crate) fn new(lane: usize, frame: u64) -> CallArea {
         CallArea { lane, next: frame }
     }

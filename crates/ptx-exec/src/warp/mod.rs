@@ -95,7 +95,7 @@ pub(crate) struct Warp {
     /// Lanes that exist and have not exited.
     pub(crate) live: u32,
     pub(crate) paths: Vec<Path>,
-    /// From its first step on.
+    /// The registers, from its first step on.
     registers: Option<Registers>,
     /// The kernel's inputs that differ between the warps of a block.
     own: Vec<(Reg, Class, [u64; WARP])>,

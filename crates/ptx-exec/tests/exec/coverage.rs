@@ -30,7 +30,7 @@ fn register(ty: ScalarType, index: usize) -> String {
 /// The kind of a statement's operands.
 #[derive(Clone, Copy, PartialEq)]
 enum Operands {
-    /// Those that must be there.
+    /// The operands that are required.
     Least,
     /// All but samplers.
     Most,

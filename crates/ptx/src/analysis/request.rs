@@ -42,7 +42,7 @@ pub struct Request<'a> {
 pub struct Wavefronts {
     /// All of them.
     pub count: u64,
-    /// Those beyond what the width of the access needs: bank conflicts.
+    /// The wavefronts beyond those that the width of the access needs: bank conflicts.
     pub excessive: u64,
 }
 

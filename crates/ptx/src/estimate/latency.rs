@@ -20,9 +20,9 @@ use crate::syntax::{ScalarType, StateSpace};
 /// Cycles of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Latency {
-    /// Until the warp's next may be issued.
+    /// The cycles until the warp's next instruction may be issued.
     pub(super) issue: f64,
-    /// Until the result may be used.
+    /// The cycles until the result may be used.
     pub(super) result: f64,
     /// Issue of arithmetic alone.
     pub(super) busy: f64,
@@ -31,10 +31,10 @@ pub(super) struct Latency {
 /// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store
 /// units.
 const MEMORY: f64 = 4.0;
-/// Of arithmetic in `.f32`, `.f16` and integers.
+/// Arithmetic in `.f32`, `.f16` and integers.
 const ARITHMETIC: f64 = 4.0;
 const DOUBLE: f64 = 8.0;
-/// Of an approximation by the special function unit.
+/// An approximation by the special function unit.
 const SPECIAL: f64 = 24.0;
 const TENSOR: f64 = 33.0;
 /// A load from global memory that hits L1 or L2.
@@ -43,16 +43,16 @@ const SHARED_LOAD: f64 = 33.0;
 /// A load from local memory that hits L1.
 const LOCAL_LOAD: f64 = 35.0;
 const CONSTANT_LOAD: f64 = 26.0;
-/// Of an atomic operation that gives back what was there.
+/// An atomic operation that returns the old value.
 const ATOMIC: f64 = 400.0;
 const SHARED_ATOMIC: f64 = 60.0;
-/// Until all warps of a block have met.
+/// The time until all warps of a block have met.
 const BARRIER: f64 = 30.0;
 /// A shuffle.
 const SHUFFLE: f64 = 26.0;
 /// A vote.
 const VOTE: f64 = 16.0;
-/// Until the instruction that a branch goes to is issued.
+/// The time until the target of a branch is issued.
 const BRANCH: f64 = 12.0;
 /// A conversion between integers and floating-point numbers.
 const CONVERSION: f64 = 12.0;

@@ -122,9 +122,9 @@ pub struct Work {
     pub global_lines: f64,
     /// Sectors that the warp which loads them has not loaded before.
     pub warp_sectors: f64,
-    /// Of these, sectors that no other warp of the block has loaded before, about.
+    /// The sectors among these that no other warp of the block has loaded before, about.
     pub block_sectors: f64,
-    /// Of these, sectors that no other block has loaded before, about.
+    /// The sectors among these that no other block has loaded before, about.
     pub launch_sectors: f64,
     /// Sectors from the lowest to the highest that loads and stores were seen to touch, in each
     /// stretch of memory.

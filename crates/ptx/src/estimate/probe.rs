@@ -241,7 +241,7 @@ impl Groups {
         }
     }
 
-    /// Of accesses that use all bytes of their sectors together, none is excessive.
+    /// Marks accesses that use all bytes of their sectors together: none of them is excessive.
     fn spread(&self, trial: &mut Trial) {
         let Some(group) = trial.group.map(|index| &self.all[index]) else { return };
         let uses_most = group.bytes.div_ceil(SECTOR) * 2 > group.sectors.len() as u64;

@@ -50,7 +50,7 @@ struct Block {
 }
 
 impl<'w> Sampling<'w> {
-    /// With a warp whose registers hold what is the same for all.
+    /// Creates the sampling with a warp whose registers hold the values that are the same for all.
     pub(super) fn new(estimator: &'w Estimator, shape: Shape, warp: Warp<'w>, budget: u64) -> Sampling<'w> {
         let sum = Sum::new(&estimator.code);
         let fresh = warp.registers.clone();

@@ -455,7 +455,7 @@ pub struct Predicate {
 pub struct Mnemonic(Name);
 
 impl Mnemonic {
-    /// From its text.
+    /// Creates a mnemonic from its text.
     pub fn new(text: Name) -> Self {
         Mnemonic(text)
     }

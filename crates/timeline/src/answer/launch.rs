@@ -55,7 +55,7 @@ struct Call<'t> {
     thread: Option<u32>,
     start_ns: u64,
     duration_ns: Option<u64>,
-    /// From the call's return to the start of the work.
+    /// The time from the call's return to the start of the work.
     return_to_work_ns: Option<u64>,
 }
 

@@ -86,8 +86,7 @@ fn neglects(what: &str) -> bool {
     NEGLECTED.get().is_some_and(|neglects| neglects(what))
 }
 
-/// From here on calls that submit work are watched: in this process, and in those that are forked
-/// from it.
+/// Starts to watch calls that submit work, in this process and in those that are forked from it.
 pub fn watch() {
     hot().is_watched.store(!neglects("watching"), SeqCst);
 }

@@ -90,7 +90,8 @@ impl Block {
     }
 }
 
-/// From now on the one thread of a forked child has no state; false if that cannot be arranged.
+/// Arranges that the one thread of a forked child has no state; returns false if that cannot be
+/// arranged.
 fn children_forget() -> bool {
     extern "C" fn forget() {
         current::set(null());

@@ -25,7 +25,7 @@ pub struct BatchGain {
 }
 
 impl BatchGain {
-    /// Of batches that have not begun. They never stop if `stays_on`.
+    /// Creates the gain of batches that have not begun. They never stop if `stays_on`.
     pub fn new(stays_on: bool) -> BatchGain {
         BatchGain { stays_on, ..BatchGain::default() }
     }
