@@ -110,7 +110,7 @@ fn plugin(built: &Built, name: &str, needed: &[&str]) {
     assert!(built.compile(name, USER, &arguments));
 }
 
-/// The output of a program that reaches this version of NVRTC.
+/// Returns the output of a program that reaches this version of NVRTC.
 fn expected(version: u32) -> String {
     format!(
         "{version} compiles with --gpu-architecture=compute_80: {version} bytes of P, results 0 0 0 {version}\n"

@@ -264,7 +264,7 @@ unsafe fn launch(
     let function = Function::resolve_in(named, stream)?;
     // SAFETY: as promised by the caller.
     let arguments = unsafe { Arguments::read(&function.attributes, arguments, extra)? };
-    stream.enqueue(Operation::Kernel(Launch::of(function, named, configuration, arguments)?))
+    stream.enqueue(Operation::Kernel(Launch::of_function(function, named, configuration, arguments)?))
 }
 
 /// Reads a launch's attributes: returns whether it is cooperative.

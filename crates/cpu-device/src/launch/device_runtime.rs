@@ -1,4 +1,4 @@
-//! The device runtime of one launch: what its kernel asks for, in the order in which it is done.
+//! The device runtime of one launch: its kernel's requests, in the order of their execution.
 //!
 //! A grid's requests are collected while it runs and executed when it has ended: first its
 //! children, each with all that it asks for itself, then what was launched into
@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::graph::condition;
 use crate::launch::{self, Arguments, Configuration, Launch};
-use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
+use crate::memory::copy::{Copy, DeclaredMemory, Extent, Fill, Side};
 use crate::memory::{Allocation, Kind, Request};
 use crate::module::{Function, Module};
 use crate::stream::operation::Operation;
@@ -157,7 +157,7 @@ impl DeviceRuntime for GridRuntime<'_> {
     fn submit(&self, work: DeviceWork, stream: u64) -> u32 {
         let operation = match work {
             DeviceWork::Copy { destination, source, bytes } => {
-                let side = |address| (Side::flat(address), Place::Device);
+                let side = |address| (Side::flat(address), DeclaredMemory::Device);
                 Copy::new(self.device, side(source), side(destination), Extent::flat(bytes))
                     .map(|copy| copy.map(Operation::Copy))
             }

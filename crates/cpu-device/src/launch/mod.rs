@@ -64,11 +64,11 @@ pub struct Launch {
 impl Launch {
     /// Checks a launch. The kernel's handle is `named`.
     pub fn new(named: CUfunction, configuration: Configuration, arguments: Arguments) -> Result<Arc<Launch>> {
-        Launch::of(Function::resolve(named)?, named, configuration, arguments)
+        Launch::of_function(Function::resolve(named)?, named, configuration, arguments)
     }
 
     /// The same of a kernel that has been looked up.
-    pub fn of(
+    pub fn of_function(
         function: Arc<Function>,
         named: CUfunction,
         configuration: Configuration,

@@ -72,13 +72,13 @@ struct State {
     sources: HashSet<Arc<str>>,
     counted: Duration,
     all: Duration,
-    defects: Vec<Found>,
+    defects: Vec<ReportedDefect>,
     /// Copies of what nobody had written: defects once the host reads them.
     latent: Vec<LatentDefect>,
 }
 
 /// A defect, all its places, and the count that was last written down.
-struct Found {
+struct ReportedDefect {
     group: Group,
     written: u64,
 }
@@ -260,8 +260,8 @@ impl State {
 
     /// Counts a defect; whether it is a new one that is kept.
     fn found(&mut self, group: Group) -> bool {
-        let same = |known: &&mut Found| is_same(&known.group, &group);
-        if let Some(Found { group: known, .. }) = self.defects.iter_mut().find(same) {
+        let same = |known: &&mut ReportedDefect| is_same(&known.group, &group);
+        if let Some(ReportedDefect { group: known, .. }) = self.defects.iter_mut().find(same) {
             known.defect.count = known.defect.count.saturating_add(group.defect.count);
             for place in group.places {
                 if !known.places.contains(&place) {
@@ -273,18 +273,20 @@ impl State {
         }
         let kept = self.defects.len() < MAX_DEFECTS;
         if kept {
-            self.defects.push(Found { group, written: 0 });
+            self.defects.push(ReportedDefect { group, written: 0 });
         }
         kept
     }
 
     /// Writes down the defects whose count has doubled since that was done last.
     fn write_defects(&mut self, watcher: &Watcher) {
-        let due = |found: &Found| found.group.defect.count >= found.written.max(1) * 2 || found.written == 0;
+        let due = |found: &ReportedDefect| {
+            found.group.defect.count >= found.written.max(1) * 2 || found.written == 0
+        };
         self.write_defects_if(watcher, due);
     }
 
-    fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&Found) -> bool) {
+    fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&ReportedDefect) -> bool) {
         let mut defects = std::mem::take(&mut self.defects);
         for found in defects.iter_mut().filter(|found| due(found)) {
             found.written = found.group.defect.count;

@@ -70,7 +70,7 @@ impl Extent {
 
 /// The kind of memory that the caller declares for a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DeclaredMemory {
     /// Host memory. It may be anything that the program can address.
     Host,
     /// The device's memory, or host memory that the device knows.
@@ -117,8 +117,8 @@ impl Copy {
     /// Checks a copy; `None` when there is nothing to do.
     pub fn new(
         device: &Device,
-        (source, from): (Side, Place),
-        (destination, to): (Side, Place),
+        (source, from): (Side, DeclaredMemory),
+        (destination, to): (Side, DeclaredMemory),
         extent: Extent,
     ) -> Result<Option<Copy>> {
         if extent.is_empty() {
@@ -313,7 +313,7 @@ impl Fill {
             height == 1 || (destination.pitch >= width && aligned(destination.pitch)),
             CUDA_ERROR_INVALID_VALUE,
         )?;
-        check_side(device, &destination, Place::Device, &extent)?;
+        check_side(device, &destination, DeclaredMemory::Device, &extent)?;
         Ok(Some(Fill { destination, value, element, extent, call: thread::call() }))
     }
 
@@ -350,12 +350,12 @@ impl Fill {
 }
 
 /// Holds a side against what the device knows of its address.
-fn check_side(device: &Device, side: &Side, place: Place, extent: &Extent) -> Result<Residence> {
+fn check_side(device: &Device, side: &Side, place: DeclaredMemory, extent: &Extent) -> Result<Residence> {
     let span = extent.span(side).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
-    let is_device = matches!(place, Place::Device | Place::Array(_));
+    let is_device = matches!(place, DeclaredMemory::Device | DeclaredMemory::Array(_));
     match device.memory.find(side.address) {
         Some(allocation) if allocation.holds(side.address, span) => Ok(match place {
-            Place::Array(handle) => Residence::Array(handle),
+            DeclaredMemory::Array(handle) => Residence::Array(handle),
             _ => residence(&allocation),
         }),
         // A host pointer may start inside of a registered range and leave it: that much is

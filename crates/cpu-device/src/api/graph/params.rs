@@ -103,8 +103,8 @@ pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
 
 /// Returns a copy node's parameters.
 pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
-    let source = Told::new(&copy.source, copy.from);
-    let destination = Told::new(&copy.destination, copy.to);
+    let source = CopySide::new(&copy.source, copy.from);
+    let destination = CopySide::new(&copy.destination, copy.to);
     CUDA_MEMCPY3D {
         srcXInBytes: source.offset[0],
         srcY: source.offset[1],
@@ -132,7 +132,7 @@ pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
 }
 
 /// One side of a copy as a `CUDA_MEMCPY3D` has it.
-struct Told {
+struct CopySide {
     kind: CUmemorytype,
     address: u64,
     array: u64,
@@ -141,15 +141,15 @@ struct Told {
     rows: usize,
 }
 
-impl Told {
-    fn new(side: &Side, residence: Residence) -> Told {
-        let nowhere = Told { kind: 0, address: 0, array: 0, offset: [0; 3], pitch: 0, rows: 0 };
+impl CopySide {
+    fn new(side: &Side, residence: Residence) -> CopySide {
+        let nowhere = CopySide { kind: 0, address: 0, array: 0, offset: [0; 3], pitch: 0, rows: 0 };
         let kind = match residence {
             Residence::Array(array) => {
                 // A copy node outlives its array only to fail when it is launched.
                 let offset =
                     Array::resolve(opaque(array)).map_or([0; 3], |array| array.offset_of(side.address));
-                return Told {
+                return CopySide {
                     kind: CU_MEMORYTYPE_ARRAY,
                     array,
                     offset: offset.map(|at| at as usize),
@@ -160,7 +160,7 @@ impl Told {
             Residence::Pinned | Residence::Device => CU_MEMORYTYPE_UNIFIED,
         };
         let rows = side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
-        Told { kind, address: side.address, pitch: side.pitch as usize, rows, ..nowhere }
+        CopySide { kind, address: side.address, pitch: side.pitch as usize, rows, ..nowhere }
     }
 }
 
