@@ -1,4 +1,4 @@
-//! The resolved listing of a function: what its names stand for, once for everybody.
+//! The resolved listing of a function: the meaning of its names, resolved once for all users.
 //!
 //! [`Names`] knows the symbols of a module; [`Names::body`] makes the [`Body`] of a function from
 //! its tree. A body is a flat list of [`Line`]s, one for each instruction, in source order, whose
@@ -226,7 +226,7 @@ pub enum Home {
 
 /// A variable that the function declares or mentions, registers left out.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'m> {
+pub struct UsedVariable<'m> {
     /// Its declaration. The members of `name<n>` share one.
     pub declaration: &'m Variable,
     /// The place of the declaration.
@@ -253,7 +253,7 @@ pub struct Body<'m> {
     pub registers: Vec<Register<'m>>,
     /// Its parameters and results in other spaces, the variables that it declares, and those of the
     /// module that it mentions.
-    pub variables: Vec<Place<'m>>,
+    pub variables: Vec<UsedVariable<'m>>,
     /// Its labels.
     pub labels: Vec<Label<'m>>,
     /// Its `.branchtargets`: the labels that each lists, none where a name is no label.

@@ -97,7 +97,7 @@ pub(super) enum Action {
     /// Nothing that an estimate depends on.
     Nothing,
     Compute {
-        form: Form,
+        form: Computation,
         to: Register,
         from: [Register; 4],
     },
@@ -184,7 +184,7 @@ impl Kind {
 
 /// A computation on numbers of one kind, with a number of another kind as its result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct Computation {
     pub(super) op: Op,
     pub(super) from: Kind,
     pub(super) to: Kind,

@@ -5,7 +5,7 @@
 //! memory. Numbers are kept zero-extended from the width of the instruction that made them;
 //! predicates are 0 and 1.
 
-use super::code::{Form, Kind, Op};
+use super::code::{Computation, Kind, Op};
 use crate::analysis::Request;
 use crate::instruction::{Comparison, Rounding};
 
@@ -104,7 +104,7 @@ pub(super) fn guess(seed: u64, kind: Kind) -> u64 {
 }
 
 /// Computes in each lane, of registers.
-pub(super) fn compute(form: Form, from: [Option<&Value>; 4], out: &mut Value) {
+pub(super) fn compute(form: Computation, from: [Option<&Value>; 4], out: &mut Value) {
     const NOTHING: [u64; LANES] = [0; LANES];
     let given = || from.iter().flatten();
     out.guessed = given().any(|value| value.guessed);
@@ -123,7 +123,7 @@ fn first_lane(lanes: &mut [u64; LANES]) -> &mut [u64; 1] {
     std::array::from_mut(first)
 }
 
-fn evaluate<const N: usize>(form: Form, from: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn evaluate<const N: usize>(form: Computation, from: [&[u64; N]; 4], out: &mut [u64; N]) {
     match form.from {
         Kind::Integer { bits, signed } => integers(form, bits, signed, from, out),
         Kind::Single => floats::<N, f32>(form, from, out),
@@ -131,7 +131,13 @@ fn evaluate<const N: usize>(form: Form, from: [&[u64; N]; 4], out: &mut [u64; N]
     }
 }
 
-fn integers<const N: usize>(form: Form, bits: u32, signed: bool, from: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn integers<const N: usize>(
+    form: Computation,
+    bits: u32,
+    signed: bool,
+    from: [&[u64; N]; 4],
+    out: &mut [u64; N],
+) {
     let [a, b, c, d] = from;
     let kept = ones(form.to.bits());
     let x = |value: u64| extend(value, bits, signed);
@@ -284,7 +290,7 @@ impl Float for f64 {
 }
 
 /// Computed in double precision: an estimate needs to be near, not exact.
-fn floats<const N: usize, F: Float>(form: Form, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn floats<const N: usize, F: Float>(form: Computation, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
     let x = |value: u64| F::of(value).wide();
     macro_rules! each {
         ($i:ident => $value:expr) => {

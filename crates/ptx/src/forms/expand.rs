@@ -17,7 +17,7 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Returns the last word that the group `name` chose, if it chose one.
-    pub(super) fn of(&self, name: &str) -> Option<&'static str> {
+    pub(super) fn word(&self, name: &str) -> Option<&'static str> {
         self.named.iter().rev().find(|(known, _)| *known == name).and_then(|(_, word)| *word)
     }
 }

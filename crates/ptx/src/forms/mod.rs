@@ -230,7 +230,7 @@ pub fn all() -> &'static [Form] {
 }
 
 /// The forms of an opcode; none if no instruction has it.
-pub fn of(opcode: &str) -> &'static [&'static Form] {
+pub fn of_opcode(opcode: &str) -> &'static [&'static Form] {
     BY_OPCODE.get(opcode).map_or(&[], Vec::as_slice)
 }
 
@@ -238,7 +238,7 @@ pub fn of(opcode: &str) -> &'static [&'static Form] {
 /// or why there is none.
 pub fn named(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     let mut words = mnemonic.split('.');
-    let forms = of(words.next().unwrap_or(""));
+    let forms = of_opcode(words.next().unwrap_or(""));
     if forms.is_empty() {
         return Err(Unknown::Opcode);
     }
@@ -261,7 +261,7 @@ pub fn in_any_order(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
         return exact;
     }
     let mut words = mnemonic.split('.');
-    let forms = of(words.next().unwrap_or(""));
+    let forms = of_opcode(words.next().unwrap_or(""));
     let mut distinct: Vec<&str> = Vec::new();
     for word in words {
         if !(distinct.contains(&word) && expand::is_repeatable(word)) {

@@ -301,7 +301,7 @@ fn addressed_space(word: &str) -> Option<StateSpace> {
 /// mnemonic's own form says. An instruction that the table does not have is taken to write what it
 /// names first.
 fn writes_first(mnemonic: &Mnemonic, opcode: Option<Opcode>) -> bool {
-    let all = forms::of(mnemonic.opcode());
+    let all = forms::of_opcode(mnemonic.opcode());
     let written = all.iter().filter(|form| form.writes_first()).count();
     if opcode.is_some() && (written == 0 || written == all.len()) {
         return written > 0;

@@ -21,7 +21,7 @@ enum Kind {
 }
 
 /// The properties of a symbol in earlier modules.
-struct Known<'m> {
+struct Agreed<'m> {
     kind: Kind,
     managed: bool,
     /// Bytes where an `.extern` declaration states them.
@@ -36,7 +36,7 @@ struct Known<'m> {
 
 /// Fails for the first symbol on which modules disagree.
 pub(super) fn check(modules: &[Module]) -> Result<(), LinkError> {
-    let mut known: HashMap<&str, Known> = HashMap::new();
+    let mut known: HashMap<&str, Agreed> = HashMap::new();
     for module in modules {
         let mentioned = mentions(module);
         for item in &module.items {
@@ -52,12 +52,12 @@ pub(super) fn check(modules: &[Module]) -> Result<(), LinkError> {
 }
 
 fn entry<'k, 'm>(
-    known: &'k mut HashMap<&'m str, Known<'m>>,
+    known: &'k mut HashMap<&'m str, Agreed<'m>>,
     name: &'m Name,
     kind: Kind,
     managed: bool,
-) -> Result<&'k mut Known<'m>, LinkError> {
-    let fresh = Known { kind, managed, declared: None, defined: None, common: None, function: None };
+) -> Result<&'k mut Agreed<'m>, LinkError> {
+    let fresh = Agreed { kind, managed, declared: None, defined: None, common: None, function: None };
     let found = known.entry(name).or_insert(fresh);
     if found.kind != kind {
         let name = name.clone();
@@ -74,7 +74,7 @@ fn entry<'k, 'm>(
 }
 
 fn check_variable<'m>(
-    known: &mut HashMap<&'m str, Known<'m>>,
+    known: &mut HashMap<&'m str, Agreed<'m>>,
     variable: &'m Variable,
 ) -> Result<(), LinkError> {
     let managed = variable.attributes.iter().any(|attribute| &**attribute == ".managed");
@@ -114,7 +114,7 @@ fn same_size(variable: &Variable, one: u64, other: u64) -> Result<(), LinkError>
 }
 
 fn check_function<'m>(
-    known: &mut HashMap<&'m str, Known<'m>>,
+    known: &mut HashMap<&'m str, Agreed<'m>>,
     function: &'m Function,
     mentioned: &HashSet<&str>,
 ) -> Result<(), LinkError> {
