@@ -62,7 +62,7 @@ impl Classes {
         step.registers(&mut |reg, _| self.all.push(class(*reg)));
     }
 
-    pub(crate) fn of(&self, step: u32) -> &[Class] {
+    pub(crate) fn of_step(&self, step: u32) -> &[Class] {
         let step = step as usize;
         let end = self.starts.get(step + 1).map_or(self.all.len(), |&end| end as usize);
         &self.all[self.starts[step] as usize..end]

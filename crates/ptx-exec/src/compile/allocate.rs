@@ -153,7 +153,7 @@ impl Pools {
 
     /// A place that nobody has had.
     fn take_new(&mut self, class: Class) -> Reg {
-        let end = self.sizes.registers.of(class);
+        let end = self.sizes.registers.count_mut(class);
         *end += 1;
         Reg(*end - 1)
     }

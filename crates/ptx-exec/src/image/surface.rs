@@ -241,19 +241,19 @@ unsafe fn reduce(address: u64, bytes: u8, combine: Combine, operand: u64) {
     if bytes == 8 {
         // SAFETY: the caller's promise.
         let cell = unsafe { &*(address as *const AtomicU64) };
-        let _ =
-            cell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |old| Some(combine.of(old, operand, 64)));
+        let _ = cell
+            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |old| Some(combine.apply(old, operand, 64)));
     } else {
         // SAFETY: the caller's promise.
         let cell = unsafe { &*(address as *const AtomicU32) };
-        let update = |old: u32| Some(combine.of(old.into(), operand, 32) as u32);
+        let update = |old: u32| Some(combine.apply(old.into(), operand, 32) as u32);
         let _ = cell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, update);
     }
 }
 
 impl Combine {
-    /// On the low `bits` bits of two values, the upper ones of which are clear.
-    fn of(self, old: u64, operand: u64, bits: u32) -> u64 {
+    /// Combines the low `bits` bits of two values, the upper ones of which are clear.
+    fn apply(self, old: u64, operand: u64, bits: u32) -> u64 {
         let signed = |value: u64| (value << (64 - bits)).cast_signed();
         let less = |is_signed: bool| if is_signed { signed(old) < signed(operand) } else { old < operand };
         match self {

@@ -17,7 +17,7 @@ use crate::registers::vectors::{Addresses, blend, offset_longs, offset_words, su
 
 /// The index of threads whose prologue is deferred.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct DeferredIndex {
     pub(crate) index: Reg,
     pub(crate) pattern: Pattern,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Spaces<'a> {
     /// A bit for each range that cannot exist.
     irregular: u8,
     /// The index of the threads, as long as it is in no register.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<DeferredIndex>,
 }
 
 /// Offsets of accesses are smaller, or are not looked at closely.

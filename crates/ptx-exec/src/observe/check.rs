@@ -1,4 +1,5 @@
-//! Looking for defects: uses of what was never written, races in shared memory, divergent barriers.
+//! Looks for defects: uses of values that were never written, races in shared memory, divergent
+//! barriers.
 //!
 //! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a
 //! defect where it decides a branch or an address, or where what is computed from it leaves the
@@ -150,8 +151,10 @@ impl<'l> Checker<'l> {
             let mask = waiting.iter().fold(0, |mask, (here, _)| mask | here);
             everyone &= mask == warp.live;
             met.extend(threads(warp.index(), mask));
-            if let Some((_, place)) =
-                waiting.iter().copied().find(|(_, place)| sites.of(place.0)[place.1 as usize].aligned)
+            if let Some((_, place)) = waiting
+                .iter()
+                .copied()
+                .find(|(_, place)| sites.of_function(place.0)[place.1 as usize].aligned)
             {
                 self.check_barrier(warp, &waiting, mask, place);
             }

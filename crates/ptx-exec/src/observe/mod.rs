@@ -85,7 +85,7 @@ struct Strata {
 
 /// The merged results of observers.
 #[derive(Default)]
-struct Seen {
+struct Results {
     tallies: [Tallies; 2],
     defects: Defects,
     latent: Defects,
@@ -97,7 +97,7 @@ pub(super) struct Watch<'l> {
     options: WatchOptions,
     sites: Sites<'l>,
     strata: Strata,
-    seen: Mutex<Seen>,
+    seen: Mutex<Results>,
 }
 
 impl<'l> Watch<'l> {
@@ -124,7 +124,7 @@ impl<'l> Watch<'l> {
     /// Merges the results of all observers, once they are gone, for a launch that executed
     /// `executed` instructions to its end.
     pub(super) fn finish(self, executed: Option<u64>) -> Observation {
-        let Seen { tallies, defects, latent } =
+        let Results { tallies, defects, latent } =
             self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
         let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
@@ -172,7 +172,7 @@ pub(super) struct Observer<'w, 'l> {
     /// Instructions that its blocks had executed before.
     executed: u64,
     block: SampledBlock,
-    /// Of those that it has watched since, how many.
+    /// The number of steps that it has watched since.
     steps: u64,
     checker: Option<Checker<'l>>,
 }
@@ -209,7 +209,7 @@ impl Probe for Observer<'_, '_> {
     }
 
     fn step(&mut self, moment: &Moment) {
-        let sites = self.watch.sites.of(moment.function);
+        let sites = self.watch.sites.of_function(moment.function);
         if self.watch.options.count {
             self.tallies[self.stratum].step(moment, sites);
             self.steps += 1;

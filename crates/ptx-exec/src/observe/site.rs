@@ -51,7 +51,7 @@ impl<'l> Sites<'l> {
     }
 
     /// The sites of a function, one for each step.
-    pub(super) fn of(&self, function: u32) -> &[Site] {
+    pub(super) fn of_function(&self, function: u32) -> &[Site] {
         self.functions[function as usize].get_or_init(|| sites(self.launch.code(function)))
     }
 

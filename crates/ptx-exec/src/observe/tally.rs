@@ -112,7 +112,7 @@ impl Tallies {
         let mut counts = Counts::default();
         let (mut spots, mut lines) = (Vec::new(), Lines::default());
         for (&function, tallies) in &self.functions {
-            for (pc, (tally, site)) in tallies.iter().zip(sites.of(function)).enumerate() {
+            for (pc, (tally, site)) in tallies.iter().zip(sites.of_function(function)).enumerate() {
                 if tally.warps > 0 {
                     tally.add_to(&mut counts, site);
                     lines.add(sites.line(function, pc as u32), &tally.of_line(site));
@@ -238,10 +238,10 @@ impl Tally {
     }
 }
 
-type Found = ((Fault, u64, u64, u64), u32, u32);
+type RankedPlace = ((Fault, u64, u64, u64), u32, u32);
 
 /// The worst places of each fault.
-fn worst(mut spots: Vec<Found>, sites: &Sites) -> Vec<Hotspot> {
+fn worst(mut spots: Vec<RankedPlace>, sites: &Sites) -> Vec<Hotspot> {
     spots.sort_by_key(|&((fault, _, _, excess), function, pc)| {
         (fault, std::cmp::Reverse(excess), function, pc)
     });

@@ -1,4 +1,4 @@
-//! Values that nobody has defined: which bits of which registers, and where each was loaded.
+//! Values that nobody has defined: the bits of registers, and the place where each was loaded.
 //!
 //! A load of bytes that nobody has written makes its registers undefined, bit by bit. What is
 //! computed from them is found by trial: the step is executed on copies of its registers, once as
@@ -77,12 +77,12 @@ impl Undefined {
 }
 
 /// A register of a warp: its class and index, counted through all frames.
-type Place = (u32, Class, u32);
+type RegisterKey = (u32, Class, u32);
 
 /// The undefined registers of a block.
 #[derive(Default)]
 pub(super) struct Values {
-    registers: HashMap<Place, Box<Undefined>>,
+    registers: HashMap<RegisterKey, Box<Undefined>>,
     origins: Vec<Origin>,
     known: HashMap<(StepId, u32), u32>,
 }
@@ -115,7 +115,7 @@ impl Values {
     }
 
     /// Returns the undefined part of a register of the step's frame.
-    pub(super) fn of(&self, moment: &Moment, class: Class, reg: Reg) -> Option<&Undefined> {
+    pub(super) fn undefined_part(&self, moment: &Moment, class: Class, reg: Reg) -> Option<&Undefined> {
         self.registers.get(&place(moment, class, reg)).map(|found| &**found)
     }
 
@@ -170,7 +170,7 @@ impl Values {
         let from: Vec<_> = operands
             .iter()
             .filter(|(.., role)| *role == Role::Use)
-            .filter_map(|&(reg, class, _)| Some((reg, class, *self.of(moment, class, reg)?)))
+            .filter_map(|&(reg, class, _)| Some((reg, class, *self.undefined_part(moment, class, reg)?)))
             .collect();
         if from.iter().all(|(.., undefined)| undefined.lanes(moment.mask, u64::MAX) == 0) {
             return self.define_results(moment);
@@ -182,7 +182,7 @@ impl Values {
         let results = trial.differences(&from);
         for (reg, class, bits) in results {
             // What a lane keeps because the guard holds it back stays as it is.
-            let kept = self.of(moment, class, reg).copied().unwrap_or(Undefined::NOTHING);
+            let kept = self.undefined_part(moment, class, reg).copied().unwrap_or(Undefined::NOTHING);
             let mut undefined = Undefined { bits, ..Undefined::NOTHING };
             each_lane(moment.mask, |lane| {
                 if moment.lanes.mask >> lane & 1 == 0 {
@@ -212,8 +212,8 @@ fn origin_of(from: &[(Reg, Class, Undefined)], kept: &Undefined, lane: usize, ex
     here.or_else(elsewhere).unwrap_or(kept.origins[lane])
 }
 
-fn place(moment: &Moment, class: Class, reg: Reg) -> Place {
-    (moment.warp, class, *{ moment.registers }.of(class) + reg.0)
+fn place(moment: &Moment, class: Class, reg: Reg) -> RegisterKey {
+    (moment.warp, class, *{ moment.registers }.count_mut(class) + reg.0)
 }
 
 /// The registers of the step, each with its class.

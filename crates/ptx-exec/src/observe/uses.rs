@@ -71,7 +71,7 @@ impl Checker<'_> {
     /// Complains if bits of `wanted` are undefined in a register that the step uses, in lanes of
     /// `mask`.
     fn check(&mut self, moment: &Moment, class: Class, reg: Reg, mask: u32, wanted: u64, verb: &str) {
-        let Some(undefined) = self.values.of(moment, class, reg) else { return };
+        let Some(undefined) = self.values.undefined_part(moment, class, reg) else { return };
         let lanes = undefined.lanes(mask, wanted);
         if lanes == 0 {
             return;
@@ -167,7 +167,7 @@ impl Checker<'_> {
         let wanted = u64::MAX >> (64 - 8 * each.clamp(1, 8));
         let data = || args.data.iter().copied().enumerate().filter(|(_, reg)| reg.is_some());
         let undefined = |(element, reg): (usize, Reg)| {
-            Some((element as u32 * each, *self.values.of(moment, class, reg)?))
+            Some((element as u32 * each, *self.values.undefined_part(moment, class, reg)?))
         };
         let elements: Vec<(u32, Undefined)> = data().filter_map(undefined).collect();
         let mut reported = 0u32;
@@ -288,7 +288,7 @@ impl Checker<'_> {
         }
         let mut undefined = Undefined::NOTHING;
         for (reg, class, _) in operands.iter().filter(|(.., role)| *role == Role::Use) {
-            let Some(source) = self.values.of(moment, *class, *reg) else { continue };
+            let Some(source) = self.values.undefined_part(moment, *class, *reg) else { continue };
             each_lane(source.lanes(moment.lanes.mask, u64::MAX), |lane| {
                 (undefined.bits[lane], undefined.origins[lane]) = (u64::MAX, source.origins[lane]);
             });

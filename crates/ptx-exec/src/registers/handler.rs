@@ -8,7 +8,7 @@
 //! frame that has the registers, and that the handler runs on the CPU that it was made on.
 
 use crate::operands::{Args, Class, Meaning, Reg};
-use crate::registers::lanes::{Held, Lanes, wide_vectors};
+use crate::registers::lanes::{Lanes, RegisterType, wide_vectors};
 
 /// Computes one step, for each of some warps. See the module's safety contract.
 pub(crate) type RunLanes = unsafe fn(&[Lanes], &Args);
@@ -23,7 +23,7 @@ pub(crate) struct LaneHandler {
 
 impl LaneHandler {
     /// The handler that [`registers`] has written for any CPU and for one with wide vectors.
-    pub(crate) fn on_registers<A: Held, R: Held>(plain: RunLanes, wide: RunLanes) -> Self {
+    pub(crate) fn on_registers<A: RegisterType, R: RegisterType>(plain: RunLanes, wide: RunLanes) -> Self {
         let (a, other) = (Need::One(A::CLASS), Need::Optional(A::CLASS));
         let needs = Needs { d: Need::One(R::CLASS), a, b: other, c: other, ..Needs::NONE };
         let run = if wide_vectors() { wide } else { plain };

@@ -49,7 +49,7 @@ impl Extent {
     }
 
     /// The count of one class.
-    pub(crate) fn of(&mut self, class: Class) -> &mut u32 {
+    pub(crate) fn count_mut(&mut self, class: Class) -> &mut u32 {
         match class {
             Class::Word => &mut self.words,
             Class::Long => &mut self.longs,

@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
-use crate::memory::spaces::{Accessed, Found, Spaces};
+use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
@@ -148,7 +148,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         let prologue = self.code.prologue.as_ref()?;
         // SAFETY: these are frames of the kernel.
         let (pattern, branches) = unsafe { prologue.pass(self.lanes.first()?, self.around.block, threads)? };
-        self.around.spaces.found = Some(Found { index: prologue.index, pattern });
+        self.around.spaces.found = Some(DeferredIndex { index: prologue.index, pattern });
         (0..prologue.steps()).for_each(|_| self.count(self.threads));
         self.pc = prologue.steps() as u32;
         match &prologue.check {

@@ -376,7 +376,7 @@ fn moment<'a>(
     spaces: &'a Spaces<'a>,
     warp: u32,
 ) -> Moment<'a> {
-    let (step, classes) = (&code.steps[pc as usize], code.classes.of(pc));
+    let (step, classes) = (&code.steps[pc as usize], code.classes.of_step(pc));
     let Frame { registers, local } = frame;
     Moment { function, pc, step, lanes, mask, spaces, warp, local, registers, classes }
 }

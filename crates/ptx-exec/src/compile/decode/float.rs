@@ -12,7 +12,7 @@ use crate::arithmetic::approximate;
 use crate::arithmetic::directed::{self, Directed, Operation};
 use crate::arithmetic::numbers::{canonical, flush, saturate, saturate_flushed};
 use crate::arithmetic::soft::Rounding;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::rounding;
 use crate::compile::decode::{Pure, choice, halves};
 use crate::registers::shapes::{binary, ternary, unary};
@@ -47,7 +47,7 @@ pub(crate) use single;
 
 /// An operation of [`directed`](crate::arithmetic::directed) whose sources have the type of the
 /// result.
-fn directed(form: &Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+fn directed(form: &Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     let (operation, sources) = arithmetic(form.opcode?)?;
     if ty == ScalarType::F64 && (modifiers.ftz || modifiers.sat) {
         return None;
@@ -77,7 +77,7 @@ fn arithmetic(opcode: Opcode) -> Option<(Operation, usize)> {
 }
 
 /// `add.f32.f16` and its like: the narrow sources become `.f32` first.
-fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
+fn mixed(form: &Undecoded, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
     use ScalarType::F32;
     let sources: &[ScalarType] = match form.opcode? {
         Opcode::Add | Opcode::Sub => &[narrow, F32],
@@ -89,7 +89,7 @@ fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> 
 }
 
 /// `.f32x2`: both halves of a long.
-fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
+fn pair(form: &Undecoded, modifiers: Modifiers) -> Option<Pure> {
     if modifiers.sat || !form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
         return None;
     }
@@ -97,7 +97,7 @@ fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
 }
 
 /// Decodes instructions with `sources` sources whose first type is a floating-point one.
-pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded, sources: usize) -> Option<Pure> {
     let approx = form.take(Flag::Approximate);
     form.take(Flag::Full);
     let rounding = rounding(form);
@@ -125,7 +125,7 @@ pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
 }
 
 /// `.f32` to nearest even, and the approximations.
-fn single_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
+fn single_precision(form: &mut Undecoded, modifiers: Modifiers, approx: bool) -> Option<Pure> {
     let run = match form.opcode? {
         Opcode::Add => single!(modifiers, binary, |a, b| a + b),
         Opcode::Sub => single!(modifiers, binary, |a, b| a - b),
@@ -159,7 +159,7 @@ fn divide_approximately(a: f32, b: f32) -> f32 {
     if huge { a * (0.0f32).copysign(b) } else { a / b }
 }
 
-fn double_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
+fn double_precision(form: &mut Undecoded, modifiers: Modifiers, approx: bool) -> Option<Pure> {
     if modifiers.sat {
         return None;
     }
