@@ -1,7 +1,7 @@
 //! The answer about one launch as data: the members of JSON are those of [`Answer`].
 
 use crate::recorded::{self, figure};
-use apex_predict::lines::{Asked, Fields, KNOWN, Line};
+use apex_predict::lines::{Fields, KNOWN, Line, Question};
 use apex_predict::{Case, Device, Estimate, Models, Placed};
 use apex_profile::{Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -86,7 +86,7 @@ pub fn bounded(kernel: FunctionAttributes, device: &Device) -> FunctionAttribute
 
 impl Answer {
     /// Predicts a case.
-    pub fn of(models: &Models, device: &Device, case: &Case, asked: &Asked) -> Self {
+    pub fn of(models: &Models, device: &Device, case: &Case, asked: &Question) -> Self {
         let measured = asked.measured_us.map(|time| Figure::measured(time * 1e3));
         let said = recorded::prediction(models, device, case, measured);
         Self {
@@ -97,7 +97,7 @@ impl Answer {
             error: said.as_ref().err().map(ToString::to_string),
             prediction: said.ok(),
             computed: Placed::new(device, case).ok().map(|placed| Computed::of(&placed)),
-            fields: Asked { launch: case.launch, kernel: case.kernel, ..asked.clone() }.fields(),
+            fields: Question { launch: case.launch, kernel: case.kernel, ..asked.clone() }.fields(),
             ..Self::default()
         }
     }
@@ -116,15 +116,15 @@ impl Answer {
     }
 
     /// A change that gives no launch: why not.
-    pub fn without_change(asked: &Asked, why: String) -> Self {
+    pub fn without_change(asked: &Question, why: String) -> Self {
         let kernel = asked.name.clone();
         Self { kernel, what_if: true, error: Some(why), fields: asked.fields(), ..Self::default() }
     }
 
     /// Predicts a change of a launch: from its measured time, or else from its predicted one, whose
     /// interval then adds to that of the change.
-    pub fn of_change(models: &Models, device: &Device, from: &Case, to: &Case, asked: &Asked) -> Self {
-        let mut answer = Self::of(models, device, to, &Asked { measured_us: None, ..asked.clone() });
+    pub fn of_change(models: &Models, device: &Device, from: &Case, to: &Case, asked: &Question) -> Self {
+        let mut answer = Self::of(models, device, to, &Question { measured_us: None, ..asked.clone() });
         answer.what_if = true;
         let before = match asked.measured_us {
             Some(time) => Some(Estimate { value: time, low: time, high: time }),

@@ -6,7 +6,7 @@
 use crate::answer::{Answer, bounded};
 use crate::programs::{Programs, Recorded};
 use crate::recorded as session;
-use apex_predict::lines::Asked;
+use apex_predict::lines::Question;
 use apex_predict::{Change, Models, resident};
 use apex_profile::{Figure, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
@@ -148,8 +148,8 @@ pub fn explored(
     kernel: &Kernel,
     change: &Change,
 ) -> Result<Explored, String> {
-    let launch = change.of(kernel.launch)?;
-    let attributes = change.of_kernel(kernel.attributes)?;
+    let launch = change.apply_to_launch(kernel.launch)?;
+    let attributes = change.apply_to_kernel(kernel.attributes)?;
     let device = kernel.device.and_then(|device| profile.devices.get(device));
     let limits = device.and_then(apex_profile::Device::limits);
     let runs = |attributes: &FunctionAttributes| match &limits {
@@ -181,7 +181,7 @@ pub fn explored(
                 recorded.case(launch, attributes.map(|attributes| bounded(attributes, &device)))
             };
             let measured = session::measured_duration_ns(kernel).map(|time| time.value / 1e3);
-            let asked = Asked {
+            let asked = Question {
                 name: Some(kernel.short_name.clone()),
                 launch: kernel.launch,
                 kernel: kernel.attributes,

@@ -3,7 +3,7 @@
 //! image has machine code alone, what the tables beside that say.
 
 use apex_predict::Case;
-use apex_predict::code::{Code, Given};
+use apex_predict::code::{Code, LaunchArguments};
 use apex_profile::{CodeFact, Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
@@ -155,7 +155,7 @@ impl<'p> Programs<'p> {
         let device = self.profile.devices.get(kernel.device?)?;
         let (major, minor) = device.compute_capability?;
         let content = self.content(image, major.saturating_mul(10).saturating_add(minor));
-        let given = |parameters: &[Variable]| -> Vec<Given> {
+        let given = |parameters: &[Variable]| -> Vec<LaunchArguments> {
             code.arguments.iter().take(MOST_ARGUMENTS).filter_map(|one| given(parameters, one)).collect()
         };
         let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
@@ -190,7 +190,7 @@ impl<'p> Content<'p> {
     }
 
     /// The PTX of a kernel, and what launches of it were given.
-    fn code(&self, symbol: &str, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Option<Code> {
+    fn code(&self, symbol: &str, given: impl FnOnce(&[Variable]) -> Vec<LaunchArguments>) -> Option<Code> {
         let mut kernels = self.kernels.borrow_mut();
         let find = || self.modules.iter().find_map(|module| Code::of_module(module, symbol));
         let code = kernels.entry(symbol.to_owned()).or_insert_with(find);
@@ -225,7 +225,7 @@ pub(crate) fn texts(parts: &[Vec<u8>], architecture: u32) -> impl Iterator<Item 
 
 /// Recorded arguments as the parameters of the PTX take them; `None` if they are not those of these
 /// parameters.
-fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<Given> {
+fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<LaunchArguments> {
     if parameters.len() != recorded.parameters.len() {
         return None;
     }
@@ -237,7 +237,7 @@ fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<Given> {
         allocations.resize(allocations.len().max(index + 1), 0);
         allocations[index] = pointer.allocation_bytes;
     }
-    Some(Given { launches: recorded.launches.max(1) as f64, arguments, allocations })
+    Some(LaunchArguments { launches: recorded.launches.max(1) as f64, arguments, allocations })
 }
 
 /// A pointer becomes an address of its allocation's own, so that it is as well aligned as it was,

@@ -21,7 +21,7 @@ impl Change {
     ///
     /// # Errors
     /// If the grid does not follow from the block.
-    pub fn of(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
+    pub fn apply_to_launch(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
         let launch = match (self.grid, self.block) {
             (Some(grid), block) => LaunchConfig { grid, block: block.unwrap_or(launch.block), ..launch },
             (None, None) => launch,
@@ -37,7 +37,7 @@ impl Change {
     ///
     /// # Errors
     /// If it changes registers that are not known.
-    pub fn of_kernel(
+    pub fn apply_to_kernel(
         &self,
         kernel: Option<FunctionAttributes>,
     ) -> Result<Option<FunctionAttributes>, String> {

@@ -82,7 +82,7 @@ pub enum CodeError {
 
 /// The arguments that launches of a kernel were given.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct LaunchArguments {
     /// The number of launches.
     pub launches: f64,
     /// The arguments, in the order of the kernel's parameters.
@@ -98,7 +98,7 @@ pub struct Code {
     /// The kernel's name.
     pub name: String,
     /// Several where launches differ; none where it is not known what they execute.
-    given: Vec<Given>,
+    given: Vec<LaunchArguments>,
     mix: ptx::Mix,
     /// Made when it is needed first, for all launches of the kernel.
     estimator: Arc<OnceLock<Estimator>>,
@@ -125,7 +125,11 @@ impl Code {
         let mut code =
             Code { name, given: Vec::new(), mix, estimator: Arc::default(), module: Arc::new(module) };
         if !arguments.is_empty() {
-            code.given.push(Given { launches: 1.0, arguments: arguments_of, allocations: Vec::new() });
+            code.given.push(LaunchArguments {
+                launches: 1.0,
+                arguments: arguments_of,
+                allocations: Vec::new(),
+            });
         }
         Ok(code)
     }
@@ -141,7 +145,7 @@ impl Code {
 
     /// The same kernel. `given` tells what launches of it were given, for its parameters; where it
     /// tells nothing, nothing is known of what they execute.
-    pub fn with(&self, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Code {
+    pub fn with(&self, given: impl FnOnce(&[Variable]) -> Vec<LaunchArguments>) -> Code {
         Code { given: given(&self.function().params), ..self.clone() }
     }
 
@@ -188,8 +192,9 @@ impl Code {
         let budget = BUDGET / self.given.len().max(1) as u64;
         let work = (!self.given.is_empty()).then(|| {
             let estimator = self.estimator();
-            let of =
-                |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
+            let of = |given: &LaunchArguments| {
+                estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget)
+            };
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }

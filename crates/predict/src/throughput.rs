@@ -61,7 +61,7 @@ impl Loads {
     pub const PRIOR: Loads = Loads([0.25, 0.5, 1.0, 2.0, 4.0, 0.5, 0.1, 1.0, 1.0, 0.5, 2.0, 0.5, 3.0, 0.125]);
 
     /// The value of one.
-    pub fn of(&self, load: Load) -> f64 {
+    pub fn get(&self, load: Load) -> f64 {
         self.0[load as usize]
     }
 }
@@ -113,7 +113,7 @@ impl Occupation {
             cycles[Load::Tensor as usize],
             cycles[Load::Request as usize..=Load::Atomic as usize].iter().sum(),
         ];
-        let busiest = join(loads.of(Load::Join), &parts).max(cycles[Load::Busy as usize]);
+        let busiest = join(loads.get(Load::Join), &parts).max(cycles[Load::Busy as usize]);
         let share = busiest / (self.cycles_per_us * us);
         share / (1.0 + share.powf(FULL)).powf(1.0 / FULL)
     }

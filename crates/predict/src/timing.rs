@@ -107,7 +107,7 @@ impl Rates {
     ]);
 
     /// The value of one.
-    pub fn of(&self, rate: Rate) -> f64 {
+    pub fn get(&self, rate: Rate) -> f64 {
         self.0[rate as usize]
     }
 
@@ -129,7 +129,7 @@ pub struct DeviceRates {
 }
 
 impl DeviceRates {
-    /// Those of a device.
+    /// Returns the rates of a device.
     pub fn on(&self, device: &Device) -> Rates {
         let own = self.starts.iter().find(|(name, _)| *name == device.name);
         own.map_or(self.elsewhere, |(_, us)| self.elsewhere.with(Rate::Start, *us))
@@ -213,9 +213,9 @@ impl Demand {
 
     /// Returns the share of the launch's accessed memory that L2 has not kept from before.
     fn missed(&self, rates: &Rates) -> f64 {
-        let room = rates.of(Rate::L2Share) * self.l2_bytes;
+        let room = rates.get(Rate::L2Share) * self.l2_bytes;
         let over = (self.footprint() + 1.0).log2() - room.log2();
-        1.0 / (1.0 + (-rates.of(Rate::L2Edge) * over).exp())
+        1.0 / (1.0 + (-rates.get(Rate::L2Edge) * over).exp())
     }
 
     /// Microseconds in which one warp comes to its end, on average, if none hinders it.
@@ -224,14 +224,14 @@ impl Demand {
         let warps = work.warps.max(1.0);
         let serial = work.serial_loads.max((work.global_load_requests / warps).min(1.0));
         let waits =
-            |sectors: f64| 1.0 - (-rates.of(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
-        let (l1, l2) = (rates.of(Rate::L1Latency), rates.of(Rate::L2Latency));
+            |sectors: f64| 1.0 - (-rates.get(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
+        let (l1, l2) = (rates.get(Rate::L1Latency), rates.get(Rate::L2Latency));
         let beyond = waits(work.block_sectors);
         let far = beyond * missed * waits(self.loaded_sectors());
-        let load = l1 + (l2 - l1) * beyond + (rates.of(Rate::MemoryLatency) - l2) * far;
+        let load = l1 + (l2 - l1) * beyond + (rates.get(Rate::MemoryLatency) - l2) * far;
         let path = (work.latency_cycles - ptx::estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
         let cycles =
-            rates.of(Rate::Path) * path + serial * load + rates.of(Rate::Barrier) * work.barriers_per_warp;
+            rates.get(Rate::Path) * path + serial * load + rates.get(Rate::Barrier) * work.barriers_per_warp;
         cycles / self.cycles_per_us
     }
 
@@ -240,54 +240,55 @@ impl Demand {
         let work = &self.work;
         let per_sm = |cycles: f64| cycles * self.rounding / self.sms / self.cycles_per_us;
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
-        let units = |rate: Rate, classes: &[Class]| per_sm(rates.of(rate) * count(classes));
+        let units = |rate: Rate, classes: &[Class]| per_sm(rates.get(rate) * count(classes));
         let (stored, sectors) =
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
         let written = work.written_sectors;
         let partial = 1.0 - (work.global_store_bytes / (SECTOR * written).max(1.0)).clamp(0.0, 1.0);
-        let moved = self.loaded_sectors() + written * (1.0 + rates.of(Rate::Partial) * partial);
+        let moved = self.loaded_sectors() + written * (1.0 + rates.get(Rate::Partial) * partial);
         let warp = self.warp_us(rates, missed);
         let longest = (work.longest_warp * work.warps / work.total().max(1.0)).max(1.0);
         let slices =
-            (work.atomic_sectors / rates.of(Rate::SliceSectors)).min(rates.of(Rate::Slices)).max(1.0);
+            (work.atomic_sectors / rates.get(Rate::SliceSectors)).min(rates.get(Rate::Slices)).max(1.0);
         let requests = work.global_load_requests + work.global_store_requests;
         [
             per_sm(work.machine_instructions / ISSUE),
-            per_sm(rates.of(Rate::Busy) * work.issue_cycles * work.warps),
+            per_sm(rates.get(Rate::Busy) * work.issue_cycles * work.warps),
             units(Rate::Integer, &[Class::Integer, Class::Compare]),
             units(Rate::Double, &[Class::Double]),
             units(Rate::Special, &[Class::Special, Class::Convert]),
             units(Rate::Tensor, &[Class::Tensor]),
-            per_sm(rates.of(Rate::Request) * requests),
-            per_sm(rates.of(Rate::Line) * work.global_lines),
-            per_sm(rates.of(Rate::Sector) * sectors),
+            per_sm(rates.get(Rate::Request) * requests),
+            per_sm(rates.get(Rate::Line) * work.global_lines),
+            per_sm(rates.get(Rate::Sector) * sectors),
             per_sm(
-                rates.of(Rate::Shared) * work.shared_wavefronts
-                    + rates.of(Rate::SharedAtomic) * work.shared_atomic_turns,
+                rates.get(Rate::Shared) * work.shared_wavefronts
+                    + rates.get(Rate::SharedAtomic) * work.shared_atomic_turns,
             ),
             per_sm(
-                SECTOR * (work.block_sectors + rates.of(Rate::StoreBytes) * stored) / rates.of(Rate::L2Bytes),
+                SECTOR * (work.block_sectors + rates.get(Rate::StoreBytes) * stored)
+                    / rates.get(Rate::L2Bytes),
             ),
-            rates.of(Rate::Memory) * missed * SECTOR * moved / self.memory_bytes_per_us,
+            rates.get(Rate::Memory) * missed * SECTOR * moved / self.memory_bytes_per_us,
             self.turns * warp,
             longest * warp,
             per_sm(
-                rates.of(Rate::Local) * work.local_sectors
-                    + rates.of(Rate::Spill) * self.spilled
-                    + rates.of(Rate::Constant) * work.constant_wavefronts,
+                rates.get(Rate::Local) * work.local_sectors
+                    + rates.get(Rate::Spill) * self.spilled
+                    + rates.get(Rate::Constant) * work.constant_wavefronts,
             ),
-            work.atomic_turns / rates.of(Rate::Atomic) / slices,
-            per_sm(rates.of(Rate::Block) * self.blocks + rates.of(Rate::Warp) * work.warps),
+            work.atomic_turns / rates.get(Rate::Atomic) / slices,
+            per_sm(rates.get(Rate::Block) * self.blocks + rates.get(Rate::Warp) * work.warps),
         ]
     }
 
     /// Computes the launch's duration and its parts.
     pub fn computed(&self, rates: &Rates) -> Computed {
         let parts = self.parts(rates);
-        let kinds = KINDS.map(|kind| join(rates.of(Rate::OverlapWithin), &parts[kind]));
+        let kinds = KINDS.map(|kind| join(rates.get(Rate::OverlapWithin), &parts[kind]));
         let kind = (0..KINDS.len()).max_by(|&a, &b| kinds[a].total_cmp(&kinds[b])).unwrap_or(0);
-        let us = rates.of(Rate::Start) + join(rates.of(Rate::Overlap), &kinds);
+        let us = rates.get(Rate::Start) + join(rates.get(Rate::Overlap), &kinds);
         Computed { us, kind }
     }
 }
@@ -345,12 +346,12 @@ pub type Margin = [f64; 2];
 /// Margins of all classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margins {
-    /// Of computed durations, by [`Computed::size`].
+    /// The margins of computed durations, by [`Computed::size`].
     pub durations: [Margin; SIZES],
-    /// Of durations after a measured one, by [`Computed::change`].
+    /// The margins of durations after a measured one, by [`Computed::change`].
     pub changes: [Margin; CHANGES],
-    /// Of SM throughput, by [`level`](crate::throughput::level): not logarithms, but by how much it
-    /// is less or more.
+    /// The margins of SM throughput, by [`level`](crate::throughput::level): differences instead of
+    /// logarithms.
     pub utilisations: [Margin; LEVELS],
 }
 

@@ -113,7 +113,7 @@ impl Data {
             let Ok(placed) = Placed::new(&device, &case) else { continue };
             let truth = truth(&placed, launch);
             let problem = format!("{} {:?} {:?}", launch.kernel, launch.n, launch.m);
-            let (family, problem) = (families.of(&kernel.family), problems.of(&problem));
+            let (family, problem) = (families.number(&kernel.family), problems.number(&problem));
             rows.push(Row { source: 0, family, problem, truth, case });
         }
         if rows.is_empty() {
@@ -139,8 +139,8 @@ impl Data {
             return Err(Error::Refused(format!("two data sets are of the {name}: name one of each device")));
         }
         let mut families = Numbers::default();
-        self.families.iter().for_each(|name| _ = families.of(name));
-        let numbers: Vec<usize> = other.families.iter().map(|name| families.of(name)).collect();
+        self.families.iter().for_each(|name| _ = families.number(name));
+        let numbers: Vec<usize> = other.families.iter().map(|name| families.number(name)).collect();
         let problems = self.rows.iter().map(|row| row.problem + 1).max().unwrap_or(0);
         self.rows.extend(other.rows.into_iter().map(|row| Row {
             source: row.source + known.len(),
@@ -212,7 +212,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(&mut self, name: &str) -> usize {
+    fn number(&mut self, name: &str) -> usize {
         if let Some(&number) = self.known.get(name) {
             return number;
         }

@@ -65,7 +65,8 @@ mod tests {
         moved[Rate::Start as usize] = 0.1;
         moved[Rate::COUNT + 1] = 0.3;
         let [first, second, third] = [0, 1, 2].map(|device| rates(&moved, device));
-        let starts = [first, second, third].map(|rates| rates.of(Rate::Start) / Rates::PRIOR.of(Rate::Start));
+        let starts =
+            [first, second, third].map(|rates| rates.get(Rate::Start) / Rates::PRIOR.get(Rate::Start));
         for (start, moved) in starts.into_iter().zip([0.1, 0.0, 0.3]) {
             assert!((start.ln() - moved).abs() < 1e-12, "{starts:?}");
         }

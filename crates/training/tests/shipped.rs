@@ -166,8 +166,8 @@ fn the_shipped_models_do_as_well_as_the_card_says() {
     let (report, models) = (report(), Models::shipped());
     let families = test(&report, "families");
     type Truth = fn(&Row) -> f32;
-    type Shown = fn(&Prediction) -> Estimate;
-    type Tested<'a> = (Quantity, Truth, Shown, &'a [Basis]);
+    type Predicted = fn(&Prediction) -> Estimate;
+    type Tested<'a> = (Quantity, Truth, Predicted, &'a [Basis]);
     let quantities: [Tested<'_>; 4] = [
         (
             Quantity::AchievedOccupancy,

@@ -12,7 +12,7 @@ use std::ops::Range as Span;
 
 /// The position of a layer's parameters among all.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LayerPosition {
     inputs: usize,
     outputs: usize,
     pub(super) weights: Span<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Place {
 /// The structure of a network for training. Its parameters are in one row: layer by layer, first
 /// the weights and then the bias.
 pub(super) struct Plan {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<LayerPosition>,
     activation: Activation,
     input: Scaling,
     output: Scaling,
@@ -50,7 +50,7 @@ impl Plan {
             let weights = end..end + layer.weights.len();
             let bias = weights.end..weights.end + layer.bias.len();
             end = bias.end;
-            Place { inputs: layer.inputs, outputs: layer.outputs, weights, bias }
+            LayerPosition { inputs: layer.inputs, outputs: layer.outputs, weights, bias }
         };
         let output_loss = |(target, level): (usize, Option<f32>)| OutputLoss {
             target,

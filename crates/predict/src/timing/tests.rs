@@ -333,7 +333,7 @@ fn a_timing_is_read_as_it_was_written() {
     assert!(Timing::of_notes(&more).is_err(), "one number too many");
     let start = |name: &str| {
         let device = Device { name: name.to_owned(), ..Device::h200() };
-        timing.rates.on(&device).of(Rate::Start)
+        timing.rates.on(&device).get(Rate::Start)
     };
     assert_eq!([start("another one"), start("NVIDIA H200"), start("")], [3.0, 2.25, 2.0]);
 }

@@ -177,7 +177,7 @@ pub fn run(
 }
 
 /// A model and its summary.
-type Made = (Model, ModelSummary);
+type TrainedModel = (Model, ModelSummary);
 
 struct Run<'a> {
     data: &'a Data,
@@ -187,7 +187,7 @@ struct Run<'a> {
 }
 
 /// Predictions of networks for examples that they were not trained on.
-struct Held {
+struct HeldOut {
     outputs: Vec<Vec<f32>>,
     /// The fold of each example.
     fold: Vec<usize>,
@@ -238,9 +238,9 @@ impl Run<'_> {
         folds: &[Fold],
         recipe: &Recipe,
         targets: &[Target],
-    ) -> Result<Held, Error> {
+    ) -> Result<HeldOut, Error> {
         let (examples, families) = (table.examples()?, self.families(table));
-        let mut held = Held { outputs: vec![Vec::new(); families.len()], fold: vec![0; families.len()] };
+        let mut held = HeldOut { outputs: vec![Vec::new(); families.len()], fold: vec![0; families.len()] };
         for (number, Fold { train, test }) in folds.iter().enumerate() {
             if train.is_empty() || test.is_empty() {
                 continue;
@@ -263,9 +263,9 @@ impl Run<'_> {
         &self,
         (set, recipe, targets): (Set, &Recipe, Vec<Target>),
         table: &Table,
-        held: &Held,
+        held: &HeldOut,
         notes: &[(&str, String)],
-    ) -> Result<Made, Error> {
+    ) -> Result<TrainedModel, Error> {
         let (examples, families) = (table.examples()?, self.families(table));
         let network = recipe.learn(&examples, &families, &targets, self.options.seed, &self.pool)?;
         let all: Vec<usize> = (0..families.len()).collect();
@@ -300,7 +300,7 @@ impl Run<'_> {
         notes
     }
 
-    fn small(&self) -> Result<(Made, Vec<Test>), Error> {
+    fn small(&self) -> Result<(TrainedModel, Vec<Test>), Error> {
         let table = self.data.examples(Set::Small, &self.all(), &[Basis::Launch])?;
         let rows: Vec<usize> = (0..table.origin.len()).collect();
         let mut tests = Vec::new();
@@ -322,7 +322,7 @@ impl Run<'_> {
     }
 
     /// The large model, and tests: of families, of other programs, of each device.
-    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(Made, Vec<Test>), Error> {
+    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(TrainedModel, Vec<Test>), Error> {
         let bases = [Basis::Kernel, Basis::Code, Basis::Work];
         let table = self.data.examples(Set::Full, &self.all(), &bases)?;
         let folds = self.folds(&self.families(&table))?;
@@ -345,7 +345,7 @@ impl Run<'_> {
         Ok((made, tests))
     }
 
-    fn what_if(&self, timed: &Timed) -> Result<(Made, Test), Error> {
+    fn what_if(&self, timed: &Timed) -> Result<(TrainedModel, Test), Error> {
         let bases = [Basis::Kernel, Basis::Work];
         let pairs = self.partners();
         if pairs.is_empty() {
