@@ -80,7 +80,7 @@ impl Layers {
     }
 
     /// The form of attention that runs here.
-    pub fn attention_form(&self) -> apex_kernels::Form {
+    pub fn attention_form(&self) -> apex_kernels::AttentionForm {
         self.attention.form_for(&self.attention_shape)
     }
 

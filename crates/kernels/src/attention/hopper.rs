@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use apex_gpu::Buffer;
 
 use crate::attention::shape::{Mask, Shape};
-use crate::attention::{Call, Form, Tensors};
+use crate::attention::{AttentionForm, Call, Tensors};
 use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
@@ -131,7 +131,7 @@ impl Call<'_> {
             strides: [row as usize, 64, head as usize, batch as usize],
             tile: [64, tile_rows, tile_panels, 1, 1],
         };
-        tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(Form::Hopper, why))
+        tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(AttentionForm::Hopper, why))
     }
 }
 

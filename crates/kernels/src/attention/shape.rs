@@ -1,6 +1,6 @@
 //! Shapes and options of attention, and their validation.
 
-use crate::attention::{Form, TECHNIQUE};
+use crate::attention::{AttentionForm, TECHNIQUE};
 use crate::{Error, Result};
 
 /// Sizes of a problem. Any may be zero but for the head dimension.
@@ -31,7 +31,7 @@ pub enum Mask {
     /// All.
     #[default]
     Full,
-    /// Those up to its own place.
+    /// The keys up to the query's own place.
     Causal,
     /// A sliding window around its own place, which it always sees. `None` is unlimited.
     Window {
@@ -62,7 +62,7 @@ pub struct Options {
     /// The order of rows.
     pub layout: Layout,
     /// The form; that of [`Attention::form_for`](crate::Attention::form_for) if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<AttentionForm>,
 }
 
 /// Head dimensions for which there are kernels.

@@ -1,4 +1,4 @@
-//! Memory between the kernels of a call, and how a caller gives it.
+//! Memory between the kernels of a call, and the way in which a caller provides it.
 //!
 //! [`Attention`] keeps memory of its own, as large as the largest call needed. A caller who must
 //! not have that (a framework counts its memory, or captures a stream and replays the graph beside
@@ -11,7 +11,7 @@ use apex_gpu::{Buffer, Stream};
 
 use crate::Result;
 use crate::attention::problem::Problem;
-use crate::attention::{Attention, Form, Options, Shape};
+use crate::attention::{Attention, AttentionForm, Options, Shape};
 use crate::workspace::reserve;
 
 /// Memory between the kernels of a call.
@@ -45,8 +45,8 @@ impl Attention {
     pub fn forward_workspace(&self, shape: &Shape, options: &Options) -> Result<[usize; 2]> {
         Problem::new(shape, options)?;
         Ok(match options.form.unwrap_or_else(|| self.form_for(shape)) {
-            Form::Decode => self.decode_partial(shape),
-            Form::Standard | Form::Flash | Form::Hopper => [0, 0],
+            AttentionForm::Decode => self.decode_partial(shape),
+            AttentionForm::Standard | AttentionForm::Flash | AttentionForm::Hopper => [0, 0],
         })
     }
 

@@ -13,7 +13,7 @@ use crate::moe::backward::{Kept, nothing_saved};
 use crate::moe::plan::Plan;
 use crate::moe::portable::{MOST_BLOCKS, THREADS};
 use crate::moe::shape::{Gate, MOST_ROWS, Options, Shape, check_capacity, check_elements, wrong};
-use crate::moe::{Between, Call, Form, Gradients, Inputs, Moe, Workspace, check};
+use crate::moe::{Between, Call, Gradients, Inputs, Moe, MoeForm, Workspace, check};
 use crate::{Element, Result};
 
 const EXPERT_CHOICE: Image = Image {
@@ -38,7 +38,7 @@ pub struct ExpertOptions {
     /// [`shape.capacity(1.0)`](Shape::capacity) if it is `None`.
     pub capacity: Option<usize>,
     /// The form; that of [`Moe::form_for`] if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<MoeForm>,
 }
 
 impl ExpertOptions {
@@ -182,7 +182,7 @@ impl Moe {
         output: &mut Buffer<T>,
         choice: &mut ExpertChoice<T>,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         choice.check(inputs, "the outputs", output.len())?;
         let form = self.expert_form(choice)?;
         choice.filled = true;
@@ -217,7 +217,7 @@ impl Moe {
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         choice.check(inputs, "the output's gradients", output_gradient.len())?;
         let shape = &choice.shape;
         let Gradients { tokens, logits, up, down } = &*gradients;
@@ -242,7 +242,7 @@ impl Moe {
         Ok(form)
     }
 
-    fn expert_form<T>(&self, choice: &ExpertChoice<T>) -> Result<Form> {
+    fn expert_form<T>(&self, choice: &ExpertChoice<T>) -> Result<MoeForm> {
         let form = choice.options.form.unwrap_or_else(|| self.form_for(&choice.shape));
         match self.refusal(form, &choice.shape) {
             Some(why) => Err(self.refused(form, why)),

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::moe::shape::{Shape, TILE_ROWS};
-use crate::moe::{Between, Call, Form, Inputs};
+use crate::moe::{Between, Call, Inputs, MoeForm};
 use crate::{Element, Result};
 
 pub const HOPPER: Image =
@@ -86,6 +86,6 @@ impl Call<'_> {
             strides: [columns, columns * rows, columns * rows * matrices, columns * rows * matrices],
             tile: [wide, high, deep, 1, 1],
         };
-        tensor_map::<T, B>(buffer, &layout).map_err(|why| self.moe.refused(Form::Hopper, why))
+        tensor_map::<T, B>(buffer, &layout).map_err(|why| self.moe.refused(MoeForm::Hopper, why))
     }
 }

@@ -20,8 +20,8 @@
 //! | form | runs on |
 //! | --- | --- |
 //! | [`reference`](mod@reference) | the host, in f64 |
-//! | [`Form::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
-//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
+//! | [`MoeForm::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
+//! | [`MoeForm::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
 //!
 //! Tokens choose as their logits say, however uneven that is: [`Balance`] says how uneven, and
 //! [`Drops`] what a capacity takes away. Against it there are losses, with their gradients, in
@@ -82,7 +82,7 @@ const TECHNIQUE: &str = "mixture of experts";
 /// A way to compute a mixture of experts, see the [module's](self) table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum MoeForm {
     /// Products in float32, without tensor cores: it is there to be right everywhere.
     Portable,
     /// Products on Hopper's tensor cores, fed by its copy engine.
@@ -115,7 +115,7 @@ pub struct Routing {
     pub weights: Buffer<f32>,
     /// Tokens that chose each expert; [`Balance::of`] says how even they are.
     pub loads: Buffer<u32>,
-    /// Of one element: the number of choices that experts did not take, and of tokens of which no
+    /// One element: the number of choices that experts did not take, and of tokens of which no
     /// expert took any; [`Drops::of`] has their shares.
     pub drops: Buffer<[u32; 2]>,
 }
@@ -152,7 +152,7 @@ pub struct Output<T> {
     /// The choices of tokens.
     pub routing: Routing,
     /// The form that ran.
-    pub form: Form,
+    pub form: MoeForm,
 }
 
 /// Mixtures of experts on one device. Keeps what it has loaded, and memory that kernels need beside
@@ -201,7 +201,8 @@ struct Workspace {
     weight_parts: Buffer<f32>,
 }
 
-/// That a layer's tensors have as many elements as the shape says, in the order of [`Inputs`].
+/// Checks that a layer's tensors have as many elements as the shape states, in the order of
+/// [`Inputs`].
 fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
     shape.check()?;
     let (experts, dim, hidden) = (("experts", shape.experts), ("dim", shape.dim), ("hidden", shape.hidden));
@@ -212,7 +213,7 @@ fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
     check_elements("the down weights", &[experts, dim, hidden], down)
 }
 
-/// That there is a bias for each expert, or none.
+/// Checks that there is a bias for each expert, or none.
 fn check_bias(shape: &Shape, bias: Option<usize>) -> Result<()> {
     bias.map_or(Ok(()), |found| check_elements("the biases", &[("experts", shape.experts)], found))
 }
@@ -238,14 +239,14 @@ impl Moe {
     /// The form that runs for a shape if none is asked for, the fastest that the device has.
     ///
     /// ```
-    /// # use apex_kernels::moe::{Form, Moe, Shape};
+    /// # use apex_kernels::moe::{MoeForm, Moe, Shape};
     /// let moe = Moe::new(&apex_gpu::Device::open(0)?)?;
     /// let odd = Shape { tokens: 100, experts: 8, top_k: 2, dim: 100, hidden: 33 };
-    /// assert_eq!(moe.form_for(&odd), Form::Portable);
+    /// assert_eq!(moe.form_for(&odd), MoeForm::Portable);
     /// # apex_kernels::Result::Ok(())
     /// ```
-    pub fn form_for(&self, shape: &Shape) -> Form {
-        if self.refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Portable }
+    pub fn form_for(&self, shape: &Shape) -> MoeForm {
+        if self.refusal(MoeForm::Hopper, shape).is_none() { MoeForm::Hopper } else { MoeForm::Portable }
     }
 
     /// Computes a layer on the device's own stream, into new buffers.
@@ -279,7 +280,7 @@ impl Moe {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         self.run(inputs, output, routing, None, shape, options, stream)
     }
 
@@ -294,7 +295,7 @@ impl Moe {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
         check_bias(shape, inputs.bias.map(Buffer::len))?;
         options.check()?;
@@ -325,17 +326,17 @@ impl Moe {
     }
 
     /// Returns the reason why the form does not run for the shape on this device, if it does not.
-    fn refusal(&self, form: Form, shape: &Shape) -> Option<String> {
+    fn refusal(&self, form: MoeForm, shape: &Shape) -> Option<String> {
         match form {
-            Form::Portable => None,
-            Form::Hopper => hopper::refusal(shape).or_else(|| crate::hopper::refusal(&self.device)),
+            MoeForm::Portable => None,
+            MoeForm::Hopper => hopper::refusal(shape).or_else(|| crate::hopper::refusal(&self.device)),
         }
     }
 
-    fn refused(&self, form: Form, why: String) -> Error {
+    fn refused(&self, form: MoeForm, why: String) -> Error {
         let form = match form {
-            Form::Portable => "the portable form",
-            Form::Hopper => "the Hopper form",
+            MoeForm::Portable => "the portable form",
+            MoeForm::Hopper => "the Hopper form",
         };
         Error::Form { technique: TECHNIQUE, form, device: self.device.name().to_owned(), why }
     }
@@ -370,15 +371,15 @@ impl Call<'_> {
     /// Both products, for the rows of the plan.
     fn products<T: Element>(
         &self,
-        form: Form,
+        form: MoeForm,
         inputs: &Inputs<'_, Buffer<T>>,
         between: Between<'_, T>,
     ) -> Result<()> {
         reserve(between.hidden, self.rows * self.shape.hidden, self.stream)?;
         reserve(between.rows, self.rows * self.shape.dim, self.stream)?;
         match form {
-            Form::Portable => self.portable_products(inputs, between),
-            Form::Hopper => self.hopper_products(inputs, between),
+            MoeForm::Portable => self.portable_products(inputs, between),
+            MoeForm::Hopper => self.hopper_products(inputs, between),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::moe::Form;
+use crate::moe::MoeForm;
 use crate::{Error, Result};
 
 /// Sizes of a layer. There may be no tokens; everything else is at least 1.
@@ -45,7 +45,7 @@ pub struct Options {
     /// what they are. `None` takes all; [`Shape::capacity`] computes a usual one.
     pub capacity: Option<usize>,
     /// The form; that of [`Moe::form_for`](crate::moe::Moe::form_for) if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<MoeForm>,
 }
 
 /// A softmax, renormalised, without a capacity, in the fastest form.
@@ -188,8 +188,7 @@ pub fn check_capacity(capacity: Option<usize>) -> Result<()> {
     }
 }
 
-/// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
-/// says.
+/// Checks that a tensor, which errors call "`what` have", has as many elements as its shape states.
 pub fn check_elements(what: &str, shape: &[(&str, usize)], found: usize) -> Result<()> {
     crate::error::check_elements(super::TECHNIQUE, what, shape, found)
 }
