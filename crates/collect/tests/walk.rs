@@ -122,9 +122,9 @@ fn walked(estimator: &Estimator, launch: &Launch) -> Work {
     )
 }
 
-/// The compared figures: name, walked, executed. Left out are integers, comparisons and moves, of
-/// which the device folds many, and special functions and conversions, which the two delimit
-/// differently (a division of integers; a conversion of addresses).
+/// Returns the compared figures: name, walked, executed. Left out are integers, comparisons and
+/// moves, of which the device folds many, and special functions and conversions, which the two
+/// delimit differently (a division of integers; a conversion of addresses).
 fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     let global = |direction| counts.traffic(Space::Global, direction);
     let (loads, stores) = (global(Direction::Load), global(Direction::Store));
