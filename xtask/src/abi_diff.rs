@@ -46,7 +46,7 @@ pub fn run(headers: &Path, as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!sections.iter().all(Section::is_empty))))
 }
 
-/// What the generated files define: name and normal form.
+/// The definitions in the generated files: name and normal form.
 struct Items {
     version: String,
     entry_points: BTreeMap<String, String>,

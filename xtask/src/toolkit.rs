@@ -30,7 +30,7 @@ const TYPEDEF_HEADERS: [&str; 5] = [
     "cudaProfilerTypedefs.h",
 ];
 
-/// What NVIDIA's headers take from others, by file.
+/// The declarations that NVIDIA's headers take from others, by file.
 const STAND_INS: [(&str, &str); 7] = [
     ("stdlib.h", "typedef unsigned long size_t;\n"),
     (

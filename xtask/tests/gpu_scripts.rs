@@ -1,4 +1,4 @@
-//! What the scripts of `scripts/gpu` share and that needs no GPU: order statistics in C, and
+//! Shared parts of the scripts of `scripts/gpu` that need no GPU: order statistics in C, and
 //! confidence intervals in Python.
 
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Running the rules, and making sure that what they promise adds up ([`capping`]); the order of
-//! what they found ([`ranking`]).
+//! Runs the rules, makes sure that the savings that they promise add up ([`capping`]), and orders
+//! their findings ([`ranking`]).
 
 mod capping;
 mod ranking;
@@ -20,12 +20,13 @@ use apex_profile::{Figure, Profile, SaturatingSum as _};
 use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
 use ranking::rank;
 
-/// What the caller wants.
+/// Options of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Identifiers or names of rules that are not to be reported.
     pub suppress: BTreeSet<String>,
-    /// What is asked what changes of configurations would save; without models nothing is.
+    /// The models that predict the savings of changed configurations; without models nothing is
+    /// predicted.
     pub models: Option<Arc<Models>>,
     /// The kernels that advice is wanted about: indices into [`Profile::kernels`]; `None` for all
     /// of them and the host's side. Shares stay those of the job, and are capped as if all were
@@ -33,7 +34,7 @@ pub struct Options {
     pub kernels: Option<BTreeSet<usize>>,
 }
 
-/// What the rules say of a profile.
+/// The result of the rules for a profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Advice {
     /// The job in one line.
@@ -65,7 +66,7 @@ pub struct Unjudged {
     pub rule: String,
     /// Its name.
     pub slug: String,
-    /// Why.
+    /// The reason.
     pub because: String,
 }
 
@@ -76,9 +77,9 @@ pub struct Verdict {
     pub gpu_busy: Option<Figure>,
     /// Kernels that ran.
     pub launches: u64,
-    /// Of these, share with a finding above [`Severity::Info`] about the kernel.
+    /// The share of these launches whose kernel has a finding above [`Severity::Info`].
     pub launches_with_finding: f64,
-    /// Of these, share of kernels that are excellent.
+    /// The share of these launches whose kernel is excellent.
     pub launches_excellent: f64,
     /// See [`apex_profile::Recorder::overhead_share`].
     pub overhead_share: Option<Figure>,
@@ -128,8 +129,8 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     advice
 }
 
-/// What findings save is not known where the CPU device ran the kernels, or may have: their times
-/// are its own, and so are those of the host's calls, which are no evidence.
+/// Removes savings and times from findings if the CPU device ran the kernels, or may have: its
+/// times, and those of the host's calls, are no evidence about a GPU.
 fn forget_times(findings: &mut [Finding], because: &str) {
     for finding in findings {
         finding.evidence.retain(|evidence| evidence.unit != Unit::Nanoseconds);
@@ -148,8 +149,8 @@ impl Options {
     }
 }
 
-/// What each rule says. Findings on the host's side are there even where they are not wanted: they
-/// share the idle time with the others.
+/// Runs the rules. Findings on the host's side are included even if they are not wanted: they share
+/// the idle time with the others.
 fn run_rules(profile: &Profile, options: &Options) -> Advice {
     let selected = options.kernels.as_ref().map(|kernels| profile.of_kernels(kernels));
     let mut advice =

@@ -28,11 +28,11 @@ pub struct Run<'a> {
     pub job: &'a Profile,
     /// The same, of whose kernels only those were launched that are compared.
     pub profile: &'a Profile,
-    /// What the rules say of it.
+    /// The result of the rules for it.
     pub advice: &'a Advice,
 }
 
-/// What sums are of.
+/// The unit of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
@@ -45,7 +45,7 @@ pub enum Per {
 /// Runs side by side. Sums are of [`Self::per`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What sums are of.
+    /// The unit of sums.
     pub per: Per,
     /// Whether a side ran on the CPU device, whose times are a busy host's: they are significant
     /// between repeated runs alone.
@@ -68,13 +68,13 @@ pub struct Comparison {
     pub copies: Change,
     /// Bytes of these.
     pub copied_bytes: Change,
-    /// Where the time of the devices went: each account that holds time on a side, nanoseconds.
+    /// The time of the devices by account, in nanoseconds: each account that holds time on a side.
     pub accounts: Vec<AccountChange>,
-    /// What the CPU device counted of a run; `None` where it counted nothing on either side.
+    /// The CPU device's counts of a run; `None` if neither side has any.
     pub counts: Option<CountChanges>,
-    /// What became of the findings of the first side that promise more than next to nothing.
+    /// The outcome of the first side's findings that promise more than next to nothing.
     pub followed: Vec<Followed>,
-    /// Of those that are gone: what they promised together, where they are several.
+    /// The common outcome of the findings that are gone, if there are several.
     pub together: Option<Together>,
     /// Findings of the second side that the first one has not.
     pub new_findings: Vec<NewFinding>,
@@ -94,18 +94,18 @@ pub struct AccountChange {
     pub time_ns: Change,
 }
 
-/// What the CPU device counted: of the launches that it counted, scaled to all of a run.
+/// The CPU device's counts: of the launches that it counted, scaled to all of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountChanges {
     /// PTX instructions by warp.
     pub warp_instructions: Change,
     /// Sectors of global memory, of loads and stores.
     pub sectors: Change,
-    /// Of these, those beyond what the same bytes would take side by side.
+    /// The sectors beyond those that the same bytes would take side by side.
     pub excessive_sectors: Change,
     /// Wavefronts of shared memory, of loads and stores.
     pub wavefronts: Change,
-    /// Of these, those that bank conflicts cost.
+    /// The wavefronts that bank conflicts cost.
     pub bank_conflicts: Change,
     /// Branches that threads of a warp took differently.
     pub divergent_branches: Change,
@@ -118,14 +118,14 @@ pub struct NewFinding {
     pub rule: String,
     /// The rule's name.
     pub slug: String,
-    /// What is wrong.
+    /// The fault.
     pub title: String,
 }
 
 /// The runs of one side.
 struct Side<'a> {
     runs: &'a [Run<'a>],
-    /// What sums of each run are divided by.
+    /// The number of units in each run, by which its sums are divided.
     by: Vec<f64>,
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use apex_profile::{Figure, total};
 
-/// How much a finding matters in general; what it costs this job is in its [`Saving`].
+/// The importance of a finding in general; its cost in this job is in its [`Saving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -19,7 +19,7 @@ pub enum Severity {
     High,
 }
 
-/// What a finding is about, and so which time it can save.
+/// The subject of a finding, and so the time that it can save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -41,12 +41,12 @@ pub enum Level {
     High,
 }
 
-/// How sure it is that the change saves what is claimed.
+/// The certainty that the change saves as much as claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confidence {
-    /// How sure.
+    /// The level.
     pub level: Level,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -64,7 +64,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// Which way a value should move.
+/// The direction in which a value should move.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "way", content = "towards")]
 pub enum Direction {
@@ -79,15 +79,15 @@ pub enum Direction {
 /// One value that speaks for a finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// What it is: "threads per block".
+    /// The name: "threads per block".
     pub name: String,
     /// The value.
     pub figure: Figure,
     /// Its unit.
     pub unit: Unit,
-    /// Which way it should move, where that is known.
+    /// The direction in which it should move, if it is known.
     pub direction: Option<Direction>,
-    /// What it is compared with, where that is no goal: "shorter than its launch call of 3.94 µs".
+    /// A comparison, if it is no goal: "shorter than its launch call of 3.94 µs".
     pub compared: Option<String>,
 }
 
@@ -118,8 +118,8 @@ impl Evidence {
     }
 }
 
-/// What a change would save. The intervals reach from what is sure to be saved, often nothing, to
-/// the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
+/// The saving of a change. The intervals reach from the part that is sure to be saved, often
+/// nothing, to the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Saving {
     /// Share of the kernels' own time.
@@ -128,7 +128,7 @@ pub struct Saving {
     pub of_job: Option<Figure>,
     /// Time of the job, nanoseconds.
     pub time_ns: Option<Figure>,
-    /// Why the time is unknown, where it is.
+    /// The reason why the time is unknown, if it is.
     pub unknown_because: Option<String>,
     /// Time that the change saves outside of the rule's scope: busy time of a rule about the host,
     /// idle time of a rule about kernels. [`crate::advise`] adds it to the others.
@@ -141,8 +141,8 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// How many times as fast a job is of which this share is saved; `None` where that is so much
-    /// (beyond 100 times) that it says nothing.
+    /// Returns the speed-up of a job if this share is saved; `None` if it is too large (above 100)
+    /// to be meaningful.
     pub fn faster(share: f64) -> Option<f64> {
         Some(1.0 / (1.0 - share)).filter(|factor| (0.0..=100.0).contains(factor))
     }
@@ -163,12 +163,12 @@ pub struct KernelFinding {
     pub evidence: Vec<Evidence>,
     /// The change for this kernel.
     pub change: String,
-    /// What the change would save.
+    /// The saving of the change.
     pub saving: Saving,
     /// The configuration that the change names, where it names one.
     pub to: Option<Configuration>,
-    /// What the models expect of it; `None` where it is not named, the kernel was not timed, or the
-    /// models do not know the device.
+    /// The models' prediction for the change; `None` if the change is not named, the kernel was not
+    /// timed, or the models do not know the device.
     pub what_if: Option<WhatIf>,
 }
 
@@ -181,7 +181,7 @@ pub struct Configuration {
     pub block: Dim3,
 }
 
-/// What the models expect of a kernel in another configuration, from its measured time.
+/// The models' prediction for a kernel in another configuration, from its measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
     /// The configuration.
@@ -197,25 +197,25 @@ pub struct WhatIf {
 pub struct KnownCause {
     /// Its identifier: `pytorch-fp32-attention`.
     pub id: String,
-    /// Where it is documented.
+    /// The place of its documentation.
     pub source: String,
 }
 
-/// What one rule found in a profile: one finding, however many kernels have the fault.
+/// The finding of one rule in a profile: one finding, however many kernels have the fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's identifier, `APEX-L01`.
     pub rule: String,
     /// The rule's name, `block-not-warp-multiple`.
     pub slug: String,
-    /// What is wrong, in a few words.
+    /// The fault, in a few words.
     pub title: String,
     /// The known cause that the finding is about; `None` for what a rule finds by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<KnownCause>,
-    /// How much it matters in general.
+    /// The importance in general.
     pub severity: Severity,
-    /// What it is about.
+    /// The subject.
     pub scope: Scope,
     /// The rule whose finding contains this one: its saving is part of that one's, and does not add
     /// to it.
@@ -223,7 +223,7 @@ pub struct Finding {
     /// Names of rules whose findings about the same time this one explains.
     #[serde(skip)]
     pub(crate) explains: Vec<String>,
-    /// What was found here, in one sentence with values.
+    /// A sentence about this profile, with values.
     pub summary: String,
     /// Values that speak for it, of the job.
     pub evidence: Vec<Evidence>,
@@ -233,9 +233,9 @@ pub struct Finding {
     pub change: String,
     /// The change without its details, as a sentence without a full stop.
     pub remedy: String,
-    /// What it would save, after capping (see [`crate::advise`]).
+    /// The saving, after capping (see [`crate::advise`]).
     pub saving: Saving,
-    /// How sure that is.
+    /// The certainty of the saving.
     pub confidence: Confidence,
     /// A command that shows whether the change helped.
     pub verify: String,

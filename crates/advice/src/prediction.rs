@@ -8,7 +8,7 @@ use cuda_launch::LaunchConfig;
 
 use crate::finding::{Configuration, KernelFinding, WhatIf};
 
-/// What the models expect of a kernel with blocks of another size, from its measured time.
+/// Predicts a kernel with blocks of another size, from its measured time.
 pub(crate) fn what_if(
     profile: &Profile,
     programs: &Programs<'_>,

@@ -78,14 +78,14 @@ use apex_profile::{
     SaturatingSum as _, Sizes, StackCount, total,
 };
 
-/// What a rule must be given to judge.
+/// The data that a rule needs to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Records of launches and calls.
     Records,
     /// Sampled kernel times too.
     Times,
-    /// What the CPU device counted.
+    /// The CPU device's counts.
     Counts,
     /// The PTX of kernels, and sampled kernel times.
     Code,
@@ -97,35 +97,35 @@ pub struct Rule {
     pub id: &'static str,
     /// Stable name.
     pub slug: &'static str,
-    /// What is wrong, in a few words.
+    /// The fault, in a few words.
     pub title: &'static str,
-    /// How much it matters in general.
+    /// The importance in general.
     pub severity: Severity,
-    /// What it is about.
+    /// The subject.
     pub scope: Scope,
-    /// What it must be given.
+    /// The data that it needs.
     pub needs: Needs,
     /// The rule whose finding contains this one's: its saving is then part of that one's.
     pub parent: Option<&'static str>,
-    /// Which idle time of the device a change on the host's side can save; empty for rules about
+    /// The idle time of the device that a change on the host's side can save; empty for rules about
     /// kernels.
     pub idle: &'static [IdleCause],
-    /// When it fires, with the threshold.
+    /// The condition, with the threshold.
     pub detects: &'static str,
-    /// Where detection and threshold come from.
+    /// The authority for condition and threshold.
     pub source: &'static str,
-    /// Why it costs time.
+    /// The reason why the fault costs time.
     pub why: &'static str,
-    /// What to change.
+    /// The change to make.
     pub change: &'static str,
-    /// How the saving is estimated.
+    /// The estimate of the saving.
     pub saving: &'static str,
-    /// What [`VERIFY`] then shows, if the change helped.
+    /// The result that [`VERIFY`] then shows, if the change helped.
     pub verify: &'static str,
     pub(crate) judge: fn(&Profile) -> Outcome,
 }
 
-/// What a rule says about a profile.
+/// The result of a rule for a profile.
 pub(crate) enum Outcome {
     /// It looked, and the fault is not there.
     Clear,
@@ -150,7 +150,7 @@ pub(crate) struct Draft {
     pub kernels: Vec<KernelFinding>,
     /// In place of the table's general advice.
     pub change: Option<String>,
-    /// Of the job; a rule about kernels leaves it to the sum over `kernels`.
+    /// The saving of the job; a rule about kernels leaves it to the sum over `kernels`.
     pub saving: Saving,
     pub confidence: Confidence,
 }
@@ -166,7 +166,7 @@ pub(crate) use host_function::drop_waits;
 /// The rule that says that ranks wait for another one.
 pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
 
-/// How to see whether a change helped.
+/// The commands that show whether a change helped.
 pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";
 
 /// All rules, in the order of their numbers.
@@ -275,10 +275,10 @@ const OF_MULTIPROCESSORS: [&str; 4] =
     [few_blocks_with_barriers::RULE.id, tail_wave::RULE.id, sub_wave_grid::RULE.id, short_blocks::RULE.id];
 
 impl Rule {
-    /// What it says of a profile. On the CPU device times are the host's, and multiprocessors are
-    /// its processors: what rests on either is not judged there. A grid that is too small for every
-    /// GPU is ([`LEAST_SMS`]). Where the device is unknown, it may be either: nothing that rests on
-    /// times is judged.
+    /// Runs the rule on a profile. On the CPU device times are the host's, and multiprocessors are
+    /// its processors: nothing that depends on either is judged there, except for a grid that is
+    /// too small for every GPU ([`LEAST_SMS`]). If the device is unknown, it may be either: nothing
+    /// that depends on times is judged.
     pub(crate) fn says(&self, profile: &Profile) -> Outcome {
         if profile.device_is_unknown() && self.needs == Needs::Times {
             return Outcome::Unjudged(UNKNOWN_DEVICE.into());
@@ -350,9 +350,9 @@ impl Rule {
     }
 }
 
-/// Whose functions the program calls: the framework with the most launches, or [`Owner::Own`] if
-/// there is none and the program's own kernels ran. Kernels that Triton compiles count as the
-/// program's own, so that a framework beside them decides.
+/// Returns the owner of the functions that the program calls: the framework with the most launches,
+/// or [`Owner::Own`] if there is none and the program's own kernels ran. Kernels that Triton
+/// compiles count as the program's own, so that a framework beside them decides.
 pub(crate) fn framework(profile: &Profile) -> Option<Owner> {
     let mut launches: BTreeMap<Owner, u64> = BTreeMap::new();
     for kernel in profile.kernels.iter().filter(|kernel| kernel.launches.ran() > 0) {
@@ -381,7 +381,7 @@ pub(crate) fn sizes<'p>(copies: impl IntoIterator<Item = &'p Copies>) -> String 
     sizes.in_words()
 }
 
-/// What a rule about one kernel says of it.
+/// The fault of one kernel, as a rule found it.
 pub(crate) struct Fault {
     pub evidence: Vec<Evidence>,
     pub change: String,
@@ -524,7 +524,7 @@ pub(crate) fn about_kernels(
     }
 }
 
-/// What `fault` says of the kernel at `index`, with its saving in the job's time.
+/// Makes the finding of `fault` for the kernel at `index`, with its saving in the job's time.
 pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> KernelFinding {
     let kernel = &profile.kernels[index];
     let saving = match (fault.saves, kernel.gpu.map(|gpu| gpu.total_ns)) {
@@ -555,9 +555,9 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
     }
 }
 
-/// The launch of a kernel with the same threads in blocks of `threads`
-/// ([`LaunchConfig::with_block`]). Only a block in one dimension has one: how so many threads are
-/// to be arranged in more dimensions is the kernel's affair.
+/// Returns the launch of a kernel with the same threads in blocks of `threads`
+/// ([`LaunchConfig::with_block`]). Only a block in one dimension has one: the arrangement of
+/// threads in more dimensions is the kernel's affair.
 pub(crate) fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<LaunchConfig> {
     kernel.launch.block.is_one_dimensional().then(|| kernel.launch.with_block(threads.into()))?
 }
@@ -597,17 +597,18 @@ pub(crate) fn confidence(level: Level, reason: impl Into<String>) -> Confidence 
 /// Bytes of a sector.
 pub(crate) const SECTOR: f64 = 32.0;
 
-/// Why nothing can be said where no launch was timed.
+/// The reason why nothing is judged if no launch was timed.
 pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing sampled or all";
 
-/// Why rules about the host's side that rest on times do not judge a run on the CPU device.
+/// The reason why rules about the host's side that depend on times do not judge a run on the CPU
+/// device.
 pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
 
-/// Why rules that rest on times do not judge a session that does not name its device.
+/// The reason why rules that depend on times do not judge a session that does not name its device.
 pub(crate) const UNKNOWN_DEVICE: &str =
     "the session does not name the device, so that its times may be the CPU device's";
 
-/// Why rules about the number of multiprocessors do not judge a run on the CPU device.
+/// The reason why rules about the number of multiprocessors do not judge a run on the CPU device.
 pub(crate) const CPU_MULTIPROCESSORS: &str =
     "the multiprocessors of the CPU device are the host's processors, not a GPU's";
 
@@ -621,10 +622,10 @@ pub(crate) fn cost_of_calls(profile: &Profile, before: &str, spent_ns: f64, afte
     if profile.on_cpu_device() { String::new() } else { format!("{before}{}{after}", time(spent_ns)) }
 }
 
-/// Why it is not known what a finding on the CPU device saves.
+/// The reason why the saving of a finding on the CPU device is unknown.
 pub(crate) const CPU_SAVING: &str = "times of the CPU device say nothing about a GPU's";
 
-/// Why nothing can be said of idle time where too few launches were timed.
+/// The reason why idle time is not judged if too few launches were timed.
 pub(crate) const NOT_MODELLED: &str =
     "too few launches were timed to know when the device is idle: record with --timing all, or for longer";
 
@@ -683,13 +684,13 @@ pub(crate) fn is_mostly_xla(profile: &Profile) -> bool {
     2 * launches >= profile.totals.kernels_run().max(1)
 }
 
-/// How JAX keeps for the next run what XLA compiled and measured.
+/// The setting by which JAX keeps compiled functions and measurements of XLA for the next run.
 pub(crate) const JAX_CACHE: &str = "JAX keeps compiled functions for the next run only in a persistent compilation \
     cache: jax.config.update(\"jax_compilation_cache_dir\", DIR), and \
     jax_persistent_cache_min_compile_time_secs = 0 for those that compile in less than 1 s";
 
-/// How a program that compiles at run time keeps the results for its next run; `None` where no
-/// kernel shows a compiler.
+/// Returns the setting by which a program that compiles at run time keeps the results for its next
+/// run; `None` if no kernel shows a compiler.
 pub(crate) fn compilation_cache(profile: &Profile) -> Option<&'static str> {
     let is_by = |owner| move |kernel: &Kernel| kernel.launches.ran() > 0 && kernel.traits.owner == owner;
     if is_mostly_xla(profile) {
@@ -717,8 +718,8 @@ pub(crate) fn idle_around_launches(profile: &Profile, share: Figure) -> Option<F
     Some(share.part_of(idle)).filter(|idle| idle.value > 0.0)
 }
 
-/// What a call that only queues work takes in this session: the median launch call of the kernel
-/// launched most often, nanoseconds; 0 without launches.
+/// Returns the time of a call that only queues work in this session, in nanoseconds: the median
+/// launch call of the kernel launched most often; 0 without launches.
 pub(crate) fn typical_launch_call(profile: &Profile) -> f64 {
     profile
         .kernels

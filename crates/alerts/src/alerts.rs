@@ -24,15 +24,15 @@ struct Key {
 /// Something that is wrong with a session.
 #[derive(Clone, Debug)]
 pub struct Alert {
-    /// Which rule says so.
+    /// The rule that was broken.
     pub rule: Rule,
     /// The session, as commands take it.
     pub session: String,
     /// The machine on which it is recorded; empty where that is not known.
     pub host: String,
-    /// What was run; empty where that is not known.
+    /// The recorded command; empty if it is unknown.
     pub command: String,
-    /// What it is about.
+    /// The subject.
     pub subject: Subject,
     /// The first look at which it was so.
     pub since: Moment,
@@ -40,13 +40,13 @@ pub struct Alert {
     pub what: String,
     /// The value that was judged.
     pub value: Figure,
-    /// What it was compared with.
+    /// The figure that the value was compared with.
     pub reference: Option<Figure>,
     /// The command that goes on from here.
     pub next: String,
 }
 
-/// What became of an alert.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is new.
@@ -62,9 +62,9 @@ pub enum State {
 /// A notice about an alert.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// What became of it.
+    /// The alert's new state.
     pub state: State,
-    /// When.
+    /// The time of the change.
     pub at: Moment,
     /// The alert.
     pub alert: Alert,
@@ -153,7 +153,7 @@ impl Alerts {
     }
 }
 
-/// An alert that began at a moment, so many nanoseconds after the session's start.
+/// Builds an alert that began at `since`, `began_ns` nanoseconds after the session's start.
 fn alert(key: &Key, meta: Option<&Meta>, finding: Finding, since: Moment, began_ns: u64) -> Alert {
     let Finding { what, value, reference, next } = finding;
     Alert {

@@ -12,7 +12,7 @@ use apex_untrusted::printable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What is over lies this much of the limit on the other side of it.
+/// A condition is over below this share of its limit, and unclear between the two.
 const MARGIN: f64 = 0.5;
 /// An idle device is busy again below this much of the limit: half of it would be a device that is
 /// hardly idle.
@@ -91,7 +91,7 @@ impl Reference {
     }
 }
 
-/// What is remembered of a session from look to look.
+/// The state of a session that is kept from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     dropped: u64,
@@ -105,11 +105,11 @@ pub(crate) struct Observed {
     pub rule: Rule,
     pub subject: Subject,
     pub verdict: Verdict,
-    /// Of a condition that holds.
+    /// The finding, if the condition holds.
     pub finding: Option<Finding>,
 }
 
-/// What is wrong.
+/// A value that breaks a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     /// A clause whose subject is not the session: `a step takes …`.
@@ -117,7 +117,7 @@ pub(crate) struct Finding {
     /// The value that was judged, and what it was compared with; their unit is the rule's.
     pub value: Figure,
     pub reference: Option<Figure>,
-    /// Which command goes on from here.
+    /// The command that shows more.
     pub next: Next,
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Media type of what is made here but lines.
 pub const MEDIA_TYPE: &str = "application/json";
 
-/// What stands behind Alertmanager's address.
+/// The path of Alertmanager's interface.
 pub const ALERTMANAGER_PATH: &str = "/api/v2/alerts";
 
 /// A notice in one line, printable: what, of which session, since when.
@@ -137,8 +137,9 @@ impl<'a> Posted<'a> {
     }
 }
 
-/// What Alertmanager is posted: what fires, which it takes for over `holds` from now on unless it
-/// hears of it again, and what the notices say is over. `None` where there is neither.
+/// Returns the body of a request to Alertmanager: the firing alerts, which it resolves after
+/// `holds` unless they are sent again, and the alerts that the notices resolve. `None` if there are
+/// neither.
 pub fn alertmanager<'a>(
     firing: impl Iterator<Item = &'a Alert>,
     notices: &'a [Notice],

@@ -1,4 +1,4 @@
-//! When something was seen.
+//! Moments by two clocks: a monotonic clock for durations, the system's clock for dates.
 
 /// A moment, by two clocks: the one that never goes back says how long something lasts, the other
 /// when that was.
@@ -26,8 +26,8 @@ pub(crate) fn rfc3339(real_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of so many days after 1 January 1970: Howard Hinnant's `civil_from_days`,
-/// whose years begin in March.
+/// Year, month and day of the date `days` days after 1 January 1970. This is Howard Hinnant's
+/// `civil_from_days`, whose years begin in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

@@ -1,9 +1,9 @@
-//! What can go wrong, and from where on it counts.
+//! The rules of alerts and their limits.
 
 use apex_profile::units;
 use serde::Serialize;
 
-/// What can go wrong.
+/// A rule: a condition that a user should know about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -50,8 +50,7 @@ impl Rule {
         }
     }
 
-    /// From here on it counts, unless the user says otherwise: a share, 0 to 1. `None` where any at
-    /// all counts.
+    /// Returns the default limit, a share from 0 to 1. `None` if any value counts.
     pub fn default_limit(self) -> Option<f64> {
         match self {
             Self::Slower | Self::Straggler => Some(0.1),
@@ -62,7 +61,7 @@ impl Rule {
     }
 }
 
-/// From where on each rule counts, and which are judged at all.
+/// The limit of each rule; `None` for rules that are not judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits([Option<f64>; Rule::ALL.len()]);
 

@@ -46,7 +46,7 @@ struct Condition {
     held: u32,
     /// Consecutive looks at which it was over, while it fires.
     over: u32,
-    /// When it was reported last; none while it is pending.
+    /// The time of the last report; `None` while the condition is pending.
     reported: Option<Moment>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Tracker<K> {
 }
 
 impl<K: Ord + Clone> Tracker<K> {
-    /// Repeats what fires after so many nanoseconds.
+    /// Creates a tracker that reports a firing alert again after `repeat_ns` nanoseconds.
     pub fn new(repeat_ns: u64) -> Self {
         Self { conditions: BTreeMap::new(), repeat_ns }
     }
@@ -124,7 +124,8 @@ mod tests {
         Moment { monotonic_ns: second as u64 * 1_000_000_000, real_ns: 0 }
     }
 
-    /// What a tracker that repeats after ten seconds says, a look each second.
+    /// Returns the changes, with the second of each, from a tracker that repeats after ten seconds
+    /// and looks once a second.
     fn changes_of(verdicts: &[Verdict], looks: u32) -> Vec<(usize, Change)> {
         let mut tracker = Tracker::new(10_000_000_000);
         let each = verdicts.iter().enumerate();

@@ -53,7 +53,7 @@ impl Looks {
         notices
     }
 
-    /// So many looks at the same thing, of which the last says something.
+    /// Looks `count` times at the same profile; only the last look gives a notice.
     fn until_last(&mut self, count: u32, profile: &Profile, reference: Option<&Reference>) -> Notice {
         for _ in 1..count {
             assert_eq!(told(&self.look(profile, reference, 0)), Vec::<String>::new());
@@ -68,7 +68,7 @@ fn told(notices: &[Notice]) -> Vec<String> {
     notices.iter().map(message::line).collect()
 }
 
-/// Steps of so many milliseconds on average.
+/// Returns a profile with steps of `mean_ms` milliseconds on average.
 fn stepping(count: u64, mean_ms: f64) -> Profile {
     let mean_ns = 1e6 * mean_ms;
     let step_ns = Figure::predicted(mean_ns, (0.996 * mean_ns, 1.004 * mean_ns)).of_samples(count);
@@ -117,7 +117,7 @@ fn without_a_good_run_and_where_it_is_off_nothing_is_slower() {
     }
 }
 
-/// A device with so many nanoseconds of work and idleness, as a process of this number used it.
+/// Returns a device's activity with `kernels_ns` of work and `idle_ns` of idleness in this process.
 fn used(process: usize, kernels_ns: f64, idle_ns: f64, waiting_ns: f64) -> Activity {
     let predicted = |ns: f64| Figure::predicted(ns, (0.9 * ns, 1.1 * ns));
     let accounts = Accounts {

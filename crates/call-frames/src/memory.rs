@@ -1,4 +1,4 @@
-//! Reading memory of a process that may not be there.
+//! Reads memory of a process that may not be mapped.
 //!
 //! `process_vm_readv` gives an error instead of a fault. On the calling process itself it needs no
 //! privilege, on another one the right to trace it; the other process does not notice. Where a
@@ -19,17 +19,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of the calling process; in a forked child another one must be made.
+    /// Reads the memory of the calling process; in a forked child another one must be made.
     pub fn of_this_process() -> Memory {
         Memory { pid: std::process::id() as libc::pid_t }
     }
 
-    /// Of the process with this identifier.
+    /// Reads the memory of the process with this identifier.
     pub fn of(pid: u32) -> Memory {
         Memory { pid: pid.cast_signed() }
     }
 
-    /// Whether the memory of the calling process can be read.
+    /// Checks that the memory of the calling process can be read.
     ///
     /// # Errors
     /// The system's, where a sandbox forbids the call.

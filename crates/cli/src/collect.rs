@@ -70,11 +70,11 @@ pub struct Args {
     launch_batch: Option<PathBuf>,
 }
 
-/// Where to measure.
+/// The devices to measure on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     choice: apex_gpu::Choice,
-    /// Which GPUs; all if empty.
+    /// The numbers of the GPUs; all if empty.
     ordinals: Vec<usize>,
 }
 
@@ -172,15 +172,15 @@ fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     crate::progress::watch(move |elapsed| line(progress, elapsed, &mut pace), work)
 }
 
-/// When each part of this run was first seen under way, and how far it was then: what the estimates
-/// need.
+/// The time at which each part of this run was first seen under way, and its progress then, from
+/// which the remaining time is estimated.
 #[derive(Default)]
 struct Pace {
     times: Option<(Duration, u64)>,
     throughput: Option<(Duration, u64)>,
 }
 
-/// How far it is.
+/// Describes the progress.
 fn line(progress: &Progress, elapsed: Duration, pace: &mut Pace) -> String {
     let Progress { planned, timed, counted, throughput, planned_throughput, .. } = progress;
     let [planned, timed, counted, throughput, planned_throughput] =
@@ -270,7 +270,7 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What `--list --json` prints.
+/// The document of `--list --json`.
 #[derive(Serialize)]
 struct List {
     version: u32,

@@ -50,7 +50,7 @@ struct Target {
     json: bool,
 }
 
-/// How a session is recorded at this moment.
+/// The state of a session's recording at this moment.
 #[derive(Serialize)]
 struct State {
     #[serde(serialize_with = "output::path_in_document")]
@@ -61,7 +61,7 @@ struct State {
     used_bytes: u64,
     max_bytes: Option<u64>,
     running: Vec<u32>,
-    /// What this command changed.
+    /// The change that this command made.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<String>,
 }

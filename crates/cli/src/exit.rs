@@ -20,7 +20,7 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// `run`: the command does not exist.
 pub const NOT_FOUND: u8 = 127;
 
-/// What `apex help exit-codes` says.
+/// The text of `apex help exit-codes`.
 pub const HELP: &str = "\
 apex run and apex demo
 

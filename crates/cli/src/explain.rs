@@ -1,5 +1,5 @@
-//! `apex explain`: what a rule means, from the same table as `docs/advice.md`, and what is known of
-//! a cause.
+//! `apex explain`: the meaning of a rule, from the same table as `docs/advice.md`, or of a known
+//! cause.
 
 use crate::exit;
 use crate::output::{self, Color};
@@ -49,7 +49,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
 }
 
-/// What is explained.
+/// The subject of an explanation.
 enum Explained<'k> {
     Rule(&'static Rule),
     Cause(&'k Cause),

@@ -29,7 +29,8 @@ pub fn install(files: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the user keeps files of known causes, as the XDG base directory specification says.
+/// Returns the folder of the user's files of known causes, as the XDG base directory specification
+/// defines it.
 fn folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;

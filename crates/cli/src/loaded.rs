@@ -10,7 +10,7 @@ use std::path::Path;
 /// Problems that are remarked upon.
 const PROBLEMS: usize = 20;
 
-/// Where a command reads from.
+/// The session that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
     /// Session folder [default: the newest one in this folder]

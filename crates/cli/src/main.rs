@@ -167,8 +167,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, printable and without clap's colours. Line breaks of the
-/// text itself stay; those in arguments and variables, which it quotes, do not.
+/// Returns the error in the command line as text, printable and without clap's colours. Line breaks
+/// of the text itself stay; those in arguments and variables, which it quotes, do not.
 fn quoted_harmlessly(mut text: String) -> String {
     let arguments = std::env::args_os();
     let variables = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"APEX_"));

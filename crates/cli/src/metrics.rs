@@ -183,7 +183,7 @@ fn wait(begun: Instant, interval: Duration, stop: &AtomicBool) -> bool {
 
 /// Pushes metrics, and spans where they are asked for.
 struct Pusher {
-    /// Of pushes that wait, the newest alone is kept: it has all that the others have.
+    /// The outbox of metrics. It keeps the newest push alone: that has all that the others have.
     metrics: Outbox<Vec<u8>>,
     spans: Option<Outbox<Vec<u8>>>,
     /// Sessions whose spans were pushed.
@@ -260,7 +260,7 @@ impl Pusher {
     }
 }
 
-/// What pushes requests of a sort, of which so many wait.
+/// Creates the outbox that pushes requests of a sort; at most `waiting` of them wait.
 fn outbox(
     what: &'static str,
     waiting: usize,

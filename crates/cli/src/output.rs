@@ -1,4 +1,4 @@
-//! Where text goes: pages on stdout, remarks on stderr; width and colours of the terminal.
+//! Destinations of text: pages on stdout, remarks on stderr; width and colours of the terminal.
 //!
 //! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand
 //! among the program's own lines. A reader that stops early (`apex report | head`) is no error.
@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// When to colour.
+/// The choice of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.

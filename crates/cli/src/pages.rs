@@ -65,7 +65,7 @@ fn shell_lines(page: &str) -> Vec<&str> {
     lines
 }
 
-/// What is wrong with the calls of `apex` in a line, if anything.
+/// Returns the errors in the calls of `apex` in a line.
 fn wrong(line: &str) -> Vec<String> {
     let refused = |words: Vec<String>| match Arguments::try_parse_from(&words) {
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => None,

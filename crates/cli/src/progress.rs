@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Between two changes of the line, and before the first.
+/// The time between two changes of the line, and before the first.
 const STEP: Duration = Duration::from_secs(1);
-/// Between two lines where stderr is no terminal.
+/// The time between two lines if stderr is no terminal.
 const SELDOM: Duration = Duration::from_secs(30);
 
 /// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing`
@@ -59,7 +59,7 @@ pub fn watch<T>(mut line: impl FnMut(Duration) -> String + Send, work: impl FnOn
     })
 }
 
-/// How much of `width` characters is done.
+/// Draws the progress in `width` characters.
 pub fn bar(done: usize, planned: usize, width: usize) -> String {
     let full = (done * width).checked_div(planned).unwrap_or(0).min(width);
     format!("[{}{}]", "#".repeat(full), ".".repeat(width - full))

@@ -108,8 +108,8 @@ fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// When a session was made: its control page is written once, at the start, by name (mapped changes
-/// leave no trace in the folder).
+/// Returns the time at which a session was made: its control page is written once, at the start, by
+/// name (mapped changes leave no trace in the folder).
 fn made(path: &Path) -> SystemTime {
     let file = path.join(CONTROL_FILE).metadata().or_else(|_| path.metadata());
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -101,7 +101,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What an earlier training wrote.
+/// Reads the result of an earlier training.
 fn read_trained(folder: &Path) -> anyhow::Result<Trained> {
     let [small, large, what_if] = Models::FILES.map(|file| Model::open(&folder.join(file)));
     let card = folder.join("card.json");

@@ -78,7 +78,7 @@ impl Bench {
         })
     }
 
-    /// Frees pools and output; those of the launches that follow have so many bytes each.
+    /// Frees pools and output; those of the following launches have `pool_bytes` bytes each.
     pub fn resize(&mut self, pool_bytes: u64) {
         self.pools.clear();
         self.out = None;
@@ -101,7 +101,7 @@ impl Bench {
         self.fill.kernel("empty")
     }
 
-    /// The kernel that keeps the device busy for so many of its clock cycles.
+    /// Returns the kernel that keeps the device busy for a number of its clock cycles.
     ///
     /// # Errors
     /// The driver's error.

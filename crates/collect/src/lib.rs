@@ -26,7 +26,7 @@ pub mod ncu;
 pub mod plan;
 pub mod suite;
 
-/// Why a collection does not go on.
+/// The reason why a collection does not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -16,8 +16,8 @@ use apex_random::Random;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;
-/// How long the device spins before each pair, in clock cycles: 50 µs or more, several times what
-/// queueing takes.
+/// The time for which the device spins before each pair, in clock cycles: 50 µs or more, several
+/// times the time of queueing.
 const LEAD_CYCLES: u32 = 100_000;
 /// Elements of an output that are looked at.
 const LOOKS: u64 = 8;
@@ -72,7 +72,7 @@ impl Timer {
     /// output.
     ///
     /// # Errors
-    /// What the driver says. A launch that was refused does no harm to the next; a kernel's fault
+    /// The driver's error. A launch that was refused does no harm to the next; a kernel's fault
     /// ends the context.
     pub fn time(&self, bench: &mut Bench, loaded: &Loaded, launch: &Launch) -> Result<Timed> {
         bench.reset_output(&loaded.kernel, launch)?;
@@ -100,7 +100,7 @@ impl Timer {
         Ok(Timed { timing, missing: missing.to_owned() })
     }
 
-    /// Microseconds between the events around `run`, so many times.
+    /// Measures the microseconds between the events around `run`, `count` times.
     fn readings(
         &self,
         bench: &mut Bench,
@@ -122,7 +122,7 @@ impl Timer {
     }
 }
 
-/// How often to run what takes so long.
+/// Returns the number of runs of a launch that takes this time.
 fn repeats(us: f64) -> usize {
     match us {
         us if us < 200.0 => 15,

@@ -60,7 +60,7 @@ pub struct Profiled {
     pub block: Dim3,
     /// The counters.
     pub counters: Counters,
-    /// How often the kernel was run for that, as far as it said.
+    /// The number of runs of the kernel for that, if the profiler gives it.
     pub passes: Option<u32>,
 }
 
@@ -69,9 +69,9 @@ pub struct Profiled {
 pub struct Batch {
     /// The launches that it has, in order.
     pub launches: Vec<Profiled>,
-    /// How often a kernel was run at most, as far as it said.
+    /// The largest number of runs of a kernel, if the profiler gives it.
     pub passes: Option<u32>,
-    /// Why there are no more, if something went wrong.
+    /// The reason why there are no more, if there was a failure.
     pub failure: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Ncu {
     /// Finds the profiler: `named`, else in the search path or where it is usually installed.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn find(named: Option<&Path>) -> Result<Ncu, String> {
         let in_path = || {
             let path = std::env::var_os("PATH").unwrap_or_default();

@@ -45,7 +45,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Bounds of a GPU with so many multiprocessors, and so many bytes free.
+    /// Returns the bounds of a GPU with this number of multiprocessors and of free bytes.
     pub fn of_gpu(multiprocessors: u32, free_bytes: u64) -> Bounds {
         let sms = f64::from(multiprocessors.max(1));
         Bounds {
@@ -104,7 +104,7 @@ pub struct Launch {
     pub n: u32,
     /// The kernel's parameter.
     pub m: u32,
-    /// How it is launched.
+    /// The configuration.
     pub config: LaunchConfig,
 }
 
@@ -239,7 +239,7 @@ fn divisor(number: u32, most: u32, random: &mut Random) -> u32 {
     random.choose(&divisors)
 }
 
-/// About so many blocks; for planes and volumes, in their proportions.
+/// Returns a grid of about `blocks` blocks; for planes and volumes, in their proportions.
 fn grid(kernel: &Kernel, n: u32, m: u32, block: Dim3, blocks: u64, random: &mut Random) -> Dim3 {
     let planes = |width: u32, height: u32, depth: u32| {
         let full = [width.div_ceil(block.x), height.div_ceil(block.y), depth.div_ceil(block.z)];

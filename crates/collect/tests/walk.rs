@@ -1,5 +1,5 @@
-//! What a walk says a launch executes, held to what the launch executes: every kernel of the suite,
-//! on the CPU device, which counts.
+//! Compares the estimate of a launch's work with the executed work: every kernel of the suite, on
+//! the CPU device, which counts.
 //!
 //! The walk sees the PTX, the launch, `n` and `m`; the device runs all blocks on real, random
 //! input. Where control flow and addresses depend on these alone the walk is right but for
@@ -21,10 +21,10 @@ use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watc
 
 /// Small enough that all launches together take seconds.
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };
-/// Of each kernel.
+/// Launches of each kernel.
 const LAUNCHES: u64 = 6;
-/// How far off a figure of a kernel may be: the errors of its launches without their signs, over
-/// what all of them execute. What sampling of warps costs: up to 0.0152 when this was written.
+/// The tolerance for a figure of a kernel: the errors of its launches without their signs, over the
+/// executed work of all. The error of sampling warps was up to 0.0152 when this was written.
 const TOLERANCE: f64 = 0.02;
 
 /// Memory that a launch may use: allocations of host memory.
@@ -122,9 +122,9 @@ fn walked(estimator: &Estimator, launch: &Launch) -> Work {
     )
 }
 
-/// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which
-/// the device folds many, and special functions and conversions, which the two delimit differently
-/// (a division of integers; a conversion of addresses).
+/// Returns the compared figures: name, walked, executed. Left out are integers, comparisons and
+/// moves, of which the device folds many, and special functions and conversions, which the two
+/// delimit differently (a division of integers; a conversion of addresses).
 fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     let global = |direction| counts.traffic(Space::Global, direction);
     let (loads, stores) = (global(Direction::Load), global(Direction::Store));
@@ -159,8 +159,8 @@ fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     ]
 }
 
-/// What a walk guesses, and how far off it may be there: a quarter more than it is. Branches and
-/// addresses of `atomic_swap`, `bitonic_block`, `collatz`, `insertion_sort`, `sparse_thread`,
+/// The figures that a walk guesses, and their tolerance: a quarter more than the error. Branches
+/// and addresses of `atomic_swap`, `bitonic_block`, `collatz`, `insertion_sort`, `sparse_thread`,
 /// `sparse_warp` and `tree_walk` depend on the input, those of functions in many instructions
 /// (`special_f64`) on their argument. Of `f32` the device counts comparisons too. Why control
 /// instructions of `fma_f32_1`, `fma_f64_1` and `stencil_line` differ by a tenth is not known.
@@ -193,9 +193,8 @@ const GUESSED: [(&str, &str, f64); 26] = [
     ("tree_walk", "load sectors", 0.089),
 ];
 
-/// What says nothing of a walk: where comparisons are all that the device counts as `f32`, and
-/// where it depends on the input how many bins of a histogram are empty, which a walk takes to be
-/// filled.
+/// The figures that say nothing of a walk: comparisons are all that the device counts as `f32`, or
+/// the input decides how many bins of a histogram are empty, while a walk takes all to be filled.
 const NOT_COMPARED: [(&str, &str); 7] = [
     ("argmax_warp", "f32 instructions"),
     ("bitonic_block", "f32 instructions"),

@@ -3,7 +3,7 @@
 /// The name that the driver API gives.
 pub const NAME: &str = "APEX CPU device (sm_80)";
 
-/// How its name begins, whatever architecture it has.
+/// The beginning of its name, whatever architecture it has.
 const KIND: &str = "APEX CPU device";
 
 /// The name of its library, without what cargo and the platform add.

@@ -1,4 +1,4 @@
-//! Where the real driver may be.
+//! The places of the real driver.
 //!
 //! The program would have found `libcuda.so.1` through the dynamic linker. Because this library has
 //! that name, the linker cannot be asked. Its search is therefore repeated: `LD_LIBRARY_PATH`, the

@@ -16,7 +16,7 @@ pub struct Variable {
     pub name: &'static str,
     /// The part that reads it, in Markdown.
     pub reader: &'static str,
-    /// What it means, in Markdown.
+    /// The meaning, in Markdown.
     pub meaning: &'static str,
 }
 

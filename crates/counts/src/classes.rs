@@ -1,6 +1,6 @@
 //! Classes of instructions, and widths of operations.
 
-/// What an instruction does; each belongs to one class.
+/// The class of an instruction; each belongs to one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum InstructionClass {

@@ -1,5 +1,5 @@
-//! The vocabulary of counts: what a device that executes kernels itself can count of a launch, and
-//! what it can find wrong; and what the code alone tells about its cost ([`FactKind`]).
+//! The vocabulary of counts: the counts and defects that a device which executes kernels itself
+//! finds in a launch, and the facts that the code alone tells about its cost ([`FactKind`]).
 //!
 //! The executor counts in these types, session files hold them, the profile adds them up, rules
 //! match them, and documents name them: a kind of count is described here and nowhere else.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Lines kept of a launch, and of a kernel.
 pub const MAX_LINES: usize = 2048;
 
-/// What one line did.
+/// The counts of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Line {
@@ -16,7 +16,7 @@ pub struct Line {
     pub file: Arc<str>,
     /// Line in it, from 1.
     pub line: u32,
-    /// What was counted.
+    /// The counts.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: LineCounts,
 }
@@ -37,7 +37,7 @@ macro_rules! line_counts {
         }
 
         impl LineCounts {
-            /// How many counts there are.
+            /// The number of counts.
             pub const VALUES: usize = [$(stringify!($name)),*].len();
 
             /// The counts, in the order of the fields.
@@ -85,7 +85,7 @@ impl LineCounts {
         self.thread_instructions as f64 / self.warp_instructions.max(1) as f64
     }
 
-    /// What is bad at the line.
+    /// Returns the faults of the line.
     pub fn faults(&self) -> impl Iterator<Item = Fault> + use<> {
         let faults = [
             (Fault::Uncoalesced, self.global_excess),

@@ -1,9 +1,9 @@
-//! Places in a program, and what is bad there.
+//! Places in a program, and their faults.
 
 /// Places kept of each [`Fault`] of a launch.
 pub const MAX_HOTSPOTS: usize = 4;
 
-/// What is bad at a place in a kernel.
+/// A fault at a place in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[repr(u8)]
@@ -30,7 +30,7 @@ impl Fault {
     }
 }
 
-/// Where in a program something is.
+/// A place in a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Place {
@@ -66,9 +66,9 @@ impl std::fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Hotspot {
-    /// What is bad there.
+    /// The fault.
     pub fault: Fault,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// Requests, or branches.
     pub events: u64,
@@ -78,25 +78,25 @@ pub struct Hotspot {
     pub excess: u64,
 }
 
-/// What a check found wrong with a program: once, however often and at however many places of
-/// unrolled code it happens.
+/// A defect of a program: reported once, however often and at however many places of unrolled code
+/// it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Defect {
-    /// What sort of defect: `uninitialized-read`, `shared-race`, `divergent-barrier`, or an error
-    /// of CUDA such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    /// The kind of defect: `uninitialized-read`, `shared-race`, `divergent-barrier`, or an error of
+    /// CUDA such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub kind: String,
     /// Name of the kernel.
     pub kernel: String,
-    /// What happened the first time, in a sentence.
+    /// A sentence about the first time that it happened.
     pub text: String,
-    /// Where: the first of the places.
+    /// The first of the places.
     pub place: Place,
     /// For races: where the other access is. For values that nobody has written: where it was
     /// loaded.
     pub other: Option<Place>,
-    /// How often it happened.
+    /// The number of times that it happened.
     pub count: u64,
-    /// At how many places, or pairs of places.
+    /// The number of places, or of pairs of places.
     pub places: u64,
 }

@@ -15,7 +15,7 @@ pub struct Counts {
     pub warp_instructions: [u64; CLASSES],
     /// The same, counted for each of these threads.
     pub thread_instructions: [u64; CLASSES],
-    /// Of the latter, those whose guard predicate did not hold them back.
+    /// The part of the latter whose guard predicate did not hold them back.
     pub not_predicated_off: u64,
     /// Floating-point operations by [`Width`]: an addition or a multiplication counts one, a fused
     /// one two, m·n·k of a matrix product 2·m·n·k.
@@ -106,7 +106,7 @@ fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
 }
 
-/// What was counted of a launch.
+/// The counts of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// The sums. They are estimates where not all was counted.
@@ -114,8 +114,8 @@ pub struct Counted {
     /// The worst places, at most [`crate::MAX_HOTSPOTS`] for each [`crate::Fault`], the worst
     /// first.
     pub hotspots: Vec<Hotspot>,
-    /// What each line did, at most [`crate::MAX_LINES`]: those that execute most instructions, by
-    /// file and line. Empty in files of earlier versions.
+    /// The counts of each line, at most [`crate::MAX_LINES`]: those that execute most instructions,
+    /// by file and line. Empty in files of earlier versions.
     pub lines: Vec<Line>,
     /// Lines beyond these.
     pub lines_left_out: u64,

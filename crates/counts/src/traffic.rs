@@ -20,7 +20,7 @@ impl Space {
     pub const ALL: [Space; 3] = [Space::Global, Space::Shared, Space::Local];
 }
 
-/// What an access does.
+/// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[repr(u8)]

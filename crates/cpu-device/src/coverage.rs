@@ -5,7 +5,7 @@
 
 use cuda_abi::{COUNT, ENTRY_POINTS};
 
-/// How far an entry point is implemented.
+/// The extent to which an entry point is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// It does what CUDA documents.
@@ -30,7 +30,7 @@ pub fn coverage() -> impl Iterator<Item = (&'static str, Coverage)> {
     })
 }
 
-/// Why an entry point that is declared nowhere is not.
+/// Returns the reason why an undeclared entry point is not implemented.
 pub(crate) fn refusal(symbol: &str) -> &'static str {
     let family = FAMILIES.iter().find(|(names, _)| names.iter().any(|name| symbol.contains(name)));
     family.map_or(OLD_FORM, |(_, reason)| reason)
@@ -66,7 +66,7 @@ const FEATURES: &[&str] = &[
     "cuMemBatchDecompressAsync",
 ];
 
-/// What is left when no family matches: `cuMemAlloc` beside `cuMemAlloc_v2`.
+/// The reason if no family matches: `cuMemAlloc` beside `cuMemAlloc_v2`.
 const OLD_FORM: &str = "an old form; programs built since CUDA 4 use its successor";
 
 /// Parts of names, and why the entry points that have one of them are refused. The first match

@@ -25,7 +25,7 @@ pub const ARCHITECTURE: u32 = 80;
 /// The only device's ordinal.
 pub const ORDINAL: CUdevice = 0;
 
-/// What programs show their users.
+/// The device's name, which programs show to their users.
 pub const NAME: &str = apex_conventions::cpu_device::NAME;
 
 /// Identifies the device; the same everywhere and always.
@@ -75,8 +75,8 @@ pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
 pub struct Device {
     /// Its memory.
     pub memory: Memory,
-    /// What it reports of itself. It has a multiprocessor for each CPU core that the process may
-    /// run on.
+    /// The attributes that the device reports. It has a multiprocessor for each CPU core that the
+    /// process may run on.
     pub attributes: DeviceAttributes,
 }
 

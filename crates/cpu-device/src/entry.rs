@@ -104,7 +104,7 @@ pub(crate) struct Entry {
     pub function: (usize, *const ()),
     /// The same for its per-thread form, if there is one.
     pub per_thread: Option<(usize, *const ())>,
-    /// What it does not do.
+    /// A feature of the driver's function that is missing here, if there is one.
     pub limit: Option<&'static str>,
 }
 
@@ -125,7 +125,7 @@ pub fn guarded(symbol: &'static str, body: impl FnOnce() -> Result) -> CUresult 
     code
 }
 
-/// What `APEX_CPU_TRACE` prints to standard error.
+/// The calls that `APEX_CPU_TRACE` prints to standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// Nothing: it is not set.

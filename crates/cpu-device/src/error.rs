@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error(pub CUresult);
 
-/// What a driver call comes to.
+/// The result of a driver call.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 /// Fails with the code given.

@@ -2,8 +2,8 @@
 
 use cuda_abi::types::*;
 
-/// What `cuGetErrorString` says of a code; of a code that is newer than this table, what this
-/// project says. `None` where the code does not exist.
+/// Returns the text of `cuGetErrorString` for a code. For a code that is newer than this table it
+/// is this project's text; `None` if the code does not exist.
 pub fn error_string(code: CUresult) -> Option<&'static str> {
     let known = STRINGS.binary_search_by_key(&code, |(known, _)| *known);
     known.map_or_else(|_| result_description(code), |at| Some(STRINGS[at].1))

@@ -18,7 +18,7 @@ pub struct Access {
     pub call: &'static str,
     /// The first address.
     pub address: u64,
-    /// How many bytes.
+    /// The number of bytes accessed.
     pub bytes: u64,
     /// Whether it is a write.
     pub write: bool,

@@ -88,7 +88,7 @@ impl<T> Table<T> {
         handle
     }
 
-    /// What `handle` names.
+    /// Returns the object that `handle` names.
     pub fn get(&self, handle: u64) -> Option<Arc<T>> {
         self.things.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&handle).cloned()
     }

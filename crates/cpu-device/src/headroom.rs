@@ -1,4 +1,4 @@
-//! Whether the process has address space left for work whose allocations cannot fail.
+//! Checks that the process has address space left for work whose allocations cannot fail.
 //!
 //! The compiler's small allocations, and those of the dynamic linker for a new thread, end the
 //! process where there is no memory. Such work is therefore refused before it begins if the process
@@ -15,7 +15,7 @@ const THREAD: u64 = 8 << 20;
 /// Bytes that a byte of PTX may become while it is compiled.
 const PER_BYTE_OF_PTX: u64 = 48;
 
-/// Whether so many bytes of address space can be had.
+/// Whether `bytes` of address space are available.
 pub fn has(bytes: u64) -> bool {
     let Ok(length) = usize::try_from(bytes) else { return false };
     let (protection, flags) =
@@ -35,7 +35,7 @@ pub fn for_thread() -> bool {
     has(THREAD)
 }
 
-/// Whether so many bytes of PTX can be compiled.
+/// Whether the process can compile `bytes` of PTX.
 pub fn for_ptx(bytes: usize) -> bool {
     has((bytes as u64).saturating_mul(PER_BYTE_OF_PTX).saturating_add(MARGIN))
 }

@@ -1,4 +1,4 @@
-//! What launches are watched for, and where what was seen goes.
+//! Decides which launches are observed, and writes what was observed.
 //!
 //! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the
 //! first of each configuration, and later the second, fourth, eighth, … as long as counted launches
@@ -35,12 +35,12 @@ const MAX_CONFIGURATIONS: usize = 4096;
 /// Counted launches beyond the first of a configuration take at most this part of the time of all.
 const BUDGET: u32 = 20;
 
-/// Launches of up to so many instructions of warps are counted whole, which takes a fifth of a
-/// second …
+/// Warp instructions up to which a launch is counted completely, which takes a fifth of a second.
+/// Longer launches are sampled.
 const WHOLE: u64 = 1 << 20;
 
-/// … until counting has taken this long, and more than its part of the time of all: from then on of
-/// up to so many.
+/// Total time of counting after which [`START`] replaces [`WHOLE`] if counting has also exceeded
+/// its share of the time of all launches.
 const GRACE: Duration = Duration::from_secs(1);
 const START: u64 = 1 << 14;
 
@@ -56,7 +56,7 @@ const MAX_DEFECTS: usize = 1000;
 /// Defects that the host has to read that are kept at most.
 const MAX_LATENT: usize = 256;
 
-/// Which launches are counted.
+/// The launches that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counting {
     Off,
@@ -81,13 +81,13 @@ struct State {
     sources: HashSet<Arc<str>>,
     counted: Duration,
     all: Duration,
-    defects: Vec<Found>,
+    defects: Vec<ReportedDefect>,
     /// Copies of what nobody had written: defects once the host reads them.
     latent: Vec<LatentDefect>,
 }
 
 /// A defect, all its places, and the count that was last written down.
-struct Found {
+struct ReportedDefect {
     group: Group,
     written: u64,
 }
@@ -201,7 +201,8 @@ impl Watcher {
         }
     }
 
-    /// How many instructions of a launch are counted before a sample is enough; none if all are.
+    /// Returns the number of warp instructions after which a launch's sample is complete; `None` if
+    /// all are counted.
     fn sample(&self) -> Option<u64> {
         if self.counting != Counting::Sampled {
             return None;
@@ -268,8 +269,8 @@ impl State {
 
     /// Counts a defect; whether it is a new one that is kept.
     fn found(&mut self, group: Group) -> bool {
-        let same = |known: &&mut Found| is_same(&known.group, &group);
-        if let Some(Found { group: known, .. }) = self.defects.iter_mut().find(same) {
+        let same = |known: &&mut ReportedDefect| is_same(&known.group, &group);
+        if let Some(ReportedDefect { group: known, .. }) = self.defects.iter_mut().find(same) {
             known.defect.count = known.defect.count.saturating_add(group.defect.count);
             for place in group.places {
                 if !known.places.contains(&place) {
@@ -281,18 +282,20 @@ impl State {
         }
         let kept = self.defects.len() < MAX_DEFECTS;
         if kept {
-            self.defects.push(Found { group, written: 0 });
+            self.defects.push(ReportedDefect { group, written: 0 });
         }
         kept
     }
 
     /// Writes down the defects whose count has doubled since that was done last.
     fn write_defects(&mut self, watcher: &Watcher) {
-        let due = |found: &Found| found.group.defect.count >= found.written.max(1) * 2 || found.written == 0;
+        let due = |found: &ReportedDefect| {
+            found.group.defect.count >= found.written.max(1) * 2 || found.written == 0
+        };
         self.write_defects_if(watcher, due);
     }
 
-    fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&Found) -> bool) {
+    fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&ReportedDefect) -> bool) {
         let mut defects = std::mem::take(&mut self.defects);
         for found in defects.iter_mut().filter(|found| due(found)) {
             found.written = found.group.defect.count;

@@ -1,4 +1,4 @@
-//! What the driver keeps for each thread of the program.
+//! The state that the driver keeps for each thread of the program.
 //!
 //! Programs call the driver from destructors of `thread_local` objects, from exit handlers and from
 //! destructors of static objects. By then Rust has dropped its own thread-local values that need
@@ -44,7 +44,7 @@ pub struct State {
     pub call: Cell<&'static str>,
     /// Rounds of destructors that are left.
     rounds: Cell<u32>,
-    /// Where its stack lies: empty if unknown, none if not determined yet.
+    /// The addresses of the thread's stack: empty if unknown, `None` if not determined yet.
     stack: RefCell<Option<Range<usize>>>,
 }
 
@@ -126,7 +126,7 @@ pub fn call() -> &'static str {
     with(|state| state.call.get())
 }
 
-/// Where the calling thread's stack lies; empty if the system does not tell.
+/// Returns the addresses of the calling thread's stack; empty if the system does not tell.
 pub fn stack() -> Range<usize> {
     let (mut attributes, mut start, mut bytes) = (std::mem::MaybeUninit::uninit(), std::ptr::null_mut(), 0);
     // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed once.

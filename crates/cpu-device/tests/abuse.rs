@@ -1,4 +1,4 @@
-//! What no program should do: nulls everywhere, and calls in a forked child.
+//! Misuse that no program should commit: nulls everywhere, and calls in a forked child.
 
 mod common;
 
@@ -100,10 +100,10 @@ fn ten_thousand_loads_and_launches_leave_nothing_behind() {
         ok!(cuMemFree_v2(values));
         ok!(cuModuleUnload(module));
         if round == 2000 {
-            before = Some(Held::now());
+            before = Some(Resources::now());
         }
     }
-    let (before, after) = (before.unwrap(), Held::now());
+    let (before, after) = (before.unwrap(), Resources::now());
     // The tests beside this one take some too. A leak of one page in each round would be 32000 KiB,
     // one of a mapping or a descriptor 8000 of them.
     assert!(after.resident_kib < before.resident_kib + 8000, "{before:?} {after:?}");
@@ -139,28 +139,28 @@ fn objects_of_every_kind_leave_nothing_behind() {
         ok!(cuEventDestroy_v2(event));
         ok!(cuStreamDestroy_v2(stream));
         if round == 2000 {
-            before = Some(Held::now());
+            before = Some(Resources::now());
         }
     }
-    let (before, after) = (before.unwrap(), Held::now());
+    let (before, after) = (before.unwrap(), Resources::now());
     assert!(after.resident_kib < before.resident_kib + 8000, "{before:?} {after:?}");
     assert!(after.mappings < before.mappings + 200, "{before:?} {after:?}");
 }
 
-/// What the process holds.
+/// The resources that the process holds.
 #[derive(Debug)]
-struct Held {
+struct Resources {
     resident_kib: u64,
     mappings: usize,
     descriptors: usize,
     threads: usize,
 }
 
-impl Held {
-    fn now() -> Held {
+impl Resources {
+    fn now() -> Resources {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        Held {
+        Resources {
             resident_kib: line.split_whitespace().nth(1).unwrap().parse().unwrap(),
             mappings: std::fs::read_to_string("/proc/self/maps").unwrap().lines().count(),
             descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),

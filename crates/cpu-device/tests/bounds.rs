@@ -1,4 +1,4 @@
-//! What programs can make large: local memory, stacks, recursion, variables. Too much of it is an
+//! Sizes that programs choose: local memory, stacks, recursion, variables. Too much of it is an
 //! error code, and the process goes on.
 
 mod common;

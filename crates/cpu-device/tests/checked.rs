@@ -1,5 +1,5 @@
-//! What `APEX_CPU_CHECK=1` finds in programs: each runs in a process of its own, which ends with a
-//! line about all defects.
+//! Defects that `APEX_CPU_CHECK=1` finds in programs. Each program runs in a process of its own,
+//! which ends with a line about all defects.
 
 mod common;
 
@@ -195,7 +195,7 @@ fn child() {
     }
 }
 
-/// What the device says of a program on standard error.
+/// Returns what the device prints about a program on standard error.
 fn told(program: &str, checks: &str) -> String {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])

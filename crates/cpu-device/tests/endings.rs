@@ -16,17 +16,17 @@ const KERNEL: &str = "
 .address_size 64
 .visible .entry nothing() { ret; }";
 
-/// What a program holds when it ends.
+/// The objects that a program holds when it ends.
 #[derive(Clone, Copy)]
-struct Held {
+struct Objects {
     context: u64,
     function: u64,
     memory: u64,
     pooled: u64,
 }
 
-impl Held {
-    fn new(context: &Context) -> Held {
+impl Objects {
+    fn new(context: &Context) -> Objects {
         let image = CString::new(KERNEL).unwrap();
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
@@ -34,10 +34,10 @@ impl Held {
         let (mut memory, mut pooled) = (0, 0);
         ok!(cuMemAlloc_v2(&mut memory, 4096));
         ok!(cuMemAllocAsync(&mut pooled, 4096, CU_STREAM_PER_THREAD));
-        Held { context: context.0 as u64, function: function as u64, memory, pooled }
+        Objects { context: context.0 as u64, function: function as u64, memory, pooled }
     }
 
-    /// What a destructor does, and more: the codes of all calls.
+    /// Calls what a destructor calls, and more; returns the codes of all calls.
     fn release(self) -> Vec<CUresult> {
         let (none, mut current) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut());
         let function = self.function as CUfunction;
@@ -64,14 +64,14 @@ impl Held {
     }
 }
 
-/// What destructors have got for their calls.
+/// The codes of the destructors' calls.
 static CODES: Mutex<Vec<CUresult>> = Mutex::new(Vec::new());
 
 /// One test at a time uses it.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// An object whose destructor calls the driver.
-struct Guard(Option<Held>);
+struct Guard(Option<Objects>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -100,7 +100,7 @@ fn destructors_of_thread_local_objects_may_call_everything() {
         // might keep likewise.
         GUARD.with_borrow_mut(|_| {});
         let context = std::mem::ManuallyDrop::new(Context::new());
-        GUARD.with_borrow_mut(|guard| guard.0 = Some(Held::new(&context)));
+        GUARD.with_borrow_mut(|guard| guard.0 = Some(Objects::new(&context)));
     });
     thread.join().unwrap();
     assert_all_succeeded();
@@ -110,7 +110,8 @@ fn destructors_of_thread_local_objects_may_call_everything() {
 fn destructors_of_keys_may_call_everything_in_every_round() {
     unsafe extern "C" fn end(value: *mut c_void) {
         // SAFETY: the key's values are such boxes.
-        let (key, rounds, held) = *unsafe { Box::from_raw(value.cast::<(libc::pthread_key_t, u32, Held)>()) };
+        let (key, rounds, held) =
+            *unsafe { Box::from_raw(value.cast::<(libc::pthread_key_t, u32, Objects)>()) };
         if rounds > 1 {
             let mut current = std::ptr::null_mut();
             CODES.lock().unwrap().push(cu!(cuCtxGetCurrent(&mut current)));
@@ -128,7 +129,7 @@ fn destructors_of_keys_may_call_everything_in_every_round() {
         assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(end)) }, 0);
         let thread = std::thread::spawn(move || {
             let context = std::mem::ManuallyDrop::new(Context::new());
-            let value = Box::into_raw(Box::new((key, rounds, Held::new(&context))));
+            let value = Box::into_raw(Box::new((key, rounds, Objects::new(&context))));
             // SAFETY: the key exists.
             assert_eq!(unsafe { libc::pthread_setspecific(key, value.cast()) }, 0);
         });
@@ -174,7 +175,7 @@ extern "C" fn at_exit() {
     unsafe { libc::_exit(failed.map_or(42, |_| 1)) };
 }
 
-static EXITING: Mutex<Option<Held>> = Mutex::new(None);
+static EXITING: Mutex<Option<Objects>> = Mutex::new(None);
 
 #[test]
 #[ignore = "the test below runs it"]
@@ -183,7 +184,7 @@ fn child_that_exits() {
     // might have. SAFETY: the handler ends the process.
     unsafe { libc::atexit(at_exit) };
     let context = std::mem::ManuallyDrop::new(Context::new());
-    *EXITING.lock().unwrap() = Some(Held::new(&context));
+    *EXITING.lock().unwrap() = Some(Objects::new(&context));
     std::process::exit(0);
 }
 

@@ -18,7 +18,7 @@ again:
     bra again;
 }\0";
 
-/// What the tests below run in a process of its own.
+/// The program that the tests below run in a process of its own.
 #[test]
 #[ignore = "it never ends: the tests beside it run it"]
 fn child() {

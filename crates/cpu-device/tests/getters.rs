@@ -1,5 +1,5 @@
-//! What can be asked of the device, contexts, streams, modules, functions, libraries and kernels,
-//! and what can be set on them.
+//! Getters of the device, contexts, streams, modules, functions, libraries and kernels, and their
+//! setters.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What graphs share with the world around them: events, memory, and objects that they keep alive.
+//! Objects that graphs share with their surroundings: events, memory, and objects that they keep
+//! alive.
 
 mod common;
 

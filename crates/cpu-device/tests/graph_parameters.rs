@@ -1,4 +1,4 @@
-//! What can be asked of graphs and their nodes, and what can be set on them.
+//! Getters and setters of graphs and their nodes.
 
 mod common;
 

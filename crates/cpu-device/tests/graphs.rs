@@ -17,11 +17,11 @@ fn run(exec: CUgraphExec) {
     ok!(cuStreamDestroy_v2(stream));
 }
 
-/// What host nodes leave behind: the order in which they ran.
+/// The order in which host nodes ran.
 type Trace = Mutex<Vec<u64>>;
 
-/// What a host node is called with: where to leave what. Leaked, as a graph may call it at any
-/// time.
+/// Creates a host node that appends `value` to `trace`. Its data is leaked, because a graph may
+/// call it at any time.
 fn mark(trace: &'static Trace, value: u64) -> CUDA_HOST_NODE_PARAMS {
     unsafe extern "C" fn run(data: *mut c_void) {
         // SAFETY: the data is leaked below.

@@ -1,4 +1,5 @@
-//! What a program names and the process does not have: files that are none, and memory.
+//! Resources that a program names and the process does not have: files that do not exist, and
+//! memory.
 
 mod common;
 
@@ -54,7 +55,7 @@ fn only_regular_files_are_loaded() {
 /// Set where a child process runs, to the bytes that it leaves itself.
 const LEFT: &str = "BYTES_LEFT";
 
-/// Leaves the process so many bytes of address space beyond what it has.
+/// Limits the process to `bytes` of address space beyond what it has.
 fn limit(bytes: u64) {
     let pages: u64 =
         std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();

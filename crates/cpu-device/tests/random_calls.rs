@@ -57,7 +57,7 @@ extern "C" fn callback() -> usize {
     0
 }
 
-/// What the calls of a round have to choose from.
+/// The objects from which the calls of a round choose.
 struct World {
     random: Random,
     /// Things that exist, existed, or never did.
@@ -183,7 +183,7 @@ impl World {
     }
 }
 
-/// What runs in a process of its own: calls on two threads at once.
+/// The program that runs in a process of its own: calls on two threads at once.
 #[test]
 #[ignore = "the test below runs it, with a seed"]
 fn child() {

@@ -1,4 +1,4 @@
-//! What is not supported is told by its name, with what to do instead, once.
+//! An unsupported feature is reported once, with its name and an alternative.
 
 mod common;
 
@@ -7,7 +7,7 @@ use cuda_abi::Plain;
 use cuda_abi::types::*;
 use test_process::Command;
 
-/// What standard error must name, once each, though every call is made twice.
+/// Texts that standard error must contain once each, though every call is made twice.
 const FEATURES: [&str; 8] = [
     "resource views of textures",
     "textures that decode sRGB",

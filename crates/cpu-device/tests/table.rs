@@ -10,10 +10,10 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// What `cuDriverGetVersion` answers.
+/// The version that `cuDriverGetVersion` returns.
 const DRIVER_VERSION: u32 = 13_000;
 
-/// What `cuGetProcAddress` finds: the exported symbol that has the address, and the status.
+/// Looks a name up: returns the index of the exported symbol that has the address, and the status.
 fn find(name: &str, version: i32, flags: u32) -> (Option<&'static str>, CUdriverProcAddressQueryResult) {
     let name = CString::new(name).unwrap();
     let (mut address, mut status) = (std::ptr::null_mut(), 99);

@@ -87,7 +87,7 @@ pub fn records(text: &str) -> impl Iterator<Item = Numbered<Record>> {
 #[derive(Default)]
 struct Parser {
     record: Record,
-    /// Of the field that is being read.
+    /// The text of the field that is being read.
     text: String,
     position: Position,
 }

@@ -37,7 +37,7 @@ macro_rules! entry_point_symbols {
 #[macro_export]
 macro_rules! entry_point_statics {
     ([] $(($index:literal, $symbol:ident, $base:ident, $version:literal, $stream:ident, $header:ident),)*) => {
-        /// What is known of each entry point, at its index.
+        /// The description of each entry point, at its index.
         pub static ENTRY_POINTS: [EntryPoint; COUNT] = [$(EntryPoint {
             symbol: stringify!($symbol),
             base: stringify!($base),

@@ -30,7 +30,7 @@ pub use entry_points::{ENTRY_POINTS, index};
 pub use plain::Plain;
 pub use table::{COUNT, TOOLKIT_VERSION};
 
-/// What is known of an exported function.
+/// The description of an exported function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPoint {
     /// As exported: `cuMemcpyHtoD_v2_ptds`.
@@ -39,13 +39,13 @@ pub struct EntryPoint {
     pub base: &'static str,
     /// The `CUDA_VERSION` that brought it, such as 7000; 0 where no header declares it.
     pub version: u32,
-    /// What stream 0 means to it.
+    /// The meaning of stream 0.
     pub stream: StreamMode,
-    /// Where it is declared.
+    /// The header that declares it.
     pub header: Header,
 }
 
-/// What stream 0 means.
+/// The meaning of stream 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
     /// The legacy default stream, which synchronises with all others; or the function takes no
@@ -84,9 +84,9 @@ pub fn find(symbol: &str) -> Option<usize> {
     ENTRY_POINTS.binary_search_by(|entry| entry.symbol.cmp(symbol)).ok()
 }
 
-/// What `cuGetProcAddress(base, cuda_version)` means: the index of the newest form of `base` that
-/// `cuda_version` (such as 12080) has; of its per-thread forms if `per_thread` is set and it has
-/// one, else of its legacy forms.
+/// Resolves `cuGetProcAddress(base, cuda_version)`: returns the index of the newest form of `base`
+/// that `cuda_version` (such as 12080) has; of its per-thread forms if `per_thread` is set and it
+/// has one, else of its legacy forms.
 ///
 /// A symbol is not a base name: the driver does not know `cuMemAlloc_v2`, and this function does
 /// not either.

@@ -10,7 +10,7 @@ pub fn result_name(code: CUresult) -> Option<&'static str> {
     Some(RESULT_NAMES[at].1)
 }
 
-/// What a code means, in one line. `None` where this crate does not know the code.
+/// Returns the meaning of a code, in one line. `None` where this crate does not know the code.
 ///
 /// Codes that say "the context is lost" leave nothing of the context usable: every later call
 /// returns them too.

@@ -4,7 +4,7 @@
 
 use cuda_abi::{ENTRY_POINTS, find, resolve};
 
-/// What was asked and which symbol's address came back; `None` for an address that no exported
+/// The question, and the symbol whose address was returned; `None` for an address that no exported
 /// symbol has.
 struct Answer<'a> {
     symbol: Option<&'a str>,

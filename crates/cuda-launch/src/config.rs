@@ -1,9 +1,9 @@
-//! The configuration of a launch: what stands between `<<<` and `>>>`, but for the stream.
+//! The configuration of a launch: the values between `<<<` and `>>>`, except the stream.
 
 use crate::{DeviceAttributes, Dim3};
 use std::fmt;
 
-/// How a kernel is launched.
+/// The configuration of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(C)]
@@ -112,7 +112,7 @@ impl fmt::Display for LaunchConfig {
     }
 }
 
-/// What a device limits of a launch.
+/// The limits of a device on a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaunchLimit {
     /// A side of the grid is 0.
@@ -130,9 +130,9 @@ pub enum LaunchLimit {
 /// A launch asks for more than a device allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitExceeded {
-    /// What there is too much of, or nothing.
+    /// The limit that is exceeded, or the size that is zero.
     pub what: LaunchLimit,
-    /// How much of it the launch asks for.
+    /// The value that the launch requests.
     pub value: u64,
     /// The most that the device allows.
     pub limit: u64,

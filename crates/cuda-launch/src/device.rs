@@ -1,4 +1,4 @@
-//! What the driver says of a device, by name.
+//! Attributes of a device by name.
 //!
 //! A driver answers in pairs of `CUdevice_attribute` and value, and so do files. [`attribute`] has
 //! the numbers; [`DeviceAttributes`] has a field for each.
@@ -81,7 +81,7 @@ pub struct DeviceAttributes {
 }
 
 impl DeviceAttributes {
-    /// What is known of a device before its driver says anything.
+    /// The attributes of a device before its driver is asked.
     pub const UNKNOWN: Self = Self {
         compute_capability: (0, 0),
         multiprocessors: 0,

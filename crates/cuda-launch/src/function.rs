@@ -1,4 +1,4 @@
-//! What the driver says of a kernel.
+//! Attributes of a kernel, as the driver reports them.
 
 /// Attributes of a function (`cuFuncGetAttribute`); 0 where a number is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub struct FunctionAttributes {
     /// Most dynamic shared memory that a launch may ask for (`cuFuncSetAttribute` raises it);
     /// `None` if unknown.
     pub max_dynamic_shared_bytes: Option<u32>,
-    /// How the SM's memory is to be divided.
+    /// The division of the SM's memory.
     pub carveout: Carveout,
     /// Barriers that a block uses. The driver does not tell; one is what nearly every kernel uses.
     pub barriers: u32,
@@ -28,8 +28,8 @@ pub struct FunctionAttributes {
     pub ptx_version: u32,
 }
 
-/// How an SM's memory is to be divided between shared memory and L1 cache: a hint, which a block
-/// that needs more overrides.
+/// The division of an SM's memory between shared memory and L1 cache: a hint, which a block that
+/// needs more overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "i32"))]
 pub enum Carveout {

@@ -1,5 +1,5 @@
-//! What a CUDA launch is, described once for everybody who records, checks, predicts or executes
-//! one.
+//! The description of a CUDA launch, made once for everybody who records, checks, predicts or
+//! executes one.
 //!
 //! * [`Dim3`]: blocks of a grid, threads of a block.
 //! * [`LaunchConfig`]: grid, block, cluster and dynamic shared memory, and the same threads in

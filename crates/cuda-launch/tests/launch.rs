@@ -5,7 +5,7 @@ use cuda_launch::{
 };
 use proptest::prelude::*;
 
-/// What a device of compute capability 9.0 allows of grid and block.
+/// The limits of a device of compute capability 9.0 on grid and block.
 const DEVICE: DeviceAttributes = DeviceAttributes {
     max_threads_per_block: 1024,
     max_block_dim: Dim3::new(1024, 1024, 64),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at whether what a page shows is to be read again.
+/// The time between two looks at whether a page has to be read again.
 const EACH: Duration = Duration::from_millis(100);
 
 /// Characters of a command in the list.
@@ -56,12 +56,12 @@ struct Listed {
     ended_ns: Option<u64>,
 }
 
-/// How a session is, as an event.
+/// The state of a session, as an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Condition {
     state: Option<State>,
     running: Vec<u32>,
-    /// What is wrong.
+    /// The problem.
     message: Option<String>,
 }
 
@@ -183,7 +183,7 @@ impl Listed {
     }
 }
 
-/// What was run. What is wrong with a session is said when it is looked at.
+/// Reads the facts about a run. Problems of a session are reported when it is looked at.
 fn meta(dir: &Path) -> Option<Meta> {
     let json = read::read(&dir.join(META_FILE), read::SESSION_JSON).ok()?;
     serde_json::from_slice(&json).ok()

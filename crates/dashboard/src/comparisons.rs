@@ -18,7 +18,7 @@ pub const MOST_RUNS: usize = 16;
 /// Comparisons that are kept.
 const KEPT: usize = 4;
 
-/// What is compared: runs before a change and after it.
+/// The sides of a comparison: runs before a change and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
     before: Vec<Known>,
@@ -26,7 +26,7 @@ pub struct Sides {
     wanted: ViewParameters,
 }
 
-/// What was compared last, the oldest first.
+/// The last comparisons, the oldest first.
 #[derive(Default)]
 pub struct Comparisons(Mutex<Vec<Compared>>);
 
@@ -77,7 +77,7 @@ impl Comparisons {
     /// Compares sessions. Who asks meanwhile waits.
     ///
     /// # Errors
-    /// Why there is no comparison.
+    /// The reason why there is no comparison.
     pub fn of(&self, sides: &Sides) -> Result<Arc<str>, Problem> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fingerprints = sides.fingerprints();

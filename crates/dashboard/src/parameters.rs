@@ -1,4 +1,4 @@
-//! The query parameters of a request: which part of a session it asks for.
+//! The query parameters of a request: the part of a session that it asks for.
 
 use apex_http::Request;
 use apex_view::Filters;

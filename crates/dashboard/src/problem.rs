@@ -20,7 +20,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What happened, in words.
+    /// Returns the problem in words.
     pub fn message(&self) -> &str {
         let (Self::Nonsense(message)
         | Self::Empty(message)

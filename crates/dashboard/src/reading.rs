@@ -24,7 +24,7 @@ pub struct Reader {
     has_ended: bool,
 }
 
-/// What was read of a session.
+/// The content that was read of a session.
 pub struct Reading {
     /// The document, as JSON.
     pub document: String,
@@ -39,7 +39,7 @@ pub struct Reading {
 pub struct Kernels {
     /// Answers what they would do in other configurations.
     pub explorer: Explorer,
-    /// What each of their lines did.
+    /// The counts of each of their lines.
     pub lines: KernelLines,
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Sessions that are listed at most.
 pub const MOST_SESSIONS: usize = 1000;
 
-/// How a session is.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -30,7 +30,7 @@ pub enum State {
 /// A session that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What requests call it: digits that depend on its folder alone.
+    /// The name for requests: digits that depend on its folder alone.
     pub id: String,
     /// Its folder.
     pub dir: PathBuf,
@@ -49,7 +49,7 @@ impl Known {
         apex_untrusted::printable(&name.to_string_lossy()).into_owned()
     }
 
-    /// What is said once its folder is gone.
+    /// Returns the message for the time after its folder is gone.
     pub fn gone(&self) -> String {
         format!("the folder of the session {} is gone", self.name())
     }
@@ -63,7 +63,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Those that `find` finds, now and later, the ones to be shown first before the others.
+    /// Creates the list of the sessions that `find` finds, now and later, in the order in which
+    /// they are shown.
     pub fn new(find: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
         Self { find: Box::new(find), known: Mutex::default() }
     }

@@ -1,6 +1,6 @@
-//! The timeline over HTTP: what its parameters mean, and what status an answer has. A session that
-//! is being read, or was deleted, is answered with status 200, because browsers log every other
-//! status as an error.
+//! The timeline over HTTP: the meaning of its parameters, and the status of an answer. A session
+//! that is being read, or was deleted, is answered with status 200, because browsers log every
+//! other status as an error.
 
 use std::ops::RangeInclusive;
 

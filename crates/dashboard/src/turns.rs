@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// So many turns at a time.
+/// Limits the number of turns at a time.
 pub struct Turns {
     state: Mutex<State>,
     freed: Condvar,
@@ -18,7 +18,7 @@ struct State {
 pub struct Turn<'t>(&'t Turns);
 
 impl Turns {
-    /// At most `most` at a time.
+    /// Allows at most `most` turns at a time.
     pub fn new(most: usize) -> Self {
         Self { state: Mutex::new(State { free: most, waiting: 0 }), freed: Condvar::new() }
     }

@@ -19,7 +19,7 @@ pub const MOST_VIEWS: usize = 12;
 /// Views that are read at the same time.
 const READINGS: usize = 2;
 
-/// When a running session is read again.
+/// The times at which a running session is read again.
 pub(crate) struct Pace {
     /// After this age.
     pub fresh: Duration,
@@ -93,7 +93,7 @@ struct Open {
     last: Option<Last>,
 }
 
-/// What was read last.
+/// The last reading.
 struct Last {
     at: Instant,
     took: Duration,
@@ -125,7 +125,7 @@ impl Views {
         view
     }
 
-    /// How many views may be read again, which share the time for that.
+    /// Returns the number of views that may be read again, which share the time for that.
     fn changing(&self) -> u32 {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_shown = |view: &&Arc<View>| Arc::strong_count(view) > 1;
@@ -135,7 +135,7 @@ impl Views {
     /// Reads a part of a session. Concurrent calls for the same part wait, and get the same result.
     ///
     /// # Errors
-    /// Why there is no document.
+    /// The reason why there is no document.
     pub fn look(&self, known: &Known, wanted: &ViewParameters) -> Result<Looked, Problem> {
         let view = self.of(known, wanted);
         let open = view.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +188,7 @@ impl Views {
     /// The kernels of a part of a session, as they were read a moment ago, or are read now.
     ///
     /// # Errors
-    /// Why nothing was read.
+    /// The reason why nothing was read.
     pub fn kernels(&self, known: &Known, wanted: &ViewParameters) -> Result<Arc<Kernels>, Problem> {
         let view = self.of(known, wanted);
         let read = view.kernels().clone().filter(|(at, _)| at.elapsed() < RECENT);

@@ -1,5 +1,5 @@
-//! Questions about one kernel over HTTP, its lines and other configurations: what the parameters
-//! mean, and what status an answer has.
+//! Questions about one kernel over HTTP, its lines and other configurations: the meaning of the
+//! parameters, and the status of an answer.
 
 use apex_http::{Request, Response, StatusCode};
 use apex_predict::{Change, Models};
@@ -21,8 +21,8 @@ const SHARED: RangeInclusive<u64> = 0..=1 << 20;
 /// Parameters of `what-if` beside those that select a part of the session.
 pub const PARAMETERS: [&str; 3] = ["block", "registers", "shared"];
 
-/// What a request changes of a kernel; the rest stays. As many blocks are launched as the same
-/// threads need.
+/// Reads the change of a kernel that a request asks for; the rest stays. As many blocks are
+/// launched as the same threads need.
 fn change(request: &Request) -> Result<Change, String> {
     let block = match single(request, "block")? {
         None => None,

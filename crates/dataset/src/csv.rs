@@ -23,7 +23,7 @@ pub trait Columns: Sized {
     /// Takes its fields.
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// A sentence about the fault in one of them.
     fn read(from: &mut Fields<'_>) -> Result<Self, String>;
 }
 

@@ -29,7 +29,7 @@ pub const KERNELS: &str = "kernels.csv";
 /// The table of launches.
 pub const LAUNCHES: &str = "launches.csv";
 
-/// Why a data set cannot be read or written.
+/// The reason why a data set cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -53,7 +53,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The manifest is not one, or has another version.
@@ -61,7 +61,7 @@ pub enum Error {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
 }
@@ -79,7 +79,7 @@ impl Error {
 /// A data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSet {
-    /// What it is.
+    /// The manifest.
     pub manifest: Manifest,
     /// Its kernels.
     pub kernels: Vec<KernelRow>,
@@ -193,7 +193,7 @@ mod tests {
         assert!(error.contains("launches.csv") && error.contains("row 1 follows row 1"), "{error}");
     }
 
-    /// What happens to one byte of a file.
+    /// The damage to one byte of a file.
     #[derive(Clone, Copy, Debug)]
     enum Damage {
         Truncated,

@@ -1,4 +1,5 @@
-//! `manifest.json`: what a data set is, on what it was measured, and how.
+//! `manifest.json`: the description of a data set, its device, and the way in which it was
+//! measured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +10,10 @@ use crate::{Error, LaunchRow};
 
 /// Says that a JSON document is a manifest.
 const FORMAT: &str = "apex.dataset";
-/// Of the format: raised when a reader of the one before would misunderstand.
+/// The version of the format: raised when a reader of the one before would misunderstand.
 const VERSION: u64 = 1;
 
-/// What the rows were measured on. Rows of different kinds are never mixed.
+/// The kind of device that the rows were measured on. Rows of different kinds are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
@@ -22,19 +23,19 @@ pub enum DeviceKind {
     CpuDevice,
 }
 
-/// Where the kernels come from.
+/// The source of the kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     /// `apex` for APEX's own suite, else the program that launched them.
     pub name: String,
-    /// Of the suite.
+    /// The version of the suite.
     pub version: u32,
     /// Of its PTX; empty where there is none.
     pub ptx_hash: String,
 }
 
-/// How many launches have what.
+/// Numbers of launches by the measurements that they have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -62,39 +63,39 @@ impl Counts {
     }
 }
 
-/// What `nvidia-smi` showed at a moment.
+/// The output of `nvidia-smi` at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clocks {
-    /// When, UTC.
+    /// The time, UTC.
     pub at: String,
     /// Column of `nvidia-smi` and value, for each device in order.
     pub devices: Vec<BTreeMap<String, String>>,
 }
 
-/// How counters were taken.
+/// The way in which counters were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountersUsed {
-    /// What the profiler says of itself.
+    /// The profiler's own name and version.
     pub tool: String,
-    /// What it was asked for.
+    /// The metrics that it was asked for.
     pub metrics: Vec<String>,
-    /// How often a kernel was run for them, as far as it said.
+    /// The number of runs of a kernel for them, if the profiler gives it.
     pub passes: Option<u32>,
 }
 
-/// What a data set is.
+/// The description of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// `apex.dataset`.
     pub format: String,
-    /// Of the format.
+    /// The version of the format.
     pub version: u64,
     /// Version of APEX that wrote it.
     pub apex_version: String,
-    /// What the rows were measured on.
+    /// The kind of device that the rows were measured on.
     pub device_kind: DeviceKind,
     /// Name of the device.
     pub device_name: String,
@@ -104,9 +105,9 @@ pub struct Manifest {
     pub device_memory_bytes: u64,
     /// Number and value of each `CUdevice_attribute` that the driver tells.
     pub device_attributes: BTreeMap<u32, i32>,
-    /// What `cuDriverGetVersion` says.
+    /// The result of `cuDriverGetVersion`.
     pub cuda_version: u32,
-    /// Where the kernels come from.
+    /// The source of the kernels.
     pub suite: Suite,
     /// Seed of the launches.
     pub seed: u64,
@@ -116,13 +117,13 @@ pub struct Manifest {
     pub families: Vec<String>,
     /// The command line.
     pub command: String,
-    /// When the collection began, UTC.
+    /// The start of the collection, UTC.
     pub started: String,
-    /// When it was last written, UTC.
+    /// The time of the last writing, UTC.
     pub written: String,
     /// Whether everything that was asked for was tried.
     pub complete: bool,
-    /// How many launches have what.
+    /// Numbers of launches by the measurements that they have.
     pub counts: Counts,
     /// Duration of an empty kernel between two events, which is subtracted from times; one value
     /// per calibration.
@@ -133,9 +134,9 @@ pub struct Manifest {
     pub empty_kernel_profiled_us: Vec<f64>,
     /// Clocks and temperatures seen on the way.
     pub clocks: Vec<Clocks>,
-    /// How counters were taken; `null` if none were.
+    /// The way in which counters were taken; `null` if none were.
     pub counters: Option<CountersUsed>,
-    /// How throughput was taken; `null` if it was not.
+    /// The way in which throughput was taken; `null` if it was not.
     #[serde(default)]
     pub throughput: Option<CountersUsed>,
 }

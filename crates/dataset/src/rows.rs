@@ -1,4 +1,4 @@
-//! The rows of the tables: kernels, launches, and what was measured of a launch.
+//! The rows of the tables: kernels, launches, and the measurements of a launch.
 
 use crate::csv::{Columns, Fields};
 use crate::record;
@@ -145,7 +145,7 @@ record! {
         timing: Timing,
         /// Its counters.
         counters: Counters,
-        /// What was not measured, and why; empty if everything was.
+        /// The values that were not measured, and the reason; empty if there are none.
         missing: String,
     }
 }
@@ -191,7 +191,7 @@ record! {
 }
 
 impl LaunchRow {
-    /// How the kernel was launched.
+    /// Returns the configuration of the launch.
     pub fn config(&self) -> LaunchConfig {
         LaunchConfig::new(self.grid, self.block).with_dynamic_shared_bytes(self.dynamic_shared_bytes)
     }

@@ -144,7 +144,7 @@ impl Card {
         }
     }
 
-    /// What each GPU says of launches below 100 us: they agree as far as these lines do.
+    /// Writes each GPU's result for launches below 100 us: they agree as far as these lines do.
     fn devices(&mut self, data_set: &DataSet) {
         let mut of_device: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for row in &data_set.launches {

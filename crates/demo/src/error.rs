@@ -1,27 +1,27 @@
-//! What can go wrong in a demo program.
+//! Errors of demo programs.
 
 use apex_driver::DriverError;
 use std::fmt;
 
-/// What a demo program comes to.
+/// The result of a demo program.
 pub type Result<T = ()> = std::result::Result<T, DemoError>;
 
-/// Why a demo program failed.
+/// The reason why a demo program failed.
 #[derive(Debug)]
 pub enum DemoError {
     /// The driver refused something, or there is none.
     Driver(DriverError),
     /// The device computed something else than the host.
     Wrong {
-        /// What was computed.
+        /// The computed quantity.
         what: &'static str,
-        /// Which element of it.
+        /// The index of the element.
         index: usize,
-        /// What the host computed, in double precision.
+        /// The host's result, in double precision.
         expected: f64,
-        /// What the device computed.
+        /// The device's result.
         found: f64,
-        /// How far apart the two may be.
+        /// The allowed difference.
         allowed: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! The bundled CUDA programs: what `apex demo` records, and what the end-to-end tests run.
+//! The bundled CUDA programs, which `apex demo` records and the end-to-end tests run.
 //!
 //! Each is an ordinary CUDA program on the driver API. The crate `apex-device-code` holds its
 //! device code. Its host code opens `libcuda.so.1` like any other program, so a library that

@@ -1,12 +1,12 @@
-//! Compares what a device computed with what the host computed.
+//! Compares a device's results with the host's.
 
 use crate::error::{DemoError, Result};
 use std::fmt;
 
-/// What a program computed, once it has been found right.
+/// The result of a program that was found right.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// How many values were held against the reference.
+    /// The number of values that were compared with the reference.
     pub checked: usize,
     /// The largest difference, as a share of what is allowed: 1 would be just right enough.
     pub worst: f64,
@@ -48,8 +48,8 @@ impl Outcome {
     }
 }
 
-/// How far rounding can take a sum or a chain of `operations` in single precision: half a unit in
-/// the last place each, of terms whose magnitudes add up to `magnitude`.
+/// Returns the largest error of a sum or a chain of `operations` in single precision: half a unit
+/// in the last place each, of terms whose magnitudes add up to `magnitude`.
 pub fn rounding(operations: usize, magnitude: f64) -> f64 {
     operations as f64 * f64::from(f32::EPSILON) / 2.0 * magnitude
 }

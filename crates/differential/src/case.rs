@@ -41,7 +41,7 @@ pub struct Case {
 /// A column of the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// What its cells hold.
+    /// The content of its cells.
     pub values: Values,
     /// Number of cells.
     pub rows: usize,
@@ -50,9 +50,9 @@ pub struct Column {
 /// A column of the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// What was computed, such as `registers` or `guarded`.
+    /// The name of the result, such as `registers` or `guarded`.
     pub name: String,
-    /// What its cells hold.
+    /// The content of its cells.
     pub values: Values,
     /// Number of cells.
     pub rows: usize,
@@ -61,7 +61,7 @@ pub struct Slot {
     pub rule: Rule,
 }
 
-/// How much two results may differ.
+/// The allowed difference between two results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -86,7 +86,7 @@ impl Rule {
     }
 }
 
-/// Where columns of these sizes start, and where they end.
+/// Returns the starts of columns of these sizes, and the end of the last one.
 fn layout(sizes: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     let mut end = 0usize;
     let starts = sizes.map(|size| {
@@ -139,7 +139,7 @@ impl Case {
             .collect()
     }
 
-    /// Where the columns of the results start, and where the last one ends.
+    /// Returns the starts of the columns of the results, and the end of the last one.
     pub fn result_layout(&self) -> (Vec<usize>, usize) {
         layout(self.results.iter().map(|slot| slot.rows * slot.values.bytes()))
     }

@@ -14,12 +14,12 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// How an outcome compares with the recorded one.
+/// The comparison of an outcome with the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every bit is the same.
     Equal,
-    /// What differs is inside what the ISA allows.
+    /// The differences are within the error that the ISA allows.
     WithinError,
     /// The first cell of each slot that is out of bounds.
     Differs(Vec<Cell>),
@@ -38,11 +38,11 @@ pub struct Cell {
     pub slot: usize,
     /// Its row.
     pub row: usize,
-    /// What was recorded.
+    /// The recorded value.
     pub expected: u64,
-    /// What was computed.
+    /// The computed value.
     pub found: u64,
-    /// How many cells of the slot are out of bounds.
+    /// The number of cells of the slot that are out of bounds.
     pub wrong: usize,
 }
 

@@ -21,7 +21,7 @@ const CASES: &str = "cases.jsonl.zst";
 const RESULTS: &str = "results.bin.zst";
 const MANIFEST: &str = "manifest.json";
 
-/// Where and when results were recorded.
+/// The place and time of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The device's name.
@@ -41,7 +41,7 @@ pub struct Manifest {
 /// Cases and their outcomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corpus {
-    /// Where it was recorded.
+    /// The place and time of the recording.
     pub manifest: Manifest,
     /// Programs and their outcomes.
     pub cases: Vec<(Case, Outcome)>,

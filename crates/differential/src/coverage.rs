@@ -19,7 +19,7 @@ pub fn is_there(needs: &[Need]) -> bool {
 /// Forms of an opcode: all of them, and those that no program has.
 #[derive(Debug, Default)]
 pub struct Opcode {
-    /// How many mnemonics there are.
+    /// The number of mnemonics.
     pub all: usize,
     /// The mnemonics that no program has.
     pub lacking: BTreeSet<String>,

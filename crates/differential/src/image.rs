@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 /// An image and the object that a kernel gets for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// Where its texels lie.
+    /// The memory of its texels.
     pub memory: Memory,
     /// Width, height, and depth or layers; 0 where there is no such dimension.
     pub extent: [usize; 3],
-    /// What a channel is.
+    /// The format of a channel.
     pub format: Format,
     /// Channels of a texel.
     pub channels: u32,
-    /// What channels hold.
+    /// The values of channels.
     pub values: Values,
-    /// How the texture object reads it; `None` for a surface object.
+    /// The sampler of its texture object; `None` for a surface object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Sampler>,
 }
 
-/// Where texels lie.
+/// The memory of texels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Memory {
@@ -40,11 +40,11 @@ pub enum Memory {
     Cube,
     /// An array of cubes, whose third dimension counts faces.
     Cubes,
-    /// An array with so many mipmap levels.
+    /// An array with this number of mipmap levels.
     Levels(u32),
 }
 
-/// What a channel is: the names are those of `CU_AD_FORMAT_…` in short.
+/// The format of a channel: the names are those of `CU_AD_FORMAT_…` in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "signedness and bits")]
@@ -70,7 +70,7 @@ pub enum Address {
     Border,
 }
 
-/// How a texture object reads its image.
+/// The way in which a texture object reads its image.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
     /// The address mode of all dimensions.
@@ -83,7 +83,7 @@ pub struct Sampler {
     pub fractions: bool,
 }
 
-/// What is read outside of images where the address mode says so.
+/// The value that is read outside of images if the address mode says so.
 const BORDER: [f32; 4] = [0.25, -0.5, 1.0, 0.75];
 
 impl Format {

@@ -22,7 +22,7 @@ pub struct Kernel {
     images: Vec<Image>,
     given: Option<[u64; 2]>,
     body: String,
-    /// How many registers there are of `.pred`, `.b16`, `.b32` and `.b64`.
+    /// The number of registers of `.pred`, `.b16`, `.b32` and `.b64`.
     registers: [usize; 4],
 }
 
@@ -33,7 +33,7 @@ const CLASSES: [(Width, &str, &str); 4] =
     [(1, "%p", ".pred"), (16, "%h", ".b16"), (32, "%r", ".b32"), (64, "%d", ".b64")];
 
 impl Kernel {
-    /// A kernel for `sm_80`, launched with a grid of so many blocks of so many threads.
+    /// Creates a kernel for `sm_80`, launched with a grid of `grid` blocks of `block` threads.
     pub fn new(grid: u32, block: u32) -> Kernel {
         Kernel {
             module: String::new(),
@@ -79,7 +79,7 @@ impl Kernel {
         &self.body
     }
 
-    /// Adds a column of so many cells to the input; where it starts, from `in` on.
+    /// Adds a column of `rows` cells to the input; returns its start, from `in` on.
     pub fn column(&mut self, values: Values, rows: usize) -> usize {
         let start = self
             .inputs
@@ -106,7 +106,7 @@ impl Kernel {
         predicate
     }
 
-    /// Adds a column of so many cells to the results; where it starts, from `out` on.
+    /// Adds a column of `rows` cells to the results; returns its start, from `out` on.
     pub fn slot(&mut self, name: &str, values: Values, rows: usize, rule: Rule) -> usize {
         let start = self
             .results

@@ -16,7 +16,7 @@ pub struct Known {
     pub program: String,
     /// Slot of the results, or pattern.
     pub slot: String,
-    /// Why it differs.
+    /// The reason for the difference.
     pub reason: String,
 }
 

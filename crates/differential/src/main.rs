@@ -109,7 +109,7 @@ struct Run {
     seconds: Option<u64>,
 }
 
-/// Where cases come from.
+/// The source of cases.
 #[derive(Args, Clone, Default)]
 struct Source {
     /// Folder of the corpus; generated if there is none.

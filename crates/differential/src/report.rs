@@ -57,7 +57,7 @@ pub struct Report {
     pub differences: Vec<Difference>,
     /// Lines of the known differences that no form needs any more.
     pub stale: Vec<String>,
-    /// Why forms are refused.
+    /// The reasons why forms are refused.
     pub refusals: BTreeMap<String, String>,
 }
 

@@ -6,7 +6,7 @@ use apex_driver::DriverError;
 use apex_driver::device::{Argument, Device};
 use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};
 
-/// What a case came to.
+/// The outcome of a case.
 pub struct Ran {
     /// Its outcome.
     pub outcome: Outcome,

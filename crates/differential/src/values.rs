@@ -8,7 +8,7 @@
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
 
-/// What a column holds, as its cells lie in memory.
+/// The values of a column, as its cells lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are PTX's")]
@@ -270,7 +270,7 @@ fn steps(random: &mut Random, least: f32, range: usize, per_unit: usize) -> u64 
     u64::from((least + random.below(range * per_unit) as f32 / per_unit as f32).to_bits())
 }
 
-/// An integer of so many bits: extreme, small, around a power of two, a pattern, or any.
+/// Returns an integer of `bits` bits: extreme, small, around a power of two, a pattern, or any.
 fn integer(random: &mut Random, bits: u32) -> u64 {
     let any = random.next();
     let value = match random.below(8) {

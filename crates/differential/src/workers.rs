@@ -30,7 +30,7 @@ const READY: usize = u32::MAX as usize;
 /// In the kind of an outcome: no more frames follow.
 const LAST: u32 = 0x100;
 
-/// Which cases a worker runs: every `stride`th from `start` on.
+/// The cases that a worker runs: every `stride`th from `start` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// The first case.
@@ -122,7 +122,7 @@ pub struct Outcomes {
 
 /// A fleet of workers.
 pub struct Workers {
-    /// How a worker is started: program and arguments, to which `--start N --stride N` is added.
+    /// The command of a worker: program and arguments, to which `--start N --stride N` is added.
     pub command: Vec<OsString>,
     /// Number of processes.
     pub workers: usize,

@@ -82,7 +82,7 @@ impl Device {
         &self.name
     }
 
-    /// How many multiprocessors it has.
+    /// Returns the number of multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }

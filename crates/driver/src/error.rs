@@ -1,12 +1,12 @@
-//! What can go wrong with a driver.
+//! Errors of a driver.
 
 use cuda_abi::types::{CUresult, result_description, result_name};
 use std::fmt;
 
-/// What a call comes to.
+/// The result of a call.
 pub type Result<T = ()> = std::result::Result<T, DriverError>;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub enum DriverError {
     /// No CUDA driver could be opened; the loader's reason.
@@ -17,7 +17,7 @@ pub enum DriverError {
     Call {
         /// The function.
         call: &'static str,
-        /// What it returned.
+        /// The result of the call.
         code: CUresult,
     },
     /// Device code did not compile; the driver's log.

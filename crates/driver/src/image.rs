@@ -10,7 +10,7 @@ use cuda_abi::types::*;
 /// Bytes from a row to the next in pitched memory: what every device is content with.
 pub const PITCH: usize = 512;
 
-/// Where texels lie.
+/// The memory of texels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// One row in linear memory.
@@ -19,18 +19,18 @@ pub enum Storage {
     Pitched,
     /// An array with these flags (`CUDA_ARRAY3D_…`).
     Array(u32),
-    /// An array of so many mipmap levels, with these flags.
+    /// An array with this number of mipmap levels, with these flags.
     Mipmapped(u32, u32),
 }
 
-/// What an image is.
+/// The layout of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Where its texels lie.
+    /// The memory of its texels.
     pub storage: Storage,
     /// Width, height, and depth or layers; 0 where there is no such dimension.
     pub extent: [usize; 3],
-    /// What a channel is: `CU_AD_FORMAT_…`.
+    /// The format of a channel: `CU_AD_FORMAT_…`.
     pub format: CUarray_format,
     /// Channels of a texel.
     pub channels: u32,
@@ -58,7 +58,7 @@ impl Layout {
     }
 }
 
-/// What is destroyed with an image.
+/// The objects that are destroyed with an image.
 enum Holding<'d> {
     Memory { _buffer: Buffer<'d, u8> },
     Array(CUarray),

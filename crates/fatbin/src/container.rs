@@ -57,11 +57,11 @@ pub(crate) struct Entry<'a> {
     table: &'a [u8],
 }
 
-/// Where the bytes of an entry are.
+/// The place of an entry's bytes.
 enum Payload<'a> {
     /// In the fatbin.
     Stored(&'a [u8]),
-    /// In the payload of a concatenated entry, from there on, so many.
+    /// A part of the payload of a concatenated entry: start and length.
     Part(Rc<Concatenated<'a>>, usize, usize),
 }
 
@@ -179,7 +179,7 @@ fn expand_zstd(payload: &[u8], expanded_bytes: u64) -> Result<Vec<u8>, ImageErro
     Ok(expanded)
 }
 
-/// A block of LZ4, which expands to so many bytes.
+/// Expands a block of LZ4 to `expanded_bytes` bytes.
 pub(crate) fn expand_lz4(block: &[u8], expanded_bytes: u64) -> Result<Vec<u8>, ImageError> {
     // LZ4 expands at most 255 times: a larger claim is corrupt, and must not be allocated for.
     if expanded_bytes > MAX_BYTES || expanded_bytes > block.len() as u64 * 256 {

@@ -1,4 +1,5 @@
-//! Cubins: what the tables of machine code say of a kernel, without decoding an instruction.
+//! Cubins: the properties of a kernel in the tables of machine code, read without decoding an
+//! instruction.
 //!
 //! A cubin is an ELF file. A kernel is a symbol with the mark of an entry, in a section of code of
 //! its own; the sections that belong to it name that section in their header. `.nv.info` holds
@@ -22,7 +23,7 @@ const MOST_NAME_BYTES: usize = 4096;
 /// Most parameters of a kernel: they take at most 32,764 bytes.
 const MOST_PARAMETERS: usize = 1 << 15;
 
-/// What the tables of machine code say of a kernel.
+/// The properties of a kernel in the tables of machine code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Registers of a thread.
@@ -42,7 +43,7 @@ pub struct Kernel {
     pub parameters: Option<Vec<Parameter>>,
 }
 
-/// Where a parameter lies in a kernel's parameter space.
+/// The position of a parameter in a kernel's parameter space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Bytes from the beginning.
@@ -59,7 +60,8 @@ impl Kernel {
     }
 }
 
-/// What the tables of a cubin say of the kernel of this name; `None` if it has no such kernel.
+/// Reads the properties of the kernel of this name from the tables of a cubin; `None` if it has no
+/// such kernel.
 ///
 /// # Errors
 /// Bytes that are no cubin, or a table that points outside of it.
@@ -208,8 +210,8 @@ fn kernels(symbols: &[u8]) -> impl Iterator<Item = (u32, Entry)> {
     })
 }
 
-/// What blocks of a kernel have for the system's use, where a cubin has a section for it (compute
-/// capability 9.0 and later): the kernel's section counts it too.
+/// The shared memory of each block for the system's use, if a cubin has a section for it (compute
+/// capability 9.0 and later): the kernel's section counts it, too.
 const RESERVED_SHARED_BYTES: u64 = 1024;
 /// The stack of what calls itself.
 const UNBOUNDED: u32 = u32::MAX;
@@ -220,7 +222,7 @@ fn begins_with(names: &[u8], at: u32, text: &[u8], end: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.starts_with(end))
 }
 
-/// What attributes say of one kernel.
+/// The attributes of one kernel.
 #[derive(Default)]
 struct Found {
     registers: Option<u32>,
@@ -343,7 +345,8 @@ mod tests {
         parameters.iter().map(|parameter| (parameter.offset, parameter.bytes)).collect()
     }
 
-    /// What `ptxas -v` printed of either file, and what the PTX declares.
+    /// The tables agree with the output of `ptxas -v` for either file, and with the declarations of
+    /// the PTX.
     #[test]
     fn tables_say_what_the_assembler_said() {
         for cubin in [NEW, OLD] {

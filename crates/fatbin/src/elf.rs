@@ -7,7 +7,7 @@ pub const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const SECTION_HEADER_BYTES: u64 = 64;
 
-/// Where the headers of segments and sections lie.
+/// The positions of the headers of segments and sections.
 pub struct Tables {
     segments: (u64, u64),
     sections: (u64, u64),
@@ -18,7 +18,7 @@ pub struct Tables {
 /// The header of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Where its name begins in the table of names.
+    /// The start of its name in the table of names.
     pub name: u32,
     /// One of the constants below, or another.
     pub kind: u32,

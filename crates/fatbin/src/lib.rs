@@ -47,7 +47,7 @@ pub enum Image<'a> {
     LtoIrOnly,
 }
 
-/// Why an image cannot be read.
+/// The reason why an image cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageError {
     /// The image is in no format that this module knows.

@@ -119,7 +119,7 @@ mod tests {
     use crate::tests::{entry, fatbin};
     use proptest::prelude::*;
 
-    /// What `tileiras` of CUDA 13.4 made of a vector addition in cuTile 1.7, for sm_90.
+    /// The output of `tileiras` of CUDA 13.4 for a vector addition in cuTile 1.7, for sm_90.
     const TILES: &[u8] = include_bytes!("../tests/data/tiles_sm_90.cubin");
     const FOUR: &[u8] = include_bytes!("../tests/data/four_kernels_sm_90.cubin");
     const FOUR_PTX: &[u8] = include_bytes!("../tests/data/four_kernels.ptx");

@@ -1,5 +1,5 @@
-//! What this crate costs beside the calls that it makes, and how close its tensors come to the
-//! hardware: `cargo bench -p apex-gpu -- [--json FILE]`.
+//! The cost of this crate beside the calls that it makes, and the speed of its tensors beside that
+//! of the hardware: `cargo bench -p apex-gpu -- [--json FILE]`.
 //!
 //! Both sides of each comparison run in turn in one process, in many short rounds; a row gives the
 //! medians of the rounds and their ratio, with the interval that holds the middle half of the
@@ -104,7 +104,7 @@ fn device_time(device: &Device, count: usize, mut call: impl FnMut()) -> f64 {
     after.since(&before).expect("the work before").as_secs_f64() * 1e6 / count as f64
 }
 
-/// That a call into the driver went well.
+/// Asserts that a call into the driver succeeded.
 fn ok(result: sys::CUresult) {
     assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
 }

@@ -55,7 +55,7 @@ fn main() -> apex_gpu::Result<()> {
     Ok(())
 }
 
-/// What causes observations.
+/// The source of observations.
 struct World {
     means: Vec<f32>,
     deviations: Vec<f32>,
@@ -85,14 +85,14 @@ impl World {
     }
 }
 
-/// What the classifier believes of the world. Precisions are inverse variances.
+/// The classifier's beliefs about the world. Precisions are inverse variances.
 struct Model {
     means: Tensor<f32>,
     log_precisions: Tensor<f32>,
     log_prior: Tensor<f32>,
 }
 
-/// How well it does.
+/// The quality of the classifier.
 struct Outcome {
     accuracy: f64,
     first_energy: f64,
@@ -221,7 +221,7 @@ impl Random {
         (self.0 ^ self.0 >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn fraction(&mut self) -> f32 {
         (self.next() >> 8 & 0xff_ffff) as f32 / (1 << 24) as f32
     }

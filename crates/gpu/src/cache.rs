@@ -22,7 +22,7 @@ const MAGIC: &[u8; 8] = b"APEXkrn2";
 /// Bytes that a folder holds at most; beyond them, files that were not used longest go.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// What a compiler makes of a source.
+/// The output of a compiler for a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compiled {
     /// CUBIN or PTX.
@@ -33,8 +33,7 @@ pub(crate) struct Compiled {
     pub(crate) symbols: BTreeMap<String, String>,
 }
 
-/// Whether compiled code came from the cache or went into it, see
-/// [`Module::cached`](crate::Module::cached).
+/// The use of the cache for compiled code, see [`Module::cached`](crate::Module::cached).
 ///
 /// ```
 /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
@@ -78,7 +77,7 @@ pub(crate) fn folder(choice: &CacheFolder) -> Option<PathBuf> {
     }
 }
 
-/// What the folder holds for `fingerprint`.
+/// Returns the compiled code that the folder holds for `fingerprint`.
 pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
     let path = place(folder, fingerprint);
     let found = decode(&apex_untrusted::read::read(&path, MOST_BYTES).ok()?, fingerprint)?;
@@ -93,7 +92,7 @@ pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
 /// Keeps `compiled`.
 ///
 /// # Errors
-/// What the system says; then the folder is as before.
+/// The system's error; then the folder is as before.
 pub(crate) fn store(folder: &Path, fingerprint: &[u8], compiled: &Compiled) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     apex_untrusted::replace::bytes(&place(folder, fingerprint), &encode(fingerprint, compiled))?;

@@ -1,4 +1,6 @@
 //! NVRTC, NVIDIA's compiler for CUDA C++ as a library, with the toolkit's headers.
+//!
+//! The library is searched once per process.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -20,7 +22,7 @@ pub(crate) struct Compiler {
     headers: Vec<PathBuf>,
 }
 
-/// What is made.
+/// The kind of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Code of one architecture.
@@ -130,7 +132,7 @@ impl Program {
         result::create_program(code, Some(name)).map(Program)
     }
 
-    /// What the compiler says, if it says anything.
+    /// Returns the compiler's messages, if there are any.
     fn log(&self) -> Option<String> {
         // SAFETY: the program lives.
         let log = unsafe { result::get_program_log(self.0) }.ok()?;

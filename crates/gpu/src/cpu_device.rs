@@ -1,4 +1,4 @@
-//! Finding the CPU device and making it the driver.
+//! Finds the CPU device and makes it the driver.
 //!
 //! Cargo builds it beside the program, as this crate's feature `cpu-device` asks: as
 //! `libapex_cpu_device.so` where APEX's sources lie in a folder, with a hash behind the name where
@@ -42,7 +42,7 @@ pub(crate) fn open(why: &str) -> Result<()> {
     Ok(())
 }
 
-/// What to do where it is missing.
+/// Returns the advice for a missing CPU device.
 fn not_found(why: &str) -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let place = program.parent().unwrap_or(Path::new("/")).display();

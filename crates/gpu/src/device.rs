@@ -1,4 +1,8 @@
 //! Devices: finding and opening them, their attributes and limits.
+//!
+//! A process runs on one driver, which the first opened device chooses; a device that is opened
+//! again is the same device with the same stream. After the first fault of a device, all errors
+//! name that fault.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +34,7 @@ pub struct Device {
     stream: Stream,
 }
 
-/// What a device's streams and memory keep alive.
+/// The state that a device's streams and memory keep alive.
 pub(crate) struct Core {
     pub(crate) cuda: Arc<CudaContext>,
     pub(crate) name: String,
@@ -38,7 +42,7 @@ pub(crate) struct Core {
     attributes: DeviceAttributes,
     /// The kernel that was launched last.
     launched: Mutex<Option<Arc<str>>>,
-    /// What went wrong, when that is known.
+    /// The description of the fault, once it is known.
     finding: OnceLock<String>,
 }
 
@@ -69,7 +73,7 @@ const ATTRIBUTES: [Attribute; 23] = [
     Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
 ];
 
-/// What the driver says of a device.
+/// Queries the driver for the attributes of a device.
 fn attributes(cuda: &CudaContext) -> std::result::Result<DeviceAttributes, DriverError> {
     let pair = |attribute: Attribute| Ok((attribute as u32, cuda.attribute(attribute)?));
     let pairs = ATTRIBUTES.into_iter().map(pair).collect::<std::result::Result<Vec<_>, DriverError>>()?;
@@ -109,7 +113,7 @@ impl Core {
         }
     }
 
-    /// What is known of a fault: the driver's words, or the kernel that was launched last.
+    /// Describes a fault: the driver's words, or the kernel that was launched last.
     fn find(&self) -> String {
         driver::logged().unwrap_or_else(|| {
             let launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +223,7 @@ impl Device {
         Ok(Device { stream: Stream::new(&core)?, core })
     }
 
-    /// How many devices there are; opens the driver that [`Device::open`] would.
+    /// Returns the number of devices; opens the driver that [`Device::open`] would.
     ///
     /// ```
     /// let devices = (0..apex_gpu::Device::count()?).map(apex_gpu::Device::open).collect::<apex_gpu::Result<Vec<_>>>()?;
@@ -234,7 +238,7 @@ impl Device {
         driver::device_count()
     }
 
-    /// Whether this is a GPU or the CPU device, and why.
+    /// Returns whether this is a GPU or the CPU device, and why.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -270,7 +274,7 @@ impl Device {
         self.core.cuda.ordinal()
     }
 
-    /// What it allows, and how fast it is.
+    /// Returns the device's limits and rates.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -298,7 +302,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn memory(&self) -> Result<(usize, usize)> {
         self.core.cuda.mem_get_info().map_err(self.core.failed("cuMemGetInfo"))
     }
@@ -368,7 +372,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn new_stream(&self) -> Result<Stream> {
         Stream::new(&self.core)
     }

@@ -19,7 +19,7 @@ const DRIVER: &CStr = c"libcuda.so.1";
 /// The oldest driver whose functions suffice: `cuEventElapsedTime_v2` came with it.
 const OLDEST: (u32, u32) = (12, 8);
 
-/// What may be opened.
+/// The drivers that may be opened.
 ///
 /// ```
 /// use apex_gpu::{Choice, Device};
@@ -39,7 +39,7 @@ pub enum Choice {
     Cpu,
 }
 
-/// What a device is.
+/// The kind of a device.
 ///
 /// ```
 /// use apex_gpu::Kind;
@@ -53,7 +53,7 @@ pub enum Kind {
     Gpu,
     /// Cores of the host that execute PTX.
     Cpu {
-        /// Why not a GPU.
+        /// The reason why it is not a GPU.
         why: String,
     },
 }
@@ -146,8 +146,8 @@ fn start() -> Result<()> {
     if asked.is_ok() { check_version(version) } else { Ok(()) }
 }
 
-/// That a driver for CUDA `version` (1000 times major plus 10 times minor, as `cuDriverGetVersion`
-/// counts) is new enough.
+/// Checks that a driver for CUDA `version` (1000 times major plus 10 times minor, as
+/// `cuDriverGetVersion` counts) is new enough.
 fn check_version(version: i32) -> Result<()> {
     let version = version.max(0) as u32;
     let found = (version / 1000, version % 1000 / 10);
@@ -157,8 +157,8 @@ fn check_version(version: i32) -> Result<()> {
     }
 }
 
-/// Why there can be no GPU, if the system has none: then NVIDIA's driver, which may be installed
-/// all the same, is left alone.
+/// Returns the reason why there can be no GPU, if the system has none: then NVIDIA's driver, which
+/// may be installed all the same, is left alone.
 fn gpu_is_absent() -> Option<String> {
     if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES")
         && matches!(visible.trim(), "" | "-1" | "NoDevFiles")
@@ -181,7 +181,7 @@ fn is_loaded(name: &CStr) -> bool {
     !handle.is_null()
 }
 
-/// What the driver is that was there before us.
+/// Returns the kind of the driver that was loaded before us.
 fn kind_of_loaded() -> Kind {
     match cpu_device::is_the_driver() {
         true => Kind::Cpu { why: "the process was started on it".to_owned() },
@@ -189,8 +189,8 @@ fn kind_of_loaded() -> Kind {
     }
 }
 
-/// What the driver's error log says since the process began, if the driver keeps one (CUDA 12.9)
-/// and says anything.
+/// Returns the messages of the driver's error log since the process began, if the driver keeps one
+/// (CUDA 12.9) and there are any.
 pub(crate) fn logged() -> Option<String> {
     type Dump = unsafe extern "C" fn(*mut c_uint, *mut c_char, *mut usize, c_uint) -> sys::CUresult;
     // SAFETY: valid names; the driver is loaded, and stays.

@@ -1,4 +1,4 @@
-//! Errors that somebody can act on: they name the call, the sizes, the device, and what to do.
+//! Errors that a user can act on: they name the call, the sizes, the device, and the remedy.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use cudarc::driver::{DriverError, sys};
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// An error of this crate.
 ///
 /// Messages are whole sentences, and `{:?}` prints them too: a `fn main() -> apex_gpu::Result<()>`
 /// that fails ends with one. Match on the variants where a program can do something else: free
@@ -52,7 +52,7 @@ pub enum Error {
     /// There is no NVIDIA driver and no CPU device either, or the CPU device was refused.
     #[error("no CUDA device: {why}")]
     NoDevice {
-        /// What was looked for, and what to do.
+        /// The reason, and advice.
         why: String,
     },
     /// There are fewer devices.
@@ -77,9 +77,9 @@ pub enum Error {
     /// The process uses another driver already: there can be one only.
     #[error("this process runs on {using} already; it cannot use {wanted} too")]
     DriverChosen {
-        /// What it runs on.
+        /// The driver in use.
         using: String,
-        /// What was asked for.
+        /// The requested driver.
         wanted: String,
     },
     /// A call into the driver failed.
@@ -91,9 +91,9 @@ pub enum Error {
         device: String,
         /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
         code: String,
-        /// What the driver says that it means.
+        /// The driver's description of the code.
         text: String,
-        /// What was tried: sizes, names; may be empty.
+        /// The sizes and names of the call; may be empty.
         context: Context,
     },
     /// A kernel went wrong while it ran, or a copy did. The device cannot be used by this process
@@ -106,7 +106,7 @@ pub enum Error {
         device: String,
         /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
         code: String,
-        /// What the driver says that it means.
+        /// The driver's description of the code.
         text: String,
         /// The kernel, and what the driver says of it. The CPU device names kernel, address, thread
         /// and line; of a GPU it is the kernel that was launched last.
@@ -131,11 +131,11 @@ pub enum Error {
         "a copy needs as many elements on both sides: {from} from {from_elements}, {to} for {to_elements}"
     )]
     SizeMismatch {
-        /// What is copied from.
+        /// The source of the copy.
         from: &'static str,
         /// Elements there.
         from_elements: usize,
-        /// What is copied to.
+        /// The destination of the copy.
         to: &'static str,
         /// Elements there.
         to_elements: usize,
@@ -145,11 +145,11 @@ pub enum Error {
         "{what} is on {found}, but this needs one on {expected}; copy between devices with `Buffer::copy_from`"
     )]
     WrongDevice {
-        /// What is in the wrong place.
+        /// The memory or stream on the wrong device.
         what: String,
-        /// Where it is.
+        /// The device that it is on.
         found: String,
-        /// Where it should be.
+        /// The device that it should be on.
         expected: String,
     },
     /// A launch has too few or too many arguments.
@@ -188,7 +188,7 @@ pub enum Error {
         index: usize,
         /// Its type in Rust.
         given: &'static str,
-        /// What the PTX says of the parameter.
+        /// The parameter as the PTX declares it.
         expected: String,
     },
     /// A launch whose shape the device or the kernel does not allow.
@@ -196,7 +196,7 @@ pub enum Error {
     LaunchShape {
         /// The kernel.
         kernel: String,
-        /// Which limit it breaks.
+        /// The limit that it breaks.
         why: String,
     },
     /// A module has no such kernel.
@@ -223,7 +223,7 @@ pub enum Error {
     GlobalType {
         /// The variable.
         name: String,
-        /// What it is.
+        /// The type that it has.
         expected: String,
         /// The type in Rust that was asked for.
         given: &'static str,
@@ -235,7 +235,7 @@ pub enum Error {
         name: String,
         /// The architecture, such as `sm_90`.
         architecture: String,
-        /// What the compiler says.
+        /// The compiler's messages.
         log: String,
     },
     /// The driver refuses a module.
@@ -245,13 +245,13 @@ pub enum Error {
         device: String,
         /// The driver's name of the error.
         code: String,
-        /// What the driver's compiler says; may be empty.
+        /// The messages of the driver's compiler; may be empty.
         log: String,
     },
     /// There is no NVRTC, the library that compiles CUDA C++.
     #[error("libnvrtc was not found: {why}")]
     NoCompiler {
-        /// Where it was looked for, and what to do.
+        /// The places that were searched, and advice.
         why: String,
     },
     /// Tensors whose shapes do not fit an operation.
@@ -259,15 +259,15 @@ pub enum Error {
     Shape {
         /// Name of the operation.
         operation: &'static str,
-        /// What does not fit.
+        /// The mismatch.
         why: String,
     },
     /// Something that no graph can hold was called while its stream was captured.
     #[error("{what} cannot be captured in a graph; {instead}")]
     NotInCapture {
-        /// What was called.
+        /// The method that was called.
         what: &'static str,
-        /// What to do instead.
+        /// The alternative.
         instead: &'static str,
     },
     /// A call into cuBLAS failed.
@@ -289,7 +289,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What a failed call was about: empty, or text after a colon.
+/// The subject of a failed call: empty, or text after a colon.
 ///
 /// ```
 /// assert_eq!(apex_gpu::Context::default().to_string(), ""); // nothing to add

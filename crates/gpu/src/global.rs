@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::module::Module;
 use crate::stream::Stream;
 
-/// A `__device__` or `__constant__` variable of a [`Module`]: so many elements of type `T`. Found
-/// by [`Module::global`]; keeps the module loaded.
+/// A `__device__` or `__constant__` variable of a [`Module`]: `len` elements of type `T`. Found by
+/// [`Module::global`]; keeps the module loaded.
 ///
 /// Which kernels use a variable is not known, so nothing orders them but what is said here:
 /// [`write`](Global::write) and [`to_vec`](Global::to_vec) wait for all work on the device,

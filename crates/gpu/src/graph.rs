@@ -21,9 +21,9 @@ use crate::memory::Memory;
 use crate::stream::Stream;
 use crate::uses::Access;
 
-/// What the nodes of a graph use.
+/// The objects that the nodes of a graph use.
 pub(crate) struct Recording {
-    /// Where memory comes from while the stream is captured.
+    /// The stream from which memory is allocated during capture.
     allocator: Stream,
     /// Reached when the stream has done what it was given before.
     before: Arc<CudaEvent>,
@@ -262,7 +262,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn launch(&self) -> Result<()> {
         self.launch_on(&self.stream)
     }
@@ -279,7 +279,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`crate::Error::WrongDevice`]; [`crate::Error::NotInCapture`].
+    /// The driver's error; [`crate::Error::WrongDevice`]; [`crate::Error::NotInCapture`].
     pub fn launch_on(&self, stream: &Stream) -> Result<()> {
         let device = self.stream.device();
         check_stream(device, stream)?;

@@ -1,4 +1,4 @@
-//! Finding NVIDIA's libraries at run time.
+//! Finds NVIDIA's libraries at run time.
 //!
 //! They may lie where the loader looks, in a toolkit, or among Python's packages (wheels such as
 //! `nvidia-cuda-nvrtc` and `nvidia-cublas`). cudarc opens them by name; opening one first by its
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// What a search came to.
+/// The result of a search.
 pub(crate) struct Search {
     /// The library that was opened, if it was found outside the loader's own places.
     pub(crate) opened: Option<PathBuf>,

@@ -16,11 +16,11 @@ use crate::uses::{Access, Uses};
 
 /// Memory that is freed when nobody has it any more, after its last use.
 pub(crate) struct Memory {
-    /// What frees it; none where somebody else does.
+    /// The owner that frees it; `None` if somebody else does.
     owned: Option<CudaSlice<u8>>,
     address: sys::CUdeviceptr,
     device: Device,
-    /// Where it was made, and where it is freed.
+    /// The stream on which it was made, and on which it is freed.
     home: Stream,
     uses: Uses,
 }

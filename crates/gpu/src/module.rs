@@ -1,4 +1,6 @@
 //! Modules: compiled code on a device, and the kernels in it.
+//!
+//! Kernels and variables keep their module loaded.
 
 use std::any::type_name;
 use std::collections::BTreeMap;
@@ -50,7 +52,7 @@ struct Inner {
     /// The PTX that the image was made of, if that is known and the image is not PTX itself.
     ptx: Vec<u8>,
     symbols: BTreeMap<String, String>,
-    /// What the PTX declares, read when it is first asked for.
+    /// The declarations of the PTX, read when they are first needed.
     signatures: OnceLock<Signatures>,
     cached: Cached,
 }
@@ -184,7 +186,7 @@ impl Device {
 }
 
 impl Module {
-    /// Whether CUDA C++ can be compiled here.
+    /// Checks that CUDA C++ can be compiled here.
     ///
     /// ```
     /// match apex_gpu::Module::can_compile() {
@@ -294,7 +296,8 @@ impl Module {
         format!("`{}`", instance.map_or(symbol, |(expression, _)| expression))
     }
 
-    /// Where the code came from, for modules of [`Device::compile`]; [`Cached::Off`] for others.
+    /// Returns the use of the cache, for modules of [`Device::compile`]; [`Cached::Off`] for
+    /// others.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));

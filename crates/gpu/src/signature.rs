@@ -1,4 +1,4 @@
-//! What PTX says of a module's kernels and variables: types, where the driver knows sizes only.
+//! Types of a module's kernels and variables, from PTX; the driver knows sizes only.
 //!
 //! PTX tells integers from floating-point numbers and both from structures, which are arrays of
 //! bytes. It does not tell signed integers from unsigned ones, and pointers from 64-bit integers
@@ -10,7 +10,7 @@ use std::fmt;
 
 use ptx::ScalarType;
 
-/// What a type of Rust is to a kernel.
+/// The class of a Rust type for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Integer,
@@ -96,7 +96,7 @@ pub(crate) struct Signatures {
 }
 
 impl Signatures {
-    /// Those of PTX. Of text that does not parse none are known: the driver has its say about it.
+    /// Reads the types of PTX. Text that does not parse has none: the driver will report it.
     pub(crate) fn of(ptx: &[u8]) -> Signatures {
         let parsed = std::str::from_utf8(ptx).ok().and_then(|text| ptx::parse(text).ok());
         let Some(module) = parsed else { return Signatures::default() };

@@ -28,7 +28,7 @@ pub struct Source {
     pub(crate) cache: CacheFolder,
 }
 
-/// Where compiled code is kept between runs.
+/// The folder in which compiled code is kept between runs.
 ///
 /// ```
 /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here

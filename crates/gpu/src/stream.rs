@@ -189,7 +189,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.0.cuda.wait(&event.cuda).map_err(self.device().failed("cuStreamWaitEvent"))
     }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// How memory is used.
+/// The kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

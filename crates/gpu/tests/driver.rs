@@ -1,5 +1,5 @@
-//! Which driver a process gets, and what it is told where there is none. Each case is a process of
-//! its own.
+//! The driver that a process gets, and the message if there is none. Each case is a process of its
+//! own.
 
 use std::process::Output;
 use test_process::Command;

@@ -17,7 +17,7 @@ fn theirs(device: &Device, values: &[f32]) -> sys::CUdeviceptr {
     }
 }
 
-/// What their memory holds, which is freed: by nobody before.
+/// Reads memory that they own and frees it.
 fn taken_back(address: sys::CUdeviceptr, len: usize) -> Vec<f32> {
     let mut values = vec![f32::NAN; len];
     // SAFETY: the memory holds `len` numbers, and no work uses it any more.

@@ -11,7 +11,7 @@ fn fractions(seed: u64, len: usize) -> Vec<f64> {
     random(seed).map(|bits| (bits % 513) as f64 / 128.0 - 2.0).take(len).collect()
 }
 
-/// How far a result may be off: relative to it, and absolutely.
+/// The tolerance of a result: relative to it, and absolute.
 trait Checked: Number {
     const TOLERANCE: f64;
     fn of(value: f64) -> Self;

@@ -27,7 +27,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread did where, and for how long in all.
+/// Prints the stacks and states of a thread, and the total time of each.
 fn print_thread(out: &mut impl Write, stacks: &HostStacks, spans: &[&Span], most: usize) -> io::Result<()> {
     let Some(first) = spans.first() else { return Ok(()) };
     let (process, thread) = stacks.thread(first);

@@ -280,10 +280,11 @@ fn head_line(head: &Head) -> Line {
     Line { schema: Some(HOST_STACKS.to_string()), head: Some(head.clone()), ..Line::default() }
 }
 
-/// Where the threads of a session were. Empty where that is not known.
+/// Places of a session's threads on the host. Empty if they are not known. Empty where that is not
+/// known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostStacks {
-    /// How it was sampled.
+    /// The settings of the sampler.
     pub head: Head,
     /// The processes.
     pub processes: Vec<Process>,
@@ -293,14 +294,14 @@ pub struct HostStacks {
     pub frames: Vec<Frame>,
     /// The stacks, of which the first has the number 1; callers come before what they call.
     stacks: Vec<Stack>,
-    /// What threads did.
+    /// The states of threads.
     pub doings: Vec<Doing>,
     /// The spans, in the order of writing: by their ends, except where threads ended. What each
     /// names exists.
     pub spans: Vec<Span>,
-    /// What the sampler counted.
+    /// The counters of the sampler.
     pub counters: Counters,
-    /// What is wrong with the file, a sentence each.
+    /// The problems of the file, a sentence each.
     pub problems: Vec<String>,
 }
 
@@ -338,7 +339,7 @@ impl HostStacks {
         self.stacks.len()
     }
 
-    /// What the thread of a span did.
+    /// Returns the state of the thread of a span.
     pub fn doing(&self, span: &Span) -> &Doing {
         &self.doings[span.doing as usize]
     }
@@ -419,7 +420,7 @@ impl HostStacks {
         exists.then_some(()).ok_or_else(|| format!("it names the stack {number}, which is not defined"))
     }
 
-    /// Keeps the spans that stand for so many each.
+    /// Keeps the spans that stand for `stands_for` samples each.
     fn thin(&mut self, stands_for: u32) {
         self.spans.retain_mut(|span| {
             span.stands_for = stands_for;

@@ -1,4 +1,4 @@
-//! Where the threads of a program were on the host while it was recorded.
+//! Places of a program's threads on the host while it was recorded.
 //!
 //! * A [`Sampler`] is a thread of `apex run`. It reads the threads' stacks from outside: the
 //!   program is not stopped, gets no signal and no thread, and calls nothing for it. [`refusal`]

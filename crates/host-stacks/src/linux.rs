@@ -1,4 +1,4 @@
-//! What Linux tells of the threads of another process, from /proc.
+//! Reads the state of another process's threads from /proc.
 //!
 //! Reading it stops nothing and is not visible to the process.
 
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// Most bytes of a file of /proc that are read at once.
 const MOST_BYTES: usize = 512;
 
-/// How often and how long a thread has run. As long as both numbers stay the same and the thread
-/// was waiting, it has not run.
+/// The time and number of turns for which a thread has run. If both numbers stay the same and the
+/// thread was waiting, it has not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
     ran_ns: u64,
@@ -26,13 +26,13 @@ pub struct ThreadFiles {
 }
 
 impl ThreadFiles {
-    /// Those of a thread; `None` if it has ended or may not be read.
+    /// Opens the files of a thread; `None` if it has ended or may not be read.
     pub fn of(pid: u32, tid: u32) -> Option<ThreadFiles> {
         let open = |name| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         Some(ThreadFiles { schedule: open("schedstat")?, call: open("syscall")? })
     }
 
-    /// How often the thread has run; `None` if it has ended.
+    /// Returns the time and number of its turns; `None` if it has ended.
     pub fn turns(&self) -> Option<Turns> {
         let mut bytes = [0; MOST_BYTES];
         let mut fields = text(&self.schedule, &mut bytes)?.split_ascii_whitespace();
@@ -41,7 +41,7 @@ impl ThreadFiles {
         Some(Turns { ran_ns, turns })
     }
 
-    /// What the thread is doing; `None` if it has ended, or if that may not be read.
+    /// Returns the state of the thread; `None` if it has ended, or if the state may not be read.
     pub fn state(&self) -> Option<State> {
         parse_state(text(&self.call, &mut [0; MOST_BYTES])?)
     }
@@ -52,7 +52,7 @@ fn text<'b>(file: &File, bytes: &'b mut [u8]) -> Option<&'b str> {
     std::str::from_utf8(bytes.get(..length)?).ok()
 }
 
-/// What a thread is doing.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs, or is ready to run.
@@ -124,7 +124,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// What a descriptor of a process is, as /proc shows it.
+/// Returns the target of a process's descriptor, as /proc shows it.
 pub fn descriptor(pid: u32, descriptor: u64) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()
 }
@@ -132,7 +132,7 @@ pub fn descriptor(pid: u32, descriptor: u64) -> Option<PathBuf> {
 /// The beginning of a file's mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mapping {
-    /// Where the file's first byte lies.
+    /// The address of the file's first byte.
     pub start: u64,
     /// Device and inode, as /proc shows them.
     pub identity: String,

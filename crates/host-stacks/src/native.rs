@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const DEPTH: usize = 128;
 /// Rows and frames that are remembered; beyond, all are read again.
 const MOST_REMEMBERED: usize = 1 << 14;
-/// From one listing of loaded files to the next, when an address is in none of them.
+/// The time from one listing of loaded files to the next, if an address is in none of them.
 const LIST_EVERY_NS: u64 = 1_000_000_000;
 /// Bytes of a file's header and of a program header, and most program headers.
 const FILE_HEADER: usize = 64;
@@ -61,7 +61,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// Of a process.
+    /// Creates the unwinder for a process.
     pub fn new(pid: u32) -> Native {
         Native {
             pid,
@@ -131,7 +131,7 @@ impl Native {
 
 /// The name of the injected library, whose frames say nothing of the program.
 const OWN_LIBRARY: &str = "libapex.so";
-/// How names of the C library's files begin.
+/// The beginnings of names of the C library's files.
 const C_LIBRARY: [&str; 3] = ["libc.so", "libc-", "libpthread"];
 
 impl Tables for Native {
@@ -156,7 +156,7 @@ impl Tables for Native {
     }
 }
 
-/// What a file's program headers in memory tell of where it lies.
+/// Finds a file's address and tables from its program headers in memory.
 fn loaded(memory: &Memory, mapping: &Mapping, index: usize) -> Option<Loaded> {
     let mut header = [0; FILE_HEADER];
     if !memory.read(mapping.start, &mut header) || header[..6] != *b"\x7fELF\x02\x01" {

@@ -21,7 +21,8 @@ const LONGEST_SPAN_NS: u64 = 5_000_000_000;
 /// A process.
 pub struct Watched {
     pid: u32,
-    /// When it began, which tells it from another process of this identifier.
+    /// The time at which it began, which distinguishes it from another process with this
+    /// identifier.
     start: u64,
     executable: Option<PathBuf>,
     /// Its index in the file.
@@ -44,11 +45,11 @@ struct Reader {
     stack: Vec<u32>,
 }
 
-/// What a thread's sample is written to, and what names its frames.
+/// The writer of threads' samples, and the names of frames.
 pub struct Output<'s> {
     /// The file.
     pub writer: &'s mut Writer,
-    /// What was counted.
+    /// The counters.
     pub counters: &'s mut Counters,
     /// The functions that files export.
     pub libraries: &'s mut Libraries,
@@ -69,7 +70,7 @@ struct WatchedThread {
 /// A moment, and the mean time between two of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Of the monotonic clock.
+    /// The time on the monotonic clock, in nanoseconds.
     pub now_ns: u64,
     /// Mean time from one sample to the next.
     pub period_ns: u64,

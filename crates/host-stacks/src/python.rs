@@ -30,7 +30,7 @@ const READINGS: usize = 8;
 /// Most code objects and frames that are remembered; beyond, all are read again.
 const MOST_REMEMBERED: usize = 1 << 16;
 
-/// What tells interpreters apart, and what is read of them.
+/// Symbols by which interpreters are recognised and read.
 const SYMBOLS: [&str; 6] = [
     "_PyRuntime",
     "PyCode_Type",
@@ -40,12 +40,12 @@ const SYMBOLS: [&str; 6] = [
     "PyModule_Create2TraceRefs",
 ];
 
-/// Where files export the symbols of an interpreter, by device and inode.
+/// The addresses at which files export the symbols of an interpreter, by device and inode.
 #[derive(Debug, Default)]
 pub struct Files(HashMap<String, Option<[Option<u64>; SYMBOLS.len()]>>);
 
 impl Files {
-    /// Those of the file of a mapping, from its first byte on.
+    /// Returns the symbols of the file of a mapping, from its first byte on.
     fn symbols(&mut self, pid: u32, mapping: &Mapping) -> Option<[Option<u64>; SYMBOLS.len()]> {
         let read = || {
             let inside = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));
@@ -61,7 +61,7 @@ pub struct Python {
     gil: Option<Gil>,
     /// Thread states, by the system's identifier of the thread.
     states: HashMap<u32, ThreadState>,
-    /// Where a `pthread_t` holds that identifier.
+    /// The offset at which a `pthread_t` holds that identifier.
     in_pthread: Option<usize>,
     codes: HashMap<(u64, Head), PythonCode>,
     /// Indexes of frames, by code and instruction.
@@ -211,7 +211,7 @@ impl Python {
     }
 }
 
-/// Why the memory of a process cannot be read, in words; `None` if it can.
+/// Returns the reason why the memory of a process cannot be read, in words; `None` if it can.
 pub fn refusal(pid: u32) -> Option<String> {
     let mappings = match linux::mappings(pid) {
         Ok(mappings) => mappings,
@@ -235,7 +235,8 @@ fn are_same(one: &[Found], other: &[Found]) -> bool {
     one.len() == other.len() && !one.iter().zip(other).enumerate().any(differs)
 }
 
-/// How many outermost frames are the same; of the innermost of them, the instruction may differ.
+/// Returns the number of outermost frames that are the same; of the innermost of them, the
+/// instruction may differ.
 fn common_outermost(one: &[Found], other: &[Found]) -> usize {
     let pairs = one.iter().rev().zip(other.iter().rev());
     let mut common = 0;

@@ -1,17 +1,17 @@
-//! What the file holds, as plain data.
+//! The content of the file, as plain data.
 
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of a text that is written: longer ones are cut.
 pub const MOST_TEXT: usize = 1024;
 
-/// How the file was made.
+/// The settings with which the file was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Head {
     /// Mean time from one sample of a thread to the next.
     pub period_ns: u64,
-    /// What could not be sampled on this machine and why, a sentence each.
+    /// The parts that could not be sampled on this machine, with a reason, a sentence each.
     pub lost: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct Stack {
     pub frame: u32,
 }
 
-/// What a thread that waits waits for.
+/// The object that a waiting thread waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum WaitsFor {
@@ -95,7 +95,7 @@ pub enum WaitsFor {
     },
     /// A file descriptor: to read, to write, or until it is ready.
     Descriptor {
-        /// What it is: `pipe`, `socket`, `eventfd`, `file`, `device`, or another word of the
+        /// The kind of file: `pipe`, `socket`, `eventfd`, `file`, `device`, or another word of the
         /// kernel.
         what: String,
         /// Path or inode as /proc shows it, such as `pipe:[1234]`; the same for both ends of a
@@ -110,7 +110,7 @@ pub enum WaitsFor {
     Child,
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "doing")]
 pub enum Doing {
@@ -121,7 +121,7 @@ pub enum Doing {
     Waiting {
         /// Number of the system call (x86-64); `None` where it is not known.
         syscall: Option<u32>,
-        /// For what.
+        /// The object that it waits for.
         r#for: WaitsFor,
     },
 }
@@ -183,7 +183,7 @@ impl Span {
     }
 }
 
-/// What the sampler counted, up to the end of the file.
+/// The counters of the sampler, up to the end of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {

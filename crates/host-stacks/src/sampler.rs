@@ -17,7 +17,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How is sampled.
+/// The settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Mean time from one sample of a thread to the next.
@@ -39,12 +39,12 @@ impl Default for Options {
     }
 }
 
-/// A pause is at least so many times as long as the CPU time of the round before it: sampling never
-/// takes more than 3% of a processor.
+/// The least ratio of a pause to the CPU time of the round before it: sampling never takes more
+/// than 3% of a processor.
 const PAUSE_BY_COST: u32 = 33;
-/// From one listing of processes and threads to the next.
+/// The time from one listing of processes and threads to the next.
 const LIST_EVERY_NS: u64 = 200_000_000;
-/// From one writing to the next.
+/// The time from one writing to the next.
 const WRITE_EVERY_NS: u64 = 1_000_000_000;
 /// Most threads that are sampled: each has two open files.
 const MOST_THREADS: usize = 256;
@@ -86,7 +86,7 @@ impl Sampler {
     /// Has the thread end, and waits for it a while.
     ///
     /// # Errors
-    /// Why it could not write; then what it had written before is there.
+    /// The reason why it could not write; then what it had written before is there.
     pub fn finish(self) -> io::Result<()> {
         drop(self.stop);
         self.ended.recv_timeout(PATIENCE).unwrap_or(Ok(()))

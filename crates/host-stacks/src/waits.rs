@@ -1,4 +1,4 @@
-//! What a thread waits for, by its system call.
+//! Determines the object that a thread waits for, from its system call.
 
 use crate::linux::{self, Call};
 use crate::record::{Doing, WaitsFor};
@@ -8,13 +8,13 @@ use std::ops::Range;
 /// The global lock of a Python interpreter, as far as it matters for a wait.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    /// What threads wait on for it.
+    /// The addresses on which threads wait for it.
     pub addresses: Range<u64>,
     /// The thread that holds it.
     pub holder: Option<u32>,
 }
 
-/// What a thread of `pid` does that waits in this call.
+/// Returns the state of a thread of `pid` that waits in this call.
 pub fn waiting(pid: u32, call: &Call, lock: impl FnOnce() -> Option<Lock>) -> Doing {
     let waits_for = match call.number.map(i64::from) {
         Some(libc::SYS_futex) => futex(call.arguments[0], lock),
@@ -81,7 +81,7 @@ fn descriptor(pid: u32, number: u64) -> WaitsFor {
     WaitsFor::Descriptor { what: kind(&target).to_owned(), target }
 }
 
-/// What /proc's text for a descriptor is about.
+/// Returns the kind of a descriptor from its text in /proc.
 fn kind(target: &str) -> &str {
     match target {
         device if device.starts_with("/dev/") => "device",

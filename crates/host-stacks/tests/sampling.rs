@@ -174,8 +174,8 @@ fn sharing(stacks: &HostStacks) -> (usize, usize) {
     (waits.count(), spins().filter(|span| span.holds_gil).count())
 }
 
-/// Of the settled pairs of frames, at most one, and one more in each thousand, is a callee that its
-/// caller never calls.
+/// Checks the settled pairs of frames: at most one, and one more in each thousand, is a callee that
+/// its caller never calls.
 fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
     let (pairs, impossible) = pairs(stacks);
     assert!(pairs > 50, "3.{minor}: {pairs} pairs");

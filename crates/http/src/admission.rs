@@ -1,4 +1,4 @@
-//! Which requests are answered at all: methods, hosts, origins, tokens.
+//! Decides which requests are answered at all, by methods, hosts, origins and tokens.
 
 use crate::options::Token;
 use crate::response::Response;
@@ -8,7 +8,7 @@ use hyper::http::uri::Authority;
 use hyper::http::{Method, StatusCode, Uri};
 use std::net::{IpAddr, SocketAddr};
 
-/// Who is let in.
+/// The conditions of admission.
 #[derive(Debug)]
 pub struct Admission {
     token: Option<Token>,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::task::AbortHandle;
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// It waits for a request, or for the rest of one's head.
@@ -99,7 +99,7 @@ impl Table {
 }
 
 impl Entry {
-    /// What is ended when the connection has to be closed.
+    /// Sets the task to end when the connection has to be closed.
     pub fn served_by(&self, task: AbortHandle) {
         if let Some(open) = self.connections.table().open.get_mut(&self.number) {
             open.task = Some(task);

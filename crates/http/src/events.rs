@@ -30,7 +30,7 @@ pub enum Next {
     Last(Vec<Event>),
 }
 
-/// Who is asked for the next event.
+/// The function that returns the next event.
 pub type Source = Box<dyn FnMut() -> Next + Send>;
 
 /// Tells nothing, and shows whether the client is still there.
@@ -66,7 +66,7 @@ pub struct Sent {
     pub work: Work,
 }
 
-/// What is sent.
+/// The content that is sent.
 #[derive(Debug)]
 pub enum Sending {
     Bytes(Option<Bytes>),

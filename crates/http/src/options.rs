@@ -5,14 +5,14 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Where a server listens, and for whom.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; port 0 is any free one.
+    /// The address on which it listens; port 0 is any free one.
     pub address: SocketAddr,
-    /// What each request must bear; demanded where the address is not loopback.
+    /// The token that each request must bear; required if the address is not loopback.
     pub token: Option<Token>,
-    /// What it bears.
+    /// The limits.
     pub limits: Limits,
     /// Whether an answer may take long to compute: those that do not never wait for those that do.
     pub is_heavy: fn(&Request) -> bool,
@@ -47,7 +47,7 @@ pub struct Limits {
     pub connections: usize,
     /// Answers that are computed at the same time; as many events beside them.
     pub answers: usize,
-    /// How many of these answers may be heavy.
+    /// The number of these answers that may be heavy.
     pub heavy_answers: usize,
     /// Event streams.
     pub streams: usize,
@@ -115,7 +115,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why a server does not start or run.
+/// The reason why a server does not start or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Others could read what is served.

@@ -7,9 +7,9 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a response may do that says nothing about it.
+/// The policy of a response that states none.
 const NOTHING: &str = "default-src 'none'; base-uri 'none'; form-action 'none'";
-/// What no response may do, whatever its own policy allows.
+/// The policy that holds for every response, whatever its own allows.
 const NEVER: &str = "frame-ancestors 'none'";
 
 /// Headers of every response.
@@ -30,7 +30,7 @@ pub struct Response {
     pub(crate) content: Content,
 }
 
-/// What an answer holds.
+/// The content of an answer.
 pub(crate) enum Content {
     Bytes(Bytes),
     Events(Duration, Source),
@@ -62,9 +62,9 @@ impl Response {
         Self::new(status, "text/plain; charset=utf-8", text)
     }
 
-    /// What is asked every so often for the next event, until it says that there is no more, the
-    /// client has gone, or the server stops. The first event is asked for at once. A client that
-    /// reads slowly is sent fewer events, not older ones.
+    /// Creates a response of events: `next` is called at intervals of `every` until it says that
+    /// there is no more, the client has gone, or the server stops. The first call comes at once. A
+    /// client that reads slowly is sent fewer events, not older ones.
     pub fn events(every: Duration, next: impl FnMut() -> crate::Next + Send + 'static) -> Self {
         Self::of(StatusCode::OK, "text/event-stream", Content::Events(every, Box::new(next)))
     }

@@ -65,7 +65,7 @@ impl Stop {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     admission: Admission,
@@ -101,12 +101,12 @@ impl Server {
         Ok(Self { listener, address, options })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What a browser opens, the token in it.
+    /// Returns the address that a browser opens, with the token in it.
     pub fn url(&self) -> String {
         let query =
             self.options.token.as_ref().map_or(String::new(), |token| format!("?token={}", token.text()));

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TOKEN: &str = "0123456789abcdef";
-/// What a test waits for at most: a server that hangs fails it.
+/// The longest time that a test waits: a server that hangs fails it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in a thread, stopped with it.
@@ -68,7 +68,7 @@ impl Drop for Running {
     }
 }
 
-/// What comes until the other side closes.
+/// Reads until the other side closes.
 fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -79,7 +79,7 @@ fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// What comes until it ends with this.
+/// Reads until the text ends with `end`.
 fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let (mut text, mut byte) = (String::new(), [0]);
     while !text.ends_with(end) {

@@ -1,4 +1,5 @@
-//! What recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost [ROWS]`.
+//! The cost that recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost
+//! [ROWS]`.
 //!
 //! Runs itself under the injected library with the fake driver, whose launch returns at once: as
 //! bare jumps, with recording switched off, recording one configuration, recording a thousand in
@@ -46,7 +47,7 @@ fn main() {
     }
 }
 
-/// What one row measures.
+/// The setting of one row.
 struct Row {
     name: &'static str,
     /// The program: how many configurations it launches in turn, and what else it does.
@@ -193,7 +194,8 @@ fn in_blocks(configurations: u32, once: impl Fn(u32)) -> (f64, f64) {
     (mean, quantile(&mut blocks, 0.5) as f64 / BLOCK as f64)
 }
 
-/// What a program does between two launches, to the caches.
+/// Reads memory as a program does between two launches, which evicts the recorder's data from the
+/// caches.
 fn walk(through: &[u8]) {
     let (whole, pages) = through.split_at(WALKED_WHOLE);
     let lines =

@@ -1,4 +1,4 @@
-//! What reading a stack of compiled frames takes: `cargo bench -p apex-interpose --bench
+//! The time of reading a stack of compiled frames: `cargo bench -p apex-interpose --bench
 //! stack_cost`.
 //!
 //! Runs itself under the injected library with the fake driver, and launches new configurations

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What to call in place of the exported function: returned in the registers `rax` and `rdx`.
+/// The function to call in place of the exported one: returned in the registers `rax` and `rdx`.
 #[repr(C)]
 struct Choice {
     name: *const c_char,

@@ -24,7 +24,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering;
 
-/// Where a parameter of a function lies in its parameter space.
+/// The position of a function's parameter in its parameter space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Bytes from the beginning.
@@ -39,8 +39,8 @@ pub fn real(index: usize) -> *mut () {
     hot().real[index].load(Ordering::Relaxed)
 }
 
-/// What stands in for an entry point that the real driver lacks. The one place to take its address
-/// from: the compiler may make several copies of a function, each with an address of its own.
+/// Stands in for an entry point that the real driver lacks. The one place to take its address from:
+/// the compiler may make several copies of a function, each with an address of its own.
 static MISSING: extern "C" fn() -> CUresult = missing;
 
 extern "C" fn missing() -> CUresult {
@@ -250,8 +250,8 @@ pub fn tells_parameters() -> bool {
     has(index::cuFuncGetParamInfo)
 }
 
-/// Where the parameters of a function, or of a library's kernel, lie in its parameter space; `None`
-/// if the driver does not tell, or if there are more than `most`.
+/// Returns the positions of the parameters of a function, or of a library's kernel, in its
+/// parameter space; `None` if the driver does not tell, or if there are more than `most`.
 pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
     // A kernel is not a function to every query, but its function has the same parameters.
     let function = function_of(function)?;
@@ -368,8 +368,8 @@ pub fn required_cluster(function: CUfunction) -> Dim3 {
     found.map(|size| size.unwrap_or(0) as u32).into()
 }
 
-/// What the driver says of an address: its memory type and whether it is managed; zeros for memory
-/// that it does not know.
+/// Returns the driver's knowledge of an address: its memory type and whether it is managed; zeros
+/// for memory that it does not know.
 pub fn pointer_attributes(address: CUdeviceptr) -> (CUmemorytype, bool) {
     let (mut kind, mut managed): (CUmemorytype, u32) = (0, 0);
     let mut attributes = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED];

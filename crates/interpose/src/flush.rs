@@ -26,10 +26,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 static FLUSH: OnceLock<Flush> = OnceLock::new();
 
-/// Where calls of an entry point go after the flush.
+/// The targets of calls of each entry point after the flush.
 static BEHIND: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
-/// What somebody who holds work back registers.
+/// The functions that a holder of work registers.
 #[derive(Clone, Copy)]
 pub struct Flush {
     /// Whether work is held back that the call of the entry point at an index, which is about to be
@@ -55,7 +55,8 @@ pub(crate) fn is_registered() -> bool {
     FLUSH.get().is_some()
 }
 
-/// What the slot at `index` holds in the third state; after the flush, its calls go to `behind`.
+/// Returns the content of the slot at `index` in the third state; after the flush, its calls go to
+/// `behind`.
 pub(crate) fn slot(index: usize, behind: *mut ()) -> *mut () {
     BEHIND[index].store(behind, Release);
     STUB as *mut ()

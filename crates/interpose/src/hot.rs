@@ -35,7 +35,7 @@ pub struct Hot {
     pub has_ranges: AtomicBool,
     /// Whether the launch queue is open ([`crate::actions::queue`]).
     pub hands_over: AtomicBool,
-    /// Of the threads that came first: in the line of the rest.
+    /// Entries of the threads that came first: in the line of the other fields.
     first: [Entry; FIRST],
     threads: [Entry; THREADS],
     /// The real driver's entry points, by index.
@@ -118,7 +118,8 @@ struct Entry {
 }
 
 impl Hot {
-    /// What the calling thread has set as its state; null if there is none, or no entry for it.
+    /// Returns the state that the calling thread has set; null if there is none, or no entry for
+    /// it.
     #[inline(always)]
     pub fn state(&self) -> *const () {
         let thread = thread_pointer();
@@ -156,8 +157,8 @@ impl Hot {
     }
 }
 
-/// What tells the calling thread from all other living ones: the address of its control block,
-/// whose first word holds it (the System V ABI for x86-64).
+/// Returns the identity of the calling thread among all living ones: the address of its control
+/// block, whose first word holds it (the System V ABI for x86-64).
 #[inline(always)]
 fn thread_pointer() -> usize {
     let pointer: usize;

@@ -36,7 +36,7 @@ mod exports {
     cuda_abi::exported_addresses!(EXPORTED);
 }
 
-/// Where each exported symbol jumps. A slot holds the stub that leads to [`resolve`], a hook, the
+/// Targets of the exported symbols. A slot holds the stub that leads to [`resolve`], a hook, the
 /// real driver's address, the stub that runs the [`flush`] and then jumps there, or a stub that
 /// returns an error without reading its arguments; each can be entered with the symbol's signature.
 static SLOTS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(first_call as *mut ()) }; COUNT];
@@ -114,12 +114,13 @@ fn connect(library: Library) {
     }
 }
 
-/// What slots hold while nothing is held back, while work may be, and until a call holds some back.
+/// Contents of the slots while nothing is held back, while work may be held back, and until a call
+/// holds some back.
 static DIRECT: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 static HOLDING: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 static ARMED: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
-/// How actions set the slots.
+/// The functions by which actions set the slots.
 const SETTINGS: Slots = Slots { hold, arm, release };
 
 /// Work may be held back from here on.
@@ -137,7 +138,7 @@ fn release() {
     fill(|index| DIRECT[index].load(Ordering::Acquire));
 }
 
-/// What a program that looks up the entry point at `index` is to be given: the exported symbol, as
+/// Returns the address that a program gets for the entry point at `index`: the exported symbol, as
 /// the driver gives its own, because tools that stand in front compare addresses. `None` for the
 /// driver's own answer.
 fn address_for_program(index: usize) -> Option<*mut ()> {
@@ -331,8 +332,8 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// What the entry at `index` is where there is no driver: as with a driver that finds no device.
-/// Programs look up the text of the error that they get.
+/// Returns the function of the entry at `index` if there is no driver: it behaves like a driver
+/// that finds no device. Programs look up the text of the error that they get.
 fn without_driver(entry: usize) -> *mut () {
     match entry {
         index::cuGetErrorName => error_name as *mut (),

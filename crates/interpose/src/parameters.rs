@@ -1,4 +1,5 @@
-//! How programs pass the parameters of a launch: an address for each, or one buffer for all.
+//! The two ways in which programs pass the parameters of a launch: an address for each, or one
+//! buffer for all.
 
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -8,7 +9,7 @@ use std::ffi::c_void;
 pub enum Buffer {
     /// There is none: it gives an address for each of them.
     None,
-    /// Where it is, and its bytes.
+    /// The buffer's address and size in bytes.
     At(*const u8, usize),
 }
 

@@ -18,8 +18,8 @@ pub trait OfProcess: Sync + 'static {
 /// The place of such a value.
 pub struct PerProcess<T: 'static> {
     made: AtomicPtr<T>,
-    /// Which process makes or has made it, and how far it is: the process identifier times 4, plus
-    /// a stage.
+    /// The process that makes or has made it, and the progress: the process identifier times 4,
+    /// plus a stage.
     stage: AtomicU64,
 }
 

@@ -33,7 +33,7 @@ impl Python {
         self.this_thread_state as *const () as u64
     }
 
-    /// What reads its memory.
+    /// Returns the reader of its memory.
     pub fn interpreter(&self) -> &Interpreter {
         &self.interpreter
     }

@@ -60,7 +60,7 @@ pub unsafe extern "C" fn signal(signal: i32, handler: libc::sighandler_t) -> lib
     }
 }
 
-/// What both functions for masks do; an `errno`, or 0.
+/// Implements both functions for masks; returns an `errno`, or 0.
 ///
 /// # Safety
 /// `new` is null or points to a set, `old` is null or valid for writing.

@@ -1,4 +1,5 @@
-//! Whether calls are recorded now, and what ends that for good.
+//! The switch that says whether calls are recorded now, and the reason if recording has ended for
+//! good.
 //!
 //! The session's control page holds the switch that `apex ctl` turns. This module points to it
 //! while the process records, and to a constant zero otherwise. It knows nothing of what is
@@ -38,7 +39,7 @@ pub fn turn_off() {
     hot().recording.store((&raw const OFF).cast_mut(), Relaxed);
 }
 
-/// Why recording ends before the process does.
+/// The reason why recording ends before the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The system refused memory.
@@ -49,8 +50,8 @@ pub enum Stop {
     Fault = 3,
 }
 
-/// Which process has ended recording, and why: its identifier times 4, plus a [`Stop`]. A forked
-/// child begins anew.
+/// The process that has ended recording, and the reason: its identifier times 4, plus a [`Stop`]. A
+/// forked child begins anew.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Ends recording in this process, and says why. Allocates nothing and takes no lock: the allocator

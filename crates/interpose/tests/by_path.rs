@@ -99,8 +99,8 @@ fn a_driver_that_cannot_be_recorded_works_and_is_named() {
     }
 }
 
-/// What is not there fails with the linker's own words, and other libraries are opened as ever, by
-/// the run path of the library that asks.
+/// Opening a missing file fails with the linker's own words, and other libraries are opened as
+/// ever, by the run path of the library that asks.
 #[test]
 fn all_other_opens_are_the_linkers() {
     let Some(program) = Program::new() else { return };

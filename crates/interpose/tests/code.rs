@@ -1,4 +1,4 @@
-//! What a session with `--code` keeps of what programs load and launch.
+//! A session with `--code` keeps the images that programs load and the arguments of launches.
 
 mod support;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use support::{Recording, launches, records};
 
-/// A recording that keeps code, in so many bytes.
+/// Starts a recording that keeps at most this number of bytes of code.
 fn recording(code_max_bytes: u64) -> Recording {
     Recording::new(Settings { timing: TimingMode::Off, code_max_bytes, ..Settings::default() })
 }
@@ -38,7 +38,7 @@ fn samples(process: &Process) -> Vec<u32> {
     })
 }
 
-/// What launches were given.
+/// Returns the arguments of launches.
 fn given(process: &Process) -> Vec<Arguments> {
     let samples = samples(process);
     samples.iter().map(|&id| process.definitions.arguments(id).expect("defined").clone()).collect()

@@ -1,4 +1,4 @@
-//! What a program gets through the library is what it would get without.
+//! A program gets the same results through the library as without it.
 
 mod support;
 

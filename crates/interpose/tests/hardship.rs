@@ -1,5 +1,5 @@
-//! What must not hurt the program: session files that others spoil, no memory, small stacks; and
-//! that the launch path makes no system call and allocates nothing.
+//! Hardship that must not hurt the program: session files that others spoil, no memory, small
+//! stacks. The launch path makes no system call and allocates nothing.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn process_file(dir: &Path) -> PathBuf {
         .expect("a process file")
 }
 
-/// What it is called, what it does to the folder of a session, and whether it ends recording.
+/// The name, the damage to the folder of a session, and whether it ends recording.
 type Spoil = (&'static str, fn(&Path), bool);
 
 /// Everything that somebody may do to a session.

@@ -1,4 +1,4 @@
-//! What the dynamic linker sees of the library: its SONAME, the libraries that it needs, and its
+//! The library as the dynamic linker sees it: its SONAME, the libraries that it needs, and its
 //! exported symbols.
 
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use test_process::Command;
 
-/// What `readelf` (binutils) prints about the library; `None` if there is no `readelf`.
+/// Returns the output of `readelf` (binutils) about the library; `None` if there is no `readelf`.
 fn readelf(option: &str) -> Option<String> {
     let library = support::library();
     let output = Command::new("readelf").args(["--wide", option]).arg(&library).env("LC_ALL", "C").output();

@@ -119,7 +119,8 @@ fn every_launch_has_the_functions_that_are_active() {
     }
 }
 
-/// Of each kind of call that copies, allocates or waits, the first is there, with its place.
+/// Checks that the first call of each kind that copies, allocates or waits is there, with its
+/// place.
 fn check_calls(process: &Process, resolver: &mut Resolver<'_>) {
     let mut calls = BTreeSet::new();
     for sample in samples(process) {

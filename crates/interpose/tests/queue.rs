@@ -141,8 +141,8 @@ fn what_was_handed_over_before_a_kill_leaves_a_session_that_opens() {
     }
 }
 
-/// How `shims/endings.c` ended, how many launches it recorded, and the process; `None` without a C
-/// compiler.
+/// Runs `shims/endings.c`: returns its exit status, the number of launches that it recorded, and
+/// the process; `None` without a C compiler.
 fn ended(way: &str, launches: usize) -> Option<(ExitStatus, usize, Process)> {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("endings.c", &folder.path().join("endings"), &["-ldl", "-lpthread"])?;
@@ -187,7 +187,7 @@ fn queued_calls_are_made_before_the_process_ends_in_any_way() {
     }
 }
 
-/// Where nothing can be done, what was queued is counted.
+/// Queued calls are counted even if they cannot be made any more.
 #[test]
 fn calls_that_a_killed_process_had_queued_are_counted() {
     for way in ["kill", "terminate", "system-call"] {

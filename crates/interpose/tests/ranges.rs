@@ -77,7 +77,7 @@ fn assert_ranges(process: &Process, expected: &[(u32, &[&str])]) {
     assert_eq!(found, expected);
 }
 
-/// How often each range began and ended.
+/// Returns the numbers of beginnings and ends of each range.
 fn changes(process: &Process) -> BTreeMap<String, (u32, u32)> {
     let mut changes = BTreeMap::<String, (u32, u32)>::new();
     for record in process.records() {

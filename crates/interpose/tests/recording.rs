@@ -1,4 +1,4 @@
-//! What is in a session after a program ran.
+//! The content of a session after a program ran.
 
 mod support;
 

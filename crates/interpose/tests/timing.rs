@@ -9,7 +9,7 @@ use apex_trace::{Event, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use support::{Recording, finished, launches, records};
 
-/// What a pair around an empty kernel reads, which takes 0.4 µs.
+/// The reading of a pair around an empty kernel, which takes 0.4 µs.
 const EMPTY_PAIR_NS: u32 = 3200;
 
 fn timings(process: &Process) -> Vec<Timing> {

@@ -99,7 +99,7 @@ impl DataType {
         })
     }
 
-    /// So many bytes of whatever type.
+    /// Returns the type of any data of this number of bytes.
     fn of_bytes(count: &str) -> Option<Self> {
         match count {
             "1" => Some(Self::B8),

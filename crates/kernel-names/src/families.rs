@@ -40,7 +40,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Who knows names, the most specific first.
+/// The families that know names, the most specific first.
 const FAMILIES: &[fn(&Name<'_>) -> Option<Identity>] = &[
     collective::identify,
     compiled::identify,
@@ -53,7 +53,7 @@ const FAMILIES: &[fn(&Name<'_>) -> Option<Identity>] = &[
     aten::identify,
 ];
 
-/// What a name tells; see [`crate::identify`].
+/// Identifies a kernel by its name; see [`crate::identify`].
 pub(crate) fn identify(text: &str) -> Identity {
     let name = Name::of(text);
     FAMILIES.iter().find_map(|family| family(&name)).unwrap_or_else(|| own::identify(&name))

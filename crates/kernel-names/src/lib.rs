@@ -1,5 +1,5 @@
-//! What a kernel's name tells: the function, the operation, the data types, tensor cores, and whose
-//! kernel it is.
+//! Facts that a kernel's name tells: the function, the operation, the data types, tensor cores, and
+//! the kernel's owner.
 //!
 //! The driver names a kernel as its compiler did. The names of libraries are long (templates,
 //! lambdas inside functions) or coded (`nvjet_sm90_tst_…`), and some of them lie: one kernel of
@@ -57,7 +57,7 @@ impl Types {
     }
 }
 
-/// How a kernel walks through its tensors.
+/// The access of a kernel to its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -70,19 +70,19 @@ pub enum Access {
     Strided,
 }
 
-/// What a kernel's name tells of it, apart from the name itself.
+/// The traits of a kernel that its name tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traits {
-    /// What it computes.
+    /// The operation.
     pub operation: Operation,
-    /// In which types.
+    /// The types.
     pub types: Types,
     /// Whether it uses tensor cores; `None` where the name does not tell.
     pub tensor_cores: Option<bool>,
-    /// Whose kernel it is.
+    /// The owner.
     pub owner: Owner,
-    /// How it walks through its tensors.
+    /// The access to its tensors.
     pub access: Access,
     /// Elements to which operands of a matrix product are aligned, where the name tells.
     pub alignment: Option<u32>,
@@ -98,7 +98,7 @@ pub struct Identity {
     /// The function and what makes it different, in at most [`MOST_SHORT`] characters. Not unique
     /// in itself: see [`unique_short_names`].
     pub short_name: String,
-    /// What the name tells.
+    /// The traits.
     pub traits: Traits,
 }
 
@@ -109,7 +109,7 @@ impl Identity {
     }
 }
 
-/// What the name of a kernel tells, mangled or plain.
+/// Identifies a kernel by its name, mangled or plain.
 ///
 /// ```
 /// use apex_kernel_names::{DataType, Operation, Owner, identify};

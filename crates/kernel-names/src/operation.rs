@@ -1,9 +1,9 @@
-//! What a kernel computes.
+//! The operation of a kernel.
 
 use crate::named::named;
 
 named! {
-    /// What a kernel computes, as far as its name tells.
+    /// The operation of a kernel, as far as its name tells.
     #[derive(Default)]
     pub enum Operation {
         /// The name does not tell.

@@ -27,8 +27,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What follows the name of an operator, so that its angle brackets are not taken for brackets of
-/// arguments.
+/// Returns the length of an operator's name at the start of `text`, so that its angle brackets are
+/// not taken for brackets of arguments.
 fn operator_name(text: &str) -> usize {
     const NAMES: [&str; 11] = ["()", "<<=", ">>=", "<=>", "<<", ">>", "<=", ">=", "->", "<", ">"];
     NAMES.iter().find(|name| text.starts_with(**name)).map_or(0, |name| name.len())

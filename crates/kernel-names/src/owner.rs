@@ -1,9 +1,9 @@
-//! Whose kernel it is.
+//! The owner of a kernel.
 
 use crate::named::named;
 
 named! {
-    /// Who wrote or generated a kernel.
+    /// The author or generator of a kernel.
     #[derive(Default)]
     pub enum Owner {
         /// The user, or somebody whose names APEX does not know: CUDA C++, Numba and Triton kernels
@@ -54,7 +54,7 @@ named! {
 }
 
 named! {
-    /// What sort of owner it is, and so what the user can change.
+    /// The kind of owner, which decides what the user can change.
     pub enum OwnerKind {
         /// The user: source and launch.
         Own = "own",
@@ -68,7 +68,7 @@ named! {
 }
 
 impl Owner {
-    /// What sort of owner it is.
+    /// Returns the kind of owner.
     pub fn kind(self) -> OwnerKind {
         match self {
             Self::Own => OwnerKind::Own,

@@ -61,7 +61,8 @@ pub fn with_mark(name: &str, mark: &str) -> String {
     format!("{}{mark}", bounded(name, MOST_SHORT - mark.chars().count()))
 }
 
-/// What tells the rows of a group apart; empty where nothing needs to, or nothing short does.
+/// Returns the text that distinguishes each row of a group; empty if it is not needed, or if
+/// nothing short does.
 fn marks(rows: &[Row<'_>], group: &[usize]) -> Vec<String> {
     let distinct: HashSet<&str> = group.iter().map(|&index| rows[index].name).collect();
     let launches: HashSet<(&str, &str)> =

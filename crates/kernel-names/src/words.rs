@@ -1,4 +1,4 @@
-//! The words of an identifier, and what they say.
+//! The words of an identifier, and their meaning.
 
 use crate::Operation;
 
@@ -394,7 +394,7 @@ const MEANINGS: &[(Operation, &[&str])] = &[
     ),
 ];
 
-/// What the words of an identifier say of its operation.
+/// Returns the operation that the words of an identifier name.
 pub(crate) fn operation(identifier: &str) -> Operation {
     let words = words(identifier);
     let says = |pattern: &&str| match pattern.strip_suffix('*') {

@@ -1,7 +1,7 @@
-//! Attention: what `apex_kernels::Attention` computes, on tensors of the caller.
+//! Attention (`apex_kernels::Attention`) on tensors of the caller.
 
 use apex_kernels::{
-    Attention, Element, Form, Gradients, Layout, Mask, Options, Saved, Shape, Workspace as Between,
+    Attention, AttentionForm, Element, Gradients, Layout, Mask, Options, Saved, Shape, Workspace as Between,
 };
 use half::{bf16, f16};
 
@@ -10,7 +10,7 @@ use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 
 /// Forms, whose number is their place here plus one. The standard form is not among them: it needs
 /// memory for all scores.
-const FORMS: [Form; 3] = [Form::Flash, Form::Hopper, Form::Decode];
+const FORMS: [AttentionForm; 3] = [AttentionForm::Flash, AttentionForm::Hopper, AttentionForm::Decode];
 
 /// A problem, as the integers and numbers of a call say it.
 fn problem(call: &Call<'_>) -> Result<(Shape, Options), Failure> {
@@ -60,7 +60,7 @@ fn unknown(what: &str, number: i64) -> Failure {
 }
 
 /// The number of a form.
-fn number(form: Form) -> i32 {
+fn number(form: AttentionForm) -> i32 {
     FORMS.iter().position(|&known| known == form).map_or(0, |place| place as i32 + 1)
 }
 
@@ -119,7 +119,8 @@ fn forward_of<T: Element>(
     let form = options.form.unwrap_or_else(|| kernels.attention.form_for(&shape));
     let (q, k, v) = (borrowed.tensor::<T>(0)?, borrowed.tensor::<T>(1)?, borrowed.tensor::<T>(2)?);
     let (mut out, mut sums) = (borrowed.tensor::<T>(3)?, borrowed.tensor::<f32>(4)?);
-    let (attention, _workspace) = with_workspace(kernels, call, partial, form == Form::Hopper, borrowed)?;
+    let (attention, _workspace) =
+        with_workspace(kernels, call, partial, form == AttentionForm::Hopper, borrowed)?;
     let ran = attention.forward_into(&q, &k, &v, &mut out, &mut sums, &shape, &options, &borrowed.stream)?;
     Ok(number(ran))
 }

@@ -1,4 +1,4 @@
-//! What a caller passes, and what is answered.
+//! The form of a call and of its answer.
 //!
 //! A call is one piece of memory: a [`Header`], and behind it as many tensors, integers and numbers
 //! as it says, all in steps of 8 bytes. Callers that have no structures of C's write it as easily
@@ -10,7 +10,7 @@ use std::slice;
 
 use crate::VERSION;
 
-/// What a call begins with. Behind it are `tensors` of [`Tensor`], `integers` of `i64` and
+/// The beginning of a call. Behind it are `tensors` of [`Tensor`], `integers` of `i64` and
 /// `numbers` of `f64`, in the order of the operation's table: inputs before outputs, sizes before
 /// choices.
 #[repr(C)]
@@ -27,11 +27,11 @@ pub struct Header {
     pub workspace: u64,
     /// Its size.
     pub workspace_bytes: u64,
-    /// How many tensors there are.
+    /// The number of tensors.
     pub tensors: u32,
-    /// How many integers.
+    /// The number of integers.
     pub integers: u32,
-    /// How many numbers.
+    /// The number of numbers.
     pub numbers: u32,
     /// Zero.
     pub reserved: u32,
@@ -52,7 +52,7 @@ pub struct Call<'c> {
 pub struct Tensor {
     /// Its first element's, on the device.
     pub address: u64,
-    /// How many elements it has.
+    /// The number of elements.
     pub elements: u64,
     /// One of [`element`].
     pub element: u32,
@@ -70,7 +70,7 @@ pub mod element {
     pub const F32: u32 = 3;
 }
 
-/// What functions return.
+/// The results of functions.
 pub mod status {
     /// Done, in a form that has no number.
     pub const DONE: i32 = 0;
@@ -116,7 +116,7 @@ impl<'c> Call<'c> {
     }
 }
 
-/// Why an operation was not done.
+/// The reason why an operation was not done.
 #[derive(Debug)]
 pub struct Failure {
     /// One of [`status`].

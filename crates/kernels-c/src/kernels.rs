@@ -1,4 +1,5 @@
-//! What is loaded on each device, and the state of the calling thread that a call must not change.
+//! The kernels that are loaded on each device, and the state of the calling thread that a call must
+//! not change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -154,7 +155,7 @@ impl Workspace {
     }
 }
 
-/// Bytes of a part of a workspace that holds so many.
+/// Returns the size of a part of a workspace that holds `bytes` bytes.
 pub fn part_bytes(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(PART_ALIGNMENT)
 }

@@ -37,7 +37,7 @@ use operation::Operation;
 pub const VERSION: u32 = 3;
 
 thread_local! {
-    /// What went wrong last in this thread.
+    /// The last error in this thread.
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

@@ -14,13 +14,14 @@ use crate::call::{Call, Failure, element, status};
 use crate::kernels::{Borrowed, Kernels, Workspace, part_bytes};
 use crate::operation::{Argument, Kind, Operation};
 
-/// What writes the graph of an operation for a type of elements, rows and their length.
+/// The function that builds the graph of an operation for a type of elements, a number of rows and
+/// their length.
 pub enum Norm {
     Plain(fn(ElementType, usize, usize) -> KernelResult<Graph>),
     WithEpsilon(fn(ElementType, usize, usize, f64) -> KernelResult<Graph>),
 }
 
-/// What kernels are generated for: operation, elements, rows, length, bits of epsilon.
+/// The key of generated kernels: operation, elements, rows, length, bits of epsilon.
 pub type Key = (&'static str, u32, usize, usize, u64);
 
 pub fn run(

@@ -1,4 +1,4 @@
-//! The one table of operations, and what is checked for all of them: numbers of arguments, types of
+//! The one table of operations, and the checks for all of them: numbers of arguments, types of
 //! elements, alignment, and that outputs overlap nothing.
 
 use apex_kernels::fusion::forms;
@@ -24,7 +24,7 @@ pub struct Argument {
     pub kind: Kind,
 }
 
-/// What elements a tensor may have.
+/// The element types that a tensor may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// bf16 or f16, and the same for all such tensors of a call.
@@ -32,7 +32,7 @@ pub enum Kind {
     F32,
 }
 
-/// What computes it.
+/// The implementation of an operation.
 pub enum Code {
     AttentionForward,
     AttentionBackward,

@@ -44,7 +44,7 @@ impl Asked {
         words
     }
 
-    /// What a run returns, and what went wrong.
+    /// Runs the call; returns its result and the message.
     fn run(&self) -> (i32, String) {
         let name = CString::new(self.operation).unwrap();
         // SAFETY: tensors are buffers of the device, and the stream is the default one.
@@ -62,7 +62,7 @@ impl Asked {
     }
 }
 
-/// What went wrong last in this thread.
+/// Returns the last error in this thread.
 fn message() -> String {
     let mut message = [1u8; 400];
     // SAFETY: it has as much room.

@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use apex_gpu::{Device, Kind};
-use apex_kernels::{Attention, Element, Form, Gradients, Mask, Options, Result, Saved, Shape, reference};
+use apex_kernels::{
+    Attention, AttentionForm, Element, Gradients, Mask, Options, Result, Saved, Shape, reference,
+};
 use apex_random::Random;
 use half::{bf16, f16};
 
@@ -104,7 +106,7 @@ fn duration<T: Number>(
     let k = device.upload(&random::<T>(2, shape.key_elements()))?;
     let v = device.upload(&random::<T>(3, shape.key_elements()))?;
     let (mut output, mut sums) = (device.zeros(shape.query_elements())?, device.zeros(shape.rows())?);
-    let calls = if options.form == Some(Form::Hopper) { 10 } else { 1 };
+    let calls = if options.form == Some(AttentionForm::Hopper) { 10 } else { 1 };
     timed(device, calls, || {
         attention.forward_into(&q, &k, &v, &mut output, &mut sums, shape, options, device.stream())?;
         Ok(())
@@ -124,7 +126,7 @@ fn backward_duration<T: Number>(
     let saved = Saved { q: &q, k: &k, v: &v, output: &done.output, log_sum_exp: &done.log_sum_exp };
     let zeros = |len| device.zeros::<T>(len);
     let mut gradients = Gradients { q: zeros(q.len())?, k: zeros(k.len())?, v: zeros(v.len())? };
-    let calls = if options.form == Some(Form::Hopper) { 10 } else { 1 };
+    let calls = if options.form == Some(AttentionForm::Hopper) { 10 } else { 1 };
     timed(device, calls, || {
         attention.backward_into(&saved, &q, &mut gradients, shape, options, device.stream())?;
         Ok(())
@@ -146,8 +148,9 @@ fn table<T: Number>(attention: &Attention, device: &Device, dim: usize, timed: b
         println!("{}", if off < tolerance { "" } else { "  WRONG" });
         right &= off < tolerance;
     };
-    let forms = [Form::Standard, Form::Flash, Form::Decode, Form::Hopper];
-    for form in forms.into_iter().filter(|&form| form != Form::Hopper || attention.fastest() == form) {
+    let forms = [AttentionForm::Standard, AttentionForm::Flash, AttentionForm::Decode, AttentionForm::Hopper];
+    for form in forms.into_iter().filter(|&form| form != AttentionForm::Hopper || attention.fastest() == form)
+    {
         for mask in MASKS {
             let options = Options { mask, form: Some(form), ..Options::default() };
             let off = error::<T>(attention, device, &small, &options)?;
@@ -155,9 +158,9 @@ fn table<T: Number>(attention: &Attention, device: &Device, dim: usize, timed: b
             line(format!("{form:8?} {mask:?}"), off, took, T::TOLERANCE);
         }
     }
-    for form in [Form::Flash, Form::Hopper]
+    for form in [AttentionForm::Flash, AttentionForm::Hopper]
         .into_iter()
-        .filter(|&form| form == Form::Flash || attention.fastest() == form)
+        .filter(|&form| form == AttentionForm::Flash || attention.fastest() == form)
     {
         for mask in MASKS {
             let options = Options { mask, form: Some(form), ..Options::default() };

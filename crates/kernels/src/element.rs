@@ -1,4 +1,4 @@
-//! Elements of tensors.
+//! The element types of tensors.
 
 use half::{bf16, f16};
 

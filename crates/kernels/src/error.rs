@@ -1,10 +1,10 @@
-//! What can go wrong.
+//! Errors of the kernels.
 
 /// The result of what may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong. Nothing was launched, unless it is [`Error::Gpu`] with an error of earlier
-/// work.
+/// An error of this crate. Nothing was launched, unless it is [`Error::Gpu`] with an error of
+/// earlier work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,8 +33,7 @@ pub enum Error {
     Gpu(#[from] apex_gpu::Error),
 }
 
-/// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
-/// says.
+/// Checks that a tensor, which errors call "`what` have", has as many elements as its shape states.
 pub(crate) fn check_elements(
     technique: &'static str,
     what: &str,

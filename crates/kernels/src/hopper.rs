@@ -9,14 +9,14 @@ use cudarc::driver::sys;
 
 use crate::Element;
 
-/// Why the forms do not run on this device, if they do not.
+/// Returns the reason why the forms do not run on this device, if they do not.
 pub fn refusal(device: &Device) -> Option<String> {
     let (major, minor) = device.limits().compute_capability;
     ((major, minor) != (9, 0))
         .then(|| format!("it needs compute capability 9.0 (H100, H200), and this is {major}.{minor}"))
 }
 
-/// Where the copy engine finds a tensor: the driver's `CUtensorMap`.
+/// The description of a tensor for the copy engine: the driver's `CUtensorMap`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct TensorMap([u64; 16]);
@@ -26,7 +26,7 @@ pub struct TensorMap([u64; 16]);
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub sizes: [usize; 5],
-    /// From one element to the next of all dimensions but the first, in elements.
+    /// The distance from one element to the next along all dimensions but the first, in elements.
     pub strides: [usize; 4],
     pub tile: [usize; 5],
 }
@@ -34,7 +34,7 @@ pub struct Layout {
 /// A map of a buffer that holds the tensor.
 ///
 /// # Errors
-/// What the driver refuses, and why.
+/// The driver's refusal, and the reason.
 pub fn tensor_map<T: Element, B: Pod>(buffer: &Buffer<B>, layout: &Layout) -> Result<TensorMap, String> {
     let sizes = layout.sizes.map(|size| size as u64);
     let strides = layout.strides.map(|stride| (stride * size_of::<T>()) as u64);

@@ -19,10 +19,10 @@
 //! | form | runs on | memory for scores | backward |
 //! | --- | --- | --- | --- |
 //! | [`reference`](mod@reference) | the host, in f64 | one row | yes |
-//! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them | no |
-//! | [`Form::Flash`] | the same | none | yes |
-//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none | yes |
-//! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys | no |
+//! | [`AttentionForm::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them | no |
+//! | [`AttentionForm::Flash`] | the same | none | yes |
+//! | [`AttentionForm::Hopper`] | compute capability 9.0 (H100, H200) | none | yes |
+//! | [`AttentionForm::Decode`] | as `Standard` | none; partial results of chunks of the keys | no |
 //!
 //! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are
 //! there to be right everywhere. `Hopper` is the one to be fast, and `Decode` is where a few
@@ -69,7 +69,8 @@ pub mod training;
 mod workspace;
 
 pub use attention::{
-    Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Sequences, Shape, Workspace, reference,
+    Attention, AttentionForm, Gradients, Layout, Mask, Options, Output, Saved, Sequences, Shape, Workspace,
+    reference,
 };
 pub use element::Element;
 pub use error::{Error, Result};

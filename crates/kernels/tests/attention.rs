@@ -5,17 +5,17 @@ mod attention_cases;
 mod common;
 
 use apex_gpu::{Device, Stream};
-use apex_kernels::{Attention, Error, Form, Mask, Options, Shape, reference};
+use apex_kernels::{Attention, AttentionForm, Error, Mask, Options, Shape, reference};
 use attention_cases::{options, shapes};
 use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 /// The forms that the device has.
-fn forms(attention: &Attention) -> Vec<Form> {
-    let mut forms = vec![Form::Standard, Form::Flash, Form::Decode];
-    if attention.fastest() == Form::Hopper {
-        forms.push(Form::Hopper);
+fn forms(attention: &Attention) -> Vec<AttentionForm> {
+    let mut forms = vec![AttentionForm::Standard, AttentionForm::Flash, AttentionForm::Decode];
+    if attention.fastest() == AttentionForm::Hopper {
+        forms.push(AttentionForm::Hopper);
     }
     forms
 }
@@ -90,7 +90,7 @@ fn caches() -> impl Strategy<Value = Shape> {
 fn check_decode<T: Number>(shape: &Shape, options: &Options, size: f64) {
     let device = Device::open(0).unwrap();
     let attention = Attention::new(&device).unwrap();
-    let options = Options { form: Some(Form::Decode), ..*options };
+    let options = Options { form: Some(AttentionForm::Decode), ..*options };
     compare::<T>(&attention, &device, device.stream(), shape, &options, size);
 }
 
@@ -118,13 +118,13 @@ fn a_few_queries_of_a_long_cache_take_the_decode_form() {
         let k = device.zeros::<bf16>(shape.key_elements()).unwrap();
         attention.forward(&q, &k, &k, shape, &Options::default()).unwrap().form
     };
-    assert_eq!(chosen(&cache), Form::Decode);
+    assert_eq!(chosen(&cache), AttentionForm::Decode);
     let short = Shape { keys: 1023, ..cache };
     assert_eq!((chosen(&short), attention.form_for(&short)), (attention.fastest(), attention.fastest()));
     // The partial results of a larger call must not show in a smaller one, nor the other way round.
     for keys in [1500, 300, 2000, 16] {
         let mask = Mask::Causal;
-        let options = Options { mask, form: Some(Form::Decode), ..Options::default() };
+        let options = Options { mask, form: Some(AttentionForm::Decode), ..Options::default() };
         compare::<bf16>(&attention, &device, device.stream(), &Shape { keys, ..cache }, &options, 2.0);
     }
 }
@@ -216,13 +216,18 @@ fn a_form_that_the_device_lacks_is_refused() {
     let attention = Attention::new(&device).unwrap();
     let q = device.zeros::<bf16>(SMALL.query_elements()).unwrap();
     let k = device.zeros::<bf16>(SMALL.key_elements()).unwrap();
-    let done =
-        attention.forward(&q, &k, &k, &SMALL, &Options { form: Some(Form::Hopper), ..Options::default() });
+    let done = attention.forward(
+        &q,
+        &k,
+        &k,
+        &SMALL,
+        &Options { form: Some(AttentionForm::Hopper), ..Options::default() },
+    );
     if device.limits().compute_capability == (9, 0) {
-        assert_eq!(done.unwrap().form, Form::Hopper);
+        assert_eq!(done.unwrap().form, AttentionForm::Hopper);
     } else {
         assert!(matches!(done, Err(Error::Form { .. })), "{done:?}");
         let chosen = attention.forward(&q, &k, &k, &SMALL, &Options::default()).unwrap();
-        assert_eq!((chosen.form, attention.fastest()), (Form::Flash, Form::Flash));
+        assert_eq!((chosen.form, attention.fastest()), (AttentionForm::Flash, AttentionForm::Flash));
     }
 }

@@ -5,16 +5,16 @@ mod attention_cases;
 mod common;
 
 use apex_gpu::{Buffer, Device, Stream};
-use apex_kernels::{Attention, Error, Form, Gradients, Mask, Options, Saved, Shape, reference};
+use apex_kernels::{Attention, AttentionForm, Error, Gradients, Mask, Options, Saved, Shape, reference};
 use attention_cases::{options, shapes};
 use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 /// The forms that have a backward pass.
-fn forms(attention: &Attention) -> Vec<Form> {
+fn forms(attention: &Attention) -> Vec<AttentionForm> {
     let best = attention.fastest();
-    if best == Form::Flash { vec![Form::Flash] } else { vec![Form::Flash, best] }
+    if best == AttentionForm::Flash { vec![AttentionForm::Flash] } else { vec![AttentionForm::Flash, best] }
 }
 
 /// Gradients that hold NaN.
@@ -80,7 +80,7 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// By how much the gradients change where each element of the saved output changes by its own size,
+/// Returns the change of the gradients if each element of the saved output changes by its own size,
 /// independently of the others. A gradient is the difference of a product with the output from
 /// another one: where these are nearly equal, the rounding of the output decides, in any form.
 fn from_rounded_output(
@@ -215,7 +215,7 @@ fn wrong_shapes_and_forms_are_errors_that_say_what_is_wrong() {
     assert!(why([q, q, rows, k - 1]).starts_with("attention: the gradient of K has 4223 elements"));
     let wrong = refused(&Shape { dim: 96, ..SMALL }, &plain, [q, q, rows, k]).to_string();
     assert!(wrong.contains("head dimensions 64, 128 and 256, not 96"), "{wrong}");
-    for form in [Form::Standard, Form::Decode] {
+    for form in [AttentionForm::Standard, AttentionForm::Decode] {
         let error = refused(&SMALL, &Options { form: Some(form), ..plain }, [q, q, rows, k]);
         assert!(
             matches!(error, Error::Form { .. }) && error.to_string().contains("no backward pass"),
@@ -234,10 +234,10 @@ fn the_hopper_form_says_what_it_lacks() {
             [shape.query_elements(), shape.key_elements()].map(|len| device.zeros::<bf16>(len).unwrap());
         let log_sum_exp = device.zeros(shape.rows()).unwrap();
         let saved = Saved { q: &q, k: &k, v: &k, output: &q, log_sum_exp: &log_sum_exp };
-        let options = Options { form: Some(Form::Hopper), ..Options::default() };
+        let options = Options { form: Some(AttentionForm::Hopper), ..Options::default() };
         let ran = attention.backward(&saved, &q, &shape, &options).map(|(_, form)| form);
-        if attention.fastest() == Form::Hopper {
-            assert_eq!(ran.unwrap(), Form::Hopper);
+        if attention.fastest() == AttentionForm::Hopper {
+            assert_eq!(ran.unwrap(), AttentionForm::Hopper);
         } else {
             let why = ran.unwrap_err().to_string();
             assert!(why.contains("compute capability 9.0"), "{why}");

@@ -7,7 +7,7 @@ mod common;
 
 use apex_gpu::{Buffer, Device};
 use apex_kernels::{
-    Attention, Error, Form, Gradients, Layout, Mask, Options, Saved, Sequences, Shape, reference,
+    Attention, AttentionForm, Error, Gradients, Layout, Mask, Options, Saved, Sequences, Shape, reference,
 };
 use attention_cases::options;
 use common::{Number, distance, random, wide};
@@ -39,7 +39,7 @@ fn check<T: Number>(heads: &Shape, lengths: &[(usize, usize)], options: &Options
     let form = attention
         .forward_sequences_into(&q, &k, &v, &mut found, &mut found_sums, &sequences, options, stream)
         .unwrap();
-    assert_eq!(form, Form::Flash);
+    assert_eq!(form, AttentionForm::Flash);
     let close = |name: &str, found: &Buffer<T>, expected: &[f64], tolerance: f64| {
         let off = distance(wide(&found.to_vec().unwrap()).into_iter(), expected);
         assert!(off < tolerance, "{lengths:?} {heads:?} {options:?}: relative error of {name} {off}");
@@ -60,8 +60,8 @@ fn check<T: Number>(heads: &Shape, lengths: &[(usize, usize)], options: &Options
     }
 }
 
-/// Up to three sequences, some of which are empty, on one side or both; self-attention in half of
-/// the cases.
+/// Generates up to three sequences, some of which are empty, on one side or both; self-attention in
+/// half of the cases.
 fn lengths() -> impl Strategy<Value = Vec<(usize, usize)>> {
     let length = || prop_oneof![1 => Just(0usize), 1 => Just(1), 4 => 2..36usize];
     let one = prop_oneof![length().prop_map(|n| (n, n)), (length(), length())];
@@ -114,7 +114,7 @@ fn a_sequence_gives_bit_by_bit_what_it_gives_alone() {
     let q = random::<bf16>(1, all.query_elements(), 2.0);
     let [k, v] = [2, 3].map(|seed| random::<bf16>(seed, all.key_elements(), 2.0));
     let upload = |values: &[bf16]| device.upload(values).unwrap();
-    let options = Options { mask: Mask::Causal, form: Some(Form::Flash), ..Options::default() };
+    let options = Options { mask: Mask::Causal, form: Some(AttentionForm::Flash), ..Options::default() };
     let together =
         attention.forward_sequences(&upload(&q), &upload(&k), &upload(&v), &sequences, &options).unwrap();
     let saved = Saved {
@@ -160,8 +160,8 @@ fn what_sequences_do_not_have_is_refused() {
         let options = Options { form, ..Options::default() };
         attention.forward_sequences(&q, &k, &k, &sequences, &options).map(|done| done.form)
     };
-    assert_eq!(forward(3 * 2 * 64, None).unwrap(), Form::Flash);
-    for form in [Form::Hopper, Form::Standard, Form::Decode] {
+    assert_eq!(forward(3 * 2 * 64, None).unwrap(), AttentionForm::Flash);
+    for form in [AttentionForm::Hopper, AttentionForm::Standard, AttentionForm::Decode] {
         let error = forward(3 * 2 * 64, Some(form)).unwrap_err();
         assert!(matches!(error, Error::Form { .. }), "{error}");
         let why = "it has no sequences of different lengths yet; the flash form has";

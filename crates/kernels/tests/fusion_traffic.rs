@@ -1,4 +1,4 @@
-//! What fusion saves of the traffic of the set forms: as plans compute it, and as the CPU device
+//! The traffic that fusion saves in the set forms: as plans compute it, and as the CPU device
 //! counts it, in sectors of 32 bytes.
 
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ mod moe_losses;
 
 use apex_gpu::{Buffer, Device, Stream};
 use apex_kernels::Error;
-use apex_kernels::moe::{Drops, Form, Gate, Inputs, Moe, Options, Shape, reference};
+use apex_kernels::moe::{Drops, Gate, Inputs, Moe, MoeForm, Options, Shape, reference};
 use common::{Number, distance, wide};
 use half::{bf16, f16};
 use moe_cases::{Layer, forms, options, poisoned, shapes};
@@ -184,7 +184,7 @@ fn no_tokens_load_no_expert() {
     check::<bf16>(&Shape { tokens: 0, ..SMALL }, &Options::default());
 }
 
-/// Tensors of zeros, of so many elements: tokens, logits, weights.
+/// Returns the refusal of tensors of zeros with these numbers of elements: tokens, logits, weights.
 fn refused(shape: &Shape, lengths: [usize; 4]) -> String {
     let device = Device::open(0).unwrap();
     let moe = Moe::new(&device).unwrap();
@@ -260,15 +260,15 @@ fn a_form_that_the_device_or_the_shape_lacks_is_refused() {
             (zeros(shape.token_elements()), zeros(shape.up_elements()), zeros(shape.down_elements()));
         let logits = device.zeros(shape.logits()).unwrap();
         let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
-        moe.forward(&inputs, shape, &Options { form: Some(Form::Hopper), ..Options::default() })
+        moe.forward(&inputs, shape, &Options { form: Some(MoeForm::Hopper), ..Options::default() })
     };
     let odd = forward(&Shape { dim: 12, ..SMALL }).unwrap_err();
     assert!(matches!(odd, Error::Form { .. }), "{odd:?}");
     assert!(odd.to_string().ends_with("dim 12 or hidden 16 is no multiple of 8"), "{odd}");
     if device.limits().compute_capability == (9, 0) {
-        assert_eq!(forward(&SMALL).unwrap().form, Form::Hopper);
+        assert_eq!(forward(&SMALL).unwrap().form, MoeForm::Hopper);
     } else {
         assert!(forward(&SMALL).unwrap_err().to_string().contains("it needs compute capability 9.0"));
-        assert_eq!(moe.form_for(&SMALL), Form::Portable);
+        assert_eq!(moe.form_for(&SMALL), MoeForm::Portable);
     }
 }

@@ -185,7 +185,7 @@ fn losses_and_norms_are_one_kernel_each_or_two_and_right() {
     }
 }
 
-/// That `gradient` is the gradient of `loss` at `values`, by differences.
+/// Checks by differences that `gradient` is the gradient of `loss` at `values`.
 fn differences(values: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) {
     for (at, &expected) in gradient.iter().enumerate() {
         let moved = |by: f64| {
@@ -218,8 +218,8 @@ fn the_gradient_of_the_norm_is_its_gradient() {
     differences(&weight, &found[1], |weight| loss(&x, weight));
 }
 
-/// That the first output of `backward`, from `inputs`, is the gradient of the output of `forward`
-/// times `given` by its first input.
+/// Checks that the first output of `backward`, from `inputs`, is the gradient of the output of
+/// `forward` times `given` by its first input.
 fn is_gradient(forward: &Graph, x: &[f64], rest: &[Vec<f64>], given: &[f64], found: &[f64]) {
     differences(x, found, |x| {
         let inputs: Vec<_> = std::iter::once(x.to_vec()).chain(rest.iter().cloned()).collect();

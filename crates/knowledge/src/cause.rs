@@ -1,4 +1,4 @@
-//! A cause, and what it matches.
+//! A cause, and the names that it matches.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use crate::pattern::{FunctionPattern, Pattern};
 pub struct Cause {
     /// Stable identifier, unique in a table: `pytorch-fp32-attention`.
     pub id: String,
-    /// What is wrong, in a few words.
+    /// The fault, in a few words.
     pub title: String,
-    /// What the matched names mean, in one or two sentences.
+    /// The meaning of the matched names, in one or two sentences.
     pub meaning: String,
-    /// What to change.
+    /// The changes to make.
     pub remedies: Remedies,
     /// The share of the claimed time that the change saves.
     pub saves: Saves,
-    /// Which time is claimed.
+    /// The time that is claimed.
     pub claims: Claims,
-    /// How to see that the change helped.
+    /// The check that the change helped.
     pub check: String,
     /// Address of the public documentation.
     pub source: String,
@@ -67,7 +67,7 @@ pub struct Cause {
     pub values: Vec<Pattern>,
     /// Launch calls return only when their kernel has ended.
     pub blocking_launches: bool,
-    /// What it matches first.
+    /// An example that it matches first.
     pub example: Example,
     /// The file that it is from.
     pub file: PathBuf,
@@ -75,7 +75,7 @@ pub struct Cause {
     pub line: usize,
 }
 
-/// What to change, in the words of frameworks.
+/// The change to make, in the words of frameworks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedies {
     /// By framework.
@@ -85,8 +85,8 @@ pub struct Remedies {
 }
 
 impl Remedies {
-    /// What to change in a program that uses these frameworks; `None` if nothing is said about
-    /// them.
+    /// Returns the change to make in a program that uses these frameworks; `None` if nothing is
+    /// said about them.
     pub fn for_program(&self, uses: impl Fn(Framework) -> bool) -> Option<&str> {
         let used = Framework::ALL.into_iter().filter(|framework| uses(*framework));
         let own = used.filter_map(|framework| self.by_framework.get(&framework)).next();
@@ -111,21 +111,21 @@ pub struct Saves {
     pub most: f64,
 }
 
-/// Which time a cause claims.
+/// The time that a cause claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
     /// That of the matched kernels or calls, or the idle time in the matched functions.
     #[default]
     Matched,
-    /// Of the device, idle in long gaps in which such calls are made.
+    /// The device's idle time in long gaps in which such calls are made.
     Gaps,
-    /// Of the device, idle outside of copies.
+    /// The device's idle time outside of copies.
     Idle,
-    /// Of the device, idle around launches.
+    /// The device's idle time around launches.
     Launches,
-    /// Of the device, idle while the host allocates and frees.
+    /// The device's idle time while the host allocates and frees.
     Allocating,
-    /// Of the device, idle while the host loads code.
+    /// The device's idle time while the host loads code.
     Loading,
     /// GPU time of the kernels that the cause names, of all if it names none; for variables.
     Kernels,
@@ -142,11 +142,11 @@ pub struct Kernel<'a> {
     pub name: &'a str,
     /// The name for tables.
     pub short_name: &'a str,
-    /// What the name tells.
+    /// The traits that the name tells.
     pub traits: &'a Traits,
 }
 
-/// What a cause matches, literally.
+/// A literal example that a cause matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
     /// Symbols of kernels; of a sequence if the cause has one.
@@ -164,8 +164,8 @@ pub struct Example {
 }
 
 impl Cause {
-    /// What to change in a program that uses these frameworks; `None` if the cause says nothing
-    /// about them.
+    /// Returns the change to make in a program that uses these frameworks; `None` if the cause says
+    /// nothing about them.
     pub fn remedy(&self, uses: impl Fn(Framework) -> bool) -> Option<&str> {
         self.remedies.for_program(uses)
     }

@@ -19,7 +19,7 @@ pub struct Error {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there, and what to do.
+    /// The fault, and the remedy.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ const LEAST: f64 = 0.02;
 /// The least number of calls per iteration, where a cause does not say so.
 const EACH_ITERATION: f64 = 0.9;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     /// Causes, in their order.

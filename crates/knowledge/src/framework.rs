@@ -54,7 +54,7 @@ impl Framework {
         }
     }
 
-    /// Which framework a kernel of this owner shows; `None` where it may be of any.
+    /// Returns the framework that a kernel of this owner shows; `None` if it may be of any.
     pub fn of_owner(owner: Owner) -> Option<Self> {
         match owner {
             Owner::PyTorch | Owner::Inductor => Some(Self::PyTorch),
@@ -66,7 +66,7 @@ impl Framework {
         }
     }
 
-    /// Which framework a source file on a call stack belongs to.
+    /// Returns the framework that a source file on a call stack belongs to.
     pub fn of_file(path: &str) -> Option<Self> {
         const FOLDERS: [(&str, Framework); 10] = [
             ("/vllm/", Framework::Vllm),

@@ -98,8 +98,8 @@ impl Knowledge {
         Ok(all)
     }
 
-    /// What the rule of this name tells a program that uses these frameworks to change; `None` for
-    /// what it tells every program.
+    /// Returns the change that the rule of this name proposes for a program that uses these
+    /// frameworks; `None` if its general text applies.
     pub fn remedy_of_rule(&self, name: &str, uses: impl Fn(Framework) -> bool) -> Option<&str> {
         self.of_rules.get(name)?.for_program(uses)
     }

@@ -1,5 +1,5 @@
-//! What a look at a session costs that is recorded at this moment, in CPU time of one core: a
-//! median over looks, for sessions of different lengths and rates, in a table.
+//! The cost of a look at a session that is being recorded, in CPU time of one core: a median over
+//! looks, for sessions of different lengths and rates, in a table.
 //!
 //!     cargo run --release -p apex-live --example look_cost -- [DIR [MOST_RECORDS]]
 //!
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Kernels that the program launches, one after the other.
 const KERNELS: u32 = 200;
-/// One launch in so many is timed.
+/// The interval between timed launches, in launches.
 const TIMED: u64 = 50;
 /// The span of the follower.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -93,16 +93,16 @@ fn measure(dir: &Path, records: u64, rate: u64) -> Result<String, Box<dyn Error>
 struct Program {
     file: ProcessFile,
     lane: Lane,
-    /// When it was made, and what the machine's monotonic clock said then.
+    /// The time at which it was made, on Rust's clock and on the machine's monotonic clock.
     made: (Instant, u64),
-    /// When the next call begins, nanoseconds of that clock.
+    /// The start of the next call, in nanoseconds of that clock.
     now_ns: u64,
     gap_ns: u64,
     number: u64,
 }
 
 impl Program {
-    /// One that has made so many calls at this moment.
+    /// Creates a program that has made `records` calls at this moment.
     fn new(dir: &Path, records: u64, rate: u64) -> Result<Self, Box<dyn Error>> {
         MappedControl::create(dir, Settings::default())?;
         let file = ProcessFile::create(dir, None)?;

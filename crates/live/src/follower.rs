@@ -19,7 +19,7 @@ pub struct Follower {
     span: Duration,
     /// Bytes of records that a window of a session that runs may hold.
     most_bytes: u64,
-    /// Where the window of the last look began, nanoseconds since the session's start.
+    /// The start of the window of the last look, in nanoseconds since the session's start.
     began: u64,
 }
 
@@ -33,9 +33,8 @@ const LONGEST_FRESH: Duration = Duration::from_secs(10);
 /// A session at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What was recorded up to now, but for its records: of these, it has those of the window,
-    /// those of the recent past, and the older ones that they refer to ([`Watcher`] has the
-    /// bounds).
+    /// The session up to now. Its records are those of the window, those of the recent past, and
+    /// the older ones that they refer to ([`Watcher`] has the bounds).
     pub session: Session,
     /// Identifiers of its processes that run, in ascending order; none of a session that has ended.
     pub running: Vec<u32>,
@@ -48,9 +47,9 @@ pub struct Snapshot {
     /// [`apex_profile::Selection`] do, but from the window and the recent past. The images of
     /// kernels are not read.
     pub profile: Profile,
-    /// What the machine did in the window, on its monotonic clock.
+    /// The state of the machine in the window, on its monotonic clock.
     pub machine: Machine,
-    /// What was counted since the session's start.
+    /// The sums since the session's start.
     pub since_start: SinceStart,
 }
 
@@ -128,8 +127,9 @@ impl Follower {
         self.look_at(settles, |end, _| start.min(end))
     }
 
-    /// `start` is given the end of the window, and the moment since when so many bytes of records
-    /// were made, where the session runs.
+    /// Looks at the session from a moment that `start` chooses. If the session runs, `start` gets
+    /// the end of the window, and a function that returns the moment since which a number of bytes
+    /// of records was made.
     fn look_at(
         &mut self,
         settles: Duration,
@@ -175,7 +175,7 @@ impl SinceStart {
     }
 }
 
-/// From the start of a session to the end of its last call.
+/// Returns the time from the start of a session to the end of its last call, in nanoseconds.
 fn last_ns(session: &Session) -> u64 {
     let origin = origin_ns(session);
     let ends = session.processes.iter().filter_map(|process| {
@@ -186,7 +186,7 @@ fn last_ns(session: &Session) -> u64 {
     ends.max().map_or(0, |end| end + 1)
 }
 
-/// From the start of a session to this moment.
+/// Returns the time from the start of a session to this moment, in nanoseconds.
 fn elapsed_ns(session: &Session) -> u64 {
     if session.processes.is_empty() {
         return 0;

@@ -1,4 +1,4 @@
-//! Which processes of a session run, and which sessions processes record.
+//! Finds the processes of a session that run, and the sessions that processes record.
 
 use apex_trace::{Ended, Session, is_session};
 use std::collections::BTreeSet;
@@ -45,7 +45,8 @@ pub fn running(session: &Session) -> Vec<u32> {
     running
 }
 
-/// Between making a session and starting the program lie milliseconds.
+/// The tolerance for the time between making a session and starting the program, which is
+/// milliseconds.
 const START_TOLERANCE_NS: u64 = 10_000_000_000;
 
 /// Whether a process with this identifier runs that was started before the moment; one that was
@@ -67,7 +68,8 @@ fn runs_since_before(pid: u32, before_real_ns: u64) -> bool {
     *state != "Z" && start_ns <= before_real_ns.saturating_add(SLACK_NS)
 }
 
-/// When the machine started, nanoseconds since 1970; 0 if the system does not say.
+/// Returns the time at which the machine started, in nanoseconds since 1970; 0 if the system does
+/// not say.
 fn boot_real_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let seconds = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What a follower says of a session that goes on is what reading all of it would say.
+//! A follower of a session that goes on gives the same results as reading all of it.
 
 use apex_live::{Follower, Snapshot};
 use apex_profile::{Profile, Selection};

@@ -145,14 +145,15 @@ impl Writer {
     }
 }
 
-/// What the machine did while a session was recorded. Empty where that is not known.
+/// The state of the machine while a session was recorded. Empty if it is not known. Empty where
+/// that is not known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// The devices that NVML showed.
     pub devices: Vec<Device>,
-    /// What was read, oldest first.
+    /// The records, oldest first.
     pub records: Vec<Record>,
-    /// What is wrong with the file, a sentence each.
+    /// The problems of the file, a sentence each.
     pub problems: Vec<String>,
 }
 
@@ -170,7 +171,7 @@ impl Machine {
         &self.records[self.records.partition_point(|record| record.to_ns <= from_ns)..]
     }
 
-    /// What lies in a window of the monotonic clock, at least in part.
+    /// Returns the records that lie in a window of the monotonic clock, at least in part.
     #[must_use]
     pub fn window(&self, from_ns: u64, to_ns: u64) -> Self {
         let records = self.since(from_ns);

@@ -1,4 +1,4 @@
-//! What Linux tells of the host and of a tree of processes, from /proc.
+//! Reads the state of the host and of a tree of processes from /proc.
 //!
 //! CPU time is counted since something began; a [`Host`] therefore keeps what it read last, and its
 //! first reading has none.
@@ -32,7 +32,7 @@ pub struct Host {
     last: Option<Counters>,
 }
 
-/// What is counted since something began, in ticks.
+/// Counts since something began, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Counters {
     at_ns: u64,

@@ -1,4 +1,4 @@
-//! What the machine did while a program was recorded.
+//! The state of the machine while a program was recorded.
 //!
 //! * A [`Sampler`] is a thread of `apex run`, not of the program. Once a second it reads what NVML
 //!   tells of each device ([`nvml`]) and what Linux tells of the host and of the program's

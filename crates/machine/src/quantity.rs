@@ -51,7 +51,7 @@ macro_rules! quantities {
                 }
             }
 
-            /// What it is counted in.
+            /// Returns its unit.
             pub fn unit(self) -> Unit {
                 match self {
                     $(Quantity::$variant => Unit::$unit,)*
@@ -144,7 +144,7 @@ quantities! {
 }
 
 impl Quantity {
-    /// Why clocks are lower than they could be, the gravest first.
+    /// The reasons why clocks are lower than they could be, the gravest first.
     pub const CLOCK_REASONS: [Quantity; 10] = [
         Quantity::ThermalSlowdown,
         Quantity::PowerBrake,

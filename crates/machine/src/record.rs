@@ -1,4 +1,4 @@
-//! What was read, as plain data; and merging it.
+//! Readings as plain data, and their merging.
 
 use crate::quantity::Quantity;
 use serde::de::{Deserializer, Error as _};
@@ -6,7 +6,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a quantity was in an interval.
+/// The values of a quantity in an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// Least.
@@ -68,12 +68,13 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// What was read. A quantity that the machine does not tell is missing.
+/// The readings of an interval. A quantity that the machine does not report is missing. A quantity
+/// that the machine does not tell is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Readings(BTreeMap<Quantity, Span>);
 
 impl Readings {
-    /// What a quantity was; `None` if the machine did not tell.
+    /// Returns the values of a quantity; `None` if the machine did not report it.
     pub fn get(&self, quantity: Quantity) -> Option<Span> {
         self.0.get(&quantity).copied()
     }
@@ -85,7 +86,7 @@ impl Readings {
         }
     }
 
-    /// What was read.
+    /// Iterates over the readings.
     pub fn iter(&self) -> impl Iterator<Item = (Quantity, Span)> {
         self.0.iter().map(|(&quantity, &span)| (quantity, span))
     }
@@ -142,16 +143,16 @@ pub struct Device {
     pub slowdown_c: Option<u32>,
 }
 
-/// What a device did in an interval.
+/// The readings of a device in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceRecord {
     /// Index into [`crate::Machine::devices`].
     pub device: usize,
-    /// What was read.
+    /// The readings.
     pub readings: Readings,
 }
 
-/// What the machine did in an interval.
+/// The readings of the machine in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Begin, nanoseconds of the machine's monotonic clock.
@@ -175,7 +176,7 @@ impl Record {
         self.to_ns.saturating_sub(self.from_ns)
     }
 
-    /// What a device did.
+    /// Returns the readings of a device.
     pub fn device(&self, device: usize) -> Option<&Readings> {
         self.devices.iter().find(|record| record.device == device).map(|record| &record.readings)
     }

@@ -19,10 +19,10 @@ pub trait Devices: Send {
     fn read(&mut self, index: usize, now_ns: u64) -> Readings;
 }
 
-/// How is sampled.
+/// The settings of sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// From one sample to the next.
+    /// The time from one sample to the next.
     pub every: Duration,
     /// Before anything is read: a program that is over by then costs nothing.
     pub delay: Duration,
@@ -36,10 +36,10 @@ impl Default for Options {
     }
 }
 
-/// A pause is at least so many times as long as the CPU time of the sample before it: sampling
-/// never takes more than a two-hundredth of a processor.
+/// The least ratio of a pause to the CPU time of the sample before it: sampling never takes more
+/// than a two-hundredth of a processor.
 const PAUSE_BY_COST: u32 = 200;
-/// How long the end waits for a sample that is being read or written.
+/// The time for which the end waits for a sample that is being read or written.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A thread that samples until it is stopped.
@@ -75,7 +75,7 @@ impl Sampler {
     /// Has the thread end, and waits for it a while: a call of NVML may hang.
     ///
     /// # Errors
-    /// Why it could not write; then what it had written before is there.
+    /// The reason why it could not write; then what it had written before is there.
     pub fn finish(self) -> io::Result<()> {
         drop(self.stop);
         // A thread that hangs leaves a file of whole lines.

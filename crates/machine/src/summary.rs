@@ -5,7 +5,7 @@ use crate::quantity::Quantity;
 use crate::record::{Device, Readings, Record, Span, overall};
 use serde::{Serialize, Serializer};
 
-/// What the machine did over a time: least, mean and most of each quantity, measured.
+/// The state of the machine over a time: least, mean and most of each quantity, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Time that the records are of, seconds.
@@ -22,7 +22,7 @@ pub struct Summary {
     pub joined: bool,
 }
 
-/// What a device did over a time, by everything that ran on it.
+/// The state of a device over a time, whatever ran on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceSummary {
     /// Index into [`Machine::devices`].
@@ -32,14 +32,14 @@ pub struct DeviceSummary {
     pub device: Device,
     /// Energy that it took, joules.
     pub energy_j: Option<f64>,
-    /// What was read.
+    /// The readings.
     #[serde(serialize_with = "spans")]
     pub readings: Readings,
 }
 
 impl DeviceSummary {
-    /// Why its clocks were lower than they could be, and for which share of the samples; the
-    /// gravest reason first.
+    /// Returns the reasons why its clocks were lower than they could be, and the share of the
+    /// samples of each; the gravest reason first.
     pub fn reasons(&self) -> Vec<(Quantity, f64)> {
         let share = |quantity| Some((quantity, self.readings.get(quantity)?.mean));
         Quantity::CLOCK_REASONS.into_iter().filter_map(share).filter(|(_, share)| *share > 0.0).collect()
@@ -47,7 +47,7 @@ impl DeviceSummary {
 }
 
 impl Summary {
-    /// What the records say of a program that used the devices with these UUIDs; `None` without
+    /// Summarises the records for a program that used the devices with these UUIDs; `None` without
     /// records.
     pub fn of<'a>(machine: &Machine, uuids: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let (devices, joined) = machine.devices_of(uuids);

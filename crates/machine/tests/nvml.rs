@@ -61,7 +61,7 @@ impl StandIn {
     }
 }
 
-/// Reads the first device so many times, a second apart; the last readings.
+/// Reads the first device `times` times, a second apart; returns the last readings.
 fn read(nvml: &mut Nvml, times: u64) -> Readings {
     (1..=times).map(|second| nvml.read(0, second * 1_000_000_000)).last().unwrap()
 }

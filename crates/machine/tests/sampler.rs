@@ -55,7 +55,7 @@ fn start<D: Devices + 'static>(
     Sampler::start(Folder::open(dir).unwrap(), std::process::id(), options, devices).unwrap()
 }
 
-/// Waits for the sampler to have written so many records.
+/// Waits until the sampler has written `records` records.
 fn wait_for(dir: &Path, records: usize) -> Machine {
     loop {
         let machine = Machine::read(dir);

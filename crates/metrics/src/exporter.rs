@@ -25,7 +25,7 @@ pub struct Exporter {
 #[derive(Debug, Default)]
 struct Exported {
     sums: SessionSums,
-    /// Where the accounts that were taken end, nanoseconds since the session's start.
+    /// The end of the accounts that were taken, in nanoseconds since the session's start.
     accounted: u64,
 }
 

@@ -11,8 +11,8 @@ pub(crate) type Label<'a> = (&'static str, &'a str);
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     of: BTreeMap<&'static str, Vec<Point>>,
-    /// When the session began whose series come next, nanoseconds since 1970; 0 where that is not
-    /// known.
+    /// The start of the session whose series come next, in nanoseconds since 1970; 0 if it is
+    /// unknown.
     session_began_ns: u64,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct Point {
     /// Names, and values in which what a terminal would act on is made harmless.
     pub labels: Vec<(&'static str, String)>,
     pub value: f64,
-    /// When its session began, nanoseconds since 1970; 0 where that is not known.
+    /// The start of its session, in nanoseconds since 1970; 0 if it is unknown.
     pub session_began_ns: u64,
 }
 
 impl Series {
-    /// What is added from now on is of a session that began at this moment.
+    /// Sets the start of the session whose series are added from now on.
     pub fn of_session(&mut self, began_ns: u64) {
         self.session_began_ns = began_ns;
     }

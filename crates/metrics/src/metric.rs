@@ -1,6 +1,6 @@
-//! The metrics that there are.
+//! The table of metrics.
 
-/// Whether a value only grows.
+/// The kind of a metric: whether its value only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// It counts since its session began.
@@ -26,11 +26,11 @@ impl MetricKind {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// Whether it only grows.
+    /// The kind of metric.
     pub kind: MetricKind,
     /// Its unit, as UCUM writes it: `s`, `By`, `{launch}`; empty of one that has none.
     pub unit: &'static str,
-    /// What it means: one sentence, which says whether it is measured or predicted.
+    /// A sentence about its meaning, which says whether it is measured or predicted.
     pub help: &'static str,
 }
 

@@ -13,9 +13,9 @@ use apex_protobuf::Message;
 
 /// Media type of a request.
 pub const MEDIA_TYPE: &str = "application/x-protobuf";
-/// What stands behind a collector's address for metrics.
+/// The path of a collector for metrics.
 pub const METRICS_PATH: &str = "/v1/metrics";
-/// What stands behind a collector's address for spans.
+/// The path of a collector for spans.
 pub const SPANS_PATH: &str = "/v1/traces";
 /// `AggregationTemporality`: since the start.
 const CUMULATIVE: u64 = 2;
@@ -24,16 +24,16 @@ const INTERNAL: u64 = 1;
 /// `StatusCode`: an error.
 const ERROR: u64 = 2;
 
-/// Who exports, and when.
+/// The exporter, with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// Version of APEX.
     pub version: &'a str,
     /// The machine's name; empty where it is not known.
     pub host: &'a str,
-    /// When the exporter began, nanoseconds since 1970.
+    /// The start of the exporter, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// When this is, nanoseconds since 1970.
+    /// The present time, in nanoseconds since 1970.
     pub now_ns: u64,
 }
 

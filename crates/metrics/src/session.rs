@@ -1,4 +1,4 @@
-//! What one session adds up to.
+//! The sums over one session.
 
 use crate::format::Series;
 use crate::metric::{
@@ -21,27 +21,27 @@ const OTHER: &str = "other";
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSums {
-    /// By process file: one that vanishes keeps what it counted.
+    /// The sums by process file: a file that vanishes keeps its counts.
     processes: BTreeMap<PathBuf, Sums>,
     /// Kernels with a series of their own.
     admitted: BTreeSet<String>,
-    /// What the names of functions tell: short name and operation.
+    /// The identities of functions by symbol: short name and operation.
     names: HashMap<String, (String, &'static str)>,
-    /// By device: seconds.
+    /// The seconds by device.
     devices: BTreeMap<String, DeviceSeconds>,
     /// The devices that each process has used.
     used: BTreeSet<(u32, String)>,
     pub running: usize,
     pub unread_bytes: u64,
-    /// When it began, nanoseconds since 1970; 0 where that is not known.
+    /// The start of the session, in nanoseconds since 1970; 0 if it is unknown.
     pub began_ns: u64,
     disk_bytes: u64,
 }
 
-/// What one process did since its start.
+/// The sums over one process since its start.
 #[derive(Debug, Default)]
 struct Sums {
-    /// By device and short name.
+    /// The launches by device and short name.
     launches: BTreeMap<(String, String), u64>,
     graph_launches: u64,
     failed: u64,

@@ -1,4 +1,5 @@
-//! A session as spans: what a program did when, for tracing back ends such as Jaeger and Tempo.
+//! A session as spans: the activities of a program over time, for tracing back ends such as Jaeger
+//! and Tempo.
 //!
 //! | span | parent | how many |
 //! | --- | --- | --- |
@@ -53,7 +54,7 @@ pub(crate) struct ProcessSpans {
     pub spans: Vec<Span>,
 }
 
-/// What took from one moment to another.
+/// An interval with a name: from one moment to another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Span {
     pub id: u64,
@@ -63,7 +64,7 @@ pub(crate) struct Span {
     pub start_ns: u64,
     pub end_ns: u64,
     pub attributes: Vec<(&'static str, Value)>,
-    /// How it failed.
+    /// The failure, if it failed.
     pub error: Option<String>,
 }
 
@@ -97,7 +98,7 @@ impl Spans {
         collector.finish(session, &profile)
     }
 
-    /// How many there are.
+    /// Returns the number of spans.
     pub fn count(&self) -> usize {
         self.processes.iter().map(|process| process.spans.len()).sum()
     }
@@ -168,7 +169,7 @@ impl<T> Longest<T> {
 
 /// A process whose records have been read, or are being read.
 struct TracedProcess {
-    /// Of its span.
+    /// The identifier of its span.
     id: u64,
     pid: u32,
     definitions: Arc<Definitions>,
@@ -194,7 +195,7 @@ struct Collector {
     trace: [u8; 16],
     ranks: Vec<u32>,
     processes: Vec<TracedProcess>,
-    /// Of the current process: its threads' ranges, outermost first, and its own.
+    /// Open ranges of the current process: those of each thread, outermost first, and its own.
     threads: HashMap<u32, Vec<Open>>,
     process_ranges: HashMap<u64, Open>,
     steps: Longest<(usize, Span)>,
@@ -490,7 +491,7 @@ fn path_of(definitions: &Definitions, range: u32) -> Vec<u32> {
     path
 }
 
-/// How a program failed.
+/// Describes the failure of a program.
 fn failure(exit: Exit) -> Option<String> {
     match exit {
         Exit::Code(0) => None,

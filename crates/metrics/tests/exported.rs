@@ -1,4 +1,5 @@
-//! What is exported of a session, and the files for Prometheus and Grafana that are made for it.
+//! The exported metrics of a session, and the files for Prometheus and Grafana that are made for
+//! them.
 
 use apex_live::Follower;
 use apex_metrics::{Exporter, METRICS, MetricKind};

@@ -1,5 +1,5 @@
-//! What is pushed to a collector, decoded by OpenTelemetry's own classes (Python's package
-//! `opentelemetry-proto`), is what Prometheus scrapes.
+//! Compares the metrics that are pushed to a collector, decoded by OpenTelemetry's own classes
+//! (Python's package `opentelemetry-proto`), with those that Prometheus scrapes.
 //!
 //! Skipped, with a message, where the package is not installed (`scripts/test-deps.sh` installs
 //! it).

@@ -22,7 +22,7 @@ use apex_random::Random;
 /// Most bins of a feature: what a byte can tell apart.
 pub const BINS: usize = 256;
 
-/// How trees are grown.
+/// Options of growing trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boosting {
     /// Determines the examples that each tree sees.
@@ -31,7 +31,7 @@ pub struct Boosting {
     pub trees: usize,
     /// Most leaves of a tree.
     pub leaves: usize,
-    /// How much of its residuals a tree takes away.
+    /// The share of the residuals that a tree takes away.
     pub rate: f64,
     /// Least number of examples in a leaf.
     pub least: usize,
@@ -62,7 +62,7 @@ pub struct Trees {
 /// The trees of one target.
 #[derive(Clone, Debug)]
 struct Forest {
-    /// What is predicted without any tree.
+    /// The prediction without any tree.
     mean: f64,
     trees: Vec<Vec<Node>>,
 }
@@ -146,7 +146,7 @@ impl Regressor for Trees {
     }
 }
 
-/// What a tree says of a row of features.
+/// Returns a tree's value for a row of features.
 fn say(tree: &[Node], row: &[f32]) -> f64 {
     let mut node = 0;
     loop {
@@ -240,7 +240,7 @@ struct Split {
     bin: u8,
 }
 
-/// What trees of one target are grown from.
+/// The data from which trees of one target are grown.
 struct Grower<'a> {
     binned: &'a Binned,
     options: &'a Boosting,
@@ -322,7 +322,7 @@ impl Grower<'_> {
         Some(Open { node, rows, histogram, split })
     }
 
-    /// How to split a leaf with these sums, if any split gains.
+    /// Returns the best split of a leaf with these sums, if any split gains.
     fn best_split(&self, histogram: &[Sum], total: Sum) -> Option<Split> {
         let Boosting { penalty, least, .. } = *self.options;
         let least = least.max(1) as u64;

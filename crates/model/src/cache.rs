@@ -45,8 +45,8 @@ impl Cache {
         }
     }
 
-    /// What `forecaster` forecasts of `features`. Allocates when it is asked with this forecaster
-    /// for the first time.
+    /// Returns the forecast of `forecaster` for `features`. Allocates when it is asked with this
+    /// forecaster for the first time.
     ///
     /// # Errors
     /// As [`Forecaster::forecast`].

@@ -1,4 +1,4 @@
-//! Intervals that hold as often as they say: split conformal prediction.
+//! Intervals with a guaranteed coverage: split conformal prediction.
 //!
 //! A predictor's own idea of an interval is a [`Band`]. On cases that it was not trained on, each
 //! truth `y` has a *score*, how far it lies outside of its band in units of the band's spread:
@@ -24,12 +24,12 @@ use crate::Error;
 use crate::network::Range;
 use std::collections::BTreeMap;
 
-/// What a predictor says before calibration.
+/// The interval that a predictor gives before calibration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
-    /// Where it begins.
+    /// The lower end.
     pub low: f32,
-    /// Where it ends.
+    /// The upper end.
     pub high: f32,
     /// The unit in which it is widened; above 0.
     pub spread: f32,
@@ -58,10 +58,10 @@ impl Band {
     }
 }
 
-/// By how much bands are widened.
+/// The margin by which bands are widened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margin {
-    /// In how many of all cases the interval is to hold, between 0 and 1.
+    /// The share of all cases in which the interval holds the truth, between 0 and 1.
     pub coverage: f32,
     /// In units of the band's spread.
     pub margin: f32,
@@ -126,7 +126,7 @@ impl Margin {
     }
 }
 
-/// How many cases are in the group of each case, and how many groups there are.
+/// Returns the number of cases in the group of each case, and the number of groups.
 fn sizes(groups: Option<&[usize]>, cases: usize) -> (Vec<usize>, usize) {
     let Some(groups) = groups else { return (vec![1; cases], cases) };
     let mut sizes = BTreeMap::new();

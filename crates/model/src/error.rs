@@ -1,4 +1,4 @@
-//! What can be wrong with what a caller hands in.
+//! Errors in a caller's data.
 
 use thiserror::Error as ThisError;
 
@@ -9,41 +9,41 @@ pub enum Error {
     /// Something has another length than what it goes with.
     #[error("{what} has {found} numbers where {expected} are needed")]
     Length {
-        /// What was handed in.
+        /// The name of the data.
         what: &'static str,
-        /// How many numbers it should have.
+        /// The number of values that it should have.
         expected: usize,
-        /// How many it has.
+        /// The number of values that it has.
         found: usize,
     },
     /// A number is infinite or not a number.
     #[error("{what}: number {index} is {value}, which cannot be computed with; leave it out or replace it")]
     NotFinite {
-        /// What was handed in.
+        /// The name of the data.
         what: &'static str,
         /// Its position, from 0.
         index: usize,
-        /// What stands there.
+        /// The value.
         value: f32,
     },
     /// A number lies outside of the range that it must have.
     #[error("{what} is {value}, but must be {range}")]
     Range {
-        /// What was handed in.
+        /// The name of the number.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: f64,
-        /// What it must be.
+        /// The allowed range.
         range: &'static str,
     },
     /// There is not enough to work with.
     #[error("{what}: {found} found, at least {needed} needed")]
     TooFew {
-        /// What is missing.
+        /// The things of which there are too few.
         what: &'static str,
         /// The least number of them.
         needed: usize,
-        /// How many there are.
+        /// The number of them.
         found: usize,
     },
     /// Training went astray.

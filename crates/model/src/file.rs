@@ -30,7 +30,7 @@ use apex_untrusted::{read, replace, shown};
 use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
 
-/// How every model file begins.
+/// The first bytes of every model file.
 pub const MAGIC: [u8; 8] = *b"APEXMODL";
 
 /// The version of the format that is written; older ones are read.
@@ -42,7 +42,7 @@ pub const PREAMBLE: usize = 56;
 /// The kind of model that this version knows.
 const NETWORK: u32 = 1;
 
-/// Why a model file cannot be used.
+/// The reason why a model file cannot be used.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum FileError {
@@ -77,13 +77,13 @@ pub enum FileError {
     /// Its bytes are not those that were written.
     #[error("the file is damaged: the checksum of its {part} is wrong; copy it again")]
     Damaged {
-        /// What is damaged.
+        /// The damaged part.
         part: &'static str,
     },
     /// Its head says something that cannot be.
     #[error("the file is not a valid model: {what}; train the model again")]
     Invalid {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// Its parts do not make a model.
@@ -92,12 +92,12 @@ pub enum FileError {
     /// It cannot be read or written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// Which file it is.
+    /// An error of the file at this path.
     #[error("{}: {source}", shown(path))]
     At {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<FileError>,
     },
 }

@@ -1,12 +1,11 @@
-//! A trained network with all that belongs to it: which features it takes, how far to trust it,
-//! where it comes from.
+//! A trained network with its features, its calibration and its origin.
 
 use crate::conformal::{Band, Margin};
 use crate::network::{Network, Range, Target};
 use crate::predict::{Precision, Predictor, Scratch};
 use crate::{Error, Matrix};
 
-/// Which features a model takes. Who computes features compares this with what it computes.
+/// The features that a model takes. Who computes features compares this with what it computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureSet {
     /// Its name.
@@ -48,7 +47,7 @@ impl FeatureSet {
     }
 }
 
-/// What a target's interval is made of.
+/// The source of a target's interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// The estimate alone.
@@ -59,12 +58,12 @@ pub enum Spread {
     Between,
 }
 
-/// How a target's intervals were calibrated.
+/// The calibration of a target's intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// What intervals are made of.
+    /// The source of intervals.
     pub spread: Spread,
-    /// By how much that is widened.
+    /// The margin by which it is widened.
     pub margin: Margin,
 }
 
@@ -157,7 +156,7 @@ impl Model {
         Ok(Model { features, network, calibrations, notes })
     }
 
-    /// Which features it takes.
+    /// Returns the features that it takes.
     pub fn features(&self) -> &FeatureSet {
         &self.features
     }
@@ -192,17 +191,17 @@ impl Model {
     }
 }
 
-/// What is predicted of one target.
+/// The forecast of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// The point estimate.
     pub estimate: f32,
-    /// From where to where the truth lies in [`Margin::coverage`] of cases like those that it was
+    /// The interval that holds the truth in [`Margin::coverage`] of cases like those that it was
     /// calibrated on; `None` if it was not.
     pub interval: Option<(f32, f32)>,
 }
 
-/// Where a target's outputs are.
+/// The position of a target's outputs, with its calibration.
 #[derive(Debug)]
 struct Plan {
     range: Range,
@@ -228,12 +227,12 @@ pub struct ForecastScratch {
 }
 
 impl Forecaster {
-    /// How many features it takes.
+    /// Returns the number of features.
     pub fn inputs(&self) -> usize {
         self.predictor.inputs()
     }
 
-    /// How many targets it forecasts.
+    /// Returns the number of targets.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

@@ -1,4 +1,4 @@
-//! Small neural networks that predict what a launch will do, trained and run on the CPU.
+//! Small neural networks that predict the behaviour of launches, trained and run on the CPU.
 //!
 //! * [`network`]: a multilayer perceptron as data, its scaling of features and targets included.
 //! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no

@@ -30,12 +30,12 @@ impl Matrix {
         Ok(())
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    /// How many numbers in each row.
+    /// Returns the number of values in each row.
     pub fn columns(&self) -> usize {
         self.columns
     }

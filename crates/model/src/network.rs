@@ -1,4 +1,4 @@
-//! A multilayer perceptron as data: what goes in, the layers, what comes out.
+//! A multilayer perceptron as data: inputs, layers, outputs.
 //!
 //! With `x` the features of one case, `m` and `s` of [`Scaling`]:
 //!
@@ -21,7 +21,7 @@ use apex_random::Random;
 /// `2^16 * 255 * 127 < 2^31`.
 pub const MAX_WIDTH: usize = 1 << 16;
 
-/// What hidden units do with their sum.
+/// The function of hidden units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `max(z, 0)`.
@@ -33,7 +33,7 @@ pub enum Activation {
     Gelu,
 }
 
-/// What values a target may have.
+/// The values that a target may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// From 0 to 1: occupancy, utilisation, efficiency.
@@ -47,7 +47,7 @@ pub enum Range {
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// What values it may have.
+    /// The values that it may have.
     pub range: Range,
     /// Levels of the quantiles that are predicted beside the point estimate, each between 0 and 1,
     /// rising.
@@ -72,7 +72,7 @@ impl Target {
         self
     }
 
-    /// How many outputs it has: one, and one for each quantile.
+    /// Returns the number of its outputs: one, and one for each quantile.
     pub fn outputs(&self) -> usize {
         1 + self.quantiles.len()
     }
@@ -81,9 +81,9 @@ impl Target {
 /// Centre and spread of each of several numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
-    /// What is subtracted.
+    /// The numbers that are subtracted.
     pub mean: Vec<f32>,
-    /// What is divided by; never 0.
+    /// The numbers that are divided by; never 0.
     pub scale: Vec<f32>,
 }
 
@@ -133,9 +133,9 @@ impl Scaling {
 /// One layer: `weights x + bias`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// How many numbers go in.
+    /// The number of inputs.
     pub inputs: usize,
-    /// How many come out.
+    /// The number of outputs.
     pub outputs: usize,
     /// `outputs` rows of `inputs` weights.
     pub weights: Vec<f32>,
@@ -254,22 +254,22 @@ impl Network {
         Ok(())
     }
 
-    /// How many features go in.
+    /// Returns the number of features.
     pub fn inputs(&self) -> usize {
         self.layers[0].inputs
     }
 
-    /// How many numbers come out: [`Target::outputs`] of each target.
+    /// Returns the number of outputs: [`Target::outputs`] of each target.
     pub fn outputs(&self) -> usize {
         self.layers[self.layers.len() - 1].outputs
     }
 
-    /// How many weights and biases there are.
+    /// Returns the number of weights and biases.
     pub fn parameters(&self) -> usize {
         self.layers.iter().map(|layer| layer.weights.len() + layer.bias.len()).sum()
     }
 
-    /// What hidden units do with their sum.
+    /// Returns the function of hidden units.
     pub fn activation(&self) -> Activation {
         self.activation
     }
@@ -283,7 +283,7 @@ impl Network {
         &mut self.layers
     }
 
-    /// What is predicted.
+    /// Returns the targets.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }

@@ -57,8 +57,8 @@ fn onnx_runtime_agrees_in_single_precision() {
     }
 }
 
-/// What ONNX has no place for stands in the metadata: a reader of the file finds the meaning of
-/// every column.
+/// The metadata hold the parts of a model for which ONNX has no place: a reader of the file finds
+/// the meaning of every column.
 #[test]
 fn a_model_says_what_its_columns_are() {
     let targets = vec![Target::fraction("occupancy").with_quantiles(&[0.25]), Target::real("log time")];

@@ -1,6 +1,6 @@
-//! How many blocks of a kernel an SM holds at once.
+//! The number of a kernel's blocks that an SM holds at once.
 //!
-//! Each resource alone would admit so many blocks; the smallest of these limits is the answer, and
+//! Each resource alone limits the number of blocks; the smallest of these limits is the answer, and
 //! the resources whose limit equals it are the *limiters*. Registers are given per warp, in units,
 //! from the partition that the warp runs in; shared memory is given per block, in units, out of the
 //! carve-out that the SM is configured with.

@@ -1,4 +1,4 @@
-//! What a multiprocessor has to give.
+//! The resources of a multiprocessor.
 //!
 //! Sources: the tables "Technical Specifications per Compute Capability" and "Shared Memory
 //! Capacity per Compute Capability" of the CUDA C++ Programming Guide, and the sections on shared
@@ -8,8 +8,8 @@
 
 use cuda_launch::{DeviceAttributes, Dim3, compute_capability};
 
-/// What a device has to give, per multiprocessor (SM) and per block, and in which units it gives
-/// it.
+/// The resources of a device per multiprocessor (SM) and per block, and the units in which it gives
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
     /// Attributes of the device; 0 multiprocessors where only the compute capability is known
@@ -29,7 +29,7 @@ pub struct DeviceLimits {
     pub barriers_per_sm: Option<u32>,
 }
 
-/// What differs between compute capabilities.
+/// The differences between compute capabilities.
 struct Row {
     compute_capability: (u32, u32),
     threads: u32,
@@ -132,7 +132,8 @@ impl DeviceLimits {
         self.attributes.max_threads_per_multiprocessor / self.attributes.warp_size
     }
 
-    /// Warps that a block of so many threads takes: the last one may be partly filled.
+    /// Returns the number of warps of a block of `block_threads` threads: the last one may be
+    /// partly filled.
     pub fn warps_of(&self, block_threads: u32) -> u32 {
         block_threads.div_ceil(self.attributes.warp_size)
     }

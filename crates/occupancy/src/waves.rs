@@ -1,4 +1,4 @@
-//! How the blocks of a grid fill the device.
+//! The waves in which the blocks of a grid fill the device.
 //!
 //! A *wave* is as many blocks as the device holds at once. The last wave of a grid is rarely full;
 //! while it runs, part of the device is idle: the *tail effect*. The figures assume blocks of equal

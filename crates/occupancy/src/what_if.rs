@@ -1,4 +1,4 @@
-//! What would change if the configuration did: the same calculator, asked again.
+//! Changes of the configuration: the same calculator, called again.
 
 use crate::calculator::{Occupancy, theoretical};
 use crate::limits::DeviceLimits;

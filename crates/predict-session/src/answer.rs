@@ -1,7 +1,7 @@
-//! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
+//! The answer about one launch as data: the members of JSON are those of [`Answer`].
 
 use crate::recorded::{self, figure};
-use apex_predict::lines::{Asked, Fields, KNOWN, Line};
+use apex_predict::lines::{Fields, KNOWN, Line, Question};
 use apex_predict::{Case, Device, Estimate, Models, Placed};
 use apex_profile::{Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -27,28 +27,28 @@ pub struct Answer {
     /// Whether guesses decide part of what the launch executes; `None` if that is not known (its
     /// basis is not `work`).
     pub work_assumed: Option<bool>,
-    /// What the models say.
+    /// The models' prediction.
     pub prediction: Option<Prediction>,
-    /// What follows exactly.
+    /// The computed figures.
     pub computed: Option<Computed>,
-    /// Of a what-if: the share of the launch's duration that the change saves; below 0 where it
-    /// costs.
+    /// For a what-if, the share of the launch's duration that the change saves; below 0 if it costs
+    /// time.
     pub saves: Option<Figure>,
-    /// Why nothing is predicted.
+    /// The reason why nothing is predicted.
     pub error: Option<String>,
-    /// What stood in the line; in JSON, what of it no other member has.
+    /// The fields of the line; in JSON, those that no other member has.
     #[serde(rename = "input", serialize_with = "unknown_members")]
     pub fields: Fields,
 }
 
-/// What follows exactly from launch, kernel and device.
+/// The figures that follow exactly from launch, kernel and device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Computed {
     /// Share of the lanes of a block's warps that hold a thread.
     pub block_efficiency: f64,
     /// Theoretical occupancy. It takes the kernel's attributes, like all that follows.
     pub theoretical_occupancy: Option<f64>,
-    /// What limits it.
+    /// The resources that limit it.
     pub limiters: Option<Vec<&'static str>>,
     /// Blocks over what the device holds at once.
     pub waves: Option<f64>,
@@ -86,7 +86,7 @@ pub fn bounded(kernel: FunctionAttributes, device: &Device) -> FunctionAttribute
 
 impl Answer {
     /// Predicts a case.
-    pub fn of(models: &Models, device: &Device, case: &Case, asked: &Asked) -> Self {
+    pub fn of(models: &Models, device: &Device, case: &Case, asked: &Question) -> Self {
         let measured = asked.measured_us.map(|time| Figure::measured(time * 1e3));
         let said = recorded::prediction(models, device, case, measured);
         Self {
@@ -97,7 +97,7 @@ impl Answer {
             error: said.as_ref().err().map(ToString::to_string),
             prediction: said.ok(),
             computed: Placed::new(device, case).ok().map(|placed| Computed::of(&placed)),
-            fields: Asked { launch: case.launch, kernel: case.kernel, ..asked.clone() }.fields(),
+            fields: Question { launch: case.launch, kernel: case.kernel, ..asked.clone() }.fields(),
             ..Self::default()
         }
     }
@@ -116,15 +116,15 @@ impl Answer {
     }
 
     /// A change that gives no launch: why not.
-    pub fn without_change(asked: &Asked, why: String) -> Self {
+    pub fn without_change(asked: &Question, why: String) -> Self {
         let kernel = asked.name.clone();
         Self { kernel, what_if: true, error: Some(why), fields: asked.fields(), ..Self::default() }
     }
 
     /// Predicts a change of a launch: from its measured time, or else from its predicted one, whose
     /// interval then adds to that of the change.
-    pub fn of_change(models: &Models, device: &Device, from: &Case, to: &Case, asked: &Asked) -> Self {
-        let mut answer = Self::of(models, device, to, &Asked { measured_us: None, ..asked.clone() });
+    pub fn of_change(models: &Models, device: &Device, from: &Case, to: &Case, asked: &Question) -> Self {
+        let mut answer = Self::of(models, device, to, &Question { measured_us: None, ..asked.clone() });
         answer.what_if = true;
         let before = match asked.measured_us {
             Some(time) => Some(Estimate { value: time, low: time, high: time }),

@@ -1,4 +1,4 @@
-//! What bounds a kernel: a roofline over what its launches execute.
+//! The limit of a kernel: a roofline over the work of its launches.
 //!
 //! [`Bounds`] say how long each part of the device takes for the work at full rate. Where the
 //! slowest part of memory or arithmetic accounts for most of the kernel's duration, that bounds it.
@@ -17,7 +17,8 @@ const ROOFLINE: f64 = 0.6;
 /// bounds.
 const TAIL: f64 = 0.25;
 
-/// What bounds a launch of which `said` is predicted; `None` if it is not known what it executes.
+/// Returns the limit of a launch with the prediction `said`; `None` if it is not known what it
+/// executes.
 pub fn of(placed: &Placed<'_>, said: &Prediction) -> Option<Bound> {
     let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?;
     let (duration_us, duration) = match said.measured_duration_ns {
@@ -44,7 +45,7 @@ pub fn of(placed: &Placed<'_>, said: &Prediction) -> Option<Bound> {
     Some(Bound { by, part: part.to_owned(), part_ns, share, duration, assumed: work.assumed })
 }
 
-/// What a part of [`Bounds`] is.
+/// Returns the kind of a part of [`Bounds`].
 fn kind(part: &str) -> BoundBy {
     match part {
         "issue" | "single" | "integer" | "double" | "special" | "tensor" => BoundBy::Compute,

@@ -1,4 +1,4 @@
-//! What the kernels of a recorded session would do in other configurations.
+//! The kernels of a recorded session in other configurations.
 //!
 //! Occupancy, waves and tail are computed for any device whose limits are known. A duration is
 //! predicted as `apex predict --what-if` does it: from the measured one where the kernel was timed.
@@ -6,7 +6,7 @@
 use crate::answer::{Answer, bounded};
 use crate::programs::{Programs, Recorded};
 use crate::recorded as session;
-use apex_predict::lines::Asked;
+use apex_predict::lines::Question;
 use apex_predict::{Change, Models, resident};
 use apex_profile::{Figure, Geometry, Kernel, Prediction, Profile, Provenance};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
@@ -20,19 +20,19 @@ pub struct Explored {
     pub launch: LaunchConfig,
     /// The kernel's attributes; `None` where they are not known.
     pub attributes: Option<FunctionAttributes>,
-    /// How it lies on the device: computed. `None` where the launch cannot run, or the attributes
+    /// The computed geometry on the device. `None` where the launch cannot run, or the attributes
     /// or the device's limits are not known.
     pub geometry: Option<Geometry>,
-    /// Why the launch cannot run.
+    /// The reason why the launch cannot run.
     pub impossible: Option<String>,
-    /// What the models say of it.
+    /// The models' prediction.
     pub prediction: Option<Prediction>,
-    /// Where the duration that the prediction starts from comes from; `None` where nothing is
+    /// The provenance of the duration that the prediction starts from; `None` if nothing is
     /// changed.
     pub from: Option<Provenance>,
     /// The share of the kernel's duration that the change saves; below 0 where it costs.
     pub saves: Option<Figure>,
-    /// Why nothing is predicted of a launch that can run.
+    /// The reason why nothing is predicted of a launch that can run.
     pub unpredicted: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub fn usual_blocks(models: &Models, profile: &Profile, most: usize) -> Vec<Trie
     launched.take(most).filter(|kernel| kernel.attributes.is_some()).map(tried).collect()
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The session has no such kernel.
@@ -92,7 +92,7 @@ pub struct Explorer {
 }
 
 impl Explorer {
-    /// Of the kernels of a profile.
+    /// Creates the explorer of a profile's kernels.
     pub fn of(profile: &Profile) -> Self {
         let kernel = |kernel: &Kernel| Kernel {
             short_name: kernel.short_name.clone(),
@@ -148,8 +148,8 @@ pub fn explored(
     kernel: &Kernel,
     change: &Change,
 ) -> Result<Explored, String> {
-    let launch = change.of(kernel.launch)?;
-    let attributes = change.of_kernel(kernel.attributes)?;
+    let launch = change.apply_to_launch(kernel.launch)?;
+    let attributes = change.apply_to_kernel(kernel.attributes)?;
     let device = kernel.device.and_then(|device| profile.devices.get(device));
     let limits = device.and_then(apex_profile::Device::limits);
     let runs = |attributes: &FunctionAttributes| match &limits {
@@ -181,7 +181,7 @@ pub fn explored(
                 recorded.case(launch, attributes.map(|attributes| bounded(attributes, &device)))
             };
             let measured = session::measured_duration_ns(kernel).map(|time| time.value / 1e3);
-            let asked = Asked {
+            let asked = Question {
                 name: Some(kernel.short_name.clone()),
                 launch: kernel.launch,
                 kernel: kernel.attributes,
@@ -210,8 +210,8 @@ fn consenting(attributes: FunctionAttributes, launch: LaunchConfig) -> FunctionA
     FunctionAttributes { max_dynamic_shared_bytes: most, ..attributes }
 }
 
-/// The block of so many threads that is most like another one: its x and z stay if they can, and a
-/// block of one row stays one. `None` if it would need a part of a row.
+/// Returns the block of `threads` threads that is most similar to another one: its x and z stay if
+/// they can, and a block of one row stays one. `None` if it would need a part of a row.
 pub fn block_of(like: Dim3, threads: u32) -> Option<Dim3> {
     if (like.y, like.z) == (1, 1) {
         return Some(Dim3 { x: threads, y: 1, z: 1 });

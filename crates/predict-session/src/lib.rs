@@ -1,4 +1,4 @@
-//! What models say of the kernels of a recorded session, beside what was measured.
+//! Predictions for the kernels of a recorded session, beside the measurements.
 //!
 //! `apex-predict` knows launches and models, `apex-profile` knows sessions; here they meet.
 //! Predictions are a value of their own, computed from a profile, which takes them as an argument

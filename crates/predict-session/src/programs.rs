@@ -3,7 +3,7 @@
 //! image has machine code alone, what the tables beside that say.
 
 use apex_predict::Case;
-use apex_predict::code::{Code, Given};
+use apex_predict::code::{Code, LaunchArguments};
 use apex_profile::{CodeFact, Kernel, KernelArguments, KnownCode, MachineCode, Parameter, Profile};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
@@ -32,14 +32,14 @@ pub struct Programs<'p> {
     contents: RefCell<HashMap<(String, u32), Rc<Content<'p>>>>,
 }
 
-/// What an image has of the kernels that are walked.
+/// The content of an image for the kernels that are walked.
 struct Content<'p> {
     /// The modules of its PTX.
     modules: Vec<Arc<Module>>,
     /// The kernels that were asked for, by symbol: all configurations of one share what is made of
     /// its code.
     kernels: RefCell<HashMap<String, Option<Code>>>,
-    /// What the tables of its machine code say, by symbol.
+    /// The tables of its machine code, by symbol.
     tables: HashMap<&'p str, cubin::Kernel>,
 }
 
@@ -57,16 +57,16 @@ fn fact(fact: ptx::Fact) -> CodeFact {
     }
 }
 
-/// What is known of the code of a recorded kernel.
+/// The knowledge of a recorded kernel's code.
 #[derive(Debug)]
 pub enum Recorded {
     /// Nothing beyond its attributes.
     Kernel,
-    /// What its PTX is made of.
+    /// The instruction mix of its PTX.
     Mix(ptx::Mix),
     /// Its PTX, and perhaps what launches were given.
     Code(Code),
-    /// What the tables of its machine code say: there is no PTX.
+    /// The tables of its machine code: there is no PTX.
     Tables(cubin::Kernel),
 }
 
@@ -83,7 +83,8 @@ impl Recorded {
         }
     }
 
-    /// What the kernel's image has of it, as a profile says it; `None` if nothing is known.
+    /// Returns the part of the kernel that its image holds, as a profile states it; `None` if
+    /// nothing is known.
     pub fn known(&self) -> Option<KnownCode> {
         match self {
             Self::Kernel | Self::Mix(_) => None,
@@ -127,17 +128,17 @@ impl<'p> Programs<'p> {
         Self { profile, walked, contents: RefCell::default() }
     }
 
-    /// What is known of a kernel's code.
+    /// Returns the knowledge of a kernel's code.
     pub fn recorded(&self, kernel: &Kernel) -> Recorded {
         self.find(kernel).unwrap_or(Recorded::Kernel)
     }
 
-    /// What is known of a kernel before it runs.
+    /// Returns the facts about a kernel before it runs.
     pub fn case(&self, kernel: &Kernel) -> Case {
         self.recorded(kernel).case(kernel.launch, kernel.attributes)
     }
 
-    /// What a kernel's code says about its cost, if its PTX is known.
+    /// Returns the facts that a kernel's code tells about its cost, if its PTX is known.
     pub fn facts(&self, kernel: &Kernel) -> Vec<CodeFact> {
         match self.find(kernel) {
             Some(Recorded::Code(code)) => code.facts(&kernel.launch).into_iter().map(fact).collect(),
@@ -154,14 +155,14 @@ impl<'p> Programs<'p> {
         let device = self.profile.devices.get(kernel.device?)?;
         let (major, minor) = device.compute_capability?;
         let content = self.content(image, major.saturating_mul(10).saturating_add(minor));
-        let given = |parameters: &[Variable]| -> Vec<Given> {
+        let given = |parameters: &[Variable]| -> Vec<LaunchArguments> {
             code.arguments.iter().take(MOST_ARGUMENTS).filter_map(|one| given(parameters, one)).collect()
         };
         let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
         content.code(&kernel.symbol, given).map(Recorded::Code).or_else(tables)
     }
 
-    /// What an image has for an architecture.
+    /// Returns the content of an image for an architecture.
     fn content(&self, image: &str, architecture: u32) -> Rc<Content<'p>> {
         let read = || {
             let packed = self.profile.images.get(image).map_or(&[][..], |packed| packed);
@@ -173,7 +174,7 @@ impl<'p> Programs<'p> {
 }
 
 impl<'p> Content<'p> {
-    /// Of a packed image; nothing of what is damaged.
+    /// Reads a packed image; damaged parts are left out.
     fn read(packed: &[u8], architecture: u32, symbols: impl Iterator<Item = &'p str>) -> Self {
         let parts = kept::unpack(packed).unwrap_or_default();
         let texts = texts(&parts, architecture);
@@ -189,7 +190,7 @@ impl<'p> Content<'p> {
     }
 
     /// The PTX of a kernel, and what launches of it were given.
-    fn code(&self, symbol: &str, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Option<Code> {
+    fn code(&self, symbol: &str, given: impl FnOnce(&[Variable]) -> Vec<LaunchArguments>) -> Option<Code> {
         let mut kernels = self.kernels.borrow_mut();
         let find = || self.modules.iter().find_map(|module| Code::of_module(module, symbol));
         let code = kernels.entry(symbol.to_owned()).or_insert_with(find);
@@ -224,7 +225,7 @@ pub(crate) fn texts(parts: &[Vec<u8>], architecture: u32) -> impl Iterator<Item 
 
 /// Recorded arguments as the parameters of the PTX take them; `None` if they are not those of these
 /// parameters.
-fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<Given> {
+fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<LaunchArguments> {
     if parameters.len() != recorded.parameters.len() {
         return None;
     }
@@ -236,7 +237,7 @@ fn given(parameters: &[Variable], recorded: &KernelArguments) -> Option<Given> {
         allocations.resize(allocations.len().max(index + 1), 0);
         allocations[index] = pointer.allocation_bytes;
     }
-    Some(Given { launches: recorded.launches.max(1) as f64, arguments, allocations })
+    Some(LaunchArguments { launches: recorded.launches.max(1) as f64, arguments, allocations })
 }
 
 /// A pointer becomes an address of its allocation's own, so that it is as well aligned as it was,

@@ -1,4 +1,4 @@
-//! What the models say of the kernels of a recorded session, beside what was measured.
+//! Predictions for the kernels of a recorded session, beside the measurements.
 //!
 //! What a session measures is comparable after [`ABOVE_GPU_TIME_NS`] is added
 //! ([`GpuTime`](apex_profile::GpuTime)).
@@ -19,7 +19,7 @@ pub fn figure(estimate: Estimate) -> Figure {
     Figure::predicted(estimate.value, (estimate.low, estimate.high))
 }
 
-/// What models say, as a profile holds it.
+/// Converts a prediction to the form of a profile.
 fn as_profiled(said: apex_predict::Prediction) -> Prediction {
     Prediction {
         duration_ns: Some(figure(said.duration_us).scaled(1e3)),
@@ -38,7 +38,7 @@ fn as_profiled(said: apex_predict::Prediction) -> Prediction {
 /// The device of this name and these pairs of `CUdevice_attribute` and value, as the models see it.
 ///
 /// # Errors
-/// What is not known of it, as a sentence.
+/// A sentence about the missing facts.
 pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
     let shown = if name.is_empty() { "a device that is not known" } else { name };
     if DeviceLimits::from_pairs(attributes).is_none() {
@@ -48,10 +48,10 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
         .ok_or_else(|| format!("no predictions for {shown}: its clocks and caches were not recorded"))
 }
 
-/// Whether the shipped models were trained on devices like this one.
+/// Checks that the shipped models were trained on devices like this one.
 ///
 /// # Errors
-/// That they were not, as a sentence.
+/// A sentence that they were not.
 pub fn check_trained(device: &Device) -> Result<(), String> {
     let capability = |device: &Device| device.limits.attributes.compute_capability;
     let trained = Device::trained();
@@ -69,13 +69,13 @@ pub fn check_trained(device: &Device) -> Result<(), String> {
 /// The recorded device, if the shipped models were trained on devices like it.
 ///
 /// # Errors
-/// Why nothing is predicted for it, as a sentence.
+/// A sentence about the reason why nothing is predicted for it.
 pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
     let device = device(&recorded.name, &recorded.attributes)?;
     check_trained(&device).map(|()| device)
 }
 
-/// Which devices there are predictions for.
+/// The devices that there are predictions for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
     /// Those like the ones that the shipped models were trained on.
@@ -88,7 +88,7 @@ impl Trained {
     /// The device of this name and these attributes, if there are predictions for it.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
         let device = device(name, attributes)?;
         match self {
@@ -101,7 +101,7 @@ impl Trained {
     /// The first of a session's devices that there are predictions for.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn among(self, devices: &[apex_profile::Device]) -> Result<Device, String> {
         let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
         known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
@@ -116,10 +116,10 @@ pub fn measured_duration_ns(kernel: &Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + ABOVE_GPU_TIME_NS, samples, error))
 }
 
-/// What the models say of a launch, beside what was measured, and what bounds it.
+/// Returns the prediction for a launch, beside the measurement, and its limit.
 ///
 /// # Errors
-/// Why the launch cannot run.
+/// The reason why the launch cannot run.
 pub fn prediction(
     models: &Models,
     device: &Device,
@@ -136,9 +136,9 @@ pub fn prediction(
     Ok(Prediction { bound, work, ..said })
 }
 
-/// What is shown of a session's kernel: no predicted duration beside a measured one, unless it is
-/// known what its launches execute. Attributes and configuration alone tell so little of it that
-/// its interval spans a factor of hundreds.
+/// Returns the part of a prediction that is shown: no predicted duration beside a measured one,
+/// unless it is known what the launches execute. Attributes and configuration alone tell so little
+/// about it that its interval spans a factor of hundreds.
 pub fn shown(said: Prediction) -> Prediction {
     let is_vague = said.basis != Basis::Work.name() && said.measured_duration_ns.is_some();
     let duration_ns = said.duration_ns.filter(|_| !is_vague);

@@ -1,6 +1,5 @@
-//! What bounds a kernel, where the answer is known from what it does: on an H200, whose memory
-//! moves 4.8 TB/s and whose multiprocessors start two double-precision instructions of a warp in a
-//! cycle.
+//! The limit of a kernel, where the answer is known from its work: on an H200, whose memory moves
+//! 4.8 TB/s and whose multiprocessors start two double-precision instructions of a warp in a cycle.
 
 use apex_predict::code::{Code, Typed};
 use apex_predict::{Case, Device, Models};
@@ -61,7 +60,7 @@ fn copy(blocks: u32) -> Case {
     case(COPY, &[Typed::Pointer, Typed::Pointer], blocks)
 }
 
-/// What bounds a launch that took this time, or the predicted one.
+/// Returns the limit of a launch that took this time, or the predicted one.
 fn bound(case: &Case, measured_us: Option<f64>) -> Option<Bound> {
     let measured = measured_us.map(|us| Figure::sampled(us * 1e3, 1, None));
     recorded::prediction(&Models::shipped(), &Device::h200(), case, measured).unwrap().bound

@@ -1,4 +1,4 @@
-//! What a session's images tell about its kernels: PTX, tables of machine code, or nothing.
+//! The code of kernels in a session's images: PTX, tables of machine code, or nothing.
 
 use apex_predict::Models;
 use apex_predict_session::recorded;
@@ -58,7 +58,7 @@ const STRIDED: &[u8] = b".version 8.0
 /// From nvcc 13.0, compressed as it does by default: PTX of the kernel `k`.
 const FATBIN: &[u8] = include_bytes!("../../fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
 
-/// What a driver says of `tiled`.
+/// The attributes of `tiled`, as a driver reports them.
 const TILED: FunctionAttributes = FunctionAttributes {
     registers: 8,
     static_shared_bytes: 1024,
@@ -169,7 +169,7 @@ fn each_kernel_is_predicted_from_what_its_image_has() {
     assert_eq!(profile.prediction_basis, shares(&[("kernel", 0.4), ("work", 0.6)]));
 }
 
-/// Where PTX lies beside machine code, as after linking, or is packed, it counts.
+/// PTX counts if it lies beside machine code, as after linking, or is packed.
 #[test]
 fn ptx_counts_wherever_it_lies() {
     let profile = predicted(vec![kernel("stack", Some("linked"), 1.0), kernel("k", Some("fatbin"), 1.0)]);
@@ -190,8 +190,8 @@ fn tables_say_what_the_driver_would_have_said() {
     assert_eq!(prediction(2).basis, "launch");
 }
 
-/// What a function of another module does counts; where that module was not kept, it is not known
-/// what the kernel executes.
+/// The work of a function of another module counts; if that module was not kept, it is unknown what
+/// the kernel executes.
 #[test]
 fn functions_of_other_modules_are_followed() {
     let pointer = PointerTo { at: 0, allocation: 0, allocation_bytes: 4096, offset: 0 };

@@ -1,4 +1,4 @@
-//! How long each part of a device needs at least for what a launch executes.
+//! Lower bounds of the time that each part of a device needs for the work of a launch.
 //!
 //! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle.
 //! Those of arithmetic come from the table "Throughput of Native Arithmetic Instructions" of the
@@ -36,7 +36,7 @@ const BLOCKS: f64 = 1.0;
 /// faster.
 const L1_BYTES: f64 = 128.0;
 
-/// What no launch can fall below, microseconds: predictions are never less.
+/// Returns a time that no launch can fall below, in microseconds. Predictions are never less.
 ///
 /// [`Bounds`] say what a launch takes about; they hold rates that were fitted, and nothing of a
 /// launch whose code is not known. Here is only what holds for any code: each warp issues one
@@ -72,7 +72,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a launch; all but the empty kernel's 0 where it is not known what the launch executes.
+    /// Computes the bounds of a launch. All but the empty kernel's are 0 if it is unknown what the
+    /// launch executes.
     pub fn of(placed: &Placed<'_>) -> Bounds {
         let nothing = Default::default();
         let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work).unwrap_or(&nothing);
@@ -110,8 +111,8 @@ impl Bounds {
         self.parts.into_iter()
     }
 
-    /// What the launch takes at least, about: what the slowest part needs, and what an empty kernel
-    /// takes.
+    /// Returns an approximate lower bound of the duration: the time of the slowest part plus that
+    /// of an empty kernel.
     pub fn least(&self) -> f64 {
         EMPTY_KERNEL_US + self.parts.iter().map(|(_, us)| *us).fold(0.0, f64::max)
     }

@@ -1,4 +1,4 @@
-//! What is known of a launch before it runs.
+//! The facts about a launch that are known before it runs.
 
 use crate::bounds::{self, Bounds};
 use cuda_launch::{DeviceAttributes, FunctionAttributes, LaunchConfig, LaunchLimit, LimitExceeded};
@@ -9,7 +9,7 @@ use occupancy::{DeviceLimits, Occupancy, Waves, products, theoretical};
 pub struct Device {
     /// Its name, as the driver gives it.
     pub name: String,
-    /// What its multiprocessors have to give.
+    /// The resources of its multiprocessors.
     pub limits: DeviceLimits,
 }
 
@@ -60,16 +60,17 @@ impl Device {
     }
 }
 
-/// What is known of a launch. The more, the better the prediction.
+/// The facts about a launch that are known before it runs. The more, the better the prediction. The
+/// more, the better the prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Its configuration.
     pub launch: LaunchConfig,
-    /// What the driver says of its kernel.
+    /// The attributes that the driver reports for the kernel.
     pub kernel: Option<FunctionAttributes>,
-    /// What the kernel's PTX is made of.
+    /// The instruction mix of the kernel's PTX.
     pub mix: Option<ptx::Mix>,
-    /// What the launch executes.
+    /// The work that the launch executes.
     pub work: Option<ptx::estimate::Work>,
 }
 
@@ -80,7 +81,7 @@ impl Case {
     }
 }
 
-/// What a prediction was made from: everything before it in this list, and this.
+/// The facts on which a prediction is based: each variant adds to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Basis {
     /// The configuration.
@@ -89,7 +90,7 @@ pub enum Basis {
     Kernel,
     /// The kernel's PTX.
     Code,
-    /// What the launch executes.
+    /// The work that the launch executes.
     Work,
 }
 
@@ -108,7 +109,7 @@ impl Basis {
     }
 }
 
-/// Why a launch cannot run, so that nothing is predicted.
+/// The reason why a launch cannot run, so that nothing is predicted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Impossible {
     /// Something has no extent.
@@ -117,9 +118,9 @@ pub enum Impossible {
     /// Something is more than the device allows.
     #[error("{what}: {value} is above the device's limit of {most}")]
     TooLarge {
-        /// What it is.
+        /// The resource.
         what: String,
-        /// How much of it is asked for.
+        /// The amount that the launch requests.
         value: u64,
         /// The most that the device allows.
         most: u64,
@@ -144,11 +145,11 @@ pub enum Impossible {
 pub struct Placed<'a> {
     /// The device.
     pub device: &'a Device,
-    /// What is known.
+    /// The facts about the launch.
     pub case: &'a Case,
     /// Theoretical occupancy; that of a kernel with few registers where the kernel is not known.
     pub occupancy: Occupancy,
-    /// How the grid fills the device.
+    /// The waves in which the grid fills the device.
     pub waves: Waves,
 }
 
@@ -200,10 +201,11 @@ fn check_limits(
     Ok(())
 }
 
-/// How many blocks of a kernel a multiprocessor with these limits holds at once.
+/// Returns the residency of a kernel's blocks on a multiprocessor with these limits.
 ///
 /// # Errors
-/// Why the launch cannot run there.
+///
+/// The reason why the launch cannot run there.
 pub fn resident(
     limits: &DeviceLimits,
     launch: &LaunchConfig,
@@ -234,7 +236,7 @@ impl<'a> Placed<'a> {
     /// Places a launch on a device.
     ///
     /// # Errors
-    /// Why it cannot run there.
+    /// The reason why it cannot run there.
     pub fn new(device: &'a Device, case: &'a Case) -> Result<Placed<'a>, Impossible> {
         let launch = &case.launch;
         let unknown = FunctionAttributes { registers: FEW_REGISTERS, ..FunctionAttributes::default() };
@@ -248,7 +250,7 @@ impl<'a> Placed<'a> {
         Ok(Placed { device, case, occupancy, waves })
     }
 
-    /// What is known of it.
+    /// Returns the facts on which its prediction is based.
     pub fn basis(&self) -> Basis {
         let Case { kernel, mix, work, .. } = self.case;
         match (kernel, mix, work) {
@@ -267,8 +269,8 @@ impl<'a> Placed<'a> {
         (self.case.launch.blocks() as f64).min(most)
     }
 
-    /// What achieved occupancy cannot exceed: the theoretical one, or less where the grid has too
-    /// few blocks for it.
+    /// Returns the upper bound of achieved occupancy: the theoretical one, or less if the grid has
+    /// too few blocks for it.
     pub fn occupancy_bound(&self) -> f64 {
         let sms = u64::from(self.device.limits.attributes.multiprocessors);
         let blocks = u64::from(self.occupancy.blocks_per_sm).min(self.case.launch.blocks().div_ceil(sms));
@@ -276,8 +278,8 @@ impl<'a> Placed<'a> {
         warps / f64::from(self.occupancy.max_warps_per_sm)
     }
 
-    /// What warp efficiency does not exceed, about: that of the warps that were walked, if what the
-    /// launch executes is known; else the block's.
+    /// Returns an approximate upper bound of warp efficiency: that of the sampled warps if it is
+    /// known what the launch executes, else the block's.
     pub fn warp_efficiency_bound(&self) -> f64 {
         let warp = f64::from(self.device.limits.attributes.warp_size);
         match &self.case.work {
@@ -291,12 +293,13 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// What no launch like this can fall below, microseconds: see [`crate::bounds::floor_us`].
+    /// Returns a time that no launch like this can fall below, in microseconds: see
+    /// [`crate::bounds::floor_us`].
     pub fn floor_us(&self) -> f64 {
         bounds::floor_us(self)
     }
 
-    /// What the launch takes at least, about, microseconds: see [`crate::bounds`].
+    /// Returns an approximate lower bound of the duration, in microseconds: see [`crate::bounds`].
     pub fn least_duration_us(&self) -> f64 {
         Bounds::of(self).least()
     }

@@ -2,7 +2,7 @@
 
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 
-/// What is changed of a launch; the rest stays.
+/// A change of a launch; `None` keeps the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The new grid.
@@ -21,7 +21,7 @@ impl Change {
     ///
     /// # Errors
     /// If the grid does not follow from the block.
-    pub fn of(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
+    pub fn apply_to_launch(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
         let launch = match (self.grid, self.block) {
             (Some(grid), block) => LaunchConfig { grid, block: block.unwrap_or(launch.block), ..launch },
             (None, None) => launch,
@@ -33,11 +33,11 @@ impl Change {
         Ok(LaunchConfig { dynamic_shared_bytes, ..launch })
     }
 
-    /// What it makes of a kernel's attributes.
+    /// Applies the change to a kernel's attributes.
     ///
     /// # Errors
     /// If it changes registers that are not known.
-    pub fn of_kernel(
+    pub fn apply_to_kernel(
         &self,
         kernel: Option<FunctionAttributes>,
     ) -> Result<Option<FunctionAttributes>, String> {

@@ -1,5 +1,5 @@
-//! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the
-//! kernel's attributes.
+//! A kernel's PTX: its instruction mix, the work of a launch, and the attributes that it
+//! determines.
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -69,7 +69,7 @@ fn bits(number: Typed, ty: ScalarType) -> Option<u64> {
     }
 }
 
-/// Why a kernel cannot be taken from PTX.
+/// The reason why a kernel cannot be taken from PTX.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
     /// The text is no PTX: the message shows the place on several lines.
@@ -80,12 +80,12 @@ pub enum CodeError {
     Kernel(String),
 }
 
-/// What launches of a kernel were given.
+/// The arguments that launches of a kernel were given.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
-    /// How many launches.
+pub struct LaunchArguments {
+    /// The number of launches.
     pub launches: f64,
-    /// For the kernel's parameters, in their order.
+    /// The arguments, in the order of the kernel's parameters.
     pub arguments: Vec<Argument>,
     /// Bytes of the allocations that pointers among them point into; of others, nothing is known.
     pub allocations: Vec<u64>,
@@ -98,7 +98,7 @@ pub struct Code {
     /// The kernel's name.
     pub name: String,
     /// Several where launches differ; none where it is not known what they execute.
-    given: Vec<Given>,
+    given: Vec<LaunchArguments>,
     mix: ptx::Mix,
     /// Made when it is needed first, for all launches of the kernel.
     estimator: Arc<OnceLock<Estimator>>,
@@ -125,7 +125,11 @@ impl Code {
         let mut code =
             Code { name, given: Vec::new(), mix, estimator: Arc::default(), module: Arc::new(module) };
         if !arguments.is_empty() {
-            code.given.push(Given { launches: 1.0, arguments: arguments_of, allocations: Vec::new() });
+            code.given.push(LaunchArguments {
+                launches: 1.0,
+                arguments: arguments_of,
+                allocations: Vec::new(),
+            });
         }
         Ok(code)
     }
@@ -141,7 +145,7 @@ impl Code {
 
     /// The same kernel. `given` tells what launches of it were given, for its parameters; where it
     /// tells nothing, nothing is known of what they execute.
-    pub fn with(&self, given: impl FnOnce(&[Variable]) -> Vec<Given>) -> Code {
+    pub fn with(&self, given: impl FnOnce(&[Variable]) -> Vec<LaunchArguments>) -> Code {
         Code { given: given(&self.function().params), ..self.clone() }
     }
 
@@ -149,7 +153,7 @@ impl Code {
         find(&self.module, Some(&self.name)).expect("it was found")
     }
 
-    /// What the PTX says of the kernel, with what only its machine code can tell.
+    /// Completes the known attributes of the kernel with those that its PTX determines.
     pub fn kernel(&self, known: FunctionAttributes) -> FunctionAttributes {
         let function = self.function();
         let threads = ["reqntid", "maxntid"].into_iter().find_map(|name| function.directive(name));
@@ -174,7 +178,7 @@ impl Code {
         }
     }
 
-    /// What its code says about the cost of a launch.
+    /// Returns the facts that the code tells about the cost of a launch.
     pub fn facts(&self, launch: &LaunchConfig) -> Vec<ptx::Fact> {
         ptx::facts(&self.module, self.function(), self.estimator(), launch)
     }
@@ -188,8 +192,9 @@ impl Code {
         let budget = BUDGET / self.given.len().max(1) as u64;
         let work = (!self.given.is_empty()).then(|| {
             let estimator = self.estimator();
-            let of =
-                |given: &Given| estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget);
+            let of = |given: &LaunchArguments| {
+                estimator.estimate_in(&given.allocations, &launch, &given.arguments, budget)
+            };
             Work::mean(&self.given.iter().map(|given| (given.launches, of(given))).collect::<Vec<_>>())
         });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }

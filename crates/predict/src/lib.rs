@@ -1,4 +1,4 @@
-//! What a launch will do on a GPU, before or without measuring it.
+//! Predictions of a launch on a GPU, before or without measuring it.
 //!
 //! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the
 //!   better the prediction ([`Basis`]).

@@ -41,9 +41,9 @@ pub const KNOWN: [&str; 12] = [
     "max_threads_per_block",
 ];
 
-/// What is asked about: by a line, or in another way.
+/// A question about a launch, from a line or another source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct Question {
     /// The kernel's name, for people.
     pub name: Option<String>,
     /// The launch.
@@ -59,13 +59,13 @@ pub struct Asked {
 pub struct Line {
     /// Its number in the file, from 1; of a record over several lines, that of the first.
     pub number: u64,
-    /// What stands in it; empty if it could not be taken apart.
+    /// The fields of the line; empty if it could not be split.
     pub fields: Fields,
-    /// What it asks, or what is wrong with it.
-    pub asked: Result<Asked, String>,
+    /// The question, or the error in it.
+    pub asked: Result<Question, String>,
 }
 
-/// How lines are written.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Comma-separated values.
@@ -74,7 +74,7 @@ pub enum Format {
     Json,
 }
 
-impl Asked {
+impl Question {
     /// As the fields of a line that asks the same, a measured time apart.
     pub fn fields(&self) -> Fields {
         let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = self.launch;
@@ -104,7 +104,7 @@ impl Asked {
 pub struct Lines<R> {
     reader: apex_csv::Reader<R>,
     format: Format,
-    /// Of CSV.
+    /// The columns of CSV.
     columns: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ impl<R: BufRead> Lines<R> {
         Ok(lines)
     }
 
-    /// How they are written.
+    /// Returns the format of the lines.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -231,8 +231,8 @@ fn json_line(number: u64, text: Result<String, String>) -> Line {
     }
 }
 
-/// What the fields ask.
-fn asked(fields: &Fields) -> Result<Asked, String> {
+/// Reads a question from the fields.
+fn asked(fields: &Fields) -> Result<Question, String> {
     let or_1 = |name| whole(fields, name).map(|side| side.unwrap_or(1));
     let grid = [needed(fields, "grid_x")?, or_1("grid_y")?, or_1("grid_z")?];
     let block = [needed(fields, "block_x")?, or_1("block_y")?, or_1("block_z")?];
@@ -252,7 +252,7 @@ fn asked(fields: &Fields) -> Result<Asked, String> {
     let name = field(fields, "kernel")
         .and_then(|value| value.as_str().map(str::to_owned))
         .filter(|name| !name.is_empty());
-    Ok(Asked { name, launch, kernel, measured_us: measured(fields)? })
+    Ok(Question { name, launch, kernel, measured_us: measured(fields)? })
 }
 
 fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn columns_may_stand_in_any_order_and_be_missing() {
         let found = lines("extra,block_x,grid_x,registers,kernel\r\nx,64,7,32,\"f<1, 2>\"\r\n").unwrap();
-        let asked = Asked {
+        let asked = Question {
             name: Some("f<1, 2>".to_owned()),
             launch: LaunchConfig::new(7, 64),
             kernel: Some(FunctionAttributes { registers: 32, ..FunctionAttributes::default() }),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn fields_of_what_is_asked_ask_the_same() {
-        let asked = Asked {
+        let asked = Question {
             name: Some("k".to_owned()),
             launch: LaunchConfig::new([1, 2, 3], [4, 5, 6]).with_dynamic_shared_bytes(7),
             kernel: Some(FunctionAttributes {
@@ -406,7 +406,7 @@ mod tests {
             measured_us: None,
         };
         assert_eq!(super::asked(&asked.fields()), Ok(asked.clone()));
-        let unknown = Asked { kernel: None, name: None, ..asked };
+        let unknown = Question { kernel: None, name: None, ..asked };
         assert_eq!(super::asked(&unknown.fields()), Ok(unknown));
     }
 

@@ -1,4 +1,4 @@
-//! Durations as others measure them, beside the one that is predicted.
+//! Durations as other tools measure them, beside the predicted one.
 //!
 //! A predicted duration is that of `gpu__time_duration` (Nsight Compute): from the start of the
 //! first block to the end of the last one. It is longer than a session's GPU time and than a data

@@ -1,4 +1,4 @@
-//! The models made ready, and what they say of a launch.
+//! The models, made ready for prediction, and their predictions of a launch.
 //!
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if*
 //! takes in addition what another launch of the same kernel took. Fractions are predicted as
@@ -24,10 +24,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Configurations whose forecasts are remembered, for each model.
 const REMEMBERED: usize = 4096;
 
-/// By how much of its trained range a feature may lie outside and still be familiar.
+/// The share of its trained range by which a feature may lie outside and still count as familiar.
 const NEAR: f32 = 0.1;
 
-/// What the networks predict, in this order.
+/// The targets that the networks predict, in this order.
 pub mod target {
     use apex_model::Target;
 
@@ -62,9 +62,9 @@ pub mod target {
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// Where the interval begins.
+    /// The lower end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -97,7 +97,7 @@ impl Estimate {
         Estimate { value: us, low: us * low.min(0.0).exp2(), high: us * high.max(0.0).exp2() }
     }
 
-    /// Of a fraction that is forecast as a share of a bound. The interval is `margin` wider to
+    /// Converts the forecast of a share of `bound` to a fraction. The interval is `margin` wider to
     /// either side.
     fn of_share(forecast: &Forecast, bound: f64, margin: f64) -> Estimate {
         let Estimate { value, low, high } = Estimate::of(forecast, |share| share * bound);
@@ -124,23 +124,23 @@ pub const WALKED_MARGIN: f64 = 0.03;
 /// 90th percentile of the errors in half of HeCBench's programs
 /// (`docs/results/predict-programs.md`).
 const UNFAMILIAR_MARGIN: f64 = 1.5;
-/// Those of kernels that do what values in memory say, which are guessed.
+/// The margin of kernels that depend on values in memory, which are guessed.
 const GUESSED_MARGIN: f64 = 7.0;
 
-/// What is predicted of a launch. Fractions are from 0 to 1.
+/// The predictions for a launch. Fractions are from 0 to 1. Fractions are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Warps resident on a multiprocessor while it is active, of the most possible.
     pub achieved_occupancy: Estimate,
-    /// How busy the busiest part of the multiprocessors is: Nsight Compute's SM throughput.
+    /// The utilisation of the busiest part of the multiprocessors: Nsight Compute's SM throughput.
     pub sm_utilisation: Estimate,
     /// Threads that take part in an instruction, of a warp's:
     /// [`warp_efficiency_bound`](Placed::warp_efficiency_bound), in an interval of the networks
     /// that is extended to it.
     pub warp_efficiency: Estimate,
-    /// How long the kernel takes on the GPU, microseconds.
+    /// The kernel's duration on the GPU, in microseconds.
     pub duration_us: Estimate,
-    /// What it was made from.
+    /// The facts on which the prediction is based.
     pub basis: Basis,
     /// Features outside of what was trained on: what is predicted has not been tested there.
     pub unfamiliar: Vec<String>,
@@ -152,7 +152,7 @@ fn is_guessed(work: &Work) -> bool {
     work.unknown_branches > 0.0 || work.global_store_requests + work.atomic_requests == 0.0
 }
 
-/// Why models cannot be used.
+/// The reason why models cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -164,7 +164,7 @@ pub enum LoadError {
     Other {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         why: String,
     },
 }
@@ -269,7 +269,7 @@ impl Models {
     /// The models of a folder that `apex train` wrote.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// The file that cannot be used, and the reason.
     pub fn load(folder: &Path) -> Result<Models, LoadError> {
         let [small, large, what_if] = Models::FILES.map(|name| Model::open(&folder.join(name)));
         let failed = |(file, why): (&str, String)| LoadError::Other { path: folder.join(file), why };
@@ -317,15 +317,16 @@ impl Models {
         if away { &self.timing.away } else { &self.timing.home }
     }
 
-    /// What is noted of the models, for people: small, large, what-if.
+    /// Returns the models' notes for people: small, large, what-if.
     pub fn notes(&self) -> [&[(String, String)]; 3] {
         [&self.small, &self.large, &self.what_if].map(|ready| ready.model.notes())
     }
 
-    /// What a launch will do.
+    /// Predicts a launch.
     ///
     /// # Errors
-    /// Why the launch cannot run on that device.
+    ///
+    /// The reason why the launch cannot run on that device.
     pub fn predict(&self, device: &Device, case: &Case) -> Result<Prediction, Impossible> {
         let placed = Placed::new(device, case)?;
         let mut row = Vec::new();
@@ -370,11 +371,12 @@ impl Models {
         })
     }
 
-    /// How long a launch will take, in microseconds, of whose kernel another launch took
-    /// `measured_us`.
+    /// Predicts the duration of a launch, in microseconds, from `measured_us`, the duration of
+    /// another launch of the same kernel.
     ///
     /// # Errors
-    /// Why one of the launches cannot run on that device.
+    ///
+    /// The reason why one of the launches cannot run on that device.
     pub fn what_if(
         &self,
         device: &Device,

@@ -27,14 +27,14 @@ use std::time::{Duration, SystemTime};
 /// The files of a folder of models.
 const FILES: [&str; 3] = Models::FILES;
 
-/// Between two looks.
+/// The time between two looks.
 const STEP: Duration = Duration::from_millis(200);
 
 /// A file whose time of change is younger may change again without a new time: file systems' clocks
 /// tick every few milliseconds, some every two seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What a look found.
+/// The result of a look at the files.
 #[derive(Debug)]
 pub enum Event {
     /// The files were replaced: their models are in use now.
@@ -43,23 +43,22 @@ pub enum Event {
     Refused(LoadError),
 }
 
-/// What tells a file from another of the same name without reading it: length, seconds and
-/// nanoseconds of its last modification and of its last change, device, inode. `None` if it is not
-/// there.
+/// The identity of a file's version, known without reading it: length, seconds and nanoseconds of
+/// its last modification and of its last change, device, inode. `None` if the file does not exist.
 type Stamp = Option<[i64; 7]>;
 
-/// Where models come from, and those in use.
+/// A folder with models, and the models in use.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     models: Arc<Models>,
-    /// Of the files that were last judged.
+    /// Stamps of the files that were judged last.
     stamps: [Stamp; FILES.len()],
     /// Whether these stamps were old enough that they would differ if the files had changed since.
     settled: bool,
-    /// Of the contents that are in use or were refused.
+    /// Hash of the contents that are in use or were refused.
     judged: u64,
-    /// Of files that could not be used when they were first seen.
+    /// Stamps of files that could not be used at the first look.
     doubtful: Option<[Stamp; FILES.len()]>,
 }
 

@@ -1,5 +1,5 @@
-//! How busy the busiest part of the multiprocessors is while a launch runs (Nsight Compute's SM
-//! throughput), computed from what the launch executes and how long it takes.
+//! SM throughput: the utilisation of the busiest part of the multiprocessors (as Nsight Compute
+//! defines it), computed from the work of a launch and its duration.
 //!
 //! Each kind of instruction keeps a part of a multiprocessor for some cycles ([`Load`]): the issue
 //! slots, units of arithmetic, the way to memory. Parts work side by side, so the cycles of the
@@ -38,12 +38,12 @@ pub enum Load {
     Atomic,
     /// The exponent by which parts are joined.
     Join,
-    /// Of all arithmetic, over the cycles that issue takes of a warp.
+    /// All arithmetic, over the cycles that issue takes of a warp.
     Busy,
 }
 
 impl Load {
-    /// How many there are.
+    /// The number of loads.
     pub const COUNT: usize = Load::Busy as usize + 1;
 }
 
@@ -60,22 +60,22 @@ impl Loads {
     pub const PRIOR: Loads = Loads([0.25, 0.5, 1.0, 2.0, 4.0, 0.5, 0.1, 1.0, 1.0, 0.5, 2.0, 0.5, 3.0, 0.125]);
 
     /// The value of one.
-    pub fn of(&self, load: Load) -> f64 {
+    pub fn get(&self, load: Load) -> f64 {
         self.0[load as usize]
     }
 }
 
-/// What a launch asks of the multiprocessors, over all of the device's.
+/// The load that a launch puts on all multiprocessors of the device.
 #[derive(Clone, Debug)]
 pub struct Occupation {
-    /// How often each [`Load`] comes; nothing for the exponent.
+    /// The count of each [`Load`]; 0 for the exponent.
     counts: [f64; Load::COUNT],
     /// Cycles of all multiprocessors in a microsecond.
     cycles_per_us: f64,
 }
 
 impl Occupation {
-    /// Of a launch; `None` where it is not known what it executes.
+    /// Computes the load of a launch; `None` if it is unknown what the launch executes.
     pub fn of(placed: &Placed<'_>) -> Option<Occupation> {
         let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?;
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
@@ -112,7 +112,7 @@ impl Occupation {
             cycles[Load::Tensor as usize],
             cycles[Load::Request as usize..=Load::Atomic as usize].iter().sum(),
         ];
-        let busiest = join(loads.of(Load::Join), &parts).max(cycles[Load::Busy as usize]);
+        let busiest = join(loads.get(Load::Join), &parts).max(cycles[Load::Busy as usize]);
         let share = busiest / (self.cycles_per_us * us);
         share / (1.0 + share.powf(FULL)).powf(1.0 / FULL)
     }
@@ -140,7 +140,7 @@ pub(crate) fn join(power: f64, parts: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Of a launch with so many of some loads.
+    /// Returns the occupation of a launch with these counts of loads.
     fn occupation(of: &[(Load, f64)]) -> Occupation {
         let mut counts = [0.0; Load::COUNT];
         of.iter().for_each(|&(load, count)| counts[load as usize] = count);

@@ -1,4 +1,4 @@
-//! How long a launch takes, computed from what it executes and from rates of the device.
+//! The duration of a launch, computed from the work that it executes and from rates of the device.
 //!
 //! [`Demand`] is what a launch asks of each part of a device: issue slots, arithmetic units, L1,
 //! L2, memory, the time of its longest chain of instructions that wait for each other. [`Rates`]
@@ -36,7 +36,8 @@ pub enum Rate {
     L2Latency,
     /// ... memory.
     MemoryLatency,
-    /// How many sectors a load on the critical path waits for, over those it is counted with.
+    /// Sectors that a load on the critical path waits for, as a multiple of those it is counted
+    /// with.
     Waiting,
     /// Length of the critical path, of what instructions' latencies come to.
     Path,
@@ -44,7 +45,7 @@ pub enum Rate {
     Barrier,
     /// Bytes that L2 gives a multiprocessor in a cycle.
     L2Bytes,
-    /// How many times the bytes of a load a store takes there.
+    /// Bytes of a store there, as a multiple of those of a load.
     StoreBytes,
     /// Memory's bytes of full rate, over those moved.
     Memory,
@@ -84,12 +85,12 @@ pub enum Rate {
     Special,
     /// ... matrix products.
     Tensor,
-    /// Of all arithmetic, over the cycles that issue takes of a quarter of a multiprocessor.
+    /// All arithmetic, over the cycles that issue takes of a quarter of a multiprocessor.
     Busy,
 }
 
 impl Rate {
-    /// How many there are.
+    /// The number of rates.
     pub const COUNT: usize = Rate::Busy as usize + 1;
 }
 
@@ -98,15 +99,15 @@ impl Rate {
 pub struct Rates(pub [f64; Rate::COUNT]);
 
 impl Rates {
-    /// What manuals and microbenchmarks say of compute capability 9.0, where they do, and round
-    /// guesses: where a fit begins, and near which it stays.
+    /// Starting values of a fit, which keeps near them: the values of manuals and microbenchmarks
+    /// for compute capability 9.0 if there are any, else round guesses.
     pub const PRIOR: Rates = Rates([
         2.0, 2.5, 6.0, 130.0, 2.0, 40.0, 270.0, 700.0, 1.0, 1.0, 15.0, 30.0, 2.0, 1.1, 0.8, 4.0, 2.0, 1.0,
         1.0, 0.5, 1.0, 2.0, 1.6, 1.0, 2.0, 1400.0, 32.0, 60.0, 0.5, 0.5, 2.0, 4.0, 0.2,
     ]);
 
     /// The value of one.
-    pub fn of(&self, rate: Rate) -> f64 {
+    pub fn get(&self, rate: Rate) -> f64 {
         self.0[rate as usize]
     }
 
@@ -121,14 +122,14 @@ impl Rates {
 /// takes to start and end a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceRates {
-    /// Of a device that none was fitted to.
+    /// The rates for a device that no rates were fitted to.
     pub elsewhere: Rates,
     /// [`Rate::Start`] of those that rates were fitted to, by their names.
     pub starts: Vec<(String, f64)>,
 }
 
 impl DeviceRates {
-    /// Those of a device.
+    /// Returns the rates of a device.
     pub fn on(&self, device: &Device) -> Rates {
         let own = self.starts.iter().find(|(name, _)| *name == device.name);
         own.map_or(self.elsewhere, |(_, us)| self.elsewhere.with(Rate::Start, *us))
@@ -153,13 +154,13 @@ pub const KIND_NAMES: [&str; KINDS.len()] = [
     "starting blocks",
 ];
 
-/// What a launch asks of the parts of a device: numbers of the whole launch.
+/// The demand of a whole launch on the parts of a device.
 #[derive(Clone, Debug)]
 pub struct Demand {
     work: Work,
     blocks: f64,
     sms: f64,
-    /// By how much the busiest multiprocessor has more blocks than the mean.
+    /// Blocks of the busiest multiprocessor over the mean.
     rounding: f64,
     /// Waves of blocks, begun ones included.
     turns: f64,
@@ -176,7 +177,7 @@ const SECTOR: f64 = 32.0;
 const ISSUE: f64 = 4.0;
 
 impl Demand {
-    /// Of a launch; `None` where it is not known what it executes.
+    /// Computes the demand of a launch; `None` if it is unknown what the launch executes.
     pub fn of(placed: &Placed<'_>) -> Option<Demand> {
         let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work)?.clone();
         let kernel = placed.case.kernel.unwrap_or_default();
@@ -210,11 +211,11 @@ impl Demand {
         self.work.launch_sectors.min(self.work.span_sectors)
     }
 
-    /// Which part of what the launch touches L2 has not kept from before.
+    /// Returns the share of the launch's accessed memory that L2 has not kept from before.
     fn missed(&self, rates: &Rates) -> f64 {
-        let room = rates.of(Rate::L2Share) * self.l2_bytes;
+        let room = rates.get(Rate::L2Share) * self.l2_bytes;
         let over = (self.footprint() + 1.0).log2() - room.log2();
-        1.0 / (1.0 + (-rates.of(Rate::L2Edge) * over).exp())
+        1.0 / (1.0 + (-rates.get(Rate::L2Edge) * over).exp())
     }
 
     /// Microseconds in which one warp comes to its end, on average, if none hinders it.
@@ -223,14 +224,14 @@ impl Demand {
         let warps = work.warps.max(1.0);
         let serial = work.serial_loads.max((work.global_load_requests / warps).min(1.0));
         let waits =
-            |sectors: f64| 1.0 - (-rates.of(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
-        let (l1, l2) = (rates.of(Rate::L1Latency), rates.of(Rate::L2Latency));
+            |sectors: f64| 1.0 - (-rates.get(Rate::Waiting) * sectors / warps / serial.max(1e-6)).exp();
+        let (l1, l2) = (rates.get(Rate::L1Latency), rates.get(Rate::L2Latency));
         let beyond = waits(work.block_sectors);
         let far = beyond * missed * waits(self.loaded_sectors());
-        let load = l1 + (l2 - l1) * beyond + (rates.of(Rate::MemoryLatency) - l2) * far;
+        let load = l1 + (l2 - l1) * beyond + (rates.get(Rate::MemoryLatency) - l2) * far;
         let path = (work.latency_cycles - ptx::estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
         let cycles =
-            rates.of(Rate::Path) * path + serial * load + rates.of(Rate::Barrier) * work.barriers_per_warp;
+            rates.get(Rate::Path) * path + serial * load + rates.get(Rate::Barrier) * work.barriers_per_warp;
         cycles / self.cycles_per_us
     }
 
@@ -239,54 +240,55 @@ impl Demand {
         let work = &self.work;
         let per_sm = |cycles: f64| cycles * self.rounding / self.sms / self.cycles_per_us;
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
-        let units = |rate: Rate, classes: &[Class]| per_sm(rates.of(rate) * count(classes));
+        let units = |rate: Rate, classes: &[Class]| per_sm(rates.get(rate) * count(classes));
         let (stored, sectors) =
             (work.global_store_sectors, work.global_load_sectors + work.global_store_sectors);
         let missed = self.missed(rates);
         let written = work.written_sectors;
         let partial = 1.0 - (work.global_store_bytes / (SECTOR * written).max(1.0)).clamp(0.0, 1.0);
-        let moved = self.loaded_sectors() + written * (1.0 + rates.of(Rate::Partial) * partial);
+        let moved = self.loaded_sectors() + written * (1.0 + rates.get(Rate::Partial) * partial);
         let warp = self.warp_us(rates, missed);
         let longest = (work.longest_warp * work.warps / work.total().max(1.0)).max(1.0);
         let slices =
-            (work.atomic_sectors / rates.of(Rate::SliceSectors)).min(rates.of(Rate::Slices)).max(1.0);
+            (work.atomic_sectors / rates.get(Rate::SliceSectors)).min(rates.get(Rate::Slices)).max(1.0);
         let requests = work.global_load_requests + work.global_store_requests;
         [
             per_sm(work.machine_instructions / ISSUE),
-            per_sm(rates.of(Rate::Busy) * work.issue_cycles * work.warps),
+            per_sm(rates.get(Rate::Busy) * work.issue_cycles * work.warps),
             units(Rate::Integer, &[Class::Integer, Class::Compare]),
             units(Rate::Double, &[Class::Double]),
             units(Rate::Special, &[Class::Special, Class::Convert]),
             units(Rate::Tensor, &[Class::Tensor]),
-            per_sm(rates.of(Rate::Request) * requests),
-            per_sm(rates.of(Rate::Line) * work.global_lines),
-            per_sm(rates.of(Rate::Sector) * sectors),
+            per_sm(rates.get(Rate::Request) * requests),
+            per_sm(rates.get(Rate::Line) * work.global_lines),
+            per_sm(rates.get(Rate::Sector) * sectors),
             per_sm(
-                rates.of(Rate::Shared) * work.shared_wavefronts
-                    + rates.of(Rate::SharedAtomic) * work.shared_atomic_turns,
+                rates.get(Rate::Shared) * work.shared_wavefronts
+                    + rates.get(Rate::SharedAtomic) * work.shared_atomic_turns,
             ),
             per_sm(
-                SECTOR * (work.block_sectors + rates.of(Rate::StoreBytes) * stored) / rates.of(Rate::L2Bytes),
+                SECTOR * (work.block_sectors + rates.get(Rate::StoreBytes) * stored)
+                    / rates.get(Rate::L2Bytes),
             ),
-            rates.of(Rate::Memory) * missed * SECTOR * moved / self.memory_bytes_per_us,
+            rates.get(Rate::Memory) * missed * SECTOR * moved / self.memory_bytes_per_us,
             self.turns * warp,
             longest * warp,
             per_sm(
-                rates.of(Rate::Local) * work.local_sectors
-                    + rates.of(Rate::Spill) * self.spilled
-                    + rates.of(Rate::Constant) * work.constant_wavefronts,
+                rates.get(Rate::Local) * work.local_sectors
+                    + rates.get(Rate::Spill) * self.spilled
+                    + rates.get(Rate::Constant) * work.constant_wavefronts,
             ),
-            work.atomic_turns / rates.of(Rate::Atomic) / slices,
-            per_sm(rates.of(Rate::Block) * self.blocks + rates.of(Rate::Warp) * work.warps),
+            work.atomic_turns / rates.get(Rate::Atomic) / slices,
+            per_sm(rates.get(Rate::Block) * self.blocks + rates.get(Rate::Warp) * work.warps),
         ]
     }
 
-    /// How long the launch takes.
+    /// Computes the launch's duration and its parts.
     pub fn computed(&self, rates: &Rates) -> Computed {
         let parts = self.parts(rates);
-        let kinds = KINDS.map(|kind| join(rates.of(Rate::OverlapWithin), &parts[kind]));
+        let kinds = KINDS.map(|kind| join(rates.get(Rate::OverlapWithin), &parts[kind]));
         let kind = (0..KINDS.len()).max_by(|&a, &b| kinds[a].total_cmp(&kinds[b])).unwrap_or(0);
-        let us = rates.of(Rate::Start) + join(rates.of(Rate::Overlap), &kinds);
+        let us = rates.get(Rate::Start) + join(rates.get(Rate::Overlap), &kinds);
         Computed { us, kind }
     }
 }
@@ -307,8 +309,8 @@ const SIZES_US: [f64; 2] = [4.0, 6.0];
 pub const SIZES: usize = SIZES_US.len() + 1;
 /// Classes of changes: between launches that the same kind of parts holds back, and others.
 pub const CHANGES: usize = 2;
-/// How much of the logarithm of a measured launch's error is taken to be another one's too, by the
-/// class of the change.
+/// The share of the logarithm of one launch's error that another launch of the kernel is assumed to
+/// have, too, by the class of the change between them.
 const CARRIED: [f64; CHANGES] = [0.9, 0.4];
 
 impl Computed {
@@ -322,7 +324,8 @@ impl Computed {
         usize::from(self.kind != from.kind)
     }
 
-    /// What a launch takes of whose kernel another one, `from`, took `measured_us`.
+    /// Returns the duration of a launch, in microseconds, if another launch of the kernel, `from`,
+    /// took `measured_us`.
     pub fn after(&self, from: &Computed, measured_us: f64) -> f64 {
         self.us * (measured_us / from.us).powf(CARRIED[self.change(from)])
     }
@@ -335,12 +338,12 @@ pub type Margin = [f64; 2];
 /// Margins of all classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margins {
-    /// Of computed durations, by [`Computed::size`].
+    /// The margins of computed durations, by [`Computed::size`].
     pub durations: [Margin; SIZES],
-    /// Of durations after a measured one, by [`Computed::change`].
+    /// The margins of durations after a measured one, by [`Computed::change`].
     pub changes: [Margin; CHANGES],
-    /// Of SM throughput, by [`level`](crate::throughput::level): not logarithms, but by how much it
-    /// is less or more.
+    /// The margins of SM throughput, by [`level`](crate::throughput::level): differences instead of
+    /// logarithms.
     pub utilisations: [Margin; LEVELS],
 }
 
@@ -355,12 +358,13 @@ impl Margins {
     }
 }
 
-/// What predictions of durations and SM throughput rest on where it is known what launches execute.
+/// The rates from which durations and SM throughput are computed if it is known what launches
+/// execute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
     /// Rates.
     pub rates: DeviceRates,
-    /// What SM throughput is computed with.
+    /// The loads from which SM throughput is computed.
     pub loads: Loads,
     /// Margins on devices that rates were fitted to, ...
     pub home: Margins,
@@ -383,10 +387,11 @@ impl Timing {
         [(NUMBERS, numbers)].into_iter().chain(starts).collect()
     }
 
-    /// Of a model's notes.
+    /// Reads the rates from a model's notes.
     ///
     /// # Errors
-    /// What is wrong with them, as a sentence.
+    ///
+    /// A sentence about what is wrong with them.
     pub fn of_notes(notes: &[(String, String)]) -> Result<Timing, &'static str> {
         let wrong = "the model's rates are not those that are used here";
         let mut of = notes.iter().filter(|(name, _)| name == NUMBERS).map(|(_, text)| text);

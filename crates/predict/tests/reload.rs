@@ -48,7 +48,8 @@ fn large(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join(Models::FILES[1])
 }
 
-/// What models say of one launch, which tells models of different weights apart.
+/// Returns a hash of the models' prediction for one launch, which differs between models of
+/// different weights.
 fn said(models: &Models) -> u64 {
     let launch = LaunchConfig::new(100, 128);
     let said = models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();

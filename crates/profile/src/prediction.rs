@@ -26,7 +26,7 @@ pub struct Prediction {
     pub measured_duration_ns: Option<Figure>,
     /// Measured duration divided by the predicted one.
     pub measured_over_predicted: Option<f64>,
-    /// What bounds the kernel; `None` if its work is not known.
+    /// The limit of the kernel; `None` if its work is not known.
     pub bound: Option<Bound>,
     /// The work of a launch, if known.
     pub work: Option<Work>,
@@ -62,7 +62,7 @@ pub struct Bound {
     pub assumed: bool,
 }
 
-/// What bounds a kernel.
+/// The resource that bounds a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundBy {

@@ -117,7 +117,7 @@ pub struct Profile {
     /// amount to.
     #[serde(skip)]
     pub host_stacks: Vec<HostStack>,
-    /// How the host was sampled; `None` where it was not.
+    /// The sampling of the host; `None` if it was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_sampling: Option<HostSampling>,
     /// The program's NVTX ranges, each before the ranges inside it.
@@ -167,7 +167,7 @@ pub struct Totals {
     /// Share of `span_ns` in which kernels ran, from [`Activity::accounts`]: at most 1, and a lower
     /// bound if some of the time is unknown.
     pub gpu_busy: Option<Figure>,
-    /// From the start of the first process to the last record of the last one.
+    /// The time from the start of the first process to the last record of the last one.
     pub wall_ns: f64,
 }
 
@@ -240,7 +240,7 @@ pub struct Process {
     pub environment: BTreeMap<String, String>,
     /// Nanoseconds from the start of the session's first process to the start of this one.
     pub start_ns: f64,
-    /// From its start to its last record.
+    /// The time from its start to its last record.
     pub wall_ns: f64,
     /// Launch calls that ran, and graph launches.
     pub launches: u64,

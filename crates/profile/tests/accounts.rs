@@ -50,7 +50,7 @@ fn assert_parts_are_exact(activity: &Activity) {
     }
 }
 
-/// What two windows hold that meet adds up to what the whole run holds.
+/// Asserts that two windows that meet add up to the whole run.
 fn assert_two_parts_make_the_whole(whole: &Profile, early: &Profile, late: &Profile) {
     for part in [early, late] {
         part.activities.iter().for_each(|activity| assert_exact(&activity.accounts));

@@ -20,7 +20,7 @@ const QUANTILE_ERROR: f64 = 0.016;
 /// Relative error of a sum of floating-point numbers that are added in another order.
 const ROUNDING: f64 = 1e-9;
 
-/// What a process does next.
+/// The next step of a process.
 #[derive(Clone, Debug)]
 enum Step {
     Launch { kernel: usize, cpu_ns: u64 },

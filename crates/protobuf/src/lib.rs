@@ -11,7 +11,7 @@ pub struct Message {
     bytes: Vec<u8>,
 }
 
-/// How a field's value is laid out (the low three bits of its key).
+/// The wire type of a field: the layout of its value (the low three bits of its key).
 #[derive(Clone, Copy)]
 enum Wire {
     Varint = 0,

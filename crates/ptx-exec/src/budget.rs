@@ -9,7 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all blocks of a launch may take together.
+/// The memory that all blocks of a launch may take together, in bytes.
 pub(crate) struct Budget {
     left: AtomicU64,
 }
@@ -20,7 +20,7 @@ impl Budget {
     }
 }
 
-/// What one resident block has taken of a [`Budget`]. It is given back with the block.
+/// The memory that one resident block has taken of a [`Budget`]. It is given back with the block.
 pub(crate) struct Share<'l> {
     budget: &'l Budget,
     taken: u64,

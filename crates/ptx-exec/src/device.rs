@@ -35,8 +35,8 @@ pub unsafe trait Memory: Sync {
     /// for the launch.
     fn region(&self, address: u64, bytes: u64) -> Option<Region>;
 
-    /// What stands at or nearest to `address`, for messages: "12 bytes after the 4096-byte
-    /// allocation at 0x7f…".
+    /// Describes the allocation at or nearest to `address`, for messages: "12 bytes after the
+    /// 4096-byte allocation at 0x7f…".
     fn describe(&self, address: u64) -> String;
 
     /// `malloc` in device code: an address aligned to 16 bytes, or 0.
@@ -66,12 +66,12 @@ pub unsafe trait Memory: Sync {
         true
     }
 
-    /// Who does what device code asks of the device runtime.
+    /// Returns the device runtime, if there is one.
     fn runtime(&self) -> Option<&dyn DeviceRuntime> {
         None
     }
 
-    /// What device code printed.
+    /// Prints text from device code.
     fn print(&self, text: &[u8]);
 
     /// Whether the byte at `address` belongs to a constant variable. Kernels may write it through a
@@ -80,8 +80,8 @@ pub unsafe trait Memory: Sync {
         false
     }
 
-    /// Which bytes have been written of the allocation that holds `address`; `None` where nobody
-    /// keeps track, or its owner may write it unseen.
+    /// Returns marks of the written bytes of the allocation that holds `address`; `None` if nobody
+    /// tracks them, or the owner may write the allocation unseen.
     fn shadow(&self, _address: u64) -> Option<Arc<Shadow>> {
         None
     }
@@ -101,20 +101,20 @@ pub struct DeviceLaunch {
 pub enum DeviceWork {
     /// `cudaMemcpyAsync`.
     Copy {
-        /// Where to.
+        /// The destination's address.
         destination: u64,
-        /// Where from.
+        /// The source's address.
         source: u64,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
     /// `cudaMemsetAsync`.
     Fill {
-        /// Where.
+        /// The destination's address.
         destination: u64,
         /// The byte to fill with.
         value: u8,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
 }
@@ -122,8 +122,8 @@ pub enum DeviceWork {
 /// `cudaSuccess`, and the errors that the device runtime returns by itself.
 pub const SUCCESS: u32 = 0;
 
-/// What the owner of the device does for the device runtime. Errors are `cudaError_t`s; `thread` is
-/// a number that the threads of a grid differ by.
+/// The services of the device's owner for the device runtime. Errors are `cudaError_t`s; `thread`
+/// is a number that the threads of a grid differ by.
 pub trait DeviceRuntime: Sync {
     /// A buffer for the arguments of a launch, or the error that the launch would be refused with.
     fn parameter_buffer(&self, launch: DeviceLaunch) -> Result<u64, u32>;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a kernel was stopped. The driver turns it into CUDA's error code.
+/// The reason why a kernel was stopped. The driver turns it into CUDA's error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An access outside every allocation, or a write to memory that may only be read.
@@ -34,9 +34,9 @@ pub enum FaultKind {
 /// A kernel that was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Why.
+    /// The reason.
     pub kind: FaultKind,
-    /// What happened, in one sentence.
+    /// A sentence about what happened.
     pub text: String,
     /// Name of the kernel.
     pub kernel: String,
@@ -52,7 +52,7 @@ pub struct Fault {
     pub line: u32,
     /// File and line that the PTX's `.loc` gives for the instruction.
     pub source: Option<(String, u32)>,
-    /// Where the function that has this line was inlined, if it was.
+    /// The place at which the function with this line was inlined, if it was.
     pub inlined_at: Option<(String, u32)>,
 }
 

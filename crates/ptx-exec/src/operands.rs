@@ -23,7 +23,7 @@ impl Reg {
     }
 }
 
-/// What a register holds.
+/// The kind of values that a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
     /// Up to 32 bits for each lane.
@@ -34,7 +34,7 @@ pub(crate) enum Class {
     Predicate,
 }
 
-/// Which lanes execute a step.
+/// The condition under which lanes execute a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Guard {
     /// All that are active.
@@ -83,7 +83,7 @@ impl Args {
     };
 }
 
-/// Where an address points.
+/// The state space of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     /// Global and constant memory: host addresses in the device's allocations.
@@ -111,7 +111,7 @@ pub(crate) struct Indexed {
     pub(crate) shift: u8,
 }
 
-/// What a step on registers means, where the compiler wants to know.
+/// The meaning of a step on registers, as far as the compiler needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Not this.
@@ -121,7 +121,7 @@ pub(crate) enum Meaning {
     CompareWords { relation: Relation, signed: bool },
 }
 
-/// How two numbers may be ordered.
+/// The relation of two numbers in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Less,
@@ -164,20 +164,19 @@ pub(crate) struct AccessArgs {
     pub(crate) narrow: bool,
     /// Added to the address.
     pub(crate) offset: i64,
-    /// What the address is made of, where that is known: then `address` need not have been
-    /// computed.
+    /// The parts of the address, if they are known: then `address` need not have been computed.
     pub(crate) indexed: Option<Indexed>,
-    /// Where the pattern of the lanes is remembered, below [`PATTERNS`].
+    /// The index at which the pattern of the lanes is kept, below [`PATTERNS`].
     pub(crate) pattern: u8,
     /// Whether the pattern is to be found anew, whatever is remembered there.
     pub(crate) fresh: bool,
-    /// Where the pattern of the same index is remembered, if another access of the straight run has
+    /// The index of a pattern with the same register, if another access of the straight run has
     /// found it.
     pub(crate) like: Option<u8>,
     /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous
     /// copies.
     pub(crate) operands: [Reg; 4],
-    /// Whether it is a load, a store or both.
+    /// Load, store or both.
     pub(crate) kind: AccessKind,
     /// Whether `data` are longs.
     pub(crate) wide: bool,
@@ -188,7 +187,7 @@ pub(crate) struct AccessArgs {
     pub(crate) synchronises: bool,
 }
 
-/// What an access does with `data`.
+/// The use of `data` by an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     /// Writes the registers.
@@ -206,7 +205,7 @@ pub(crate) enum AccessKind {
     Bulk,
 }
 
-/// Whether a step reads or writes a register.
+/// The use of a register by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Use,

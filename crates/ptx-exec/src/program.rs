@@ -24,15 +24,15 @@ pub(crate) struct Function {
     pub(crate) code: Code,
 }
 
-/// What only kernels have.
+/// The part of a function that only kernels have.
 pub(crate) struct Kernel {
     pub(crate) function: u32,
     pub(crate) attributes: KernelAttributes,
     /// Offset of each of the program's shared variables; those that the kernel does not use have
     /// none.
     pub(crate) shared_offsets: Vec<Option<u32>>,
-    /// Where memory that is sized at launch begins: after what is declared, aligned as its arrays
-    /// want.
+    /// The start of memory that is sized at launch: after the declared variables, aligned for its
+    /// arrays.
     pub(crate) dynamic_start: u32,
     /// Whether recursion or calls through pointers make the depth of its stack unknown.
     pub(crate) unbounded_stack: bool,
@@ -46,10 +46,10 @@ pub(crate) struct SharedVariable {
     pub(crate) bytes: u64,
 }
 
-/// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.
+/// The attributes that `cuFuncGetAttribute` and `cuKernelGetParamInfo` return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelAttributes {
-    /// What the PTX says of the kernel; what it does not say is as in
+    /// The kernel's attributes, as far as the PTX determines them; the others are those of
     /// [`FunctionAttributes::default`].
     ///
     /// * `registers` is an estimate of what a thread would need on a GPU: 32-bit registers live at
@@ -72,10 +72,10 @@ impl KernelAttributes {
     }
 }
 
-/// Where a kernel parameter lies, in bytes.
+/// The position of a kernel parameter, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// From the start of the parameters.
+    /// The offset from the start of the parameters.
     pub offset: usize,
     /// Size.
     pub size: usize,
@@ -116,19 +116,19 @@ pub struct GlobalLayout {
 /// An address in the initial contents of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Where in the contents.
+    /// The offset in the contents.
     pub offset: u64,
     /// Bytes that the address takes: 8, 4, or 1 where the PTX picks out a byte.
     pub bytes: u8,
-    /// How far the address is shifted right before its low bytes are taken.
+    /// The number of bits by which the address is shifted right before its low bytes are taken.
     pub shift: u8,
-    /// Whose address.
+    /// The target of the address.
     pub target: RelocationTarget,
     /// Added to the address.
     pub addend: i64,
 }
 
-/// What a [`Relocation`] points to.
+/// The target of a [`Relocation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelocationTarget {
     /// A variable, by index into [`Program::globals`].
@@ -137,7 +137,7 @@ pub enum RelocationTarget {
     Function(u64),
 }
 
-/// Where addresses of functions begin: where no memory is.
+/// The start of addresses of functions, at which there is no memory.
 const FUNCTIONS: u64 = 0xf0_0000_0000_0000;
 
 /// The address of a function, as device code sees it.
@@ -165,12 +165,12 @@ impl Program {
             .map(|(index, kernel)| (KernelId(index as u32), &*self.functions[kernel.function as usize].name))
     }
 
-    /// What is known about a kernel.
+    /// Returns the attributes of a kernel.
     pub fn attributes(&self, kernel: KernelId) -> &KernelAttributes {
         &self.kernels[kernel.0 as usize].attributes
     }
 
-    /// What this device does not execute: function, line of the PTX, and why.
+    /// Returns the unsupported instructions: function, line of the PTX, and reason.
     pub fn unsupported(&self) -> impl Iterator<Item = (&str, u32, &str)> {
         self.functions.iter().flat_map(|function| {
             let code = &function.code;

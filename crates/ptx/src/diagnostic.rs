@@ -22,12 +22,12 @@ impl PartialEq for Position {
 
 impl Eq for Position {}
 
-/// What is wrong, and where.
+/// A message with its place in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
-    /// What is wrong, in a sentence without a full stop.
+    /// A sentence about the problem, without a full stop.
     pub message: String,
-    /// Where.
+    /// The place.
     pub position: Position,
 }
 

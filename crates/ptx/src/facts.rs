@@ -36,16 +36,16 @@ const MOST_LINES: usize = 50_000;
 /// Different addresses of a request to constant memory from which on it counts as divergent.
 const DIVERGENT: u64 = 4;
 
-/// What the code says of one thing.
+/// A fact about a kernel's code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What it is about.
+    /// The kind of fact.
     pub kind: FactKind,
     /// Share of the kernel's work: see [`FactKind`].
     pub share: f64,
-    /// What it costs: see [`FactKind`]; 0 where that says nothing of it.
+    /// The cost in the unit of [`FactKind`]; 0 if the kind has none.
     pub cost: f64,
-    /// What it would cost at best, likewise.
+    /// The least possible cost, in the same unit.
     pub least: f64,
     /// Whether it holds only if a parameter of the kernel is large.
     pub by_parameter: bool,

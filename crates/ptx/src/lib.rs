@@ -1,4 +1,4 @@
-//! PTX, the assembly language of CUDA: a front end in layers, and what is built on it.
+//! PTX, the assembly language of CUDA: a front end in layers, and the analyses built on it.
 //!
 //! ```
 //! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";

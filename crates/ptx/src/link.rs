@@ -16,7 +16,7 @@ use std::fmt;
 
 use crate::syntax::*;
 
-/// Why modules cannot be linked.
+/// The reason why modules cannot be linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
     /// There is nothing to link.
@@ -272,7 +272,7 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
     Ok(head)
 }
 
-/// Which definition of a symbol takes the place of others.
+/// Returns the rank of a definition: the highest one replaces the others.
 fn strength(linkage: Linkage) -> u8 {
     match linkage {
         Linkage::Common => 0,

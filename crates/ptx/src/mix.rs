@@ -1,4 +1,4 @@
-//! What a kernel is made of: its instructions counted by kind, and the bytes that one pass through
+//! The instruction mix of a kernel: its instructions by kind, and the bytes that one pass through
 //! them moves.
 //!
 //! Counts are *static*: each instruction once, however often it is executed; [`Mix::in_loops`]
@@ -54,7 +54,7 @@ pub struct Mix {
     pub shared_bytes: u64,
     /// Bytes that a thread loads from and stores to local memory in one pass.
     pub local_bytes: u64,
-    /// Of the bytes of global memory, those that a loop repeats.
+    /// The part of the bytes of global memory that a loop repeats.
     pub global_bytes_in_loops: u64,
 }
 

@@ -78,7 +78,7 @@ fn names_are_resolved_as_ptxas_does() {
     }
 }
 
-/// What is written to `%r012` is read from `%r12`.
+/// `%r012` and `%r12` are the same register.
 #[test]
 fn leading_zeros_name_the_same_register() {
     let source = ".version 8.0\n.target sm_80\n.address_size 64\n\

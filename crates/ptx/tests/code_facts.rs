@@ -166,7 +166,7 @@ fn loading(body: &str, parameters: &str) -> Vec<Fact> {
 }
 
 proptest! {
-    /// A stride of so many words touches as many sectors as arithmetic says.
+    /// A stride of `stride` words touches as many sectors as arithmetic says.
     #[test]
     fn strides_cost_what_they_touch(stride in 1u64..64, offset in 0u64..1000) {
         let facts = loading(&format!("mad.lo.u32 %at, %i, {stride}, {offset};"), "");

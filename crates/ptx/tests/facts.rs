@@ -1,4 +1,4 @@
-//! What the layers say about small functions: PTX in, facts out.
+//! Facts of each layer about small functions: PTX in, facts out.
 //!
 //! A file of `tests/facts` begins with `// check: ` and the layers that it is about; the facts of
 //! each function stand as comments below the PTX. `BLESS=1` writes what is found now.
@@ -107,7 +107,7 @@ fn shown<'m>(operand: &Operand<'m>, body: &Body<'m>) -> String {
     }
 }
 
-/// What each instruction reads, writes, accesses and does.
+/// Describes the reads, writes, accesses and effects of each instruction.
 fn instructions(body: &Body<'_>) -> Vec<String> {
     let operations = Operations::of(body);
     let mut lines = Vec::new();

@@ -42,7 +42,7 @@ fn constant(instance: &Instance, form: &OperandForm, ty: ScalarType) -> &'static
     }
 }
 
-/// How an operand is written: with registers, or the other way where its kind allows one.
+/// A way of writing an operand: with registers, or the other way where its kind allows one.
 struct Writer<'a> {
     form: &'a OperandForm,
     instance: &'a Instance,
@@ -168,11 +168,11 @@ fn architecture(target: Target) -> String {
     }
 }
 
-/// How often ptxas may stop within a batch.
+/// The maximum number of stops of ptxas within a batch.
 const MOST_STOPS: usize = 100;
 
-/// What ptxas says about each statement that it refuses. It stops at some errors, so it is asked
-/// until it is content.
+/// Returns the message of ptxas for each statement that it refuses. It stops at some errors, so it
+/// is called until it accepts the rest.
 fn refused(ptxas: &Ptxas, need: Need, statements: &[&str]) -> BTreeMap<usize, String> {
     let mut refused = BTreeMap::new();
     for _ in 0..MOST_STOPS {

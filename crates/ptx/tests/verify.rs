@@ -87,7 +87,7 @@ fn what_is_wrong_is_told() {
     }
 }
 
-/// What replaces modifiers and operands. Without `pred`, which ptxas ignores beside another type.
+/// Replacements of modifiers and operands. Without `pred`, which ptxas ignores beside another type.
 const MODIFIERS: &[&str] = &[
     "u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f16", "f16x2", "bf16",
     "f32", "f64", "b128", "global", "shared", "local", "const", "param", "rn", "rz", "sat", "ftz", "approx",
@@ -278,5 +278,5 @@ fn ptxas_refuses_what_is_refused() {
     assert!(missed.len() * 100 < both, "more than one in a hundred is not seen");
 }
 
-/// One in so many instructions is changed.
+/// One in this number of instructions is changed.
 const MUTATED: usize = 3;

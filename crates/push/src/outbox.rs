@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often and how long is tried.
+/// The number and times of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Attempts at one message.
@@ -28,7 +28,7 @@ impl Default for Policy {
 pub enum Event {
     /// Messages are lost from now on, for this reason.
     Fails(Failure),
-    /// Messages are taken again, after so many were lost.
+    /// Messages are taken again, after this number of them was lost.
     Recovered(u64),
 }
 

@@ -26,7 +26,7 @@ pub struct Target {
     path: String,
 }
 
-/// Why a text is no address. Says nothing of the text: it may hold a token.
+/// The reason why a text is no address. Says nothing of the text: it may hold a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// It is none.
@@ -44,7 +44,7 @@ pub enum Invalid {
     Credentials,
 }
 
-/// Why a message was not taken.
+/// The reason why a message was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nobody answered at the address, or not as HTTP does.
@@ -107,7 +107,7 @@ impl Target {
         Ok(Self { host: host.to_owned(), port, path })
     }
 
-    /// What may be shown of it: `http://HOST:PORT`, and `/…` where more follows.
+    /// Returns the part of it that may be shown: `http://HOST:PORT`, and `/…` if more follows.
     pub fn shown(&self) -> String {
         let rest = if self.path == "/" { "" } else { "/…" };
         format!("http://{}:{}{rest}", self.host, self.port)

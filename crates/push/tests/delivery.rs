@@ -159,7 +159,7 @@ fn closing_gives_up_what_hangs() {
     assert_eq!(outbox.close(Duration::ZERO), 2, "the one that hangs has not arrived either");
 }
 
-/// What waits when time is up is not tried any more, and nor is what failed for a while.
+/// A message that waits when time is up is not tried any more, nor one that failed for a while.
 #[test]
 fn nothing_is_tried_after_the_outbox_was_given_up() {
     let (answer, answers) = channel();

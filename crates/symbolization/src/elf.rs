@@ -58,7 +58,7 @@ struct Section {
 struct Function {
     begin: u64,
     bytes: u64,
-    /// Where its name begins.
+    /// The start of its name.
     name: u32,
 }
 
@@ -137,7 +137,7 @@ impl File {
         self.metadata.len()
     }
 
-    /// When it was last modified, nanoseconds since 1970.
+    /// Returns the time of its last modification, in nanoseconds since 1970.
     pub fn modified_ns(&self) -> u64 {
         let ns =
             self.metadata.mtime().saturating_mul(1_000_000_000).saturating_add(self.metadata.mtime_nsec());

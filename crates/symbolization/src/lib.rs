@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Maximum number of bytes of a file's sections that are read.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Where distributions keep debug files, by build identifier.
+/// The folder in which distributions keep debug files, by build identifier.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// Highest address that is looked up.
@@ -34,14 +34,14 @@ const MOST_INLINED: usize = 64;
 
 type Slice = EndianArcSlice<LittleEndian>;
 
-/// What tells a file from another build of it.
+/// The identity of a build of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Build {
     /// The build identifier in hexadecimal digits; where it is empty, length and time count.
     pub id: String,
     /// Length of the file, bytes.
     pub bytes: u64,
-    /// When it was last modified, nanoseconds since 1970.
+    /// The time of its last modification, in nanoseconds since 1970.
     pub modified_ns: u64,
 }
 
@@ -113,7 +113,7 @@ impl Symbols {
         Some(Symbols { file, lines })
     }
 
-    /// What is at `address`: the innermost inlined function first, the function that the linker
+    /// Returns the functions at `address`: the innermost inlined one first, the one that the linker
     /// knows last. Empty where nothing is known.
     pub fn at(&self, address: u64) -> Vec<Place> {
         // (The library adds to it.)
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// What DWARF tells of an address.
+/// Returns the functions that DWARF gives for an address.
 fn by_dwarf(lines: &addr2line::Context<Slice>, address: u64) -> Vec<Place> {
     let mut places = Vec::new();
     let Ok(mut frames) = lines.find_frames(address).skip_all_loads() else { return places };

@@ -1,5 +1,5 @@
-//! What the timeline's index of a long session costs, and what answers from it cost: elapsed time,
-//! sizes, memory.
+//! The cost of the timeline's index of a long session, and of answers from it: elapsed time, sizes,
+//! memory.
 //!
 //!     cargo run --release -p apex-timeline --example zoom_cost -- [DIR [MOST_RECORDS]]
 //!
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Kernels that the program launches.
 const KERNELS: u64 = 200;
 const STREAMS: u64 = 4;
-/// One launch in so many is timed.
+/// The interval between timed launches, in launches.
 const TIMED: u64 = 100;
 /// Launches between two waits.
 const BURST: u64 = 1000;
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Records a program that makes so many launches.
+/// Records a program that makes `launches` launches.
 fn record(dir: &Path, launches: u64) -> Result<(), Box<dyn Error>> {
     MappedControl::create(dir, Settings::default())?;
     let file = ProcessFile::create(dir, None)?;

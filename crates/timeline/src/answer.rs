@@ -1,5 +1,5 @@
-//! Answers about a timeline, as JSON (docs/api.md): what can be asked for, and what all answers
-//! share.
+//! Answers about a timeline, as JSON (docs/api.md): the questions, and the common part of all
+//! answers.
 
 mod launch;
 mod part;
@@ -23,9 +23,9 @@ const MOST_LANES: usize = 64;
 /// The part of a timeline that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Where it begins, nanoseconds since the session's start; there if `None`.
+    /// The start, in nanoseconds since the session's start; the session's start if `None`.
     pub from: Option<u64>,
-    /// Where it ends; with the last event if `None`.
+    /// The end; that of the last event if `None`.
     pub to: Option<u64>,
     /// Columns at most.
     pub columns: usize,
@@ -35,7 +35,7 @@ pub struct Asked {
     pub ranks: Vec<u32>,
     /// Whether columns hold the time alone.
     pub only_time: bool,
-    /// A lane with at most so many events has these in place of columns.
+    /// The number of events up to which a lane has events in place of columns.
     pub events: usize,
 }
 
@@ -46,11 +46,11 @@ pub struct AskedLaunch {
     pub lane: String,
     /// Nanoseconds since the session's start.
     pub at: u64,
-    /// Which one; the one that runs at that moment if `None`.
+    /// The event beside that moment; the one that runs then if `None`.
     pub step: Option<Step>,
 }
 
-/// Which event of a lane.
+/// The choice of an event of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The one that begins next after the moment.
@@ -59,7 +59,7 @@ pub enum Step {
     Previous,
 }
 
-/// What is asked for.
+/// A question about a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// A part of the timeline, as [`Look::answer`](crate::Look::answer) answers it.
@@ -70,7 +70,7 @@ pub enum Question {
     Launch(AskedLaunch),
 }
 
-/// Why there is no timeline to answer from.
+/// The reason why there is no timeline to answer from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     /// The first one is being made: the share of it that is done, from 0 to 1.
@@ -81,7 +81,7 @@ pub enum Missing {
     Deleted(String),
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
     /// The timeline has no lane or rank of that name.
@@ -96,7 +96,7 @@ impl From<Damaged> for Unanswered {
     }
 }
 
-/// What each answer begins with.
+/// The first fields of each answer.
 #[derive(Serialize)]
 struct Head {
     state: &'static str,
@@ -138,18 +138,18 @@ fn id_of(place: u32, row: &LaneRow) -> String {
     format!("{}{place}", row.kind.letter())
 }
 
-/// What an event's duration rests on: the stretches of a device are the model's.
+/// Returns the basis of an event's duration: the stretches of a device are the model's.
 fn basis(row: &LaneRow, event: &Event) -> Basis {
     if row.kind == LaneKind::Device { Basis::Modelled } else { event.basis }
 }
 
 impl Timeline {
-    /// What changes with the data.
+    /// Returns a version that changes with the data.
     pub(crate) fn version(&self) -> String {
         format!("{:016x}", self.identity)
     }
 
-    /// When the last event ends.
+    /// Returns the end of the last event.
     fn end(&self) -> u64 {
         self.tables.lanes.iter().map(|lane| lane.index.span.1).max().unwrap_or(0)
     }

@@ -1,5 +1,4 @@
-//! From a session to its index: the profile is built once, and its observer
-//! writes lanes.
+//! Builds the index of a session: the profile is built once, and its observer writes lanes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -27,7 +26,7 @@ const MOST_PHASES: usize = 1000;
 /// Names of ranges: more names are not distinguished.
 const MOST_RANGES: usize = 1 << 17;
 
-/// How far an index is.
+/// The progress of an index.
 #[derive(Debug, Default)]
 pub struct Progress {
     read: AtomicU64,
@@ -42,7 +41,7 @@ impl Progress {
     }
 }
 
-/// Which lane an event belongs to.
+/// The lane that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum LaneKey {
     Device(Option<usize>),
@@ -51,7 +50,7 @@ enum LaneKey {
     Range(u32),
 }
 
-/// What an event names, in its process.
+/// The object that an event names, in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Named {
     Called(Called),
@@ -81,7 +80,7 @@ struct IndexedProcess {
     definitions: Arc<Definitions>,
     threads: BTreeMap<u32, String>,
     devices: Vec<(String, String)>,
-    /// From the session's start to the process's.
+    /// The time from the session's start to the process's.
     late: u64,
     row: Process,
     groups: u32,
@@ -411,7 +410,7 @@ fn path_of(definitions: &Definitions, id: u32) -> String {
     text(&names.join(" / "))
 }
 
-/// What distinguishes a kernel from others: symbol, launch, attributes, device.
+/// The identity of a kernel: symbol, launch, attributes, device.
 type KernelKey = (String, LaunchConfig, Option<FunctionAttributes>, Option<usize>);
 
 /// Kernels of the profile, by what they are.

@@ -36,7 +36,7 @@ pub struct Cell {
     /// The shortest and the longest of these.
     pub shortest: u64,
     pub longest: u64,
-    /// How many of them have a duration in a bucket, in ascending order.
+    /// The number of events with a duration in each bucket, in ascending order.
     durations: Vec<(u16, u64)>,
     /// The time that each name takes of it, in ascending order of the names.
     names: Vec<(u32, u64)>,
@@ -92,7 +92,7 @@ impl Cell {
         merged(&mut self.durations, &[(bucket(duration), 1)]);
     }
 
-    /// So much of an event lies in it.
+    /// Adds `time` of an event.
     pub fn cover(&mut self, what: What, name: u32, time: u64) {
         let sum = &mut self.time[what.place()];
         *sum = sum.saturating_add(time);

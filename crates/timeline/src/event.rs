@@ -12,12 +12,12 @@ pub const IN_BLOCK: usize = 256;
 /// The end of time: later moments are cut to it.
 pub const END: u64 = 1 << 60;
 
-/// What an event's time is spent on.
+/// The use of an event's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct What(u8);
 
 impl What {
-    /// How many there are.
+    /// The number of uses.
     pub const COUNT: usize = 5 + IdleCause::ALL.len();
     /// A range of the program.
     pub const RANGE: Self = Self(4);
@@ -37,7 +37,7 @@ impl What {
         "host_code",
     ];
 
-    /// What a device does.
+    /// Returns the use of a device.
     pub fn of(on: Use) -> Self {
         match on {
             Use::Kernels => Self(0),
@@ -72,7 +72,7 @@ impl What {
     }
 }
 
-/// What an event's duration rests on.
+/// The basis of an event's duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// A clock.
@@ -105,9 +105,9 @@ pub struct Event {
     pub end: u64,
     pub what: What,
     pub basis: Basis,
-    /// What was launched or called: place among the names, from 1 on; 0 if it has none.
+    /// The launched or called function: index among the names, from 1 on; 0 if it has none.
     pub name: u32,
-    /// When the call began that queued it.
+    /// The start of the call that queued it.
     pub call_start: u64,
     /// The lane of the thread that made that call, plus 1; 0 if it has none.
     pub call_lane: u32,
@@ -136,7 +136,7 @@ impl Event {
         }
     }
 
-    /// How long it takes.
+    /// Returns the duration.
     pub fn duration(&self) -> u64 {
         self.end - self.start
     }

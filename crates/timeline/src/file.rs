@@ -20,7 +20,7 @@ const MOST_TABLE: u32 = 1 << 28;
 /// Bytes that are written at once.
 const WRITTEN: usize = 1 << 20;
 
-/// Where a block lies.
+/// The position of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub offset: u64,

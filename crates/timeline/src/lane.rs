@@ -1,4 +1,4 @@
-//! Writing a lane: blocks of events, and cells above them.
+//! Writes a lane: blocks of events, and cells above them.
 //!
 //! Cells are stretches of time whose length is a power of two, from [`FINEST`] on in steps of
 //! [`STEP`], and that begin at a multiple of it. A cell is stored where at least [`LEAST`] events
@@ -18,7 +18,7 @@ use crate::tree::{Root, TreeWriter};
 
 /// The shortest cells take 2 to this power of nanoseconds: 66 µs.
 pub const FINEST: u32 = 16;
-/// From one length of cells to the next: four times as long.
+/// The factor from one length of cells to the next, as a shift: four.
 pub const STEP: u32 = 2;
 /// Lengths of cells; the longest is longer than all time.
 pub const LEVELS: usize = ((62 - FINEST) / STEP) as usize;
@@ -30,7 +30,7 @@ pub const CELLS: usize = 32;
 
 const _: () = assert!(1 << (FINEST + STEP * (LEVELS as u32 - 1)) >= END);
 
-/// Where the parts of a lane are.
+/// The positions of a lane's parts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LaneIndex {
     /// Its events, by their starts.
@@ -41,7 +41,7 @@ pub struct LaneIndex {
     pub collectives: Option<Root>,
     /// Events.
     pub count: u64,
-    /// When the first begins, and when the last ends.
+    /// The start of the first event, and the end of the last.
     pub span: (u64, u64),
 }
 
@@ -90,7 +90,7 @@ pub fn shift(level: usize) -> u32 {
 }
 
 impl LaneWriter {
-    /// Adds an event. What of it lies before the end of the one before is cut off.
+    /// Adds an event. The part of it before the end of the previous event is cut off.
     pub fn push(&mut self, sink: &mut Sink, event: &Event) {
         let start = event.start.clamp(self.span.1, END);
         let end = event.end.clamp(start, END);
@@ -195,7 +195,7 @@ impl LaneWriter {
 }
 
 impl Level {
-    /// Writes the cells that wait, if they are so many.
+    /// Writes the cells that wait, if there are at least `least`.
     fn write(&mut self, sink: &mut Sink, least: usize) {
         if self.chunk.len() < least.max(1) {
             return;

@@ -32,7 +32,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The shortest columns of which so many cover a stretch of time.
+    /// Returns the shortest columns of which at most `most` cover a stretch of time.
     pub fn of(from: u64, to: u64, most: usize) -> Self {
         let (last, most) = (to.max(from + 1) - 1, most.max(1) as u64);
         let fits = |shift: &u32| (last >> shift) - (from >> shift) < most;
@@ -41,7 +41,7 @@ impl Columns {
         Self { shift, first: from >> shift, count }
     }
 
-    /// From when to when.
+    /// Returns the span of time that they cover.
     pub fn span(&self) -> Range<u64> {
         self.first << self.shift..(self.first + self.count as u64) << self.shift
     }
@@ -133,7 +133,7 @@ struct Cells<'s> {
 }
 
 impl<'s> Cells<'s> {
-    /// Those from a place on.
+    /// Reads the cells from a place on.
     fn from(source: &'s Source, root: Option<Root>, place: u64) -> Result<Self, Damaged> {
         let mut blocks = Cursor::new(source, root);
         blocks.seek(place)?;
@@ -178,7 +178,7 @@ impl<'s> Lane<'s> {
         Events::new(self.source, self.index.events)
     }
 
-    /// What happens in each column.
+    /// Returns the sums of each column.
     ///
     /// # Errors
     /// If the index is damaged.
@@ -203,7 +203,7 @@ impl<'s> Lane<'s> {
         Ok(sums)
     }
 
-    /// What happens between two moments.
+    /// Returns the sums between two moments.
     ///
     /// # Errors
     /// If the index is damaged.
@@ -235,7 +235,7 @@ impl<'s> Lane<'s> {
         self.add_to(whole, within.end..span.end)
     }
 
-    /// Adds what of the events lies in a part of the columns.
+    /// Adds the parts of events that lie in a part of the columns.
     fn add_events(
         &self,
         events: &mut Events<'s>,

@@ -26,14 +26,14 @@ pub const INDEX_FILE: &str = "timeline.index";
 
 /// Timelines that are kept open.
 const MOST_OPEN: usize = 4;
-/// A session that grows is read again after so many times of what reading it took …
+/// A session that grows is read again after this multiple of the time that reading it took …
 const REST: u32 = 9;
-/// … and after so long.
+/// … and after at least this time.
 const LEAST_REST: Duration = Duration::from_secs(5);
-/// A session whose files have not changed for so long is not recorded any more.
+/// A session is no longer recorded if its files have not changed for this time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What models say of the kernels of a profile.
+/// The function that predicts the kernels of a profile.
 type Predict = dyn Fn(&Profile) -> Predictions + Send + Sync;
 
 /// The timelines of sessions.
@@ -50,24 +50,24 @@ pub struct Timelines {
 pub struct Timeline {
     pub(crate) source: Source,
     pub(crate) tables: Tables,
-    /// Of which state of the session it is.
+    /// The identity of the session's state.
     pub(crate) identity: u64,
-    /// Why its file has no name, where it should have one.
+    /// The reason why its file has no name, if it should have one.
     pub(crate) note: Option<String>,
 }
 
-/// What there is of a session's timeline.
+/// The timeline of a session, as far as there is one.
 pub struct Look {
     /// The timeline, perhaps of an earlier state of the session; `None` while the first one is
     /// made.
     pub timeline: Option<Arc<Timeline>>,
-    /// How far the index is that is made, from 0 to 1.
+    /// The progress of the index that is being made, from 0 to 1.
     pub progress: Option<f64>,
     /// Whether the session has changed since.
     pub growing: bool,
 }
 
-/// Why there is no timeline.
+/// The reason why there is no timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The session cannot be read, or its index not be written.
@@ -85,13 +85,13 @@ struct Kept {
 struct State {
     timeline: Option<Arc<Timeline>>,
     building: Option<Arc<Progress>>,
-    /// When the last building ended, and what it took.
+    /// The end of the last building, and its duration.
     built: Option<(Instant, Duration)>,
-    /// What failed, of which state of the session.
+    /// The state of the session for which building failed, and the problem.
     failed: Option<(u64, Problem)>,
 }
 
-/// Which state of its files a session is in; `None` if there is no folder.
+/// Returns the identity of the state of a session's files; `None` if there is no folder.
 pub(crate) fn identity(dir: &Path) -> Option<u64> {
     let mut files: Vec<_> = std::fs::read_dir(dir)
         .ok()?
@@ -242,8 +242,8 @@ impl Timelines {
         found
     }
 
-    /// What there is of a session's timeline now. Where something is missing it is begun, and the
-    /// call returns at once.
+    /// Returns the present timeline of a session. If a part is missing it is begun, and the call
+    /// returns at once.
     ///
     /// # Errors
     /// If there is none, and will be none.

@@ -1,4 +1,5 @@
-//! What an index holds beside its events: names, kernels, lanes. Kept as JSON in one block.
+//! The tables of an index beside its events: names, kernels, lanes. They are kept as JSON in one
+//! block.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ const FRAMES: usize = 40;
 pub struct Tables {
     pub processes: Vec<Process>,
     pub phases: Vec<Phase>,
-    /// What events name, the first of which has the number 1.
+    /// The names of events; the first has the number 1.
     pub names: Vec<Name>,
     pub kernels: Vec<Kernel>,
     /// Ranges of the program in full, the first of which has the number 1.
@@ -22,7 +23,7 @@ pub struct Tables {
     pub lanes: Vec<LaneRow>,
     /// Lanes in the order in which answers have them.
     pub order: Vec<u32>,
-    /// What the timeline lacks.
+    /// The parts that the timeline lacks.
     pub lacks: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ pub struct Phase {
     pub start_ns: u64,
 }
 
-/// What an event names.
+/// The name of an event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Name {
     pub text: String,
@@ -57,11 +58,11 @@ pub struct Name {
     pub kernel: Option<usize>,
 }
 
-/// Where a lane's events come from.
+/// The source of a lane's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneKind {
-    /// What a device does.
+    /// The uses of a device.
     Device,
     /// Work of a stream.
     Stream,
@@ -92,7 +93,8 @@ pub struct LaneRow {
     pub device_uuid: Option<String>,
     /// The thread's identifier.
     pub thread: Option<u32>,
-    /// Of a stream with collectives: how many streams of the process had some before it.
+    /// The number of streams of the process with collectives before this one; `None` for a stream
+    /// without collectives.
     pub group: Option<u32>,
     pub index: LaneIndex,
 }
@@ -126,7 +128,7 @@ pub struct KernelRow {
     pub timed: Option<Timed>,
 }
 
-/// What timed launches of a kernel took.
+/// The durations of a kernel's timed launches.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timed {
     pub samples: u64,

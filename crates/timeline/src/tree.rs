@@ -19,7 +19,7 @@ struct Entry {
     place: Place,
 }
 
-/// Where the blocks of a tree are found.
+/// The position of a tree's blocks.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Root {
     place: Place,

@@ -1,4 +1,4 @@
-//! What is shown, and what the user chose.
+//! The state of the screen: the sessions that are shown, and the user's choices.
 
 use crate::Look;
 use crate::history::History;

@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// Why there is no chunk: an `errno`, or [`LIMIT_REACHED`].
+/// The reason why there is no chunk: an `errno`, or [`LIMIT_REACHED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure(pub u32);
 
@@ -145,9 +145,9 @@ impl Chunks {
         pages.max(least.next_multiple_of(PAGE_BYTES)).min(CHUNK_BYTES)
     }
 
-    /// Finds a chunk and maps what of it has disk space: at least `least` bytes if they are for
-    /// definitions. `published` is the file's own count of its chunks, `overwritten` that of
-    /// records which were given up.
+    /// Finds a chunk and maps the part of it that has disk space: at least `least` bytes if they
+    /// are for definitions. `published` is the file's own count of its chunks, `overwritten` that
+    /// of records which were given up.
     pub fn acquire(
         &mut self,
         kind: ChunkKind,

@@ -8,18 +8,18 @@
 
 use crate::layout::{ClockAnchor, ClockKind};
 
-/// How far one anchor may be off, ns: the time between reading two clocks, with room for an
+/// The error of one anchor in ns: the time between reading two clocks, with room for an
 /// interruption.
 const ANCHOR_ERROR_NS: f64 = 500.0;
 /// Anchors this far apart give a rate to 0.01% and need no help.
 const LONG_BASELINE_NS: u64 = 10_000_000;
-/// How much rates of one machine may differ: clock adjustment slews `CLOCK_MONOTONIC` by up to
+/// The difference between rates of one machine: clock adjustment slews `CLOCK_MONOTONIC` by up to
 /// 0.05%.
 const SLEW: f64 = 1e-3;
 /// Plausible rates, in ns per tick.
 const SANE_RATES: std::ops::Range<f64> = 0.01..1000.0;
 
-/// Where the rate of a [`Clock`] comes from, best first.
+/// The source of the rate of a [`Clock`], best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockRate {
     /// Ticks are nanoseconds, or the process's own anchors lie far apart.
@@ -110,7 +110,7 @@ impl Anchors {
 }
 
 impl Clock {
-    /// Where its rate comes from.
+    /// Returns the source of its rate.
     pub fn rate(&self) -> ClockRate {
         self.rate
     }

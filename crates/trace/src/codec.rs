@@ -48,14 +48,14 @@ mod tag {
     pub const VARIABLE: u32 = 20;
 }
 
-/// What one piece of a definitions chunk says.
+/// The content of one piece of a definitions chunk.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece {
     /// A definition, whole but for its continuations.
     Whole(Definition),
     /// More `(configuration, nodes)` of a graph.
     GraphContinued { id: u32, kernels: Vec<(u32, u32)> },
-    /// Of a tag that this version does not know.
+    /// A definition with a tag that this version does not know.
     Unknown,
 }
 
@@ -446,7 +446,7 @@ impl<'p> Input<'p> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// What [`Output::short`] writes.
+    /// Reads a number that [`Output::short`] wrote.
     pub(crate) fn short(&mut self) -> Result<u64, String> {
         let mut value = 0;
         for shift in (0..u64::BITS).step_by(7) {

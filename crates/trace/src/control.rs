@@ -1,5 +1,5 @@
-//! The page through which recording is steered while programs run, and through which the processes
-//! of a session share its size limit.
+//! The page by which recording is controlled while programs run, and by which the processes of a
+//! session share its size limit.
 //!
 //! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed
 //! loads; `apex ctl` maps it too and changes it. All fields are independent of one another, so no
@@ -25,7 +25,7 @@ pub const CONTROL_MAGIC: [u8; 8] = *b"APEXCTL\0";
 pub const CONTROL_VERSION: u32 = 1;
 const CONTROL_BYTES: usize = 4096;
 
-/// Which kernels are timed on the GPU.
+/// The kernels that are timed on the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum TimingMode {
@@ -43,7 +43,7 @@ pub enum TimingMode {
 pub struct Settings {
     /// Whether calls are recorded.
     pub recording: bool,
-    /// Which kernels are timed.
+    /// The kernels that are timed.
     pub timing: TimingMode,
     /// Maximum share of the program's time for sampled timing, in parts per million.
     pub budget_ppm: u32,
@@ -97,7 +97,7 @@ pub struct Control {
     pub code: CodeControl,
 }
 
-/// What is kept of the programs' code, see [`crate::image`].
+/// The part of the programs' code that is kept, see [`crate::image`].
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CodeControl {
@@ -123,7 +123,7 @@ const _: () = assert!(
 /// Longest complaint that is kept.
 const COMPLAINT_BYTES: usize = 512;
 
-/// How far the first complaint of a session is.
+/// The progress of a session's first complaint.
 #[repr(u32)]
 enum Complaint {
     None = 0,
@@ -153,7 +153,7 @@ impl Control {
         self.code.ptx_only.load(Ordering::Relaxed) != 0
     }
 
-    /// Which kernels are timed; an unknown value counts as `Off`.
+    /// Returns the kernels that are timed; an unknown value counts as `Off`.
     #[inline]
     pub fn timing_mode(&self) -> TimingMode {
         match self.timing.load(Ordering::Relaxed) {
@@ -191,7 +191,8 @@ impl Control {
         self.complaint.store(Complaint::Written as u32, Ordering::Release);
     }
 
-    /// Why a process of the session, or a part of it, is not recorded, if one left word.
+    /// Returns the reason why a process of the session, or a part of it, is not recorded, if one
+    /// left word.
     pub fn complaint(&self) -> Option<String> {
         if self.complaint.load(Ordering::Acquire) != Complaint::Written as u32 {
             return None;
@@ -206,7 +207,7 @@ impl Control {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` out of the session's limit; false, and nothing taken, if there are not so many
+    /// Takes `bytes` out of the session's limit; returns false, and takes nothing, if fewer are
     /// left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let max = self.max_bytes.load(Ordering::Relaxed);

@@ -22,7 +22,7 @@ use crate::error::{Error, Problem, in_file};
 use crate::mapping::without_sigxfsz;
 use crate::source::{self, SourceFile};
 
-/// How the names of these files end.
+/// The extension of these files.
 pub const EXTENSION: &str = "counts";
 /// First bytes of such a file.
 pub const MAGIC: [u8; 8] = *b"APEXCNT\n";
@@ -42,9 +42,9 @@ mod tag {
 pub struct LaunchCounts {
     /// Name of the kernel, as the driver gives it.
     pub kernel: String,
-    /// How it was launched; whether with clusters is not in the file.
+    /// The configuration; its clusters are not in the file.
     pub launch: LaunchConfig,
-    /// What was counted.
+    /// The counts.
     pub counted: Counted,
 }
 
@@ -235,7 +235,7 @@ fn write_place(out: &mut Output<'_>, place: &Place) {
     out.u32(place.line);
 }
 
-/// What a process left in its file.
+/// The content of a process's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessCounts {
     /// Its identifier.

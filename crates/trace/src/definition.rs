@@ -1,4 +1,4 @@
-//! Definitions: what the identifiers in records stand for.
+//! Definitions: the meaning of the identifiers in records.
 //!
 //! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8
 //! bytes. Identifiers count from 1 within a process and within a tag.
@@ -6,7 +6,7 @@
 use crate::python::PythonCode;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 
-/// What an identifier stands for.
+/// The meaning of an identifier.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Definition {
     /// The name of a driver entry point, as exported (`cuLaunchKernel_ptsz`).
@@ -38,9 +38,9 @@ pub enum Definition {
     Range(Range),
     /// The image that a function is from.
     FunctionCode(FunctionCode),
-    /// What a kernel was given in a launch.
+    /// The arguments of a kernel in a launch.
     Arguments(Arguments),
-    /// What memory a kernel was given in a launch.
+    /// The memory to which a kernel's arguments point in a launch.
     ArgumentMemory(ArgumentMemory),
     /// A variable of the program's environment.
     Variable(Variable),
@@ -85,13 +85,14 @@ pub struct Context {
     pub handle: u64,
     /// A device identifier, 0 if unknown.
     pub device: u32,
-    /// What an event pair around an empty kernel reads on a busy stream, ns; 0 if not calibrated.
+    /// The reading of an event pair around an empty kernel on a busy stream, in ns; 0 if not
+    /// calibrated.
     pub pair_busy_ns: u32,
     /// The same on an idle stream, ns; 0 if not calibrated.
     pub pair_idle_ns: u32,
 }
 
-/// Which stream a handle names.
+/// The kind of stream that a handle names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StreamKind {
@@ -115,7 +116,7 @@ pub struct Stream {
     pub handle: u64,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// Which sort.
+    /// The kind of stream.
     pub kind: StreamKind,
 }
 
@@ -150,15 +151,15 @@ pub struct ArgumentMemory {
     pub parameters: Vec<(u32, u32)>,
 }
 
-/// What a kernel was given in a launch (`apex run --code`): the bytes of its parameters, without
-/// addresses, and never what memory holds.
+/// The arguments of a kernel in a launch (`apex run --code`): the bytes of its parameters, without
+/// addresses, and never the content of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arguments {
     /// Its identifier.
     pub id: u32,
     /// The configuration of the launch.
     pub config: u32,
-    /// Where each parameter lies in `bytes`: offset and bytes.
+    /// The offset and size of each parameter in `bytes`.
     pub parameters: Vec<(u32, u32)>,
     /// The parameters as the kernel gets them, with zeros in place of pointers.
     pub bytes: Vec<u8>,
@@ -169,14 +170,14 @@ pub struct Arguments {
 /// A pointer among a kernel's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pointer {
-    /// Where its eight bytes lie in [`Arguments::bytes`].
+    /// The offset of its eight bytes in [`Arguments::bytes`].
     pub at: u32,
-    /// Which of the allocations that the arguments point into: they count from 0, in the order of
-    /// the pointers.
+    /// The number of the allocation among those that the arguments point into: they count from 0,
+    /// in the order of the pointers.
     pub allocation: u32,
     /// Bytes of the allocation.
     pub allocation_bytes: u64,
-    /// Where it points to: bytes from the allocation's beginning.
+    /// The offset of the target from the allocation's start, in bytes.
     pub offset: u64,
 }
 
@@ -189,14 +190,14 @@ pub struct Config {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// How it is launched; with a block that the code requires, that one, which the program need
-    /// not name.
+    /// The configuration. If the code requires a block, it is here, though the program need not
+    /// name it.
     pub launch: LaunchConfig,
     /// Whether the code requires this block (`.reqntid`).
     pub requires_block: bool,
 }
 
-/// What one launch of an executable graph does.
+/// The work of one launch of an executable graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Its identifier.
@@ -282,12 +283,12 @@ pub struct Module {
     pub id: u32,
     /// Its file's path.
     pub path: String,
-    /// What the linker wrote to tell this build from others (`NT_GNU_BUILD_ID`), in hexadecimal
-    /// digits; empty where it has none.
+    /// The identifier that the linker gave this build (`NT_GNU_BUILD_ID`), in hexadecimal digits;
+    /// empty if it has none.
     pub build_id: String,
     /// Bytes of the file when the module was defined; 0 if unknown.
     pub bytes: u64,
-    /// When the file was last modified by then: nanoseconds since 1970; 0 if unknown.
+    /// The time of the file's last modification by then, in nanoseconds since 1970; 0 if unknown.
     pub modified_ns: u64,
 }
 

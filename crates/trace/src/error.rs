@@ -1,26 +1,27 @@
-//! What can be wrong with a session.
+//! Errors and problems of a session.
 
 use apex_untrusted::{printable, shown};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a session could not be opened at all. What is wrong inside one that opens is a [`Problem`].
+/// The reason why a session could not be opened at all. A fault inside one that opens is a
+/// [`Problem`]. What is wrong inside one that opens is a [`Problem`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or directory could not be read.
     Unreadable {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The path is not that of a session.
     NotASession {
         /// The path.
         path: PathBuf,
-        /// What was found there.
+        /// The schema or format that was found there.
         found: String,
     },
     /// A newer APEX wrote it.
@@ -71,7 +72,7 @@ pub struct Problem {
     pub path: PathBuf,
     /// Byte in it.
     pub offset: u64,
-    /// What is wrong, and what that means for what was read.
+    /// The fault, and its effect on the data that was read.
     pub what: String,
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn in_file(doing: &str, path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{doing} {}: {error}{}", shown(path), hint(&error)))
 }
 
-/// What to do about an error that is no fault of the file.
+/// Returns advice about an error that is no fault of the file.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EFBIG) => " (the limit on file sizes is reached: raise it with `ulimit -f`)",

@@ -103,7 +103,7 @@ impl Region {
     }
 }
 
-/// What a process does about SIGBUS: a `sigaction` without its restorer.
+/// The action of a process for SIGBUS: a `sigaction` without its restorer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Action {
     handler: usize,
@@ -183,7 +183,7 @@ impl SharedAction {
 
 /// The program's action.
 static PROGRAMS: SharedAction = SharedAction::new();
-/// What the program wanted before it displaced the handler by a system call of its own; its new
+/// The program's action before it displaced the handler by a system call of its own; its new
 /// handler may call ours as the one that it found.
 static BELOW: SharedAction = SharedAction::new();
 static WAS_DISPLACED: AtomicBool = AtomicBool::new(false);
@@ -286,7 +286,7 @@ pub fn is_protecting() -> bool {
     PROTECTING.load(Acquire)
 }
 
-/// What `sigaction(SIGBUS, new, old)` does for the program while the handler is installed.
+/// Does what `sigaction(SIGBUS, new, old)` does, for the program while the handler is installed.
 ///
 /// # Safety
 /// `new` is null or points to an action, `old` is null or valid for writing.
@@ -317,7 +317,7 @@ pub fn has_lost() -> bool {
     LOST.load(Relaxed)
 }
 
-/// What a forked child inherits of its parent's losses is not its own.
+/// Forgets the losses that a forked child inherits from its parent: they are not its own.
 pub(crate) fn forget_losses() {
     LOST.store(false, Relaxed);
 }
@@ -350,7 +350,7 @@ fn replace(address: usize) -> bool {
     true
 }
 
-/// What the entry does: repairs a fault of ours and returns 0, else returns the program's handler,
+/// Handles the signal: repairs a fault of ours and returns 0, else returns the program's handler,
 /// or 0 once there is nothing more to do. `delivered` is 0 if another handler called ours.
 extern "C" fn decide(_: i32, info: *const libc::siginfo_t, _: *mut libc::c_void, delivered: u32) -> usize {
     // SAFETY: the calling thread's own, which a handler must leave as it was.

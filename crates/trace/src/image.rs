@@ -82,7 +82,7 @@ pub fn read(dir: &Path, hash: u128) -> io::Result<Vec<u8>> {
 }
 
 impl CodeControl {
-    /// Takes `bytes` out of the limit; false, and nothing taken, if there are not so many left.
+    /// Takes `bytes` out of the limit; returns false, and takes nothing, if fewer are left.
     fn take(&self, bytes: u64) -> bool {
         let max = self.max_bytes.load(Relaxed);
         let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
@@ -95,7 +95,7 @@ impl CodeControl {
         self.kept.fetch_sub(1, Relaxed);
     }
 
-    /// Counts an image of so many bytes that is not kept.
+    /// Counts an image of `bytes` bytes that is not kept.
     pub fn leave_out(&self, bytes: u64) {
         self.left_out.fetch_add(1, Relaxed);
         self.left_out_bytes.fetch_add(bytes, Relaxed);

@@ -20,7 +20,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// Where it is entered if it is of a file.
+    /// The entry of a mapped file in the handler's list.
     region: Option<&'static Region>,
 }
 

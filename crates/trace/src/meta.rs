@@ -1,4 +1,4 @@
-//! `session.json`: what was run, where, and how it ended.
+//! `session.json`: the command of a run, the machine, and the end of the run.
 
 use crate::error::{Error, Problem, in_file};
 use crate::reader::META_FILE;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Version of the format that this APEX writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
-/// What `apex run` says about a session. Written when it starts and again when the program has
+/// Facts about a session that `apex run` writes when it starts, and again when the program has
 /// ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
@@ -26,28 +26,28 @@ pub struct Meta {
     /// Process identifier of the program; of `apex` itself until it is started.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// When, nanoseconds since 1970.
+    /// The start, in nanoseconds since 1970.
     pub started_real_ns: u64,
-    /// When it ended; none while it runs, or if `apex` was killed.
+    /// The end, in nanoseconds since 1970; `None` while it runs, or if `apex` was killed.
     pub ended_real_ns: Option<u64>,
-    /// How it ended.
+    /// The way in which it ended.
     pub exit: Option<Exit>,
-    /// What executed the kernels: `gpu` or `cpu`.
+    /// The device that executed the kernels: `gpu` or `cpu`.
     pub device: String,
-    /// Which kernels were timed: `off`, `sampled` or `all`.
+    /// The kernels that were timed: `off`, `sampled` or `all`.
     pub timing: String,
     /// The machine.
     #[serde(default)]
     pub host: Host,
 }
 
-/// How a program ended.
+/// The way in which a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// With this status.
+    /// The program exited with this status.
     Code(i32),
-    /// By this signal.
+    /// The program was ended by this signal.
     Signal(i32),
 }
 

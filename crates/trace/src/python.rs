@@ -1,4 +1,4 @@
-//! Code objects of the Python interpreter: which line an instruction belongs to.
+//! Code objects of the Python interpreter: the line that an instruction belongs to.
 //!
 //! The recorder copies a code object's line table as the interpreter holds it, once; it is decoded
 //! here, by those who read. There are three formats: differences of addresses and lines (CPython

@@ -14,11 +14,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 
-/// How the names of these files end.
+/// The extension of these files.
 pub const EXTENSION: &str = "source";
 /// Largest source file that is kept.
 pub const MOST_BYTES: u64 = 1 << 20;
-/// How names of source files end.
+/// The extensions of source files.
 pub const ENDINGS: [&str; 21] = [
     "c", "cc", "cpp", "cu", "cuf", "cuh", "cxx", "f90", "h", "hh", "hpp", "hxx", "inc", "inl", "ipp", "jl",
     "mojo", "ptx", "py", "rs", "tcc",

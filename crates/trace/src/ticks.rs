@@ -94,8 +94,9 @@ fn tsc_is_readable() -> bool {
     result != 0 || state != libc::PR_TSC_SIGSEGV
 }
 
-/// Where the counters of several sockets disagree, the kernel finds out and takes a slow clock
-/// instead. (In virtual machines it has clocks of other names, and those rest on the counter.)
+/// Whether the kernel still uses the time-stamp counter. If the counters of several sockets
+/// disagree, it takes a slow clock instead. (In virtual machines it has clocks of other names, and
+/// those rest on the counter.)
 fn kernel_has_not_given_up_tsc() -> bool {
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     !source.is_ok_and(|name| matches!(name.trim(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies"))
@@ -125,8 +126,8 @@ mod x86 {
         cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & (1 << 8) != 0
     }
 
-    /// From CPUID 0x15 (ratio to the crystal, and its frequency), else from the hypervisor's timing
-    /// leaf.
+    /// Returns the frequency from CPUID 0x15 (ratio to the crystal, and its frequency), else from
+    /// the hypervisor's timing leaf.
     pub fn nominal_tsc_hz() -> u64 {
         if cpuid(0).eax >= 0x15 {
             let leaf = cpuid(0x15);

@@ -1,4 +1,4 @@
-//! Writing a process file.
+//! Writes a process file.
 //!
 //! A thread records through its [`Lane`], which holds a mapped chunk: a copy and one release store
 //! per record, no lock, no allocation, no system call. Only when the chunk is full does it lock the
@@ -53,7 +53,7 @@ struct Definitions {
     buffer: Vec<u8>,
 }
 
-/// What a file and its chunks have in common.
+/// The part that a file and its chunks have in common.
 #[derive(Debug)]
 struct Shared {
     header: Mapping,

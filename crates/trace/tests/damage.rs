@@ -180,7 +180,7 @@ fn a_cut_file_says_so() {
     assert_eq!(process.unwrap().record_count as usize, CHUNK_BYTES / 2 / SLOT_BYTES - 2);
 }
 
-/// What a newer APEX adds without a new version: kinds of records and of definitions.
+/// A newer APEX may add kinds of records and of definitions without a new version.
 #[test]
 fn unknown_kinds_are_stepped_over() {
     let mut bytes = sound_bytes().to_vec();

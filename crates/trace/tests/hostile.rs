@@ -99,7 +99,7 @@ fn the_control_page_is_never_reached_through_a_link() {
     assert!(error.contains("exists"), "{error}");
 }
 
-/// What was put in the place of a file of counts is not appended to.
+/// A file that was put in the place of a file of counts is not appended to.
 #[test]
 fn counts_are_appended_to_their_own_file_only() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! When space runs out: the session's limit, the disk, the process's own limits, the directory's
-//! permissions.
+//! Behaviour when space runs out: the session's limit, the disk, the process's own limits, the
+//! directory's permissions.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const LAUNCHES_PER_CHUNK: usize = CHUNK_BYTES / SLOT_BYTES - 2; // its header, and who writes
 
-/// What of a chunk has disk space under a limit of 1 MiB and less.
+/// The part of a chunk that has disk space under a limit of 1 MiB and less, in bytes.
 const PART_BYTES: usize = 16 * 1024;
 const LAUNCHES_PER_PART: usize = PART_BYTES / SLOT_BYTES - 2;
 
@@ -31,7 +31,7 @@ fn bytes_of_process_files(dir: &Path) -> usize {
     files.map(|file| 512 * file.metadata().unwrap().blocks() as usize).sum()
 }
 
-/// Checks that process files have so many bytes on disk, and that the session's limit was charged
+/// Checks that process files have `bytes` bytes on disk, and that the session's limit was charged
 /// as many.
 fn assert_allocated(dir: &Path, control: &Control, bytes: usize) {
     assert_eq!(control.used_bytes.load(std::sync::atomic::Ordering::Relaxed), bytes as u64);
@@ -355,7 +355,7 @@ fn fill(path: &Path) {
     while file.write_all(&[1; 4096]).is_ok() {}
 }
 
-/// What is lost, and whether there is anything, is known without the records.
+/// The amount of lost data, and the existence of any, is known without the records.
 #[test]
 fn headers_say_what_the_session_says_without_its_records() {
     let dir = tempfile::tempdir().unwrap();

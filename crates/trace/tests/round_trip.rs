@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! A session reads back as it was written.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What outlives the process that wrote it, and what a fork or a program's carelessness does to it.
+//! Data that outlives the process that wrote it, and the effects of a fork or of a program's
+//! carelessness on it.
 
 mod common;
 

@@ -34,7 +34,7 @@ fn only(mut session: Session) -> Process {
     session.processes.remove(0)
 }
 
-/// What both ways of opening a session say of a process.
+/// Asserts that both ways of opening a session give the same process.
 fn assert_alike(watched: &Process, opened: &Process) {
     assert!(watched.records().eq(opened.records()));
     assert!(watched.records_by_time().eq(opened.records_by_time()));

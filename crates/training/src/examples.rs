@@ -12,7 +12,7 @@ use apex_predict::features::{self, Measured, Set};
 use apex_predict::{Basis, Case, Device, Placed};
 use std::collections::{BTreeMap, HashMap};
 
-/// What was measured of a launch; not a number where it was not.
+/// The measurements of a launch; not a number if one was not measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth {
     /// Achieved occupancy, 0 to 1.
@@ -35,13 +35,13 @@ pub struct Truth {
 pub struct Row {
     /// Everything that is known about it.
     pub case: Case,
-    /// What it was measured on: an index into [`Data::sources`].
+    /// The source of the measurement: an index into [`Data::sources`].
     pub source: usize,
     /// Its family: an index into [`Data::families`].
     pub family: usize,
     /// Launches of one kernel on one problem, measured on one device, have the same number.
     pub problem: usize,
-    /// What was measured.
+    /// The measurements.
     pub truth: Truth,
 }
 
@@ -73,7 +73,7 @@ impl Row {
 pub struct Source {
     /// The device.
     pub device: Device,
-    /// When, UTC.
+    /// The time of the measurement, UTC.
     pub measured: String,
 }
 
@@ -113,7 +113,7 @@ impl Data {
             let Ok(placed) = Placed::new(&device, &case) else { continue };
             let truth = truth(&placed, launch);
             let problem = format!("{} {:?} {:?}", launch.kernel, launch.n, launch.m);
-            let (family, problem) = (families.of(&kernel.family), problems.of(&problem));
+            let (family, problem) = (families.number(&kernel.family), problems.number(&problem));
             rows.push(Row { source: 0, family, problem, truth, case });
         }
         if rows.is_empty() {
@@ -139,8 +139,8 @@ impl Data {
             return Err(Error::Refused(format!("two data sets are of the {name}: name one of each device")));
         }
         let mut families = Numbers::default();
-        self.families.iter().for_each(|name| _ = families.of(name));
-        let numbers: Vec<usize> = other.families.iter().map(|name| families.of(name)).collect();
+        self.families.iter().for_each(|name| _ = families.number(name));
+        let numbers: Vec<usize> = other.families.iter().map(|name| families.number(name)).collect();
         let problems = self.rows.iter().map(|row| row.problem + 1).max().unwrap_or(0);
         self.rows.extend(other.rows.into_iter().map(|row| Row {
             source: row.source + known.len(),
@@ -212,7 +212,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(&mut self, name: &str) -> usize {
+    fn number(&mut self, name: &str) -> usize {
         if let Some(&number) = self.known.get(name) {
             return number;
         }
@@ -229,7 +229,7 @@ pub struct Origin {
     pub row: usize,
     /// The launch that was measured, if there is one.
     pub from: Option<usize>,
-    /// What is known.
+    /// The known facts.
     pub basis: Basis,
 }
 

@@ -7,7 +7,7 @@
 use crate::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far a parameter's logarithm may go.
+/// The maximum change of a parameter's logarithm.
 const FARTHEST: f64 = 1.5;
 /// Step of a logarithm for derivatives.
 const STEP: f64 = 1e-4;
@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 5;
 /// Logarithms of how far parameters are from the prior.
 type Vector = Vec<f64>;
 
-/// What is fitted.
+/// The function to fit.
 pub(crate) struct Fit<E> {
     /// The errors of all cases, by how far the parameters have gone.
     pub(crate) errors: E,
@@ -28,7 +28,7 @@ pub(crate) struct Fit<E> {
 }
 
 impl<E: Fn(&[f64]) -> Vec<f64>> Fit<E> {
-    /// How far so many parameters go, in at most so many steps.
+    /// Returns the changes of `parameters` parameters, after at most `steps` steps.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -99,7 +99,7 @@ impl<E: Fn(&[f64]) -> Vec<f64>> Fit<E> {
     }
 }
 
-/// With four digits, as reports and models have it.
+/// Rounds to four digits, as in reports and models.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("it was written as a number")
 }

@@ -8,7 +8,7 @@ use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};
 use apex_predict::Basis;
 use std::collections::BTreeMap;
 
-/// What is predicted.
+/// The quantity that is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Achieved occupancy.
@@ -24,7 +24,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// What small and large predict, in the order of their targets.
+    /// The predictions of small and large, in the order of their targets.
     pub const PREDICTED: [Quantity; 4] =
         [Quantity::AchievedOccupancy, Quantity::SmUtilisation, Quantity::WarpEfficiency, Quantity::Duration];
 
@@ -56,11 +56,11 @@ impl Quantity {
 /// Predictions of one quantity by one method, beside the measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Cases {
-    /// What was predicted.
+    /// The predictions.
     pub predicted: Vec<f32>,
     /// Intervals, if the method has any.
     pub intervals: Vec<(f32, f32)>,
-    /// What was measured.
+    /// The measurements.
     pub measured: Vec<f32>,
     /// Families.
     pub groups: Vec<usize>,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Weight of durations in the loss, relative to fractions.
 const REAL_WEIGHT: f32 = 3.0;
 
-/// How a model is made.
+/// The way in which a model is made.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// Networks that are trained and merged.
@@ -35,7 +35,7 @@ pub struct Recipe {
     pub share: f64,
 }
 
-/// What the training runs of one model share with those of others.
+/// The state that the training runs of one model share with those of others.
 pub struct WorkerPool<'a> {
     /// Threads.
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! From data sets to models: training, judgement on held-out families, the model card.
+//! Trains models from data sets: training, judgement on held-out families, the model card.
 //!
 //! ```text
 //! data set ─► examples ─► learn (ensembles of networks) ─► judge (folds by family, baselines) ─► report, card
@@ -25,7 +25,7 @@ pub use examples::Data;
 pub use report::Report;
 pub use run::{Options, Progress, Trained, refit, run};
 
-/// Why training gave no model.
+/// The reason why training gave no model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

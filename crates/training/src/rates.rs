@@ -6,10 +6,10 @@ use apex_predict::throughput::{Load, Loads, Occupation};
 use apex_predict::timing::{Demand, Rate, Rates};
 use std::sync::atomic::AtomicBool;
 
-/// What a launch asks for, the microseconds that it took, and the number of its device.
+/// The demand of a launch, the microseconds that it took, and the number of its device.
 pub(crate) type Launch<'a> = (&'a Demand, f64, usize);
 
-/// Fits rates to launches, in at most so many steps: rates of each device up to the last that has
+/// Fits rates to launches, in at most `steps` steps: rates of each device up to the last that has
 /// launches. Errors are of logarithms to base 2.
 ///
 /// # Errors
@@ -33,10 +33,10 @@ fn rates(moved: &[f64], device: usize) -> Rates {
     Rates(std::array::from_fn(|rate| Rates::PRIOR.0[rate] * moved[place(rate)].exp()))
 }
 
-/// What a launch asks of the multiprocessors, the microseconds that it takes, and its throughput.
+/// The load of a launch on the multiprocessors, the microseconds that it takes, and its throughput.
 pub(crate) type Busy<'a> = (&'a Occupation, f64, f64);
 
-/// Fits loads to launches, in at most so many steps. Errors are in points.
+/// Fits loads to launches, in at most `steps` steps. Errors are in points.
 ///
 /// # Errors
 /// [`Error::Stopped`].
@@ -65,7 +65,8 @@ mod tests {
         moved[Rate::Start as usize] = 0.1;
         moved[Rate::COUNT + 1] = 0.3;
         let [first, second, third] = [0, 1, 2].map(|device| rates(&moved, device));
-        let starts = [first, second, third].map(|rates| rates.of(Rate::Start) / Rates::PRIOR.of(Rate::Start));
+        let starts =
+            [first, second, third].map(|rates| rates.get(Rate::Start) / Rates::PRIOR.get(Rate::Start));
         for (start, moved) in starts.into_iter().zip([0.1, 0.0, 0.3]) {
             assert!((start.ln() - moved).abs() < 1e-12, "{starts:?}");
         }

@@ -35,11 +35,11 @@ pub struct FamilyScore {
 /// Score of a method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// What predicts.
+    /// The method that predicts.
     pub method: String,
-    /// What is predicted.
+    /// The predicted quantity.
     pub quantity: String,
-    /// What is known.
+    /// The known facts.
     pub basis: String,
     /// Launches.
     pub cases: usize,
@@ -64,7 +64,7 @@ pub struct Score {
 /// Scores of one kind of test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// What was held out.
+    /// The cases that were held out.
     pub held_out: String,
     /// Scores.
     pub scores: Vec<Score>,
@@ -90,7 +90,7 @@ pub struct ModelSummary {
 pub struct MeasuredDevice {
     /// Its name.
     pub name: String,
-    /// When it was measured, UTC.
+    /// The time of its measurement, UTC.
     pub measured: String,
     /// Launches.
     pub launches: usize,
@@ -105,7 +105,7 @@ pub struct Report {
     pub launches: usize,
     /// Families of kernels.
     pub families: usize,
-    /// What determines weights and splits.
+    /// The seed of weights and splits.
     pub seed: u64,
     /// Models.
     pub models: Vec<ModelSummary>,

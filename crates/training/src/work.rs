@@ -1,4 +1,4 @@
-//! What launches of APEX's own suite execute, by walking through its PTX.
+//! Estimates the work of launches of APEX's own suite, from its PTX.
 
 use apex_dataset::DataSet;
 use apex_device_code::suite;
@@ -27,8 +27,8 @@ impl Code {
         Code { estimators }
     }
 
-    /// What a launch of a kernel with the suite's parameters (two inputs, an output, `n`, `m`)
-    /// executes.
+    /// Returns the work of a launch of a kernel with the suite's parameters (two inputs, an output,
+    /// `n`, `m`).
     pub(crate) fn work(&self, kernel: &str, launch: &LaunchConfig, n: u64, m: u64) -> Option<Work> {
         let arguments =
             [Argument::Pointer, Argument::Pointer, Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];

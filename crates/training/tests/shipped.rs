@@ -38,12 +38,12 @@ fn test<'a>(report: &'a Report, held_out: &str) -> &'a Test {
     report.tests.iter().find(|test| test.held_out == held_out).expect("the card has this test")
 }
 
-/// What the card says of the networks.
+/// Returns the card's score of the networks.
 fn score(test: &Test, quantity: Quantity, basis: Basis) -> &Score {
     score_of("network", test, quantity, basis)
 }
 
-/// What the card says of a method.
+/// Returns the card's score of a method.
 fn score_of<'a>(method: &str, test: &'a Test, quantity: Quantity, basis: Basis) -> &'a Score {
     let wanted = |score: &&Score| {
         (&*score.method, &*score.quantity, &*score.basis) == (method, quantity.name(), basis.name())
@@ -83,7 +83,7 @@ fn the_shipped_files_are_the_models_of_the_card() {
     }
 }
 
-/// What the large model says of a launch: bare, as the card judges it.
+/// Returns the large model's forecast of a launch: bare, as the card judges it.
 fn bare(forecaster: &Forecaster, model: &Model, device: &Device, row: &Row) -> [(f32, (f32, f32)); 3] {
     let case = row.known(Basis::Kernel);
     let placed = Placed::new(device, &case).unwrap();
@@ -164,8 +164,8 @@ fn the_shipped_models_do_as_well_as_the_card_says() {
     let (report, models) = (report(), Models::shipped());
     let families = test(&report, "families");
     type Truth = fn(&Row) -> f32;
-    type Shown = fn(&Prediction) -> Estimate;
-    type Tested<'a> = (Quantity, Truth, Shown, &'a [Basis]);
+    type Predicted = fn(&Prediction) -> Estimate;
+    type Tested<'a> = (Quantity, Truth, Predicted, &'a [Basis]);
     let quantities: [Tested<'_>; 4] = [
         (
             Quantity::AchievedOccupancy,

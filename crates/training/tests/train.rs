@@ -47,11 +47,11 @@ enum Errors {
     Large,
 }
 
-/// By how much the network's errors may exceed those of the strongest plain method, where there is
-/// one: what was held out, quantity, basis, errors, factor. Quickly trained on a part of the data,
-/// it stays below each by about a tenth. Where the median error of a formula is nearly 0 (most
-/// launches have full warps), 90th percentiles are compared; there a formula may be better than so
-/// small a training.
+/// The factor by which the network's errors may exceed those of the strongest plain method, if
+/// there is one: held-out cases, quantity, basis, errors, factor. Quickly trained on a part of the
+/// data, it stays below each by about a tenth. Where the median error of a formula is nearly 0
+/// (most launches have full warps), 90th percentiles are compared; there a formula may be better
+/// than so small a training.
 const BARS: [(&str, &str, &str, Errors, f64); 7] = [
     ("families", "achieved occupancy", "kernel", Errors::Median, 0.7),
     ("families", "warp efficiency", "kernel", Errors::Large, 1.0),
@@ -101,7 +101,7 @@ fn held_to_baselines(report: &Report) {
     assert_eq!(seen, BARS.len(), "a test that has a bar was not made");
 }
 
-/// Where it is known what launches execute, durations are computed: that beats the networks.
+/// Computed durations are better than those of the networks, if it is known what launches execute.
 fn computed_durations_are_better(report: &Report) {
     for quantity in ["duration", "duration, what-if"] {
         let scores = report.tests.iter().flat_map(|test| &test.scores);

@@ -177,7 +177,7 @@ pub fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Who else could change what is in a folder of this owner, group and mode, in words; `None` if
+/// Describes who else could change the content of a folder of this owner, group and mode; `None` if
 /// nobody could but root. `private` is the group that the user `user` alone belongs to, if there is
 /// one.
 fn refusal(owner: u32, group: u32, mode: u32, user: u32, private: Option<u32>) -> Option<String> {

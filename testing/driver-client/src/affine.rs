@@ -52,7 +52,7 @@ pub fn launch(function: usize, stream: usize, pointers: &mut [*mut c_void]) -> C
     launch_threads(function, stream, VALUES as u32, pointers)
 }
 
-/// As [`launch`], with so many threads.
+/// As [`launch`], with `threads` threads.
 pub fn launch_threads(
     function: usize,
     stream: usize,

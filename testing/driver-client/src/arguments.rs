@@ -24,7 +24,7 @@ struct Echo {
     stack: [u64; 24],
 }
 
-/// What the fake driver returns from entry points that echo.
+/// The result of the fake driver's entry points that echo.
 const ECHO: CUresult = 999;
 
 /// Zeroed memory for pointers to point to, large enough for every structure of the driver's.

@@ -5,8 +5,8 @@ use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 
-/// What a kernel of this program is given: a pointer into an allocation, a number, a structure with
-/// a pointer into the same allocation, a byte.
+/// The arguments of a kernel of this program: a pointer into an allocation, a number, a structure
+/// with a pointer into the same allocation, a byte.
 struct Arguments {
     out: CUdeviceptr,
     n: u32,
@@ -34,7 +34,7 @@ impl Arguments {
 }
 
 /// Loads an image in a file as a module and as a library, and launches its kernel of this name in
-/// blocks of so many threads.
+/// blocks of `threads` threads.
 pub fn loads(file: &str, name: &str, threads: u32) {
     let name = CString::new(name).expect("no zero in a name");
     let mut image = std::fs::read(file).expect("an image");

@@ -1,5 +1,4 @@
-//! What a flush is to the calls before which it runs: it comes first, spoils nothing of theirs, and
-//! does not run within itself.
+//! A flush before calls: it comes first, spoils nothing of theirs, and does not run within itself.
 
 use crate::driver::{LIBRARY, address, cuda, fake};
 use cuda_abi::signature;
@@ -21,8 +20,8 @@ fn echoes() -> u64 {
     ECHOES()
 }
 
-/// What every flush does: counts, makes a driver call of its own, and overwrites all registers that
-/// carry arguments.
+/// Counts, makes a driver call of its own, and overwrites all registers that carry arguments: every
+/// flush does this.
 extern "C" fn witness() {
     FLUSHES.fetch_add(1, Ordering::Relaxed);
     BEFORE.store(echoes(), Ordering::Relaxed);

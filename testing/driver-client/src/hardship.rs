@@ -130,7 +130,7 @@ pub fn unhandled_fault() {
     fault();
 }
 
-/// What the threads of the programs below do: everything that a thread can meet for the first time.
+/// Does everything that a thread can meet for the first time.
 fn everything(context: CUcontext, stream: CUstream, function: CUfunction, made: CUgraphExec, first: u32) {
     check(cuda!(cuCtxSetCurrent(context)));
     let launch = launcher();

@@ -82,7 +82,7 @@ pub fn in_threads(threads: usize, rounds: usize) {
     });
 }
 
-/// What can be seen of memory that was freed, of memory of the same size, and of calls that fail.
+/// Shows memory that was freed, memory of the same size, and calls that fail.
 pub fn as_seen() {
     context();
     let blocks = [700, 1 << 20, 5 << 20].map(|bytes| {
@@ -124,7 +124,7 @@ pub fn as_seen() {
     println!("the capture ends with {}", cuda!(cuStreamEndCapture(stream, &mut graph)));
 }
 
-/// What a kernel writes to the host is there after a free of other memory.
+/// Checks that a kernel's writes to the host are there after a free of other memory.
 pub fn waited_for() {
     context();
     let late = function(module(PTX), c"late");

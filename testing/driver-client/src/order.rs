@@ -57,13 +57,13 @@ struct Stream {
 
 struct Buffer {
     address: CUdeviceptr,
-    /// What it holds once everything is done.
+    /// Its content once everything is done.
     values: [u32; VALUES],
     /// The stream that touched it last.
     last: Option<usize>,
 }
 
-/// What host functions have counted.
+/// The counter of host functions.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" fn counts(amount: *mut c_void) {

@@ -20,7 +20,7 @@ struct Place {
     context: usize,
     function: usize,
     streams: [usize; 2],
-    /// What marks the end of each stream's work; none where nothing is computed.
+    /// The events that mark the end of each stream's work; none if nothing is computed.
     events: Option<[usize; 2]>,
     address: CUdeviceptr,
     value: u32,

@@ -259,7 +259,7 @@ pub fn reload(times: usize) {
     assert_eq!(handles.len(), 1, "the fake driver reuses handles");
 }
 
-/// Launches with so many grids.
+/// Launches with `count` different grids.
 pub fn configurations(count: usize) {
     context();
     let function = function(module(c"many_100"), c"many_100");

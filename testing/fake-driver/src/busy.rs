@@ -1,6 +1,6 @@
-//! What a real driver does to the processor between two launches: with its own code and data it
-//! takes the place of everybody else's in the nearest caches, the branch predictors and the first
-//! level of the TLB.
+//! Load on the processor between two launches, as a real driver causes it: with its own code and
+//! data it takes the place of everybody else's in the nearest caches, the branch predictors and the
+//! first level of the TLB.
 //!
 //! [`work`] runs 128 out of 512 small functions, all different, others from launch to launch. Each
 //! takes a branch or two on data, and all together they touch lines of 128 pages. It takes about as
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PAGES: usize = 128;
 const WORDS_OF_PAGE: usize = 512;
-/// Of the functions, how many a launch runs.
+/// The number of functions that a launch runs.
 const STEPS: usize = 128;
 
 static DATA: [AtomicU64; PAGES * WORDS_OF_PAGE] = [const { AtomicU64::new(0) }; PAGES * WORDS_OF_PAGE];

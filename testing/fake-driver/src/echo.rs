@@ -6,17 +6,17 @@ use std::arch::naked_asm;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What echoing entry points return.
+/// The result of echoing entry points.
 pub const ECHO: CUresult = 999;
 
 /// Words of the stack, above the return address, that are kept.
 const STACK_WORDS: usize = 24;
 
-/// What an entry point was called with, in the order in which [`stub`] writes it.
+/// The arguments of an entry point, in the order in which [`stub`] writes them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Echo {
-    /// Which it was.
+    /// The index of the entry point.
     pub index: u64,
     /// `rdi`, `rsi`, `rdx`, `rcx`, `r8`, `r9`.
     pub registers: [u64; 6],
@@ -39,13 +39,13 @@ static KEPT: Kept = Kept(UnsafeCell::new([NOTHING; COUNT]));
 /// Echoing calls so far.
 static ECHOES: AtomicU64 = AtomicU64::new(0);
 
-/// How many echoing calls were made.
+/// Returns the number of echoing calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_echoes() -> u64 {
     ECHOES.load(Ordering::Relaxed)
 }
 
-/// What the last echoing call of the entry point at `index` was made with.
+/// Copies the arguments of the last echoing call of the entry point at `index`.
 ///
 /// # Safety
 /// `to` is valid for writing, and no other thread makes echoing calls.

@@ -38,25 +38,26 @@ static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 /// Of these, how many answered that work is not done yet.
 static NOT_READY: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
-/// Where the exported symbols jump.
+/// Targets of the exported symbols.
 static SLOTS: [AtomicPtr<()>; COUNT] = slots();
 
 cuda_abi::export_entry_points!(SLOTS);
 
-/// What tests ask: how often the entry point at `index` was called.
+/// Returns, for tests, the number of calls of the entry point at `index`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_calls(index: usize) -> u64 {
     CALLS[index].load(Ordering::Relaxed)
 }
 
-/// What tests ask: how often the entry point at `index` answered that work is not done yet.
+/// Returns, for tests, the number of times that the entry point at `index` answered that work is
+/// not done yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_not_ready(index: usize) -> u64 {
     NOT_READY[index].load(Ordering::Relaxed)
 }
 
-/// What tests ask: how often something was done that spoils a capture, or with an event that is
-/// gone, and how often a launch followed a delay.
+/// Returns, for tests, the number of calls that spoil a capture or use an event that is gone, and
+/// of launches that followed a delay.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_violations() -> u64 {
     work::VIOLATIONS.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What the driver says of itself, its device and addresses.
+//! Attributes of the driver, its device and addresses.
 
 use crate::world::{is_set, world};
 use crate::{SLOTS, count};
@@ -137,8 +137,8 @@ pub unsafe extern "C" fn device_attribute(
     CUDA_SUCCESS
 }
 
-/// What was registered is pinned, and so is 0x1001; device addresses are the driver's own;
-/// everything else is not known.
+/// Answers that registered memory and 0x1001 are pinned, that device addresses are the driver's
+/// own, and that everything else is unknown.
 pub unsafe extern "C" fn pointer_attributes(
     count: u32,
     attributes: *mut CUpointer_attribute,

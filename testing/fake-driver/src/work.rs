@@ -16,11 +16,11 @@ use cuda_abi::{Plain, index};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What a pair reads more than what lies between.
+/// The time by which a pair's reading exceeds the time between its events.
 pub const PAIR_NS: u64 = 2800;
-/// What a launch takes of the host's time, where that counts.
+/// The host's time for a launch, if that counts.
 const LAUNCH_NS: u64 = 3000;
-/// What recording an event takes of it.
+/// The host's time for recording an event, if that counts.
 const RECORD_NS: u64 = 1000;
 /// Time of a kernel that takes what its one parameter says.
 const AS_GIVEN: u32 = u32::MAX - 1;
@@ -39,7 +39,7 @@ static CLOCKS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 static DELAYED: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACES];
 /// The host's clock.
 static HOST: AtomicU64 = AtomicU64::new(0);
-/// Up to where a clock's work is known to be done, where work is slow.
+/// The time up to which a clock's work is known to be done, if work is slow.
 static DONE: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
 /// Called by everything that must not be called during a capture.
@@ -102,8 +102,8 @@ fn host_takes_time() -> bool {
     *TAKES
 }
 
-/// The host spends so much time on a call, and then the stream has work of so many nanoseconds. The
-/// stream's clock after that.
+/// Spends `host_ns` on the host, and then adds `ns` of work to the stream. Returns the stream's
+/// clock after that.
 fn submit(clock: usize, host_ns: u64, ns: u64) -> u64 {
     if !host_takes_time() {
         return CLOCKS[clock].fetch_add(ns, Ordering::Relaxed) + ns;
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn record_event(event: CUevent, stream: CUstream) -> CUres
     CUDA_SUCCESS
 }
 
-/// When the event was recorded, and whether it is done.
+/// Returns the time at which the event was recorded, and whether it is done.
 fn state(event: CUevent) -> Result<(u64, bool), CUresult> {
     let mut world = world();
     // The real driver does not survive this.

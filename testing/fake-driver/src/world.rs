@@ -51,7 +51,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// What a program loaded.
+/// The content of an image that a program loaded.
 #[derive(Clone)]
 pub struct Image {
     /// The names of its functions are looked up in this.
@@ -60,7 +60,7 @@ pub struct Image {
     pub code: Vec<Vec<u8>>,
 }
 
-/// What is linked, and what was made of it.
+/// The inputs of a linker, and its output.
 #[derive(Default)]
 pub struct Linker {
     pub inputs: Vec<u8>,
@@ -158,7 +158,7 @@ pub fn world() -> MutexGuard<'static, World> {
 }
 
 thread_local! {
-    /// What a thread that forks holds meanwhile.
+    /// The lock that a forking thread holds meanwhile.
     static HELD: RefCell<Option<MutexGuard<'static, World>>> = const { RefCell::new(None) };
 }
 

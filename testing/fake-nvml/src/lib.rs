@@ -31,7 +31,7 @@ const INSUFFICIENT_SIZE: c_int = 7;
 const VERSION_MISMATCH: c_int = 25;
 const MOST_DEVICES: usize = 16;
 
-/// How often each device's power was asked for.
+/// The number of readings of each device's power.
 static TICKS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 /// Calls that would have changed something.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
@@ -44,13 +44,13 @@ struct State {
     calls: BTreeMap<String, u64>,
 }
 
-/// What tests ask: how many calls would have changed a device.
+/// Returns, for tests, the number of calls that would have changed a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_nvml_changes() -> u64 {
     CHANGES.load(SeqCst)
 }
 
-/// What tests ask: how often this function was called.
+/// Returns, for tests, the number of calls of this function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fake_nvml_calls(name: *const c_char) -> u64 {
     // SAFETY: the test gives text with a zero byte at its end.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn fake_nvml_calls(name: *const c_char) -> u64 {
     STATE.lock().unwrap_or_else(PoisonError::into_inner).calls.get(&name).copied().unwrap_or(0)
 }
 
-/// What tests say: from now on this function returns this code; 0 for its usual answer.
+/// Lets this function return this code from now on, for tests; 0 for its usual answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fake_nvml_error(name: *const c_char, code: c_int) {
     // SAFETY: the test gives text with a zero byte at its end.
@@ -94,7 +94,7 @@ fn index(device: *mut c_void) -> Option<usize> {
     (device as usize).checked_sub(1).filter(|&index| index < devices())
 }
 
-/// How often the device's power was asked for.
+/// Returns the number of readings of the device's power.
 fn ticks(index: usize) -> u64 {
     TICKS[index].load(SeqCst)
 }
@@ -385,7 +385,7 @@ pub unsafe extern "C" fn nvmlGpmMetricsGet(out: *mut GpmMetricsGet) -> c_int {
     code
 }
 
-/// What would change a device, or the machine: each call is counted.
+/// Defines functions that would change a device, or the machine: each call is counted.
 macro_rules! changes {
     ($($name:ident)*) => {
         $(

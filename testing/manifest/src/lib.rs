@@ -1,4 +1,5 @@
-//! Whether the device code that is checked in was compiled from the sources that are checked in.
+//! Checks that the device code that is checked in was compiled from the sources that are checked
+//! in.
 //!
 //! `scripts/device-code.sh` and `scripts/kernels.sh` write a manifest with a line for each output:
 //! its path, the SHA-256 of its content (decompressed, if the path ends in `.zst`), the source, the
@@ -11,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use test_process::Command;
 
-/// What a manifest lists, as paths in the repository.
+/// The content of a manifest, as paths in the repository.
 #[derive(Debug, Default)]
 pub struct Manifest {
     /// The sources.
     pub sources: BTreeSet<String>,
-    /// What they were compiled to.
+    /// The compiled files.
     pub outputs: BTreeSet<String>,
 }
 

@@ -32,8 +32,8 @@ pub fn limit_this_process() {
     unsafe { libc::alarm(LIMIT.as_secs() as u32) };
 }
 
-/// How long the pipes of a killed process may stay open: a process that has left the group may hold
-/// them.
+/// The time for which the pipes of a killed process may stay open: a process that has left the
+/// group may hold them.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// As [`std::process::Command`]; the processes that it starts have a time limit.
@@ -344,8 +344,8 @@ impl Child {
         Ok(Output { status, stdout: stdout.0, stderr: stderr.0 })
     }
 
-    /// What comes through a pipe until it is closed, or until the process has been killed; and
-    /// whether it was closed.
+    /// Reads a pipe until it is closed, or until the process has been killed; returns whether it
+    /// was closed.
     fn read(&self, pipe: &Receiver<Vec<u8>>) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         loop {

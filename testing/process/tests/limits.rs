@@ -19,14 +19,14 @@ fn endless() -> Command {
     command
 }
 
-/// What `run` panics with.
+/// Returns the message with which `run` panics.
 fn failure<R>(run: impl FnOnce() -> R) -> String {
     let payload = catch_unwind(AssertUnwindSafe(run)).err().expect("the limit has passed");
     *payload.downcast::<String>().expect("a message")
 }
 
-/// What a script that never ends has printed until it was killed: the number of a process. On a busy
-/// machine it needs a longer limit to print that.
+/// Returns the output of a script that never ends until it was killed: the number of a process. On
+/// a busy machine it needs a longer limit to print that.
 fn printed_by(script: &str) -> String {
     let message = |&seconds: &u64| failure(|| shell(script).limit(Duration::from_secs(seconds)).output());
     let printed = |said: String| {

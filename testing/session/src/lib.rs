@@ -35,7 +35,7 @@ pub struct Recording {
     names: Vec<String>,
     functions: u32,
     configs: u32,
-    /// When the next call begins.
+    /// The start of the next call.
     pub now: u64,
 }
 
@@ -223,7 +223,7 @@ impl Recording {
     }
 }
 
-/// What `read` says of a session of one process that does this.
+/// Returns the result of `read` for a session of one process that runs `program`.
 pub fn of_program<T>(program: impl FnOnce(&mut Recording), read: impl FnOnce(&Session) -> T) -> T {
     let dir = TempDir::new().expect("a temporary directory");
     let mut recording = Recording::new(dir.path());

@@ -1,4 +1,5 @@
-//! How tests say that they could not run, and where that is a failure.
+//! The way in which tests report that they could not run, and the settings under which that is a
+//! failure.
 //!
 //! The test harness has no word for a skipped test and hides what a passing test prints, so a test
 //! that returns early looks like one that ran. A test that cannot run calls one of the two

@@ -25,7 +25,7 @@ fn headings(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a heading is called in links.
+/// Returns the name of a heading in links.
 fn slug(heading: &str) -> String {
     let mut shown = heading.to_owned();
     for link in links(heading).iter().rev() {

@@ -67,7 +67,7 @@ fn heading(line: &str) -> Option<(&str, &str)> {
     (!heading.starts_with(' ')).then_some((heading, ""))
 }
 
-/// What was collected, as a block without the empty lines around it.
+/// Returns the collected lines as a block without the empty lines around it.
 fn close(block: &mut String) -> String {
     let lines: Vec<&str> = block.lines().collect();
     let filled = |line: &&str| !line.trim().is_empty();

@@ -1,4 +1,4 @@
-//! What of Markdown the book needs: where links lead.
+//! The links in Markdown pages, as far as the book needs them.
 //!
 //! Pages here are written by hand for two readers, GitHub and mdBook, so this knows what both read
 //! alike: inline links and images, fenced blocks and code spans, in which nothing is a link.
@@ -10,9 +10,9 @@ use std::ops::Range;
 pub struct Link {
     /// All of it: `[text](target)`, with the `!` of an image.
     pub whole: Range<usize>,
-    /// What is shown for it.
+    /// The text that is shown for it.
     pub text: Range<usize>,
-    /// Where it leads.
+    /// The target.
     pub target: Range<usize>,
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Where the pages of commands stand in the summary.
+/// The mark at which the pages of commands stand in the summary.
 const COMMANDS: &str = "<!-- a page for each command -->";
 
 /// Writes the book's source into a folder and renders it to `html` there. Files that are no chapter
@@ -51,7 +51,8 @@ pub fn run(out: &Path, repository: Option<&str>) -> anyhow::Result<ExitCode> {
 struct Source {
     /// Text by place in the book, the summary among them.
     pages: BTreeMap<PathBuf, String>,
-    /// What the pages show or link and mdBook copies: place in the book, file of the repository.
+    /// The files that the pages show or link and mdBook copies: place in the book, file of the
+    /// repository.
     files: BTreeMap<PathBuf, PathBuf>,
 }
 
@@ -127,7 +128,8 @@ fn chapters(summary: &str) -> Vec<PathBuf> {
     links.filter_map(|link| Some(local(Path::new("docs/SUMMARY.md"), &summary[link.target])?.0)).collect()
 }
 
-/// Where a link of a page leads in the repository, and its anchor with `#`; nothing for addresses.
+/// Returns the target of a page's link in the repository, and its anchor with `#`; nothing for
+/// addresses.
 fn local<'t>(page: &Path, target: &'t str) -> Option<(PathBuf, &'t str)> {
     if !Link::is_local(target) {
         return None;
@@ -150,8 +152,8 @@ fn joined(folder: &Path, file: &Path) -> PathBuf {
     path
 }
 
-/// Where a file of the repository stands in the book: `docs` is its root, and a folder's README its
-/// index.
+/// Returns the place of a file of the repository in the book: `docs` is its root, and a folder's
+/// README its index.
 fn place(file: &Path) -> PathBuf {
     let place = file.strip_prefix("docs").unwrap_or(file);
     if place.ends_with("README.md") { place.with_file_name("index.md") } else { place.to_owned() }

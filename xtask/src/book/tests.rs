@@ -29,7 +29,7 @@ fn page(file: &Path) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// What is wrong with a link of a page, if anything.
+/// Describes the fault of a link of a page, if there is one.
 fn broken(file: &Path, target: &str) -> Option<String> {
     let (to, anchor) = local(file, target)?;
     if !root().join(&to).exists() {

@@ -14,12 +14,12 @@ pub struct Layout {
     pub align: u64,
 }
 
-/// How a record is laid out.
+/// The layout of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     /// The record's own size and alignment.
     pub whole: Layout,
-    /// Where each member begins.
+    /// The offset of each member.
     pub offsets: Vec<u64>,
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// A token and where it stands.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Where it is.
+    /// The place.
     pub place: Place,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An identifier or keyword.
@@ -46,7 +46,7 @@ pub enum Directive {
     Undef { name: String },
 }
 
-/// What the lexer makes of a translation unit.
+/// The tokens of a translation unit.
 #[derive(Debug, Default)]
 pub struct Source {
     /// Tokens of the declarations.

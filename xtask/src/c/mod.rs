@@ -48,9 +48,9 @@ pub enum Type {
 /// A function's result and parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prototype {
-    /// What it returns.
+    /// The type of its result.
     pub result: Type,
-    /// What it takes, arrays and functions already turned into pointers.
+    /// The parameters, arrays and functions already turned into pointers.
     pub params: Vec<Param>,
 }
 
@@ -70,7 +70,7 @@ pub struct Function {
     pub name: String,
     /// Its type.
     pub prototype: Prototype,
-    /// Where it was declared first.
+    /// The place of its first declaration.
     pub place: Place,
 }
 
@@ -79,9 +79,9 @@ pub struct Function {
 pub struct Typedef {
     /// The new name.
     pub name: String,
-    /// What it stands for.
+    /// The type that it stands for.
     pub ty: Type,
-    /// Where.
+    /// The place.
     pub place: Place,
 }
 
@@ -94,7 +94,7 @@ pub struct Record {
     pub fields: Option<Vec<Field>>,
     /// From `_Alignas`, in bytes.
     pub align: Option<u64>,
-    /// Where its members are; `None` while only declared.
+    /// The layout of its members; `None` while only declared.
     pub layout: Option<layout::RecordLayout>,
     /// The enclosing record's tag and the member's name, for a record without a tag inside another.
     pub inside: Option<(String, String)>,
@@ -146,12 +146,12 @@ pub struct Macro {
     pub name: String,
     /// Its body.
     pub body: Vec<lex::Token>,
-    /// Where it was defined.
+    /// The place of its definition.
     pub place: Place,
 }
 
 impl Unit {
-    /// What a typedef's name stands for.
+    /// Returns the typedef of a name.
     pub fn typedef(&self, name: &str) -> Option<&Typedef> {
         self.typedef_index.get(name).map(|&at| &self.typedefs[at])
     }
@@ -199,12 +199,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why something could not be read.
+/// The reason why something could not be read.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 
@@ -216,5 +216,5 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What all passes return.
+/// The result of all passes.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -272,7 +272,7 @@ proptest! {
         let _ = lex(&text).and_then(|source| parse(&source));
     }
 
-    /// What is declared is read back: any nesting of pointers, arrays and names.
+    /// A declaration is read back: any nesting of pointers, arrays and names.
     #[test]
     fn declared_types_come_back(levels in prop::collection::vec(0_u64..5, 0..12)) {
         let (mut declarator, mut ty) = ("t".to_owned(), int(false));

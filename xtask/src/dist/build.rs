@@ -11,7 +11,7 @@ const LIBRARIES: [&str; 4] = ["libapex.so", "libapex_alias.so", "libapex_cpu_dev
 /// The library that the Python package loads, and holds.
 pub const KERNELS: &str = "libapex_kernels_c.so";
 
-/// What was built.
+/// The files of a build.
 pub struct Built {
     pub command: PathBuf,
     pub libraries: Vec<PathBuf>,

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use tree::Tree;
 
-/// What all packages say of themselves.
+/// The description that all packages share.
 struct Release {
     version: String,
     /// Seconds since 1970 that every file in a package bears.

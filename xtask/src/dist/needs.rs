@@ -1,4 +1,5 @@
-//! What built files need of the machine that they run on, as their dynamic sections say it.
+//! The requirements of built files on the machine that they run on, as their dynamic sections state
+//! them.
 
 use std::fmt;
 use std::path::Path;

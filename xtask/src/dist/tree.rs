@@ -19,7 +19,7 @@ pub struct Tree {
     pub files: BTreeMap<String, Entry>,
 }
 
-/// Where each shell looks for completions.
+/// The folder in which each shell looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/apex"),
     ("zsh", "share/zsh/site-functions/_apex"),

@@ -33,7 +33,7 @@ fn head(title: &str, toolkit: &Toolkit) -> String {
     )
 }
 
-/// What the C library's names are in Rust.
+/// Returns the Rust type for a name of the C library.
 fn standard(name: &str) -> Option<&'static str> {
     Some(match name {
         "size_t" | "uintptr_t" => "usize",

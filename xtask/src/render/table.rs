@@ -39,7 +39,7 @@ macro_rules! entry_point_rows {
         $crate::$to! { [$($args)*]
 ";
 
-/// What `cuda_abi::resolve` searches.
+/// Returns the order that `cuda_abi::resolve` searches.
 fn by_base(toolkit: &Toolkit) -> Vec<usize> {
     let entries = &toolkit.entries;
     let mut order: Vec<usize> = (0..entries.len()).filter(|&at| entries[at].prototype.is_some()).collect();

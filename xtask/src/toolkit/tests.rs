@@ -156,8 +156,8 @@ fn real() -> Option<Toolkit> {
     Some(crate::abi_gen::read(&include).expect("headers that can be read"))
 }
 
-/// Where each member of a record is, as C names it from outside; members of nameless records inside
-/// are members of the record itself.
+/// Returns the offset of each member of a record, as C names it from outside; members of nameless
+/// records inside are members of the record itself.
 fn members(unit: &Unit, tag: &str, prefix: &str, base: u64) -> Vec<(String, u64)> {
     let record = &unit.records[tag];
     let (Some(fields), Some(layout)) = (&record.fields, &record.layout) else { return Vec::new() };

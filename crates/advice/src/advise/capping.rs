@@ -1,4 +1,4 @@
-//! Caps, so that what findings promise together never exceeds what there is.
+//! Caps savings, so that findings never promise more together than the time that there is.
 //!
 //! In this order:
 //!
@@ -67,8 +67,8 @@ fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
     causes.collect()
 }
 
-/// Idle time whose function was seen goes before idle time of up to so many times the length that a
-/// rule explains from calls alone.
+/// Idle time whose function was sampled goes before idle time that a rule explains from calls
+/// alone, unless the latter is longer by this factor.
 const OBSERVED: f64 = 2.0;
 /// A function that was seen for this share of the job goes before the finding that the program is
 /// launch-bound, however much idle time that explains: it explains all that no other rule does.
@@ -122,8 +122,9 @@ fn sum_kernels(profile: &Profile, finding: &mut Finding) {
     finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock).at_most(1.0));
 }
 
-/// Where the host cannot launch fast enough, a shorter kernel makes the device wait longer: of what
-/// changes to kernels save, the share counts in which the device is busy, and nothing is sure.
+/// Limits the savings of kernels if the host cannot launch fast enough: a shorter kernel then makes
+/// the device wait longer. Only the share of the time in which the device is busy counts, and no
+/// saving is sure.
 pub(super) fn hide_behind_launches(profile: &Profile, findings: &mut [Finding]) {
     if findings.iter().all(|finding| finding.rule != rules::LAUNCH_BOUND) {
         return;
@@ -242,7 +243,7 @@ pub(super) fn drop_symptoms(findings: &mut Vec<Finding>) {
 /// Idle time that is still to be had, nanoseconds.
 #[derive(Clone)]
 enum Idle {
-    /// By what the host does meanwhile.
+    /// The idle time by the host's activity.
     Modelled(BTreeMap<IdleCause, f64>),
     /// Not known: this much at most.
     Unknown(f64),

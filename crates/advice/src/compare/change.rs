@@ -13,7 +13,7 @@ use apex_profile::{Figure, total};
 
 /// Standard errors that a difference must exceed.
 const ERRORS: f64 = 3.0;
-/// What [`ERRORS`] become where the error itself is known from one to ten degrees of freedom:
+/// Replaces [`ERRORS`] if the error itself is estimated with one to ten degrees of freedom:
 /// quantiles of Student's t with the same probability.
 const FEW: [f64; 10] = [235.801, 19.207, 9.219, 6.620, 5.507, 4.904, 4.530, 4.277, 4.094, 3.957];
 /// Share of the value that a difference must exceed.
@@ -37,7 +37,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What the runs of both sides say.
+    /// Compares the figures of both sides' runs.
     pub(super) fn of(before: &[Option<Figure>], after: &[Option<Figure>]) -> Self {
         let known = |runs: &[Option<Figure>]| runs.iter().copied().flatten().collect::<Vec<Figure>>();
         let (before, after) = (known(before), known(after));
@@ -62,7 +62,7 @@ impl Change {
         Self::counted(&known(before), &known(after))
     }
 
-    /// What was counted in the runs of both sides: of one run each, every difference is one.
+    /// Compares the counts of both sides' runs. With one run each, every difference is significant.
     pub(super) fn counted(before: &[f64], after: &[f64]) -> Self {
         let counts = |runs: &[f64]| runs.iter().copied().map(Figure::measured).collect::<Vec<Figure>>();
         let (counts_before, counts_after) = (counts(before), counts(after));
@@ -149,7 +149,8 @@ fn error_of_difference(spreads: (Option<f64>, Option<f64>), [before, after]: [f6
     }
 }
 
-/// Standard errors that a difference must exceed, where the error has so many degrees of freedom.
+/// Returns the number of standard errors that a difference must exceed if the error has this number
+/// of degrees of freedom.
 fn errors(freedom: f64) -> f64 {
     match FEW.get((freedom.max(1.0) as usize) - 1) {
         Some(errors) => *errors,

@@ -1,4 +1,4 @@
-//! Whether the advice that was followed did what it promised.
+//! Checks whether the advice that was followed kept its promise.
 //!
 //! A finding is *gone* where the rule finds nothing, or next to nothing, in half of the runs after
 //! the change. What was achieved is measured where the promise was made: on the kernels of the
@@ -18,7 +18,7 @@ use apex_profile::Figure;
 /// A finding that saves a smaller share promises next to nothing.
 const MINOR: f64 = 0.02;
 
-/// What became of a finding.
+/// The outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -30,7 +30,7 @@ pub enum State {
     Unjudged,
 }
 
-/// What is measured to see whether a promise was kept.
+/// The time by which a promise is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -60,32 +60,32 @@ pub struct Followed {
     pub rule: String,
     /// The rule's name.
     pub slug: String,
-    /// What was wrong.
+    /// The fault.
     pub title: String,
-    /// What became of it.
+    /// The outcome.
     pub state: State,
-    /// What it promised to save; `None` where that was not known.
+    /// The promised saving; `None` if it was unknown.
     pub promised_ns: Option<Figure>,
-    /// What it would save now, where it is still there.
+    /// The saving that is left, if the fault is still there.
     pub left_ns: Option<Figure>,
-    /// Of a finding that is gone: what is measured.
+    /// The time that is measured, if the finding is gone.
     pub basis: Option<Basis>,
-    /// What was saved there; `None` where the time of all findings is one, see [`Together`].
+    /// The achieved saving; `None` if the time of all findings is one, see [`Together`].
     pub achieved_ns: Option<Figure>,
-    /// Whether the promise was kept; `None` where it is not known.
+    /// The judgement of the promise; `None` if it is unknown.
     pub kept: Option<Kept>,
 }
 
 /// The findings that are gone, of which several are measured by the same time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Together {
-    /// How many.
+    /// The number of findings.
     pub findings: u64,
-    /// What they promised.
+    /// The sum of the promised savings.
     pub promised_ns: Figure,
-    /// How much less time a step takes, or the run.
+    /// The decrease of a step's time, or of the run's.
     pub achieved_ns: Figure,
-    /// Whether the promises were kept.
+    /// The judgement of the promises.
     pub kept: Kept,
 }
 
@@ -107,7 +107,7 @@ impl Kept {
 struct Found<'a> {
     /// One of them.
     finding: Option<&'a Finding>,
-    /// In how many runs.
+    /// The number of runs that have the finding.
     runs: usize,
     /// Savings of a step, or of the run.
     savings: Vec<Figure>,
@@ -153,8 +153,8 @@ pub(super) fn new_findings(before: &Side<'_>, after: &Side<'_>) -> Vec<NewFindin
     .collect()
 }
 
-/// What became of the findings of the first side, those that promised most first; and of those that
-/// are gone together.
+/// Determines the outcome of the first side's findings, those that promised most first, and the
+/// common outcome of those that are gone.
 pub(super) fn followed(
     before: &Side<'_>,
     after: &Side<'_>,

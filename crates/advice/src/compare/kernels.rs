@@ -10,7 +10,7 @@ use apex_counts::Space;
 use apex_profile::names::{Row, unique_short_names};
 use apex_profile::{Figure, Kernel, KernelCounts, SaturatingSum as _, total};
 
-/// Where something occurs.
+/// The sides on which something occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
@@ -34,7 +34,7 @@ pub struct KernelChange {
     /// The same as numbers.
     #[serde(skip)]
     pub launch: Option<LaunchConfig>,
-    /// Where it occurs.
+    /// The sides on which it occurs.
     pub presence: Presence,
     /// Runs of it, of a step where both sides have steps; 0 where it does not occur.
     pub launches: Change,
@@ -44,11 +44,11 @@ pub struct KernelChange {
     pub total_ns: Change,
     /// Theoretical occupancy, mean over launches.
     pub occupancy: Change,
-    /// What the CPU device counted; `None` where it counted nothing on either side.
+    /// The CPU device's counts; `None` if neither side has any.
     pub counts: Option<KernelCountChanges>,
 }
 
-/// What the CPU device counted of a function or kernel.
+/// The CPU device's counts of a function or kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelCountChanges {
     /// PTX instructions by warp, of a launch.
@@ -65,7 +65,7 @@ pub struct KernelCountChanges {
     pub active_threads: Change,
 }
 
-/// What is matched: symbol and configuration.
+/// The key by which kernels are matched: symbol and configuration.
 type Key = (String, Option<String>);
 
 /// The kernels of one run that share a key.
@@ -171,8 +171,8 @@ pub(super) fn changes(
 }
 
 impl KernelChange {
-    /// By how much one of its sums grew; `None` if it is unknown on a side where the kernel ran.
-    /// Where it did not run, the sum is 0.
+    /// Returns the increase of one of its sums; `None` if it is unknown on a side on which the
+    /// kernel ran. If it did not run, the sum is 0.
     pub fn moved(&self, change: &Change) -> Option<f64> {
         let value = |figure: Option<Figure>, absent: Presence| match figure {
             Some(figure) => Some(figure.value),

@@ -1,5 +1,5 @@
-//! The steps of two runs, without the rest of a comparison: for who looks at one of them again and
-//! again.
+//! The steps of two runs, without the rest of a comparison: for a viewer that compares one of them
+//! again and again.
 
 use super::Change;
 use apex_profile::{Figure, Profile};
@@ -8,7 +8,7 @@ use apex_profile::{Figure, Profile};
 /// of the other, or of a number of the other's steps.
 const ALIKE: f64 = 0.1;
 
-/// How long the steps of a run take.
+/// The steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
     /// Steps in the steady state of the device that makes the most of them.
@@ -28,9 +28,9 @@ impl Steps {
         Some(Self { count: mean_ns.samples, mean_ns, launches: most.launches })
     }
 
-    /// What became of the time of a step: significant as [`super::compare`] has it, and in steps of
-    /// `before`. (In the records of a moment, what repeats may be found to be two steps or more, or
-    /// half of one.) `None` where they are not steps of the same loop, by their launches.
+    /// Compares the time of a step, with the significance of [`super::compare`], in steps of
+    /// `before`. (In the records of a moment, the repeated unit may be two steps or more, or half
+    /// of one.) `None` if they are not steps of the same loop, by their launches.
     pub fn compare(before: &Self, after: &Self) -> Option<Change> {
         let times = before.times_of(after)?;
         let mut mean_ns = after.mean_ns.scaled(times);
@@ -38,8 +38,8 @@ impl Steps {
         Some(Change::of(&[Some(before.mean_ns)], &[Some(mean_ns)]))
     }
 
-    /// How many of the other's steps make one of these, or one over how many of these make one of
-    /// the other's.
+    /// Returns the number of the other's steps that make one of these, or the reciprocal of the
+    /// number of these that make one of the other's.
     fn times_of(&self, other: &Self) -> Option<f64> {
         let (few, many) = (self.launches.min(other.launches), self.launches.max(other.launches));
         let times = (many / few).round();

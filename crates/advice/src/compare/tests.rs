@@ -96,7 +96,8 @@ fn untimed_is_unknown() {
     assert_eq!(compared.functions[0].occupancy.ratio, Some(1.0));
 }
 
-/// A device in its steady state: so many steps of so long, in which one kernel takes so much.
+/// Returns the profile of a device in its steady state: `steps` steps of `step_ns`, with one
+/// kernel.
 fn steady(kernel: Kernel, steps: u64, step_ns: f64) -> Profile {
     let mut profile = profile_of([kernel]);
     let span_ns = steps as f64 * step_ns;
@@ -145,7 +146,7 @@ fn judged(profile: Profile) -> (Profile, Advice) {
     (profile, advice)
 }
 
-/// What became of a finding.
+/// Returns the outcome of a finding.
 fn followed<'a>(compared: &'a Comparison, rule: &str) -> &'a Followed {
     compared.followed.iter().find(|followed| followed.rule == rule).expect("it was found before")
 }

@@ -1,4 +1,4 @@
-//! Shared memory whose banks are in each other's way.
+//! Bank conflicts in shared memory.
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};

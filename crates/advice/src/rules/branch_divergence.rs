@@ -1,4 +1,4 @@
-//! Warps whose threads go different ways.
+//! Branches at which the threads of a warp diverge.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, judge_counts, percent};
 use crate::finding::{Evidence, Scope, Severity, Unit};

@@ -1,4 +1,4 @@
-//! What rules share that judge kernels by what their names tell.
+//! Shared parts of rules that judge kernels by their names.
 
 use super::{Draft, Fault, Outcome, UNTIMED, about_kernels, confidence, counted, kernel_finding, percent};
 use crate::finding::{Evidence, Level, Unit};

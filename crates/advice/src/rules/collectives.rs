@@ -203,7 +203,7 @@ fn part_in_account(profile: &Profile) -> f64 {
     if in_account > 0.0 && on_the_clock > in_account { in_account / on_the_clock } else { 1.0 }
 }
 
-/// Who waits how long for whom, and what the slow rank does meanwhile.
+/// Says in words which rank waits for which, how long, and the slow rank's activity meanwhile.
 fn wait_in_words(profile: &Profile, waiting: usize, slow: usize, share: f64) -> String {
     let (waits, works) = (profile.only_user(waiting), profile.only_user(slow));
     let name = |device: usize, user: Option<&Activity>| match user.map(|user| profile.user_in_words(user)) {
@@ -353,8 +353,8 @@ mod tests {
     use crate::advise::{Options, advise};
     use apex_profile::{Accounts, Activity, Device, Figure, Kernel, Process, Profile};
 
-    /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten
-    /// seconds.
+    /// Returns a thousand collectives on each of two devices, each of this number of nanoseconds,
+    /// in a span of ten seconds.
     fn ranks(each_ns: [f64; 2]) -> Profile {
         let on = |rank: usize| Kernel {
             device: Some(rank),

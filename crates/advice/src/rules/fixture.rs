@@ -63,7 +63,7 @@ pub(crate) fn named(symbol: &str) -> Kernel {
     Kernel { name, short_name, traits, symbol: symbol.to_owned(), ..kernel_of(1000, 128) }
 }
 
-/// With counts of one launch: traffic of one kind, and its worst place.
+/// Adds counts of one launch: traffic of one kind, and its worst place.
 pub(crate) fn counted(
     space: Space,
     direction: apex_counts::Direction,
@@ -90,7 +90,7 @@ pub(crate) fn execute(kernel: &mut Kernel, doubles: u64, singles: u64, conversio
     threads[InstructionClass::Conversion as usize] = conversions;
 }
 
-/// With a mean GPU time, as from 50 samples.
+/// Sets a mean GPU time, as from 50 samples.
 pub(crate) fn timed(mut kernel: Kernel, each_ns: f64) -> Kernel {
     let launches = kernel.launches.calls as f64;
     kernel.gpu = Some(GpuTime {

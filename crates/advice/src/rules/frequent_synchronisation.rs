@@ -23,12 +23,13 @@ const LAUNCHES_EACH: u64 = 10;
 const LAUNCHES_EACH_THAT_COSTS: u64 = 100;
 const COSTS: f64 = 0.1;
 
-/// What to change in JAX.
+/// The change to make in JAX.
 const IN_JAX: &str = "Read results (float(x), numpy.asarray, print) once for many steps. In compiled loops prefer fori_loop \
                       or scan, whose number of rounds is fixed, to while_loop, whose condition the host reads in each round; \
                       compute several samples or chains in one call (jax.vmap)";
 
-/// How the name of the kernel begins that XLA launches around each candidate that it measures.
+/// The beginning of the name of the kernel that XLA launches around each candidate that it
+/// measures.
 const AUTOTUNES: &str = "xla redzone_allocator";
 
 pub(super) const RULE: Rule = Rule {
@@ -212,10 +213,10 @@ fn last_before(profile: &Profile) -> Option<KernelFinding> {
     Some(kernel_finding(profile, last, fault))
 }
 
-/// What is saved if the host does not wait: it launches while the device works, and the longer of
-/// the two remains. So the shorter one's wait for the other goes: the host's, or the device's idle
-/// time. Of the rest of the idle time half is the estimate: longer CUDA graphs are possible then.
-/// `copying` is the time in small copies: that of large ones is no wait.
+/// Estimates the saving if the host does not wait: it launches while the device works, and the
+/// longer of the two remains. So the shorter one's wait for the other disappears: the host's, or
+/// the device's idle time. Half of the rest of the idle time is the estimate, because longer CUDA
+/// graphs are then possible. `copying` is the time in small copies; that in large ones is no wait.
 fn without_waiting(profile: &Profile, waited: f64, copying: f64) -> Saving {
     let others = [IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode];
     let idle = idle_during(profile, &others).zip(idle_during(profile, &[IdleCause::Transferring]));

@@ -75,7 +75,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What the host does for most of a gap.
+/// Returns the host's activity for most of a gap.
 fn mostly(gap: &Gap) -> &'static str {
     let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1));
     most.map_or(IdleCause::HostCode, |(&cause, _)| cause).name()

@@ -119,14 +119,14 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change about host code that the calls around it explain; `None` where they do not.
+/// Returns the change to make to host code that the calls around it explain; `None` if they do not.
 pub(super) fn reason(profile: &Profile) -> Option<String> {
     let waiting: Vec<&Activity> = profile.activities.iter().collect();
     let (reason, ..) = Reason::of(profile, &waiting);
     reason.change(profile)
 }
 
-/// What the host is likely to do while the device waits.
+/// The likely activity of the host while the device waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     Compilation,
@@ -159,7 +159,7 @@ impl Reason {
         (reason, loads, inputs)
     }
 
-    /// What shows it, as the end of a sentence.
+    /// Returns the evidence for it, as the end of a sentence.
     fn seen(self) -> &'static str {
         match self {
             Self::Compilation => "; iterations load new code, as after a compilation",
@@ -170,7 +170,7 @@ impl Reason {
         }
     }
 
-    /// What to change; `None` for what the rule says of any host code.
+    /// Returns the change to make; `None` if the rule's general text applies.
     fn change(self, profile: &Profile) -> Option<String> {
         let case = match self {
             Self::Compilation => "host-bound/compilation",
@@ -272,7 +272,7 @@ fn fetches(activity: &Activity) -> bool {
     in_iteration(activity, is_data).is_some_and(|copies| copies >= COPIES)
 }
 
-/// Such calls in an iteration of the steady state.
+/// Counts such calls in an iteration of the steady state.
 fn in_iteration(activity: &Activity, is_such: impl Fn(&PhaseCall) -> bool) -> Option<f64> {
     let iterations = activity.iterations.as_ref()?.count.max(1);
     let steady = activity.phase(apex_profile::PhaseKind::Steady)?;

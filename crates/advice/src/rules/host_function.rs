@@ -18,7 +18,7 @@ use apex_profile::{
 };
 use launching::Queued;
 
-/// Why nothing can be said of a session that has no samples.
+/// The reason why nothing is judged in a session that has no samples.
 const NOT_SAMPLED: &str = "the session has no samples of the host's call stacks while the device was idle";
 /// Minimum share of the time in pauses for the first place to be a finding …
 const LEAST: f64 = 0.1;
@@ -35,7 +35,7 @@ pub(super) const SAMPLES: f64 = 10.0;
 /// Share of the time of a more general finding that named functions must explain to replace it.
 const EXPLAINED: f64 = 0.5;
 
-/// What begins the names of functions that import modules, that compile, and that save.
+/// The beginnings of names of functions that import modules, that compile, and that save.
 const IMPORTS: [&str; 1] = ["importlib._bootstrap"];
 const COMPILES: [&str; 12] = [
     "torch._dynamo.convert_frame",
@@ -217,7 +217,7 @@ pub(super) fn mostly_at(
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// What kind of work a place is.
+/// The kind of work at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Another thread holds the interpreter's lock.
@@ -257,7 +257,7 @@ impl Kind {
     }
 }
 
-/// What the host does at a place, as the end of "the GPU waits while …".
+/// Describes the host's activity at a place, as the end of "the GPU waits while …".
 fn seen(place: &IdlePlace<'_>) -> String {
     let other = place.other.and_then(|(_, stack)| Some((stack, stack.place()?)));
     match (place.state, other) {

@@ -32,7 +32,7 @@ struct Known<'k> {
     cause: &'k Cause,
     remedy: &'k str,
     draft: Draft,
-    /// What it is likely to save, nanoseconds; `None` if that is not known.
+    /// The likely saving, in nanoseconds; `None` if it is unknown.
     saves_ns: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ fn causes_for<'k>(
     knowledge.causes().iter().filter_map(move |cause| Some((cause, cause.remedy(|of| uses.contains(&of))?)))
 }
 
-/// What a case of a rule tells this program to change: `host-bound/input`.
+/// Returns the change that a rule's case proposes for this program: `host-bound/input`.
 pub(super) fn remedy_of_case(profile: &Profile, case: &str) -> Option<String> {
     let uses = frameworks(profile);
     Knowledge::current().remedy_of_rule(case, |of| uses.contains(&of)).map(str::to_owned)
@@ -114,8 +114,8 @@ fn share_from(profile: &Profile, stacks: &[StackCount], cause: &Cause) -> Option
     share(|count| count.sampled).or_else(|| share(|count| count.first_seen))
 }
 
-/// What a cause on the host's side saves of the time that it claims; `matched` is the CPU time of
-/// the matched calls, `during` what the host does in these calls.
+/// Returns the saving of a cause on the host's side, out of the time that it claims; `matched` is
+/// the CPU time of the matched calls, `during` the host's activity in them.
 fn saving(profile: &Profile, cause: &Cause, matched: f64, during: &[IdleCause]) -> Saving {
     let idle = |of: &dyn Fn(IdleCause) -> bool| {
         let causes: Vec<IdleCause> = IdleCause::ALL.into_iter().filter(|cause| of(*cause)).collect();
@@ -140,7 +140,7 @@ fn saving(profile: &Profile, cause: &Cause, matched: f64, during: &[IdleCause]) 
     }
 }
 
-/// What a variable saves of the time in which the device is busy.
+/// Returns the saving of a variable in the time in which the device is busy.
 fn busy_saving(profile: &Profile, cause: &Cause) -> Saving {
     let claimed = match cause.claims {
         Claims::Collectives => account(profile, |accounts| accounts.collectives).value,
@@ -175,7 +175,7 @@ fn gaps(profile: &Profile, during: &[IdleCause]) -> f64 {
     total(profile.activities.iter().map(of))
 }
 
-/// What a saving is likely to be, busy time included, nanoseconds; `None` if that is not known.
+/// Returns the likely saving, busy time included, in nanoseconds; `None` if it is unknown.
 fn likely_ns(saving: &Saving) -> Option<f64> {
     Some(saving.time_ns?.value + saving.beyond.map_or(0.0, |busy| busy.value))
 }
@@ -185,8 +185,8 @@ fn is_worth(profile: &Profile, saving: &Saving) -> bool {
     likely_ns(saving).is_none_or(|time| time >= LEAST * profile.totals.span_ns)
 }
 
-/// What to change where at least half of the calls with these stacks come from one function that is
-/// known to wait for the device.
+/// Returns the change to make if at least half of the calls with these stacks come from one
+/// function that is known to wait for the device.
 pub(super) fn remedy_of_waits(profile: &Profile, stacks: &[StackCount]) -> Option<String> {
     let weight = |count: &StackCount| count.sampled.saturating_add(count.first_seen);
     let all: u64 = stacks.iter().map(weight).fold(0, u64::saturating_add);

@@ -5,7 +5,7 @@
 
 use apex_profile::Kernel;
 
-/// What remedies say in CUDA C++, and what that is in Numba.
+/// Words of remedies in CUDA C++, and their counterparts in Numba.
 const IN_NUMBA: [(&str, &str); 3] = [
     (
         "write constants as floats (0.5f) and call functions of single precision",
@@ -32,7 +32,8 @@ pub(super) fn in_words_of(kernel: &Kernel, change: String) -> String {
     }
 }
 
-/// How a kernel is told to use at most so many registers, so that so many blocks fit an SM.
+/// Returns the way to limit a kernel to this number of registers, so that `blocks` blocks fit an
+/// SM.
 pub(super) fn limit_of_registers(kernel: &Kernel, registers: u32, blocks: u32) -> String {
     match is_of_numba(kernel) {
         true => format!("@cuda.jit(max_registers={registers})"),

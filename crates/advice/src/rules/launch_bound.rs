@@ -98,8 +98,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change in place of the general advice: what the framework offers, or the host's own code
-/// where it takes several times what the framework needs.
+/// Returns the change to make in place of the general advice: the framework's means, or the host's
+/// own code if it takes several times as long as the framework needs.
 fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<String> {
     let owner = framework(profile)?;
     let activities = || profile.activities.iter().filter(bound);
@@ -121,7 +121,7 @@ fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<Stri
     instead(owner).map(str::to_owned)
 }
 
-/// Whose functions launch less often.
+/// Returns the change by which this owner's functions launch less often.
 pub(super) fn instead(owner: Owner) -> Option<&'static str> {
     Some(match owner {
         Owner::Xla => {

@@ -69,7 +69,7 @@ pub(super) fn serialises(profile: &Profile) -> bool {
     found.any(|found| side_by_side(profile, &found).beyond.is_some())
 }
 
-/// What is saved where the streams' kernels run side by side.
+/// Estimates the saving if the streams' kernels run side by side.
 fn side_by_side(profile: &Profile, found: &Serialised) -> Saving {
     let kernels = account(profile, |accounts| accounts.kernels);
     let room = 1.0 - filled(profile);

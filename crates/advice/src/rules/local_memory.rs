@@ -1,4 +1,4 @@
-//! Local memory: what of a thread is not in registers.
+//! Local memory: the part of a thread's data that is not in registers.
 
 use occupancy::DeviceLimits;
 
@@ -155,8 +155,8 @@ mod tests {
     use apex_counts::{Direction, InstructionClass, Space};
     use apex_profile::Kernel;
 
-    /// With counts of local accesses to 4 bytes by whole warps, which take 4 sectors, beside
-    /// 400 sectors of global memory.
+    /// Returns a kernel with counts of local accesses to 4 bytes by whole warps, which take 4
+    /// sectors, beside 400 sectors of global memory.
     fn accessing(requests: u64, instructions: u64) -> Kernel {
         let mut kernel = counted(Space::Global, Direction::Load, 100, 400, 0);
         let sums = &mut kernel.counts.as_mut().expect("counted").sums;
@@ -166,7 +166,8 @@ mod tests {
         kernel
     }
 
-    /// With so much local memory per thread, in blocks of 256 threads of which an SM holds eight.
+    /// Returns a kernel with this local memory per thread, in blocks of 256 threads of which an SM
+    /// holds eight.
     fn of_size(blocks: u32, local_bytes: u32) -> Kernel {
         let mut kernel = kernel_of(blocks, 256);
         kernel.attributes.as_mut().expect("known").local_bytes = local_bytes;

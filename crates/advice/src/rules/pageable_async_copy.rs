@@ -1,4 +1,4 @@
-//! Asynchronous copies that are not.
+//! Asynchronous copies of pageable memory, which are not asynchronous.
 
 use apex_trace::layout::MemoryKind;
 
@@ -87,8 +87,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Of what is saved, the part in which the device copies; at most all that it copies, and the idle
-/// time that goes where the host runs ahead.
+/// Returns the part of the saving in which the device copies. Its maximum is all that the device
+/// copies, and the idle time that disappears if the host runs ahead.
 fn while_copying(profile: &Profile, saved: f64) -> Figure {
     let copies = account(profile, |accounts| accounts.copies);
     let idle = |causes: &[IdleCause]| idle_during(profile, causes).unwrap_or_default();

@@ -87,7 +87,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What else may go, with nothing that waits: none of it is part of the estimate.
+/// Estimates the saving beyond that of the calls themselves, if nothing else makes the host wait.
+/// The estimate is 0; the maximum is the possible saving.
 fn up_to_run_ahead(profile: &Profile) -> Figure {
     let idle = idle_during(profile, &[IdleCause::Launching, IdleCause::HostCode, IdleCause::Synchronising]);
     let kernels = account(profile, |accounts| accounts.kernels).value;

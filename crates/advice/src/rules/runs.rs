@@ -12,10 +12,10 @@ use apex_profile::{Kernel, Profile, Sequence};
 pub(super) struct Run {
     /// In their order; a kernel may come more than once.
     pub kernels: Vec<usize>,
-    /// What is launched before and after them.
+    /// The kernels that are launched before and after them.
     pub before: Option<usize>,
     pub after: Option<usize>,
-    /// How often they run.
+    /// The number of repetitions.
     pub repeats: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn runs(profile: &Profile) -> Vec<Run> {
     profile.sequences.iter().flat_map(|sequence| runs_of(profile, sequence)).collect()
 }
 
-/// Of the launches of each kernel that `runs` hold, their share of its launches in all sequences.
+/// Returns the share of each kernel's launches in all sequences that `runs` hold.
 pub(super) fn shares<'a>(profile: &Profile, runs: impl Iterator<Item = &'a Run>) -> BTreeMap<usize, f64> {
     let mut within: BTreeMap<usize, f64> = BTreeMap::new();
     for run in runs {

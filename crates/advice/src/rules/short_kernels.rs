@@ -59,8 +59,8 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft { change, saving, ..draft })
 }
 
-/// By how much the calls are longer than the kernel, nanoseconds: nothing of it is sure to be
-/// saved, and what is at most is as uncertain as the kernel's time.
+/// Returns the time by which the calls are longer than the kernel, in nanoseconds. None of it is
+/// sure to be saved, and the maximum is as uncertain as the kernel's time.
 fn shortfall(kernel: &Kernel) -> Option<Figure> {
     let gpu = kernel.gpu.as_ref()?.each.mean_ns;
     let call = kernel.cpu.median_ns;

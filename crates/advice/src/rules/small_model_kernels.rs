@@ -16,7 +16,7 @@ const KERNELS: usize = 4;
 /// Minimum repetitions of a run.
 const REPEATS: u64 = 20;
 
-/// What a run of kernels computes.
+/// The layer that a run of kernels computes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     Attention,
@@ -118,7 +118,7 @@ fn judge(profile: &Profile) -> Outcome {
     )
 }
 
-/// What a run computes, if one kernel could do it.
+/// Returns the layer that a run computes, if one kernel could do it.
 fn layer(profile: &Profile, run: &Run) -> Option<Layer> {
     let is_product = |row: Option<usize>| {
         row.is_some_and(|row| profile.kernels[row].traits.operation == Operation::MatrixProduct)

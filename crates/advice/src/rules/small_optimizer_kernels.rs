@@ -10,7 +10,7 @@ use crate::finding::{Saving, Scope, Severity};
 use apex_profile::names::Owner;
 use apex_profile::{Figure, Kernel, Profile};
 
-/// What Adam's update consists of, one parameter at a time. Models use none of these.
+/// Names of the operations of Adam's update, one parameter at a time. Models use none of these.
 pub(super) const SINGLE: [&str; 3] = ["addcdiv", "addcmul", "lerp_scalar"];
 /// The same for lists of parameters.
 pub(super) const LISTS: [&str; 3] = ["foreach_lerp", "foreach_sqrt", "foreach_divides"];

@@ -99,8 +99,8 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft { saving, ..draft })
 }
 
-/// What filling the multiprocessors saves of the kernels' time on the clock; copies between the
-/// launches go with them at most.
+/// Estimates the saving of filling the multiprocessors, in the kernels' time on the clock. Its
+/// maximum includes copies between the launches.
 fn time_of_kernels(profile: &Profile, tiny: &[(usize, &Kernel)]) -> Figure {
     let time: f64 = tiny.iter().filter_map(|(_, kernel)| kernel.gpu_total_ns()).sum();
     let busy = account(profile, |accounts| accounts.kernels);

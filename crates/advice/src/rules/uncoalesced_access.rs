@@ -1,4 +1,4 @@
-//! Global memory accessed in pieces.
+//! Uncoalesced accesses to global memory.
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};

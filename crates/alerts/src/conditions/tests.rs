@@ -14,7 +14,7 @@ fn view(profile: &Profile) -> View<'_> {
     View { profile, window: 0..20_000_000_000, used: BTreeMap::new(), readings: BTreeMap::new(), dropped: 0 }
 }
 
-/// Steps of so many nanoseconds on average, of which the interval is narrow.
+/// Returns a profile with steps of `mean_ns` on average, with a narrow interval.
 fn stepping(mean_ns: f64) -> Profile {
     let step_ns = Figure::predicted(mean_ns, (0.9999 * mean_ns, 1.0001 * mean_ns)).of_samples(400);
     let iterations = Iterations { count: 400, step_ns, launches: 40.0, ..Iterations::default() };

@@ -5,7 +5,7 @@ use crate::memory::{Memory, word_at};
 
 /// Bytes of the stack that are copied at once.
 const WINDOW_BYTES: usize = 4096;
-/// Of these, bytes below the one that is asked for: a frame's registers lie next to each other.
+/// The part of these bytes below the requested address: a frame's registers lie next to each other.
 const BELOW: u64 = 256;
 
 /// A stretch of the stack.

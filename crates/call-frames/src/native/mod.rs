@@ -26,7 +26,7 @@ pub const RBP: usize = 6;
 pub const RSP: usize = 7;
 /// The first of four that functions save for their callers.
 pub const R12: usize = 12;
-/// Where the return address stands.
+/// The number of the return address among the registers.
 pub const RIP: usize = 16;
 
 /// The registers of a function that go on in its caller.
@@ -34,7 +34,7 @@ pub const RIP: usize = 16;
 pub struct Registers(pub [u64; REGISTERS]);
 
 impl Registers {
-    /// Those of the function that this is inlined into, here.
+    /// Returns the registers of the function that this is inlined into, here.
     #[inline(always)]
     pub fn here() -> Registers {
         let mut saved = [0u64; 8];
@@ -61,8 +61,8 @@ impl Registers {
         Registers(all)
     }
 
-    /// Those of a thread of which only the stack pointer and the instruction are known. Unwinding
-    /// ends where another register decides that no function in between has saved.
+    /// Returns the registers of a thread of which only the stack pointer and the instruction are
+    /// known. Unwinding ends where another register decides that no function in between has saved.
     pub fn of_stack(stack: u64, instruction: u64) -> Registers {
         let mut all = [0; REGISTERS];
         (all[RSP], all[RIP]) = (stack, instruction);
@@ -73,15 +73,15 @@ impl Registers {
 /// A file that is loaded into a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loaded {
-    /// What is added to addresses of the file.
+    /// The difference between addresses in memory and in the file.
     pub base: u64,
     /// The first address that it takes.
     pub start: u64,
     /// The first one behind it.
     pub end: u64,
-    /// Where the list of its functions' unwinding tables lies; 0 if it has none.
+    /// The address of the list of its functions' unwinding tables; 0 if it has none.
     pub list: u64,
-    /// What tells its name: an address, or an index.
+    /// The source of its name: an address, or an index.
     pub name: u64,
 }
 
@@ -97,7 +97,7 @@ impl Loaded {
     }
 }
 
-/// Which files are loaded, and the rows of their tables.
+/// The loaded files, and the rows of their tables.
 pub trait Tables {
     /// The file that holds an address.
     fn holding(&self, address: u64) -> Option<Loaded>;

@@ -8,18 +8,18 @@ const DEPTH: usize = 16;
 /// Most operations of an expression; there are no jumps.
 const OPERATIONS: usize = 64;
 
-/// Where a frame's canonical address (the stack pointer before the call) is.
+/// The rule for a frame's canonical address (the stack pointer before the call).
 #[derive(Clone, Copy, Debug)]
 pub enum Cfa<'b> {
     /// The row does not tell.
     Unknown,
     /// A register and an offset.
     Register(usize, i64),
-    /// What an expression gives.
+    /// The result of an expression.
     Expression(&'b [u8]),
 }
 
-/// Where a register's value in the caller is.
+/// The rule for a register's value in the caller.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule<'b> {
     /// Still in the register.
@@ -34,7 +34,7 @@ pub enum Rule<'b> {
     Register(usize),
     /// At the address that an expression gives.
     AtExpression(&'b [u8]),
-    /// What an expression gives.
+    /// The result of an expression.
     ValueExpression(&'b [u8]),
 }
 

@@ -1,4 +1,4 @@
-//! Finding the row of an address in a module's unwinding tables.
+//! Finds the row of an address in a module's unwinding tables.
 //!
 //! `.eh_frame_hdr` lists the functions of a module in the order of their addresses, each with the
 //! place of its description in `.eh_frame`. A description is a short program that builds the rows
@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 12;
 /// Most rows that a program puts aside.
 const ASIDE: usize = 4;
 
-/// How a function's caller's registers follow from its own, at one address.
+/// The rules by which the caller's registers follow from a function's own, at one address.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'b> {
     /// The stack pointer before the call.
@@ -75,7 +75,7 @@ impl Default for Buffers {
 /// An entry of `.eh_frame`.
 struct Entry {
     bytes: [u8; ENTRY_BYTES],
-    /// Where its first byte behind the length lies.
+    /// The address of its first byte behind the length.
     start: u64,
     length: usize,
 }
@@ -107,11 +107,11 @@ impl Entry {
     }
 }
 
-/// What functions have in common.
+/// The part that functions have in common.
 struct Common<'b> {
     code_factor: u64,
     data_factor: i64,
-    /// How addresses of functions are written.
+    /// The encoding of addresses of functions.
     encoding: u8,
     is_of_signal: bool,
     program: Bytes<'b>,
@@ -143,8 +143,8 @@ pub fn row<'b>(memory: &Memory, module: &Loaded, address: u64, buffers: &'b mut 
     Some(program.row)
 }
 
-/// Where the description of the function at `address` lies, if one is there: that of the last
-/// function that begins before.
+/// Returns the address of the description of the function at `address`, if there is one: that of
+/// the last function that begins before.
 fn function_at(memory: &Memory, list: u64, address: u64) -> Option<u64> {
     let mut header = [0; HEADER_BYTES];
     if list == 0 || !memory.read(list, &mut header) || header[..4] != HEADER {

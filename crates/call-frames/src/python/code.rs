@@ -34,7 +34,7 @@ pub struct Head {
 /// by what is shown.
 pub type Identity = u128;
 
-/// What is copied of a code object.
+/// The part of a code object that is copied.
 pub struct Code {
     /// `co_filename`.
     pub file: String,
@@ -59,7 +59,7 @@ impl Interpreter {
         })
     }
 
-    /// What tells the code object at `address` from all others.
+    /// Returns the identity of the code object at `address` among all others.
     pub fn identity(&self, address: u64, head: &Head) -> Identity {
         let contents = if head.version == 0 { self.sample(head) } else { [0; 3] };
         let half = |seed: u64| {
@@ -149,7 +149,7 @@ impl Interpreter {
     }
 }
 
-/// Where the characters of a string are.
+/// The place of a string's characters.
 struct Text {
     /// Bytes in front of them.
     begin: usize,

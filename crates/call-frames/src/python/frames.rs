@@ -1,4 +1,4 @@
-//! Walking the frames of a thread.
+//! Walks the frames of a thread.
 
 use super::Interpreter;
 use super::code::{HEAD_BYTES, Head};
@@ -19,13 +19,13 @@ const WINDOW_BYTES: usize = 4096;
 /// A frame.
 #[derive(Clone, Copy, Default)]
 pub struct Frame {
-    /// Where it lies.
+    /// The frame's address.
     pub address: u64,
     /// Address of its code object.
     pub code: u64,
     /// The instruction that it executes, bytes after the first.
     pub offset: i32,
-    /// What its code object says.
+    /// The fields of its code object.
     pub head: Head,
 }
 
@@ -51,7 +51,7 @@ impl<const N: usize> Frames<N> {
         self.count -= inner;
     }
 
-    /// Those that were found.
+    /// Returns the frames that were found.
     pub fn found(&self) -> &[Frame] {
         &self.frames[..self.count]
     }
@@ -66,7 +66,7 @@ struct Window {
 }
 
 impl Window {
-    /// What lies in the frame at `address`.
+    /// Returns the bytes of the frame at `address`.
     fn frame(&mut self, memory: &Memory, address: u64) -> Option<&[u8]> {
         let is_inside = |window: &Window| {
             let end = window.start + window.length as u64;

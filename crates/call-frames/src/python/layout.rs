@@ -1,4 +1,4 @@
-//! Where the interpreter keeps what is read, by version.
+//! The layout of the interpreter's structures, by version.
 //!
 //! Up to 3.12 the structures are internal to a minor version and do not change within it: a table.
 //! From 3.13 on the interpreter describes itself: `_PyRuntime` begins with a cookie, its version,
@@ -11,7 +11,7 @@ use std::ffi::CStr;
 /// Finds the address of a symbol by its name.
 pub type Symbols<'s> = &'s dyn Fn(&CStr) -> Option<u64>;
 
-/// How a thread's state leads to its innermost frame.
+/// The way from a thread's state to its innermost frame.
 #[derive(Clone, Copy)]
 pub enum Innermost {
     /// A pointer at this offset.
@@ -20,7 +20,7 @@ pub enum Innermost {
     Through(usize, usize),
 }
 
-/// What a frame tells of the instruction that it executes.
+/// The form in which a frame gives the instruction that it executes.
 #[derive(Clone, Copy)]
 pub enum Instruction {
     /// Its number, in 32 bits: instructions of two bytes.
@@ -31,7 +31,7 @@ pub enum Instruction {
     Address(usize, u64),
 }
 
-/// How a code object tells lines.
+/// The format of a code object's lines.
 #[derive(Clone, Copy)]
 pub enum LineFormat {
     /// `co_lnotab` of 3.9.
@@ -42,7 +42,7 @@ pub enum LineFormat {
     Locations,
 }
 
-/// How the interpreter leads to its threads and to its lock. Offsets in bytes.
+/// The way from the interpreter to its threads and to its lock. Offsets in bytes. Offsets in bytes.
 #[derive(Clone, Copy)]
 pub struct Threads {
     /// In `_PyRuntime`: the first interpreter.
@@ -60,7 +60,7 @@ pub struct Threads {
     pub gil: GilAt,
 }
 
-/// Where the global lock is.
+/// The place of the global lock.
 #[derive(Clone, Copy)]
 pub enum GilAt {
     /// In `_PyRuntime`, at this offset.
@@ -178,7 +178,7 @@ const OF_3_12: Layout = Layout {
 const DESCRIPTION_WORDS: usize = 88;
 const COOKIE: u64 = u64::from_ne_bytes(*b"xdebugpy");
 
-/// Where what is read stands in the description: numbers of words.
+/// The positions in the description of the fields that are read: numbers of words.
 struct Description {
     /// `ceval_gil`, an offset in an interpreter.
     gil: usize,
@@ -292,7 +292,7 @@ const MOST_FAR_OFFSET: usize = 1 << 20;
 mod tests {
     use super::*;
 
-    /// What 3.13.0 says of itself, as far as it is read.
+    /// Returns the part of the description of 3.13.0 that is read.
     fn description() -> Vec<u64> {
         let mut words = vec![0; DESCRIPTION_WORDS];
         (words[0], words[1]) = (COOKIE, 0x30d_00f0);

@@ -1,4 +1,4 @@
-//! The threads of an interpreter in another process, and who holds its global lock.
+//! The threads of an interpreter in another process, and the holder of its global lock.
 //!
 //! The lists change while they are read. They are followed for a bounded number of steps, and a
 //! thread's state counts only for the thread that it names.
@@ -25,7 +25,7 @@ const PTHREAD_BYTES: usize = 2048;
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
-    /// Where it lies.
+    /// The address of the thread's state.
     pub address: u64,
     /// `pthread_t` of the thread.
     pub pthread: u64,
@@ -40,7 +40,7 @@ pub struct Gil {
 }
 
 impl Gil {
-    /// Where it lies, with what threads wait on for it.
+    /// Returns the addresses of the lock, including those on which threads wait for it.
     pub fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(GIL_BYTES)
     }
@@ -77,8 +77,8 @@ impl Interpreter {
         Some((state, word_at(&bytes, threads.next)))
     }
 
-    /// Where a `pthread_t` holds the system's identifier of its thread, bytes behind its beginning:
-    /// the only place at which all of these threads have one of `tids`.
+    /// Returns the offset at which a `pthread_t` holds the system's identifier of its thread, in
+    /// bytes: the only one at which all of these threads have one of `tids`.
     pub fn tid_in_pthread(&self, states: &[ThreadState], tids: &[u32]) -> Option<usize> {
         let mut possible: Vec<usize> = (0..PTHREAD_BYTES).step_by(4).collect();
         for state in states {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Looks whose seconds are judged at a time.
 const WINDOW: u32 = 2;
-/// Between two looks at whether to stop.
+/// The time between two looks at whether to stop.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Watches running programs and notifies: slower than the last good run, idle devices, waiting

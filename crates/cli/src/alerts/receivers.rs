@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(10);
 /// A command takes no longer.
 const LONGEST_COMMAND: Duration = Duration::from_secs(60);
-/// At the end, messages that wait get this long.
+/// The time that waiting messages get at the end.
 const LAST_CHANCE: Duration = Duration::from_secs(15);
 /// Alertmanager hears so often of what fires …
 const RENEWED: Duration = Duration::from_secs(60);
 /// … and takes it for over if it does not hear of it for this many times as long.
 const RENEWALS: u32 = 4;
-/// Between two looks at a command.
+/// The time between two looks at a command.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Whom the user named.
+/// The receivers that the user named.
 #[derive(clap::Args, Debug)]
 pub struct Destinations {
     /// URL to which each alert is posted as JSON (http only)
@@ -42,7 +42,7 @@ pub struct Everybody {
     notified: Vec<(String, Outbox<Vec<u8>>)>,
     /// Alertmanagers: all that fires.
     managers: Vec<(String, Outbox<Vec<u8>>)>,
-    /// When the latter heard of it last.
+    /// The time at which Alertmanagers last heard of all that fires.
     renewed: Option<Instant>,
     renewal: Duration,
 }

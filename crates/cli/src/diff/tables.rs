@@ -8,11 +8,11 @@ use apex_advice::{Basis, Change, Kept, KernelChange, Per, Presence, State};
 use apex_profile::Figure;
 use std::io::{self, Write};
 
-/// What marks mean.
+/// The meaning of the marks.
 const LEGEND: &str =
     "ᵐ measured on samples · ᶜ computed exactly · ~ within chance, or too few samples or runs to tell";
 
-/// Why there are no times of the CPU device.
+/// The reason why there are no times of the CPU device.
 const NO_TIMES: &str = "Times are not compared: on the CPU device they are those of a busy host, and one run says \
     nothing about the next. Repeated runs can be compared: --before A1 A2 A3 --after B1 B2 B3.";
 
@@ -59,7 +59,7 @@ pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     table.write(out)
 }
 
-/// What the CPU device counted.
+/// Writes the table of the CPU device's counts.
 pub fn counts(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     let Some(counts) = &page.comparison.counts else { return Ok(()) };
     let mut table = Totals::new(page, "countedᶜ");
@@ -170,7 +170,7 @@ fn bytes(value: f64) -> String {
     units::bytes(value.round() as u64)
 }
 
-/// What became of the findings, and whether they kept their promise.
+/// Writes the outcome of the findings: whether they kept their promise.
 pub fn advice(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
     let comparison = page.comparison;
     if comparison.followed.is_empty() && comparison.new_findings.is_empty() {
@@ -334,7 +334,7 @@ fn launches(kernel: &KernelChange) -> String {
     }
 }
 
-/// What a kernel's GPU time grew or shrank by, on which the table is sorted.
+/// Returns the change of a kernel's GPU time, by which the table is sorted.
 fn moved(kernel: &KernelChange) -> String {
     let change = &kernel.total_ns;
     if change.before.is_none() && change.after.is_none() {

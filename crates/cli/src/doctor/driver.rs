@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the driver may take to start: the first `cuInit` after boot loads firmware.
+/// The time that the driver may take to start: the first `cuInit` after boot loads firmware.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The first driver that tells where the parameters of a function lie, as `cuDriverGetVersion`
 /// gives it.
 const LEAST_FAST_VERSION: i32 = 12_040;
 
-/// What a process that opens the CUDA driver finds.
+/// The findings of a process that opens the CUDA driver.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Probe {
-    /// Why the library could not be opened.
+    /// The reason why the library could not be opened.
     error: Option<String>,
     /// The file that was opened.
     path: Option<String>,
     /// `cuDriverGetVersion`, such as 13000.
     version: Option<i32>,
-    /// What `cuInit` returned.
+    /// The result of `cuInit`.
     init: Option<i32>,
     /// Names of the devices.
     devices: Vec<String>,
@@ -67,7 +67,7 @@ fn libraries() -> Check {
     }
 }
 
-/// Whether launches can be queued (`apex run --fast`).
+/// Checks whether launches can be queued (`apex run --fast`).
 fn fast(probe: Option<&Probe>) -> Check {
     const ID: &str = "fast";
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -35,7 +35,7 @@ pub struct Args {
     probe_driver: bool,
 }
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -47,16 +47,16 @@ pub enum Status {
     Fail,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Stable name.
     pub id: &'static str,
-    /// How it came out.
+    /// The outcome.
     pub status: Status,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do, where there is something to do.
+    /// The remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }

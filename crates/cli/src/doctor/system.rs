@@ -1,4 +1,4 @@
-//! What the system grants: space, limits, clocks, the C library, containers.
+//! Checks of the system: space, limits, clocks, the C library, containers.
 
 use super::Check;
 use crate::units;

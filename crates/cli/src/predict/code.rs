@@ -19,7 +19,7 @@ pub fn read(path: &Path, kernel: Option<&str>, arguments: &[Typed]) -> anyhow::R
     })
 }
 
-/// Where the registers of a kernel can be had, for a message.
+/// Returns the advice about a kernel's registers, for a message.
 pub fn how_to_get_registers(path: &Path, code: &Code) -> String {
     format!(
         "PTX does not contain the register count of {}: set --registers N. `ptxas -v -arch=sm_90 {}` and \

@@ -9,13 +9,13 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where NVIDIA's driver says which GPUs there are: reading it starts nothing.
+/// The folder in which NVIDIA's driver lists the GPUs: reading it starts nothing.
 const GPUS: &str = "/proc/driver/nvidia/gpus";
 
 /// The file of a data set that names its device.
 pub const MANIFEST: &str = "manifest.json";
 
-/// What of a manifest matters here.
+/// The part of a manifest that is needed here.
 #[derive(Deserialize)]
 struct Manifest {
     device_name: String,

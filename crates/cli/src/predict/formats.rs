@@ -82,7 +82,7 @@ fn number(value: f64) -> Option<String> {
 
 /// Answers as CSV, one at a time: the input's columns as they are, then [`COLUMNS`].
 pub struct Csv {
-    /// Of the input, without those that are written here.
+    /// The columns of the input, without those that are written here.
     columns: Vec<String>,
 }
 

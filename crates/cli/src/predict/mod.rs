@@ -18,7 +18,7 @@ use crate::{exit, session};
 use anyhow::{Context, bail};
 use apex_conventions::documents::{PREDICT, PREDICTION};
 use apex_predict::code::Typed;
-use apex_predict::lines::{self, Asked, Format, Lines};
+use apex_predict::lines::{self, Format, Lines, Question};
 use apex_predict::reload::{Event, Watch};
 use apex_predict::{Case, Change, Device, Models};
 use apex_predict_session::answer::{self, Answer};
@@ -115,9 +115,9 @@ pub struct Args {
 
 /// The models in use.
 enum InUse {
-    /// Those in the program.
+    /// The models in the program.
     Shipped(Arc<Models>),
-    /// Those of a folder, replaced whenever its files are.
+    /// The models of a folder, replaced whenever its files are.
     Watched(Watch),
 }
 
@@ -199,7 +199,7 @@ impl Args {
             (Some(code), Some(kernel)) => code.case(kernel, launch),
             (_, kernel) => Case { kernel, ..Case::of_launch(launch) },
         };
-        let asked = Asked { name, launch, kernel, measured_us: self.measured };
+        let asked = Question { name, launch, kernel, measured_us: self.measured };
         self.with_changes(models, device, &asked, case)
     }
 
@@ -208,7 +208,7 @@ impl Args {
         &self,
         models: &Models,
         device: &Device,
-        asked: &Asked,
+        asked: &Question,
         case: impl Fn(LaunchConfig, Option<FunctionAttributes>) -> Case,
     ) -> anyhow::Result<Vec<Answer>> {
         let case = |launch, kernel: Option<FunctionAttributes>| {
@@ -218,8 +218,10 @@ impl Args {
         let mut answers = vec![Answer::of(models, device, &from, asked)];
         for change in &self.what_if {
             let of_kernel =
-                |kernel| change.of_kernel(kernel).map_err(|why| format!("{why}: give --registers"));
-            let changed = change.of(asked.launch).and_then(|launch| Ok((launch, of_kernel(asked.kernel)?)));
+                |kernel| change.apply_to_kernel(kernel).map_err(|why| format!("{why}: give --registers"));
+            let changed = change
+                .apply_to_launch(asked.launch)
+                .and_then(|launch| Ok((launch, of_kernel(asked.kernel)?)));
             match changed {
                 Ok(same) if same == (asked.launch, asked.kernel) => {}
                 Ok((launch, kernel)) => {

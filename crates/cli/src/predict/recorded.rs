@@ -5,7 +5,7 @@ use super::device::MANIFEST;
 use crate::loaded;
 use apex_dataset::DataSet;
 use apex_predict::Device;
-use apex_predict::lines::Asked;
+use apex_predict::lines::Question;
 use apex_predict_session::programs::{Programs, Recorded as Known};
 use apex_predict_session::recorded::Trained;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use std::path::Path;
 /// A launch that was made.
 pub struct Recorded {
     /// Its configuration, and what it took.
-    pub asked: Asked,
-    /// What is known of its kernel's code.
+    pub asked: Question,
+    /// The part of its kernel's code that is known.
     pub known: Known,
     /// GPU time of all launches like it, nanoseconds; none where they were not timed.
     pub total_ns: Option<f64>,
@@ -59,7 +59,7 @@ fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
         let measured = apex_predict_session::recorded::measured_duration_ns(recorded).filter(|_| here);
         let measured_us = measured.map(|time| time.value / 1e3);
         let (launch, kernel) = (recorded.launch, recorded.attributes);
-        let asked = Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us };
+        let asked = Question { name: Some(recorded.short_name.clone()), launch, kernel, measured_us };
         Recorded { asked, known: programs.recorded(recorded), total_ns: recorded.gpu_total_ns() }
     };
     let launches = profile.kernels.iter().map(launch).collect();
@@ -76,7 +76,7 @@ fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
         let (kernel, launch) = (known.map(|known| known.attributes()), row.config());
         let measured_us = row.counters.profiled_time_us;
         let code = known.and_then(|known| known.ptx.0.clone()).map_or(Known::Kernel, Known::Mix);
-        let asked = Asked { name: Some(row.kernel.clone()), launch, kernel, measured_us };
+        let asked = Question { name: Some(row.kernel.clone()), launch, kernel, measured_us };
         Recorded { asked, known: code, total_ns: None }
     };
     let launches = set.launches.iter().map(launch).collect();

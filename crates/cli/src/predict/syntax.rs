@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_change_of_the_block_keeps_the_threads() {
         let launch = LaunchConfig::new((100, 3), 256).with_dynamic_shared_bytes(64);
-        let changed = |text| change(text).and_then(|change| change.of(launch));
+        let changed = |text| change(text).and_then(|change| change.apply_to_launch(launch));
         assert_eq!(
             changed("block=512"),
             Ok(LaunchConfig { grid: (50, 3).into(), block: 512.into(), ..launch })

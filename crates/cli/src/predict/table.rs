@@ -15,7 +15,7 @@ const LEGEND: &str = "ᵖ predicted, with a 90% prediction interval · ᶜ compu
     gpu__time_duration. Achieved occupancy: resident warps of an active SM relative to the maximum. SM throughput: compute \
     (SM) throughput. Warp efficiency: avg. active threads per warp relative to 32.";
 
-/// Why a kernel of a session has no predicted duration.
+/// The reason why a kernel of a session has no predicted duration.
 const WITHHELD: &str = "A measured kernel whose work is not known has no predicted duration.";
 
 /// Writes one launch with its what-ifs, or many launches.
@@ -98,7 +98,8 @@ fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     prediction.bound.as_ref().map_or(Ok(()), |by| line("bound by", bound_in_words(by)))
 }
 
-/// What bounds a kernel, and the share of its duration that the busiest part of the device works.
+/// Describes the limit of a kernel, and the share of its duration that the busiest part of the
+/// device works.
 pub fn bound(bound: &Bound) -> String {
     let Bound { by, part, share, .. } = bound;
     match by {
@@ -113,7 +114,8 @@ fn bound_in_words(of: &Bound) -> String {
     format!("{}: {part} takes {time}ᶜ, {share} of the {} duration", of.by.name(), duration.name())
 }
 
-/// What predictions of a session rest on, by shares of its GPU time; nothing where it is not known.
+/// Writes the basis of a session's predictions, by shares of its GPU time; nothing if it is
+/// unknown.
 pub fn basis_of(out: &mut dyn Write, shares: &BTreeMap<String, f64>) -> io::Result<()> {
     match basis_in_words(shares) {
         Some(words) => writeln!(out, "{words}."),
@@ -121,7 +123,7 @@ pub fn basis_of(out: &mut dyn Write, shares: &BTreeMap<String, f64>) -> io::Resu
     }
 }
 
-/// For which shares of the GPU time which basis is known; `None` without any.
+/// Describes the bases of predictions with their shares of the GPU time; `None` without any.
 pub fn basis_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
     let known = [
         ("work", "what the launches execute, from PTX and arguments,"),
@@ -150,7 +152,7 @@ fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {
     line("block efficiencyᶜ", units::share(computed.block_efficiency))
 }
 
-/// What the prediction rests on, and how far to trust it.
+/// Describes the basis of the prediction, and how far to trust it.
 fn basis(prediction: &Prediction, assumed: Option<bool>) -> String {
     let from = match prediction.basis.as_str() {
         "launch" => "the launch only; --registers, or --ptx with --arg, describe the kernel",

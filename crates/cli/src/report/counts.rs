@@ -1,4 +1,4 @@
-//! What the CPU device found and counted: defects, and a table of counts.
+//! Defects that the CPU device found, and the table of its counts.
 
 use super::places::write;
 use crate::text::kernels::configuration;
@@ -12,13 +12,13 @@ use std::io::{self, Write};
 /// Defects that are listed.
 const DEFECTS: usize = 10;
 
-/// What the headings mean.
+/// The meaning of the headings.
 const LEGEND: &str = "ᶜ computed exactly by the CPU device, per counted launch; not GPU time. Instructions: \
     PTX instructions of warps. Threads: avg. active threads per warp, of 32. Sectors: 32-byte sectors per \
     global memory request (4 if consecutive threads access consecutive words). Wavefronts: per shared memory \
     request (1 without bank conflicts).";
 
-/// What the mark of sampled figures means.
+/// The meaning of the mark of sampled figures.
 const SAMPLED: &str = "≈ estimated: in long launches, only the start and a sample of the rest are counted \
     and scaled to all instructions; APEX_CPU_COUNTS=all counts everything.";
 

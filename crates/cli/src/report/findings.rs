@@ -81,7 +81,7 @@ pub fn full(
     epilogue(out, profile, advice, style, width)
 }
 
-/// How many, and what they would save together.
+/// Writes the number of findings, and their joint saving.
 fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style) -> io::Result<()> {
     let judged = advice.rules.saturating_sub(advice.unjudged.len());
     let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
@@ -126,7 +126,7 @@ fn title(
     Ok(())
 }
 
-/// What shares are of.
+/// Returns the unit that shares refer to.
 fn of_what(profile: &Profile) -> &'static str {
     let mut phases = profile.activities.iter().flat_map(|activity| &activity.phases).peekable();
     let steady = phases.peek().is_some() && phases.all(|phase| phase.kind == PhaseKind::Steady);
@@ -152,7 +152,7 @@ fn about_kernel(profile: &Profile, finding: &Finding, kernel: &KernelFinding) ->
     format!("· {name}{launch}, {launches}{place}{evidence}{change}{expected}")
 }
 
-/// What the models expect of the changed configuration.
+/// Describes the models' prediction for the changed configuration.
 fn what_if(expected: &WhatIf) -> String {
     let WhatIf { duration_ns: time, saves, .. } = expected;
     let time = unmarked_time(time);
@@ -210,7 +210,7 @@ fn value(value: f64, unit: Unit) -> String {
     }
 }
 
-/// What could not be judged, what was suppressed, what is excellent.
+/// Writes the rules that could not judge, those that were suppressed, and excellent results.
 fn epilogue(
     out: &mut dyn Write,
     profile: &Profile,

@@ -1,4 +1,4 @@
-//! The beginning of a report: the verdict (where the time went, what to change, what that saves),
+//! The beginning of a report: the verdict (the use of the time, the change to make, its saving),
 //! and the accounts as bars.
 
 use crate::text::figures::share;
@@ -60,7 +60,7 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     Ok(())
 }
 
-/// What recording cost. Where the GPU is hardly ever idle, the host has time to spare.
+/// Describes the cost of recording. Where the GPU is hardly ever idle, the host has time to spare.
 pub fn recorder(profile: &Profile, advice: &Advice) -> String {
     let idle = profile.accounts().idle_ns().value / profile.accounts().span_ns.max(1.0);
     let saturated = !profile.on_cpu_device() && profile.totals.gpu_time_ns.is_some() && idle < 0.1;

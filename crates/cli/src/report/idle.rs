@@ -1,4 +1,4 @@
-//! What the host did while the GPU was idle: functions on the stacks of the thread that launches
+//! The host's activity while the GPU was idle: functions on the stacks of the thread that launches
 //! next, by idle account.
 
 use super::places::write;
@@ -8,7 +8,7 @@ use crate::units;
 use apex_profile::{Account, IdleFunction, IdleFunctions, Profile};
 use std::io::{self, Write};
 
-/// What the headings mean.
+/// The meaning of the headings.
 const LEGEND: &str = "ᵖ predicted: share of the account's idle time in which the thread that launches next was in the \
     function itself (self) or also in what it calls (total), with Wilson's 90% interval. Unknown: idle time in which \
     that thread was not sampled.";

@@ -10,7 +10,7 @@ use apex_profile::{Kernel, Profile};
 /// Columns with computed figures.
 const COMPUTED: [Column; 4] = [OCCUPANCY, WAVES, TAIL, EFFICIENCY];
 
-/// What the table is sorted by.
+/// The order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
     /// GPU time, where it was measured
@@ -22,7 +22,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// What the table is sorted by if the user does not say: time, where any was measured.
+    /// Returns the order if the user names none: time, if any was measured.
     pub fn default_of(profile: &Profile) -> Self {
         if profile.totals.gpu_time_ns.is_some() { Sort::Time } else { Sort::Count }
     }
@@ -57,7 +57,7 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
 pub struct Kernels {
     /// The header and the rows.
     pub lines: Vec<String>,
-    /// What the headings and marks mean of the columns that are shown.
+    /// The meaning of the headings and marks of the shown columns.
     pub legend: String,
 }
 
@@ -109,7 +109,7 @@ fn rows(profile: &Profile, job: &Profile, sort: Sort, ranked: &[usize], names: &
     text::kernels::table(&job.device_names(), &columns, ranked.iter().zip(names).map(row))
 }
 
-/// What these headings mean, and why a kernel may be without a time.
+/// Returns the meaning of these headings, and the reason why a kernel may be without a time.
 fn legend(headings: &[&str], is_any_timed: bool, are_all_timed: bool) -> String {
     let is_shown = |column: &Column| headings.contains(&column.heading);
     let computed: Vec<&str> =

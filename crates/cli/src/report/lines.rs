@@ -17,7 +17,7 @@ const KERNELS: usize = 3;
 /// Lines of each.
 const LINES: usize = 12;
 
-/// What the headings mean.
+/// The meaning of the headings.
 const LEGEND: &str = "ᶜ computed by the CPU device over all counted launches. Instructions: PTX instructions \
     of warps; threads: avg. active threads per warp, of 32. Excessive: global memory sectors and shared \
     memory wavefronts (bank conflicts) beyond the minimum. Divergent: divergent branches. `--json` and `apex \

@@ -1,8 +1,8 @@
-//! What the machine did while the program ran.
+//! The state of the machine while the program ran.
 
 use apex_view::{Loaded, Shown};
 
-/// What was recorded of it, in words; nothing where kernels are selected.
+/// Describes the recorded state of the machine; nothing if kernels are selected.
 pub fn sentences(loaded: &Loaded, shown: &Shown<'_>) -> Vec<String> {
     let cpus = loaded.session.meta.as_ref().map(|meta| meta.host.cpus);
     match loaded.machine_summary() {

@@ -63,7 +63,7 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
-/// What the table of a report lists.
+/// The rows of a report's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     /// Kernels
@@ -75,7 +75,7 @@ pub enum By {
     Range,
 }
 
-/// What of a session is shown.
+/// The part of a session that is shown.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct View {
     /// Number of kernels to list
@@ -91,7 +91,7 @@ pub struct View {
     judged: Judged,
 }
 
-/// What is judged, and by which rules.
+/// The judged part of a session, and the rules that judge it.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Judged {
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub struct Judged {
 }
 
 impl View {
-    /// What is shown unless the user says otherwise.
+    /// Returns the view if the user chooses none.
     pub fn usual() -> Self {
         Self { top: TOP, ..Self::default() }
     }
@@ -121,13 +121,13 @@ struct Document<'a> {
     verdict: Vec<String>,
     /// Indices into the profile's kernels, as the table ranks them.
     top: Vec<usize>,
-    /// What is launched from where.
+    /// The sums over launches from each place.
     places: Vec<SiteTotals>,
-    /// What the host did in each idle account of the phase; absent where it was not sampled.
+    /// The host's functions in each idle account of the phase; absent if the host was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_functions: Vec<IdleFunctions>,
     profile: &'a Profile,
-    /// What the machine did meanwhile, with everything else that ran on it.
+    /// The state of the machine meanwhile, with everything else that ran on it.
     machine: Option<Summary>,
     advice: &'a Advice,
 }
@@ -254,7 +254,7 @@ fn top_kernels(
     if shown.kernels.is_some() { lines::table(out, profile, &top, style, width) } else { Ok(()) }
 }
 
-/// How many launches there were, what recording them cost, and what it lost.
+/// Describes the number of launches, the cost of recording them, and the losses.
 fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
     let parts = [
@@ -282,7 +282,7 @@ fn lines_of(parts: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// What was run, where, and how it ended.
+/// Describes the command, the machine, and the end of the run.
 fn circumstances(loaded: &Loaded) -> Vec<String> {
     let profile = &loaded.profile;
     let devices = profile.devices.iter().map(|device| match device.compute_capability {

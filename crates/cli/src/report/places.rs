@@ -1,14 +1,14 @@
-//! Where in the program kernels are launched.
+//! Places in the program from which kernels are launched.
 
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::{Profile, SiteTotals};
 use std::io::{self, Write};
 
-/// What the headings of the kernels' places mean.
+/// The meaning of the headings of the kernels' places.
 const LEGEND: &str = "ᵐ measured: the share of the kernel's sampled launches (×n: of n). A place is the \
     innermost line outside libraries; `--json` has the call stacks.";
-/// What the headings of the list of places mean.
+/// The meaning of the headings of the list of places.
 const PLACES_LEGEND: &str = "ᵐ measured; launches and GPU time of a kernel are distributed over places like \
     its sampled launches. A place is the innermost line outside libraries; `--json` has the call stacks.";
 
@@ -37,7 +37,7 @@ pub fn table(
     if is_empty { Ok(()) } else { write(out, "Places", &table, LEGEND, style, width) }
 }
 
-/// What is launched from each of the first `top` places.
+/// Writes the launches from each of the first `top` places.
 pub fn by_place(
     out: &mut dyn Write,
     profile: &Profile,

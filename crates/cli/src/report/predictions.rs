@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// A prediction is shown whose interval spans at most such a factor.
 const WIDEST: f64 = 9.0;
 
-/// What the headings mean.
+/// The meaning of the headings.
 const LEGEND: &str = "ᵖ predicted, with the 90% prediction interval · ᵐ measured, plus the 1.1 µs by which \
     `gpu__time_duration`, which is predicted, is longer. Occupancy: achieved. SM: compute (SM) throughput. Bound by: ᶜ \
     computed, the busiest part of the device and its share of the measured (otherwise predicted) duration. * \
@@ -86,8 +86,9 @@ fn write_lines(out: &mut dyn Write, texts: &[String], style: Style, width: usize
     Ok(())
 }
 
-/// What the predictions rest on, what of the code was not kept, and whether keeping it would help.
-/// Where no prediction is shown, what it would rest on matters only if code was to be kept.
+/// Describes the basis of the predictions, the code that was not kept, and whether keeping it would
+/// help. If no prediction is shown, its basis matters only if code was to be kept. Where no
+/// prediction is shown, what it would rest on matters only if code was to be kept.
 fn basis(profile: &Profile, is_nothing_shown: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if !is_nothing_shown || profile.code.is_some() {
@@ -111,7 +112,8 @@ fn basis(profile: &Profile, is_nothing_shown: bool) -> Vec<String> {
     lines
 }
 
-/// For which shares of the GPU time what of the code is known, where that is not PTX for all of it.
+/// Describes the known kinds of code with their shares of the GPU time, unless PTX is known for all
+/// of it.
 fn known_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
     let forms = [
         ("ptx", "PTX"),

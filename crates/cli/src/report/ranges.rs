@@ -1,4 +1,4 @@
-//! What ran inside of the ranges that the program names (NVTX).
+//! The launches inside the ranges that the program names (NVTX).
 
 use super::places::write;
 use crate::text::{Align, Style, Table, wrap};
@@ -6,7 +6,7 @@ use crate::units;
 use apex_profile::{Figure, Profile, Range};
 use std::io::{self, Write};
 
-/// What the headings mean.
+/// The meaning of the headings.
 const LEGEND: &str = "Whole run; a range includes nested ranges. ᵐ measured; ᵖ predicted: GPU time is the \
     number of launches times the sampled kernel times; idle before is the device's idle time until work of \
     the range began.";

@@ -17,7 +17,7 @@ use std::time::Duration;
 const RELAYED: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// Of these, those by which a user ends what runs.
+/// The signals by which a user ends a program.
 const INTERRUPTS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// Whether SIGPIPE was ignored when APEX started, before the Rust runtime made it so.
@@ -41,8 +41,8 @@ extern "C" fn remember_sigpipe() {
 /// Whether SIGXFSZ was ignored when APEX started.
 static SIGXFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// From here on, writing beyond the limit on file sizes (`ulimit -f`) is an error and not the end
-/// of this process. The program gets the signal as it was.
+/// Makes writing beyond the limit on file sizes (`ulimit -f`) an error that does not end this
+/// process. The program gets the signal as it was.
 pub fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal runs no code.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -101,7 +101,7 @@ fn is_cpu_device(driver: &Path) -> bool {
     driver.file_name() == Some(OsStr::new(CPU_DEVICE))
 }
 
-/// Why kernels cannot run on a GPU here.
+/// Returns the reason why kernels cannot run on a GPU here.
 fn missing_for_gpu() -> Option<&'static str> {
     if device_nodes().is_empty() {
         return Some("no GPU here");

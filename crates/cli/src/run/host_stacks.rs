@@ -1,4 +1,4 @@
-//! Where the program's threads are while it runs: the thread of `apex run` that samples them.
+//! The thread of `apex run` that samples the program's threads while it runs.
 
 use crate::output;
 use apex_conventions::variables;
@@ -14,12 +14,12 @@ const PART_OF_LIMIT: u64 = 8;
 /// Highest rate that may be asked for.
 const MOST_HZ: u32 = 1000;
 
-/// How often each thread is sampled.
+/// The rate at which each thread is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Never.
     Off,
-    /// So often in a second.
+    /// The number of samples in a second.
     Hz(u32),
 }
 

@@ -1,4 +1,5 @@
-//! What sort of file a command is, as far as it decides whether a library can be preloaded into it.
+//! Determines the kind of file that a command is, as far as it decides whether a library can be
+//! preloaded into it.
 //!
 //! Reads a few hundred bytes of the file; any bytes give an answer.
 
@@ -47,7 +48,7 @@ impl Program {
         Program::Elf { linker, native: header.machine == MACHINE, privileged: privileged(path, &file) }
     }
 
-    /// Why a library cannot be preloaded into it, if so.
+    /// Returns the reason why a library cannot be preloaded into it, if so.
     pub fn obstacle(&self) -> Option<String> {
         match self {
             Program::Elf { native: false, .. } => {

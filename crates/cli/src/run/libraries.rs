@@ -17,7 +17,7 @@ pub const CPU_DEVICE: &str = "libapex_cpu_device.so";
 /// Has NVRTC compile what the CPU device can execute.
 pub const NVRTC: &str = "libapex_nvrtc.so";
 
-/// How often `..` stands behind `$ORIGIN`: more than there are folders above any program. Above the
+/// The number of `..` behind `$ORIGIN`: more than there are folders above any program. Above the
 /// root it stays at the root.
 const PARENTS: usize = 64;
 
@@ -92,8 +92,8 @@ impl Libraries {
         Ok(path)
     }
 
-    /// What the program's own `LD_PRELOAD` asks for on the CPU device: what stands before NVRTC,
-    /// too.
+    /// Returns `LD_PRELOAD` for the CPU device: the program's own value, with the library that
+    /// stands before NVRTC.
     pub fn with_nvrtc(&self, existing: Option<OsString>) -> Option<OsString> {
         let nvrtc = self.folder.join(NVRTC);
         if !nvrtc.is_file() {

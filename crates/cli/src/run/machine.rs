@@ -1,4 +1,4 @@
-//! What the machine does while the program runs: the thread that reads it.
+//! The thread of `apex run` that reads the state of the machine while the program runs.
 
 use super::driver::Driver;
 use crate::output;

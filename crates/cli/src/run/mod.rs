@@ -103,7 +103,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// What is recorded, and where the program runs.
+/// The settings of a recording, and the device that the program runs on.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
@@ -163,12 +163,12 @@ pub struct Recording {
     /// Whether recording is off until it is switched on.
     #[arg(skip)]
     pub paused: bool,
-    /// Where the dashboard of the session listens, if it has one.
+    /// The address on which the dashboard of the session listens, if it has one.
     #[arg(skip)]
     pub dashboard: Option<SocketAddr>,
 }
 
-/// Which kernels are timed.
+/// The kernels that are timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Timing {
     /// No kernel: recording adds about 100 ns to a launch
@@ -190,7 +190,7 @@ impl From<Timing> for TimingMode {
     }
 }
 
-/// How a program is made faster.
+/// A way of making a program faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Fast {
     /// A thread of APEX makes the launches that the program queues
@@ -233,7 +233,7 @@ impl Recording {
 
 /// A program that has been recorded.
 pub struct Recorded {
-    /// How it ended.
+    /// The way in which it ended.
     pub status: ExitStatus,
     /// Its session, an absolute path.
     pub session: PathBuf,
@@ -243,7 +243,7 @@ pub struct Recorded {
     shown: Option<(Showing, Signals)>,
 }
 
-/// Why there is nothing recorded.
+/// The reason why nothing is recorded.
 pub enum NotRecorded {
     /// The command could not be started; the code says how.
     NotStarted(u8),
@@ -439,7 +439,7 @@ fn remember(meta: &Meta, session: &Folder) {
     }
 }
 
-/// What session.json says before the program has started.
+/// Returns the content of session.json before the program has started.
 fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Meta {
     Meta {
         schema: meta::SCHEMA,

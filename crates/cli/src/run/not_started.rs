@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What to say of a command that could not be executed for this reason.
+/// Returns the message about a command that could not be executed for this reason.
 pub fn message(command: &OsStr, error: &io::Error) -> String {
     let path = Path::new(command);
     let why = match error.kind() {
@@ -27,7 +27,7 @@ pub fn message(command: &OsStr, error: &io::Error) -> String {
     format!("cannot run {}: {why}", shown(path))
 }
 
-/// Of a command without a slash.
+/// Explains the failure of a command without a slash.
 fn not_in_path(name: &Path) -> String {
     let here = Path::new(".").join(name);
     match here.is_file() {
@@ -39,7 +39,7 @@ fn not_in_path(name: &Path) -> String {
     }
 }
 
-/// Of a path that the system did not find: the file itself, or what it is to be run by.
+/// Explains a path that the system did not find: the file itself, or its interpreter or linker.
 fn not_there(path: &Path) -> String {
     match Program::of(path) {
         Program::Script(interpreter) => format!("its interpreter {} does not exist", shown(interpreter)),
@@ -54,7 +54,7 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
 }
 
-/// What makes a file run that is not executable.
+/// Returns the command that runs a file which is not executable.
 fn remedy(path: &Path) -> String {
     match path.extension().and_then(OsStr::to_str) {
         Some("py") => format!("write `apex run -- python3 {}`", shown(path)),

@@ -72,7 +72,7 @@ fn is_inductors(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"torchinductor_"))
 }
 
-/// What lies in a folder, up to so many; nothing if it cannot be read.
+/// Returns the entries of a folder, at most `most`; nothing if it cannot be read.
 fn within(folder: &Path, most: usize) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.take(most).filter_map(|entry| Some(entry.ok()?.path()))
@@ -159,7 +159,7 @@ fn add(session: &Folder, control: &Control, hash: u128, cubin: &[u8], ptx: &Path
     Ok(())
 }
 
-/// Takes `bytes` out of a limit; false, and nothing taken, if there are not so many left.
+/// Takes `bytes` out of a limit; returns false, and takes nothing, if fewer are left.
 fn take(used: &AtomicU64, most: u64, bytes: u64) -> bool {
     let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
     used.fetch_update(Relaxed, Relaxed, within).is_ok()
@@ -218,7 +218,7 @@ mod tests {
             image::read(self.folder.path(), HASH).ok().map(|packed| kept::unpack(&packed).unwrap())
         }
 
-        /// What the image is made of after the cache was looked at.
+        /// Returns the parts of the image after the cache was searched.
         fn kept(&self) -> Vec<Vec<u8>> {
             keep_from(&self.folder, &self.control, || vec![self.dir.path().join("cache")]);
             kept::unpack(&image::read(self.folder.path(), HASH).unwrap()).unwrap()

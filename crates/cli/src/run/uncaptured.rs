@@ -34,7 +34,7 @@ const LAUNCHERS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What to say of a run that captured nothing, a line each.
+/// Returns the message about a run that captured nothing, a line each.
 pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Vec<String> {
     let mut lines = vec!["NOTHING WAS CAPTURED".to_string()];
     let mut causes = switched_off(loaded);
@@ -78,7 +78,7 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
     causes
 }
 
-/// Why recording is off.
+/// Returns the reason why recording is off.
 fn recording_off(control: &Control) -> String {
     match control.generation.load(Ordering::Relaxed) {
         0 => "recording was off from the start (--paused) and was never switched on: use `apex ctl on`, or \
@@ -121,7 +121,7 @@ fn clears_environment(command: &[OsString]) -> Option<String> {
     })
 }
 
-/// What keeps a library from being preloaded into the command, scripts followed to their
+/// Returns the obstacle to preloading a library into the command, scripts followed to their
 /// interpreter.
 fn obstacle(command: &[OsString]) -> Option<String> {
     let mut path = inspect::resolve(command.first()?)?;
@@ -161,7 +161,7 @@ fn no_cuda(seen: &BTreeMap<u32, Seen>) -> String {
     format!("the program made no CUDA call{tree}: it selected the CPU, or does not use CUDA")
 }
 
-/// How the program failed, if it did: that is a reason to make no call.
+/// Describes the failure of the program, if it failed: that is a reason to make no call.
 fn failure(status: ExitStatus) -> Option<String> {
     let how = match status.signal() {
         _ if status.success() => return None,
@@ -220,7 +220,8 @@ mod tests {
         assert!(said(11).contains("was ended by signal 11 before"));
     }
 
-    /// What was seen of short-lived processes differs from run to run; how the program failed does not.
+    /// The observations of short-lived processes differ from run to run; the program's failure does
+    /// not.
     #[test]
     fn how_a_program_failed_comes_first_whatever_was_seen() {
         let due = Seen { recorder: Recorder::Due, ..process("sh", true, None) };

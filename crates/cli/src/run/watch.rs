@@ -21,7 +21,7 @@ const LOOKS: u32 = 12;
 /// Pause after the first look; each next one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What was seen of the tree of processes.
+/// Observations of the tree of processes.
 pub struct Watch {
     root: u32,
     looks: u32,
@@ -29,12 +29,12 @@ pub struct Watch {
     seen: BTreeMap<u32, Seen>,
 }
 
-/// What one process looked like when it was last seen.
+/// One process as it was last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its name, as `ps` shows it.
     pub name: String,
-    /// Whether the injected library was loaded.
+    /// The state of the injected library in it.
     pub recorder: Recorder,
     /// Another libcuda that was loaded beside or instead of it.
     pub other_driver: Option<String>,

@@ -20,7 +20,7 @@ pub struct Document<'a> {
 #[derive(Serialize)]
 struct Session<'a> {
     session: String,
-    /// Why there is no look; the members below are `null` then.
+    /// The reason why there is no look; the members below are `null` then.
     problem: Option<&'a str>,
     /// Identifiers of the processes that run; none of a session that has ended.
     running: Option<&'a [u32]>,
@@ -28,10 +28,10 @@ struct Session<'a> {
     window_ns: Option<Window>,
     launches_per_s: Option<Figure>,
     since_start: Option<SinceStart>,
-    /// What the window went into, in a sentence; `null` before the first launch.
+    /// A sentence about the use of the window; `null` before the first launch.
     verdict: Option<String>,
     profile: Option<&'a Profile>,
-    /// What the machine did in the window, with everything else that ran on it.
+    /// The state of the machine in the window, with everything else that ran on it.
     machine: Option<&'a Summary>,
     advice: Option<&'a Advice>,
 }

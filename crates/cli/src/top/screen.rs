@@ -21,10 +21,10 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// From the end of a look to the next one, at least.
+/// The least time from the end of a look to the next one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A pause is at least so many times as long as the look before it: looking never takes more than a
-/// fifth of a core, whatever is recorded.
+/// The least ratio of a pause to the look before it: looking never takes more than a fifth of a
+/// core, whatever is recorded.
 const PAUSE_BY_LOOK: u32 = 4;
 
 /// A message to the drawing thread.
@@ -36,7 +36,7 @@ enum Message {
     Failed(&'static str),
 }
 
-/// What becomes of the screen after a message.
+/// The next step of the screen after a message.
 enum Next {
     Draw,
     Quit,
@@ -227,7 +227,7 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// What a panic says would be lost with the screen.
+/// Restores the terminal before a panic prints its message, which would be lost with the screen.
 fn restore_before_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

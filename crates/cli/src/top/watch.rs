@@ -11,10 +11,10 @@ use std::time::Duration;
 /// A look at the session in a folder, or why there is none.
 pub type Looked = (PathBuf, Result<Look, String>);
 
-/// How much is said of kernels.
+/// The extent of the judgement of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// What the screen shows: the models are not asked.
+    /// The part that the screen shows: the models are not asked.
     Brief,
     /// As `apex report` says it.
     Full,

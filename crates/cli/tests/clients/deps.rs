@@ -1,4 +1,4 @@
-//! What `scripts/test-deps.sh` has installed for these tests.
+//! The clients that `scripts/test-deps.sh` has installed for these tests.
 
 use std::path::{Path, PathBuf};
 

@@ -18,9 +18,9 @@ use common::{APEX, Sandbox, output, text};
 use std::path::Path;
 use test_process::Command;
 
-/// Runs a client alone and under `apex run`, and checks its last line, which says how many kernels
-/// it launched: so many must have been recorded, counted over the kernels that `counts` says yes
-/// to.
+/// Runs a client alone and under `apex run`, and checks its last line, which gives the number of
+/// launched kernels: as many must have been recorded, counted over the kernels for which `counts`
+/// returns true.
 ///
 /// `environment` is set in both runs.
 fn check(sandbox: &Sandbox, command: &[&str], environment: &[(&str, &str)], counts: impl Fn(&str) -> bool) {

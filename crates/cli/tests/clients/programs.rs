@@ -6,13 +6,12 @@ use crate::common::{Sandbox, output};
 use crate::{check, deps};
 use std::path::{Path, PathBuf};
 
-/// How a program is built.
+/// The build of a program.
 #[derive(Clone, Copy)]
 struct Build {
     /// Folder of the toolkit.
     toolkit: &'static str,
-    /// Whether the runtime is a library of its own, or part of the program as nvcc has it by
-    /// default.
+    /// The linkage of the runtime: shared, or static as is nvcc's default.
     cudart: &'static str,
 }
 
@@ -21,7 +20,7 @@ const SHARED_13: Build = Build { toolkit: "cuda13", cudart: "shared" };
 const STATIC_12: Build = Build { toolkit: "cuda12", cudart: "static" };
 const SHARED_12: Build = Build { toolkit: "cuda12", cudart: "shared" };
 
-/// What most programs are built with: compiling takes longer than running.
+/// The builds of most programs: compiling takes longer than running.
 const TWO: &[Build] = &[STATIC_13, SHARED_12];
 
 /// Builds `sources` in each way of `builds`, and runs them.

@@ -1,4 +1,4 @@
-//! What `apex advise` says first about each program of `testing/corpus`, whose dominant cause is
+//! The first finding of `apex advise` for each program of `testing/corpus`, whose dominant cause is
 //! known.
 //!
 //! Programs are judged on a session that was recorded on a GPU (`data/h200/corpus`) or on one that
@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How a program is run on the CPU device.
+/// Options of a program on the CPU device.
 const SMALL: [&str; 3] = ["--small", "--steps", "20"];
 /// Below this share of the job a finding about a program without a fault promises too little to
 /// mislead.
@@ -50,8 +50,8 @@ impl Program {
         format!("{}-{}", self.kind, self.name)
     }
 
-    /// What is kept of the advice about it: its first finding. What rests on times of the CPU
-    /// device is left out: they vary from run to run.
+    /// Returns the part of the advice that is kept: its first finding. Times of the CPU device are
+    /// left out, because they vary from run to run.
     fn judge(&self, advice: &Value) -> Value {
         let first = &advice["advice"]["findings"][0];
         let share = &first["saving"]["of_job"];

@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 
 const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// What was posted next: its path, and its body.
+/// Returns the next post: its path, and its body.
 fn next(posted: &Receiver<(String, Vec<u8>)>) -> (String, Value) {
     let (path, body) = received(posted);
     (path, serde_json::from_slice(&body).unwrap())

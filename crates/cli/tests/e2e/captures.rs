@@ -4,7 +4,7 @@ use crate::common::{APEX, Sandbox, output, program, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What `apex run` says of a command that captures nothing.
+/// Returns the message of `apex run` about a command that captures nothing.
 fn complaint(sandbox: &Sandbox, command: &[&str]) -> String {
     let mut apex = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--"]);
     let message = text(&output(apex.args(command), 0).stderr);
@@ -55,7 +55,7 @@ fn a_stripped_environment_is_named() {
     assert!(message.contains("LD_PRELOAD is missing"), "{message}");
 }
 
-/// What is seen of short-lived processes differs from run to run; the cause does not.
+/// The observations of short-lived processes differ from run to run; the cause does not.
 #[test]
 fn a_program_that_fails_early_is_the_cause_in_each_run() {
     let sandbox = Sandbox::new();

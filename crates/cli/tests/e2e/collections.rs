@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use test_process::Command;
 
-/// `apex collect` into `d`, of so many rows.
+/// Runs `apex collect` into `d`, with `rows` rows.
 fn collect(sandbox: &Sandbox, rows: u32, options: &[&str]) -> Command {
     let mut command = sandbox.apex(&["collect", "-o", "d", "--device", "cpu", "--rows", &rows.to_string()]);
     command.args(["--families", "copy,scan,branch,tensor"]).args(options);

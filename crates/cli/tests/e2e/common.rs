@@ -122,7 +122,7 @@ impl Sandbox {
         session.processes.iter().map(launches).sum()
     }
 
-    /// What `apex` prints as JSON.
+    /// Returns the JSON that `apex` prints.
     pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let output = output(&mut self.apex(arguments), 0);
         serde_json::from_slice(&output.stdout)
@@ -331,7 +331,7 @@ pub fn listener(answer: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
     (address, told)
 }
 
-/// What comes next through a channel.
+/// Returns the next value from a channel.
 pub fn received<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(PATIENCE).expect("it comes before the test's patience ends")
 }

@@ -163,7 +163,7 @@ fn a_browser_shows_the_reports_numbers_and_follows_a_program() {
     assert!(program.0.wait().unwrap().success());
 }
 
-/// What `apex predict --json` says of a changed kernel of a session.
+/// Returns the answer of `apex predict --json` for a changed kernel of a session.
 fn predicted(sandbox: &Sandbox, session: &str, kernel: &str, change: &str) -> Value {
     let words = ["predict", "--json", "--kernel", kernel, "--what-if", change, session];
     let document = sandbox.json(&words);

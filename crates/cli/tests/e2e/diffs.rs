@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use test_session::{LEGACY, Recording};
 
-/// A session `name`: steps of a kernel whose blocks are of so many threads and that takes so long,
-/// and a pause of 1 ms.
+/// Creates a session `name`: steps of a kernel that takes `kernel_ns` in blocks of `threads`
+/// threads, and a pause of 1 ms.
 pub fn steps(sandbox: &Sandbox, name: &str, threads: u32, kernel_ns: u64) {
     let dir = tempfile::TempDir::new().unwrap();
     let mut program = Recording::new(dir.path());
@@ -22,7 +22,7 @@ pub fn steps(sandbox: &Sandbox, name: &str, threads: u32, kernel_ns: u64) {
     copy(dir.path(), &sandbox.path(name));
 }
 
-/// A session `name`: so many steps of about 200 µs, which the host launches every 40 µs.
+/// Creates a session `name`: `steps` steps of about 200 µs, which the host launches every 40 µs.
 fn running_ahead(sandbox: &Sandbox, name: &str, steps: u64) {
     let dir = tempfile::TempDir::new().unwrap();
     let mut program = Recording::new(dir.path());

@@ -376,7 +376,7 @@ fn sample_place(text: &str, schema: Document) -> (usize, usize) {
     (from, from + text[from..].find("```").expect("the sample's end"))
 }
 
-/// What stands in the page for a printed document.
+/// Returns the page's form of a printed document.
 fn sample(mut printed: Value, elsewhere: &[&str]) -> Value {
     for member in elsewhere {
         let place = printed.pointer_mut(&format!("/{member}"));
@@ -422,7 +422,7 @@ fn shortened(value: Value) -> Value {
     }
 }
 
-/// How many values there are in it.
+/// Returns the number of values in it.
 fn content(value: &Value) -> usize {
     match value {
         Value::Null => 0,

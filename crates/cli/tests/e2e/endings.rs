@@ -1,4 +1,4 @@
-//! How `apex` ends: as the program did, or with a code of its own.
+//! The exit status of `apex`: that of the program, or a code of its own.
 
 use crate::common::{APEX, Sandbox, output, program, text};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What the host does while the GPU is idle: sessions with samples of the host's call stacks.
+//! The host's activity while the GPU is idle: sessions with samples of the host's call stacks.
 
 use crate::common::{PTX, Sandbox, output, text};
 use crate::places::interpreter;
@@ -52,7 +52,7 @@ fn saving(program: &mut Recording) {
     }
 }
 
-/// That session in a folder, and its samples.
+/// Writes that session into a folder, and its samples.
 fn sampled(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
     record(dir, saving);

@@ -1,4 +1,4 @@
-//! Where the host's threads are while a program runs, from `apex run` to the session's file.
+//! Places of the host's threads while a program runs, from `apex run` to the session's file.
 
 use crate::common::*;
 use crate::places::{PROGRAM, interpreter};

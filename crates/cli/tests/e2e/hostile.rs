@@ -180,7 +180,7 @@ fn fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
-/// What a command says that must end by itself, whatever it is given.
+/// Returns the exit code and output of a command that must end by itself, whatever it is given.
 fn ended(command: &mut Command) -> (i32, String) {
     let mut running = Running::start(command);
     wait_until("the command ends", || running.0.try_wait().unwrap().is_some());

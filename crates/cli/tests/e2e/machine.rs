@@ -1,4 +1,4 @@
-//! What the machine did while a program ran: on a stand-in for NVML, with the CPU device in the
+//! The state of the machine while a program ran: on a stand-in for NVML, with the CPU device in the
 //! place of a GPU's driver.
 
 use crate::common::{Running, Sandbox, output, program, text, wait_until};
@@ -6,7 +6,7 @@ use apex_machine::{FILE, Machine, Quantity};
 use serde_json::Value;
 use std::path::Path;
 
-/// What is known of the machine once the session has so many records of it.
+/// Returns the state of the machine once the session has `records` records of it.
 fn wait_for(session: &Path, records: usize) -> Machine {
     wait_until("the machine is read", || Machine::read(session).records.len() >= records);
     Machine::read(session)

@@ -5,7 +5,8 @@ use crate::common::{Sandbox, output, text};
 use crate::fast::{careless_libraries, random_programs, unwrapped_report};
 use serde_json::Value;
 
-/// What a program of `driver-client` prints with the options, and the pool of its session.
+/// Returns the output of a program of `driver-client` with the options, and the pool of its
+/// session.
 fn ran(options: &[&str], words: &[&str]) -> (String, Value) {
     let sandbox = Sandbox::new();
     let mut command = sandbox.apex(&["run", "--device", "cpu", "--quiet", "-o", "s"]);

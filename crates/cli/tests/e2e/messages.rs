@@ -1,4 +1,4 @@
-//! What is said of runs in which something went wrong: the cause, and not another one.
+//! Messages about runs that failed name the cause, and no other.
 
 use crate::common::{Sandbox, h200_session, output, program, text};
 use apex_trace::layout::{Launch, Slots};
@@ -99,7 +99,7 @@ fn the_variable_of_a_session_names_no_export() {
     assert!(sandbox.path("out.csv").exists());
 }
 
-/// What is wrong is said in the user's words, with what to do, and not by the system's error
+/// Messages name the fault in the user's words, with the remedy, and not by the system's error
 /// number.
 #[test]
 fn wrong_names_are_answered_with_what_to_do() {

@@ -13,7 +13,7 @@ fn launches(metrics: &str, session: &str) -> u64 {
     series.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }
 
-/// What a server answers to a request for a path.
+/// Returns the answer of a server to a request for a path.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
@@ -118,7 +118,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What a body compressed with gzip holds.
+/// Returns the content of a body compressed with gzip.
 fn unzipped(body: &[u8]) -> Vec<u8> {
     let program = "import gzip, sys; sys.stdout.buffer.write(gzip.decompress(sys.stdin.buffer.read()))";
     let mut command = Command::new("python3");

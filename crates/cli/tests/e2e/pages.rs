@@ -33,7 +33,7 @@ fn the_page_of_predictions_shows_what_the_models_predict() {
     }
 }
 
-/// What the script prints, or nothing where there is no Python.
+/// Returns the output of the script, or nothing if there is no Python.
 fn compared(root: &Path) -> Option<String> {
     let installed = root.join("target/test-deps/python/bin/python");
     let python = [installed, PathBuf::from("python3")].into_iter().find(|python| {

@@ -1,5 +1,5 @@
-//! Where sessions are made and what is written into them: folders that others could change are
-//! refused, names do not race, and nothing is written over a record.
+//! Session folders: those that others could change are refused, names do not race, and nothing is
+//! written over a record.
 
 use crate::common::{APEX, Running, Sandbox, output, program, text};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// What `apex run` says of a folder that it does not take.
+/// Returns the message of `apex run` about a folder that it does not take.
 fn refused(sandbox: &Sandbox, folder: &str) -> String {
     let said =
         text(&output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", folder, "true"]), 125).stderr);

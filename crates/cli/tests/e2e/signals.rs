@@ -114,8 +114,8 @@ fn ignored_signals_stay_ignored_by_the_program() {
     assert!(program().exists());
 }
 
-/// What `apex` does after the program has ended takes as long as it takes; a signal ends it. Here it
-/// cannot write its report, because nobody reads its stderr.
+/// A signal ends `apex` after the program has ended, however long its work takes. Here it cannot
+/// write its report, because nobody reads its stderr.
 #[test]
 fn a_signal_after_the_program_ends_apex() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -8,7 +8,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name)
 }
 
-/// What it says on stderr when it fails.
+/// Returns the message on stderr of a command that fails.
 fn refused(sandbox: &Sandbox, arguments: &[&str]) -> String {
     let output = output(&mut sandbox.apex(arguments), 125);
     assert!(output.stdout.is_empty(), "{arguments:?}");

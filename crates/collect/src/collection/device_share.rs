@@ -362,7 +362,7 @@ fn visible(now: Option<&str>, ordinal: usize) -> String {
     named.map_or_else(|| ordinal.to_string(), |name| name.trim().to_owned())
 }
 
-/// How many rows a run of the profiler counted.
+/// The rows that a run of the profiler counted.
 enum Reached {
     All,
     /// This many rows, and why not more.

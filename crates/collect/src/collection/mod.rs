@@ -30,7 +30,7 @@ use partial::Partial;
 use setup::Setup;
 use stage::Stage;
 
-/// Whether counters are wanted.
+/// The choice of whether counters are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// If there are a GPU and a profiler.
@@ -55,7 +55,7 @@ pub struct Options {
     pub families: Vec<String>,
     /// GPU or CPU device.
     pub choice: Choice,
-    /// Which GPUs; all if none is named.
+    /// The numbers of the GPUs; all if empty.
     pub ordinals: Vec<usize>,
     /// Counters.
     pub counters: Wanted,
@@ -84,7 +84,7 @@ pub struct Progress {
     pub throughput: AtomicU64,
     /// Rows whose throughput is planned.
     pub planned_throughput: AtomicU64,
-    /// Why there are no counters, and other remarks.
+    /// Remarks, such as why there are no counters.
     pub remarks: Mutex<Vec<String>>,
 }
 

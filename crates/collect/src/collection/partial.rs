@@ -17,11 +17,11 @@ apex_dataset::record! {
     TimeRecord {
         /// The row's number.
         row: u64,
-        /// Which device ran it.
+        /// The number of the device that ran it.
         device: u32,
         /// Its time.
         timing: Timing,
-        /// Why the time is missing.
+        /// The reason why the time is missing.
         missing: String,
     }
 }
@@ -33,7 +33,7 @@ apex_dataset::record! {
         row: u64,
         /// The counters.
         counters: Counters,
-        /// Why something was not.
+        /// The reason why a value is missing.
         missing: String,
     }
 }

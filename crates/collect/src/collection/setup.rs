@@ -1,5 +1,5 @@
-//! What does not change while a collection goes on: kernels, rows, the device; and how a data set
-//! is made of results.
+//! The constant parts of a collection: kernels, rows, the device; and the making of a data set from
+//! results.
 
 use std::collections::BTreeMap;
 

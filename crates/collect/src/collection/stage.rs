@@ -33,8 +33,8 @@ impl Stage {
         }
     }
 
-    /// Rows of a run of the profiler, at most: so few that little is lost with a run that is
-    /// killed, so many that most of its time is not its start's.
+    /// Returns the maximum number of rows for a run of the profiler: small, so that a run that is
+    /// killed loses little, and large enough that its start takes a small part of its time.
     pub(super) fn at_once(self) -> usize {
         match self {
             Stage::Counters => 256,

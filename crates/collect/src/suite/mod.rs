@@ -1,4 +1,4 @@
-//! The suite: kernels of many kinds, and what it takes to launch each of them correctly.
+//! The suite: kernels of many kinds, and the requirements of a correct launch of each.
 //!
 //! The crate `apex-device-code` holds their CUDA C++ and PTX. Every kernel takes two inputs, an
 //! output, a number of units `n` and a parameter `m`, and does all units for any grid and every
@@ -88,7 +88,7 @@ pub enum Worker {
 pub enum Granule {
     /// Anything.
     One,
-    /// A multiple of so many times `m`.
+    /// A multiple of this number times `m`.
     RowsOfM(u32),
     /// A multiple of `m` squared.
     PlanesOfM,
@@ -194,7 +194,7 @@ const PLAIN: Kernel = Kernel {
     step_ns: 50.0,
 };
 
-/// `n` units of `m` steps each, so many instructions a step.
+/// `n` units of `m` steps each, with this number of instructions a step.
 macro_rules! steps {
     ($each:expr) => {
         |s| s.n as f64 * (s.m as f64 * $each + 4.0)

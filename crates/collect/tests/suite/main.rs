@@ -11,7 +11,7 @@ use references::Reference;
 
 /// Small enough that all launches together take seconds.
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };
-/// Of each kernel.
+/// Launches of each kernel.
 const LAUNCHES: u64 = 6;
 
 #[test]
@@ -37,7 +37,7 @@ fn every_kernel_computes_what_it_says() {
     assert!(wrong.is_empty(), "{} launches:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What is wrong with an output, if something is.
+/// Describes the first difference of an output, if there is one.
 fn difference(kernel: &Kernel, launch: &Launch, bytes: &[u8], expected: &Reference) -> Option<String> {
     let found = numbers(kernel.out, bytes);
     assert_eq!(found.len(), expected.values.len(), "{}", kernel.name);

@@ -1,5 +1,5 @@
-//! What each kernel of the suite computes, written again for the host from what the kernel is meant
-//! to do.
+//! The computation of each kernel of the suite, written again for the host from the kernel's
+//! purpose.
 //!
 //! In double precision where floating-point numbers come out. Where the way of a computation
 //! depends on rounding (when a point leaves a circle), in the kernel's own single precision,
@@ -14,7 +14,7 @@ use apex_collect::suite::{Element, Kernel};
 pub struct Reference {
     /// All elements.
     pub values: Vec<f64>,
-    /// How far the kernel may be off, relative to numbers above 1, else absolute.
+    /// The tolerance of the kernel's result: relative for numbers above 1, else absolute.
     pub tolerance: f64,
 }
 
@@ -197,7 +197,7 @@ impl Inputs {
         })
     }
 
-    /// So many damped steps for each unit.
+    /// Returns the result of this number of damped steps for each unit.
     fn damped(&self, steps: impl Fn(usize) -> usize) -> Vec<f64> {
         self.each(|i| (0..steps(i)).fold(self.x(i), |value, _| value * 0.75 + 0.125))
     }
@@ -259,7 +259,7 @@ impl Inputs {
     }
 }
 
-/// What `launch` of `kernel` leaves in its output.
+/// Returns the output of `launch` of `kernel`.
 pub fn of(kernel: &Kernel, launch: &Launch) -> Reference {
     let (n, m) = (launch.n as usize, launch.m as usize);
     let inputs = Inputs {

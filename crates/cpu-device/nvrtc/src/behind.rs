@@ -51,7 +51,7 @@ fn in_library(file: &CStr, name: &CStr) -> Option<*mut c_void> {
     (!found.is_null() && !is_own()).then_some(found)
 }
 
-/// What the dynamic linker knows of an address.
+/// Asks the dynamic linker which object and symbol hold an address; `None` if none does.
 fn info_of(address: *const c_void) -> Option<libc::Dl_info> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),

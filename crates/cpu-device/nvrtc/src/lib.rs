@@ -1,4 +1,4 @@
-//! `libapex_nvrtc.so`: has NVRTC compile PTX where a program asks for machine code.
+//! `libapex_nvrtc.so`: makes NVRTC compile PTX if a program asks for machine code.
 //!
 //! The CPU device executes PTX. A program that has NVRTC compile for the device's own architecture
 //! (`--gpu-architecture=sm_80`) gets a cubin, which nothing here can execute. `apex run --device
@@ -28,7 +28,7 @@ type Program = *mut c_void;
 /// `nvrtcResult`.
 type Outcome = c_int;
 
-/// What is answered where there is no NVRTC behind this library.
+/// The result of each call if there is no NVRTC behind this library.
 const NVRTC_ERROR_INTERNAL_ERROR: Outcome = 11;
 
 /// Programs whose PTX stands for their cubin.

@@ -10,7 +10,7 @@ const NAMES: [&[u8]; 4] = [b"--gpu-architecture", b"-gpu-architecture", b"--arch
 
 /// Options of which at least one was changed.
 pub struct Virtual {
-    /// What the pointers of changed options point at.
+    /// The strings that the pointers of changed options point to.
     _changed: Vec<CString>,
     pointers: Vec<*const c_char>,
 }

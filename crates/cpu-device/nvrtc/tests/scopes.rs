@@ -81,7 +81,7 @@ impl Built {
         }
     }
 
-    /// What a program prints with this library in front of NVRTC.
+    /// Returns what a program prints with this library in front of NVRTC.
     fn run(&self, program: &str, libraries: &[&str]) -> String {
         let deps = std::env::current_exe().unwrap();
         let ours = deps.with_file_name("libapex_nvrtc.so");
@@ -110,7 +110,7 @@ fn plugin(built: &Built, name: &str, needed: &[&str]) {
     assert!(built.compile(name, USER, &arguments));
 }
 
-/// What a user prints that reaches this version.
+/// Returns the output of a program that reaches this version of NVRTC.
 fn expected(version: u32) -> String {
     format!(
         "{version} compiles with --gpu-architecture=compute_80: {version} bytes of P, results 0 0 0 {version}\n"

@@ -4,7 +4,7 @@ use super::copy::{copy_in_stream, copy_now, host, on_device};
 use crate::entry::{entries, opaque, read, write};
 use crate::error::{Error, Result, ensure};
 use crate::image::array::{Array, MipmappedArray};
-use crate::memory::copy::{Extent, Place, Side};
+use crate::memory::copy::{DeclaredMemory, Extent, Side};
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -38,7 +38,7 @@ entries! {
         Array::destroy(array)
     }
 
-    /// What an array of one or two dimensions was asked for.
+    /// Returns the descriptor that an array of one or two dimensions was created with.
     fn cuArrayGetDescriptor_v2(descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray) {
         let found = Array::resolve(array)?.descriptor;
         write(descriptor, CUDA_ARRAY_DESCRIPTOR {
@@ -49,7 +49,7 @@ entries! {
         })
     }
 
-    /// What an array was asked for.
+    /// Returns the descriptor that an array was created with.
     fn cuArray3DGetDescriptor_v2(descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray) {
         write(descriptor, Array::resolve(array)?.descriptor)
     }
@@ -155,7 +155,7 @@ entries! {
 }
 
 /// The side of a copy that is in an array, from an offset in bytes.
-fn in_array(array: CUarray, offset: usize, bytes: usize) -> Result<(Side, Place)> {
+fn in_array(array: CUarray, offset: usize, bytes: usize) -> Result<(Side, DeclaredMemory)> {
     let array = Array::resolve(array)?;
-    Ok((array.flat_side(offset as u64, bytes as u64)?, Place::Array(array.handle)))
+    Ok((array.flat_side(offset as u64, bytes as u64)?, DeclaredMemory::Array(array.handle)))
 }

@@ -135,7 +135,7 @@ entries! {
         Ok(())
     }
 
-    /// How the current context prefers to split its cache and shared memory.
+    /// Returns the current context's preference between L1 cache and shared memory.
     fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) {
         let cache = context::current()?.settings().cache;
         write(config, cache)

@@ -8,7 +8,7 @@ use crate::device;
 use crate::entry::{array, entries, read, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::image::array::Array;
-use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
+use crate::memory::copy::{Copy, DeclaredMemory, Extent, Fill, Side};
 use crate::stream::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
 use cuda_abi::types::*;
@@ -322,18 +322,18 @@ entries! {
 }
 
 /// One side of a copy, and what the caller says it is.
-type Given = (Side, Place);
+type DeclaredSide = (Side, DeclaredMemory);
 
-fn unified(address: CUdeviceptr) -> Given {
-    (Side::flat(address), Place::Unified)
+fn unified(address: CUdeviceptr) -> DeclaredSide {
+    (Side::flat(address), DeclaredMemory::Unified)
 }
 
-pub(super) fn on_device(address: CUdeviceptr) -> Given {
-    (Side::flat(address), Place::Device)
+pub(super) fn on_device(address: CUdeviceptr) -> DeclaredSide {
+    (Side::flat(address), DeclaredMemory::Device)
 }
 
-pub(super) fn host(address: *const c_void) -> Given {
-    (Side::flat(address as u64), Place::Host)
+pub(super) fn host(address: *const c_void) -> DeclaredSide {
+    (Side::flat(address as u64), DeclaredMemory::Host)
 }
 
 fn pitched(address: CUdeviceptr, pitch: usize) -> Side {
@@ -341,7 +341,12 @@ fn pitched(address: CUdeviceptr, pitch: usize) -> Side {
 }
 
 /// A copy through the default stream.
-pub(super) fn copy_now(source: Given, destination: Given, extent: Extent, default: DefaultStream) -> Result {
+pub(super) fn copy_now(
+    source: DeclaredSide,
+    destination: DeclaredSide,
+    extent: Extent,
+    default: DefaultStream,
+) -> Result {
     let stream = Stream::resolve(std::ptr::null_mut(), default)?;
     let Some(copy) = Copy::new(device::get()?, source, destination, extent)? else { return Ok(()) };
     if copy.is_inside_the_device() {
@@ -352,7 +357,12 @@ pub(super) fn copy_now(source: Given, destination: Given, extent: Extent, defaul
 }
 
 /// A copy that need not be done when the call returns.
-pub(super) fn copy_in_stream(source: Given, destination: Given, extent: Extent, stream: &Stream) -> Result {
+pub(super) fn copy_in_stream(
+    source: DeclaredSide,
+    destination: DeclaredSide,
+    extent: Extent,
+    stream: &Stream,
+) -> Result {
     let Some(mut copy) = Copy::new(device::get()?, source, destination, extent)? else { return Ok(()) };
     if stream.capture().is_some() || !copy.touches_pageable_memory() || copy.stage() {
         stream.enqueue(Operation::Copy(copy))
@@ -378,7 +388,7 @@ fn fill(
 }
 
 /// A rectangle's sides and size.
-fn rectangle(copy: &CUDA_MEMCPY2D) -> Result<(Given, Given, Extent)> {
+fn rectangle(copy: &CUDA_MEMCPY2D) -> Result<(DeclaredSide, DeclaredSide, Extent)> {
     cuboid(&CUDA_MEMCPY3D {
         srcXInBytes: copy.srcXInBytes,
         srcY: copy.srcY,
@@ -402,7 +412,7 @@ fn rectangle(copy: &CUDA_MEMCPY2D) -> Result<(Given, Given, Extent)> {
 }
 
 /// A box's sides and size.
-pub(super) fn cuboid(copy: &CUDA_MEMCPY3D) -> Result<(Given, Given, Extent)> {
+pub(super) fn cuboid(copy: &CUDA_MEMCPY3D) -> Result<(DeclaredSide, DeclaredSide, Extent)> {
     let extent =
         Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
     let source = Corner {
@@ -439,15 +449,15 @@ struct Corner {
 }
 
 impl Corner {
-    fn side(&self, extent: &Extent) -> Result<Given> {
+    fn side(&self, extent: &Extent) -> Result<DeclaredSide> {
         let (base, place) = match self.kind {
-            CU_MEMORYTYPE_HOST => (self.host, Place::Host),
-            CU_MEMORYTYPE_DEVICE => (self.device, Place::Device),
-            CU_MEMORYTYPE_UNIFIED => (self.device, Place::Unified),
+            CU_MEMORYTYPE_HOST => (self.host, DeclaredMemory::Host),
+            CU_MEMORYTYPE_DEVICE => (self.device, DeclaredMemory::Device),
+            CU_MEMORYTYPE_UNIFIED => (self.device, DeclaredMemory::Unified),
             CU_MEMORYTYPE_ARRAY => {
                 let array = Array::resolve(self.array)?;
                 let offset = self.offset.map(|offset| offset as u64);
-                return Ok((array.side(offset, extent)?, Place::Array(array.handle)));
+                return Ok((array.side(offset, extent)?, DeclaredMemory::Array(array.handle)));
             }
             _ => return fail(CUDA_ERROR_INVALID_VALUE),
         };

@@ -16,7 +16,7 @@ entries! {
         write(device, ordinal)
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     fn cuDeviceGetCount(count: *mut i32) {
         device::get()?;
         write(count, 1)
@@ -89,14 +89,14 @@ entries! {
         write(device, ORDINAL)
     }
 
-    /// Whether one device can use the memory of another.
+    /// Returns 0: the only device is nobody's peer.
     fn cuDeviceCanAccessPeer(can: *mut i32, device: CUdevice, peer: CUdevice) {
         device::at(device)?;
         device::at(peer)?;
         write(can, 0)
     }
 
-    /// What lies between two devices; there are no two.
+    /// Fails: an attribute belongs to a pair of devices, and there is only one device.
     fn cuDeviceGetP2PAttribute(value: *mut i32, _attribute: CUdevice_P2PAttribute, from: CUdevice, to: CUdevice) {
         ensure(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         device::at(from)?;
@@ -119,7 +119,7 @@ entries! {
         fail(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
     }
 
-    /// Whether contexts can be bound to some of the multiprocessors.
+    /// Returns 0: contexts cannot be bound to some of the multiprocessors.
     fn cuDeviceGetExecAffinitySupport(supported: *mut i32, _kind: CUexecAffinityType, device: CUdevice) {
         device::at(device)?;
         write(supported, 0)

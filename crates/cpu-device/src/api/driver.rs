@@ -1,4 +1,4 @@
-//! Initialisation, versions, errors, and how programs find the other functions.
+//! Initialisation, versions, errors, and the lookup of the other functions.
 
 use super::export_tables;
 use crate::EXPORTED;
@@ -31,7 +31,7 @@ entries! {
         write_text_of(code, name, NAMES.get_or_init(|| texts(result_name)))
     }
 
-    /// What a code means.
+    /// Returns the description of a result code.
     fn cuGetErrorString(code: CUresult, text: *mut *const c_char) {
         static STRINGS: OnceLock<Texts> = OnceLock::new();
         write_text_of(code, text, STRINGS.get_or_init(|| texts(error_string)))

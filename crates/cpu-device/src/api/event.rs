@@ -36,7 +36,7 @@ entries! {
         if flags & CU_EVENT_RECORD_EXTERNAL != 0 { event.record_external(&stream) } else { event.record(&stream) }
     }
 
-    /// Whether an event has been reached.
+    /// Returns `CUDA_ERROR_NOT_READY` until the event's point has been reached.
     fn cuEventQuery(event: CUevent) {
         let event = Event::resolve(event)?;
         if let Ok(context) = context::current() {

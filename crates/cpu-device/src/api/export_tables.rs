@@ -18,32 +18,32 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// The table with an identity.
-pub fn find(id: &CUuuid) -> Option<&'static [Place]> {
+pub fn find(id: &CUuuid) -> Option<&'static [TablePointer]> {
     let id = id.bytes.map(i8::cast_unsigned);
     TABLES.iter().find(|(known, _)| *known == id).map(|(_, table)| *table)
 }
 
 /// One pointer of a table.
 #[repr(transparent)]
-pub struct Place(*const ());
+pub struct TablePointer(*const ());
 
 // SAFETY: the pointers are addresses of functions, or numbers.
-unsafe impl Sync for Place {}
+unsafe impl Sync for TablePointer {}
 
-const NOTHING: Place = Place(std::ptr::null());
+const NOTHING: TablePointer = TablePointer(std::ptr::null());
 
 /// The first place of a table with `places` places.
-const fn size_of_table(places: usize) -> Place {
-    Place(std::ptr::without_provenance(places * size_of::<Place>()))
+const fn size_of_table(places: usize) -> TablePointer {
+    TablePointer(std::ptr::without_provenance(places * size_of::<TablePointer>()))
 }
 
 macro_rules! function {
     ($function:ident) => {
-        Place($function as *const ())
+        TablePointer($function as *const ())
     };
 }
 
-const TABLES: &[([u8; 16], &[Place])] = &[
+const TABLES: &[([u8; 16], &[TablePointer])] = &[
     (0x6bd5fb6c_5bf4e74a_8987d939_12fd9df9_u128.to_be_bytes(), &RUNTIME),
     (0x42d85a81_23f6cb47_8298f6e7_8a3aecdc_u128.to_be_bytes(), &TOOLS_STORAGE),
     (0xa094798c_2e742e74_93f20800_200c0a66_u128.to_be_bytes(), &TOOLS_HOOKS),
@@ -53,8 +53,8 @@ const TABLES: &[([u8; 16], &[Place])] = &[
     (0x263e8860_7cd26143_92f6bbd5_006dfa7e_u128.to_be_bytes(), &CONTEXT_CHECKS),
 ];
 
-/// What libcudart does with modules and the primary context.
-static RUNTIME: [Place; 13] = [
+/// The functions by which libcudart handles modules and the primary context.
+static RUNTIME: [TablePointer; 13] = [
     size_of_table(13),
     function!(load_wrapper),
     function!(primary_context),
@@ -71,23 +71,23 @@ static RUNTIME: [Place; 13] = [
 ];
 
 /// Storage of tools in each thread: no tool is attached.
-static TOOLS_STORAGE: [Place; 4] = [size_of_table(4), NOTHING, NOTHING, NOTHING];
+static TOOLS_STORAGE: [TablePointer; 4] = [size_of_table(4), NOTHING, NOTHING, NOTHING];
 
 /// Callbacks of tools.
-static TOOLS_HOOKS: [Place; 7] =
+static TOOLS_HOOKS: [TablePointer; 7] =
     [size_of_table(7), NOTHING, function!(first_hooks), NOTHING, NOTHING, NOTHING, function!(second_hooks)];
 
 /// Values that libcudart keeps with a context.
-static CONTEXT_STORAGE: [Place; 4] =
+static CONTEXT_STORAGE: [TablePointer; 4] =
     [function!(storage_put), function!(storage_delete), function!(storage_get), NOTHING];
 
 /// libcudart 13.5 does not start without this table, and calls nothing in it. Its size says that
 /// nothing is there.
-static RUNTIME_13_5: [Place; 1] = [size_of_table(1)];
+static RUNTIME_13_5: [TablePointer; 1] = [size_of_table(1)];
 
-static INTEGRITY: [Place; 3] = [size_of_table(3), function!(check_integrity), NOTHING];
+static INTEGRITY: [TablePointer; 3] = [size_of_table(3), function!(check_integrity), NOTHING];
 
-static CONTEXT_CHECKS: [Place; 4] =
+static CONTEXT_CHECKS: [TablePointer; 4] =
     [size_of_table(4), NOTHING, function!(check_context), function!(check_process)];
 
 /// Loads the fatbin that a wrapper points at.
@@ -235,7 +235,7 @@ unsafe extern "C" fn check_integrity(question: u32, seconds: u64, result: *mut [
     })
 }
 
-/// Whether a context is of a special kind: none is.
+/// Answers that a context is not of a special kind.
 unsafe extern "C" fn check_context(
     _context: CUcontext,
     special: *mut u32,
@@ -245,7 +245,7 @@ unsafe extern "C" fn check_context(
     guarded("check_context", || unsafe { write(special, 0) })
 }
 
-/// Whether the process is of a special kind: none is.
+/// Answers that the process is not of a special kind.
 extern "C" fn check_process() -> u32 {
     0
 }

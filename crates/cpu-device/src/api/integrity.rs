@@ -4,18 +4,18 @@
 //! with a fixed key, of versions, process, thread, addresses of the export tables, time, and
 //! devices. libcudart compares it byte by byte. It contains no secret.
 
-/// What MD2 works on at once.
+/// The size of a block of MD2, in bytes.
 const BLOCK: usize = 16;
 
-/// What libcudart and the driver share.
+/// The secret that libcudart and the driver share.
 const KEY: [u8; BLOCK] =
     [0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52, 0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f];
 
-/// What both sides see.
+/// The data that both sides know and that the hash covers.
 pub struct Facts {
     /// `cuDriverGetVersion`.
     pub driver_version: u32,
-    /// Which question is asked.
+    /// The number of the question that libcudart asks.
     pub question: u32,
     /// The process.
     pub process: u32,

@@ -160,7 +160,7 @@ entries! {
         write(name, Function::resolve(function)?.name.as_ptr())
     }
 
-    /// Where one of a function's arguments lies, and its size.
+    /// Returns the offset and size of one of a function's parameters, in bytes.
     fn cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize) {
         let function = Function::resolve(function)?;
         let Some(layout) = function.attributes.params.get(index) else { return fail(CUDA_ERROR_INVALID_VALUE) };
@@ -169,12 +169,12 @@ entries! {
         Ok(())
     }
 
-    /// How many arguments a function has.
+    /// Returns the number of a function's parameters.
     fn cuFuncGetParamCount(function: CUfunction, count: *mut usize) {
         write(count, Function::resolve(function)?.attributes.params.len())
     }
 
-    /// Whether a function's code is loaded: it is, from the start.
+    /// Returns that a function's code is loaded: it is, from the start.
     fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction) {
         Function::resolve(function)?;
         write(state, CU_FUNCTION_LOADING_STATE_LOADED)
@@ -185,7 +185,7 @@ entries! {
         Function::resolve(function).map(drop)
     }
 
-    /// How many blocks of a function a multiprocessor holds at once.
+    /// Returns the number of a function's blocks that a multiprocessor holds at once.
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut i32,
         function: CUfunction,
@@ -195,7 +195,7 @@ entries! {
         write(blocks, active_blocks(&*Function::resolve(function)?, threads, dynamic_shared)?)
     }
 
-    /// How many blocks of a function a multiprocessor holds at once.
+    /// Returns the number of a function's blocks that a multiprocessor holds at once.
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         blocks: *mut i32,
         function: CUfunction,
@@ -237,7 +237,7 @@ entries! {
         write(block, threads)
     }
 
-    /// How much dynamic shared memory a block may use so that so many fit on a multiprocessor.
+    /// Returns the dynamic shared memory that a block may use if `blocks` fit on a multiprocessor.
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: *mut usize,
         function: CUfunction,
@@ -263,10 +263,10 @@ unsafe fn launch(
     let function = Function::resolve_in(named, stream)?;
     // SAFETY: as promised by the caller.
     let arguments = unsafe { Arguments::read(&function.attributes, arguments, extra)? };
-    stream.enqueue(Operation::Kernel(Launch::of(function, named, configuration, arguments)?))
+    stream.enqueue(Operation::Kernel(Launch::of_function(function, named, configuration, arguments)?))
 }
 
-/// What a launch's attributes ask for: whether it is cooperative.
+/// Reads a launch's attributes: returns whether it is cooperative.
 fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
     let mut cooperative = false;
     for attribute in attributes {

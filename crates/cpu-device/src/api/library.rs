@@ -1,4 +1,4 @@
-//! Library management: device code that is at home in every context.
+//! Library management: device code that is not bound to a context.
 
 use super::module::{JitLog, compile, load_file};
 use crate::context;
@@ -54,7 +54,7 @@ entries! {
         write(kernel, opaque(library.kernel(&text(name)?.to_string_lossy())?.handle))
     }
 
-    /// How many kernels a library has.
+    /// Returns the number of a library's kernels.
     fn cuLibraryGetKernelCount(count: *mut u32, library: CUlibrary) {
         write(count, Library::resolve(library)?.kernels.len() as u32)
     }
@@ -135,7 +135,7 @@ entries! {
         Ok(())
     }
 
-    /// Where one of a kernel's arguments lies, and its size.
+    /// Returns the offset and size of one of a kernel's parameters, in bytes.
     fn cuKernelGetParamInfo(kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize) {
         let kernel = Kernel::resolve(kernel)?;
         let Some(layout) = kernel.attributes.params.get(index) else { return fail(CUDA_ERROR_INVALID_VALUE) };
@@ -144,7 +144,7 @@ entries! {
         Ok(())
     }
 
-    /// How many arguments a kernel has.
+    /// Returns the number of a kernel's parameters.
     fn cuKernelGetParamCount(kernel: CUkernel, count: *mut usize) {
         write(count, Kernel::resolve(kernel)?.attributes.params.len())
     }

@@ -101,7 +101,7 @@ entries! {
     }
 }
 
-/// Where each link's program wants to read what the linker says, until the link ends.
+/// For each link that has not ended, the buffers of the program for the linker's messages.
 static LOGS: Table<Log> = Table::new(crate::handle::Kind::Link);
 
 struct Log(Mutex<JitLog>);

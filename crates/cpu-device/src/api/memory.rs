@@ -1,5 +1,5 @@
-//! Memory management and unified addressing: allocation, host memory, managed memory, and what is
-//! known of a pointer.
+//! Memory management and unified addressing: allocation, host memory, managed memory, and
+//! attributes of pointers.
 
 use crate::context::{self, Context};
 use crate::device::{self, PITCH_ALIGNMENT};
@@ -175,7 +175,7 @@ entries! {
         prefetch(address, bytes, location_of(&location)?, &*Stream::resolve(stream, default)?)
     }
 
-    /// What has been said of managed memory.
+    /// Returns an attribute of a range of managed memory.
     fn cuMemRangeGetAttribute(
         value: *mut c_void,
         bytes: usize,
@@ -186,7 +186,7 @@ entries! {
         write_range_attribute(value, bytes, attribute, address, count)
     }
 
-    /// What has been said of managed memory, several things at once.
+    /// Returns several attributes of a range of managed memory.
     fn cuMemRangeGetAttributes(
         values: *mut *mut c_void,
         sizes: *mut usize,
@@ -203,14 +203,14 @@ entries! {
         Ok(())
     }
 
-    /// What is known of an address.
+    /// Returns an attribute of an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr) {
         ensure(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let found = find(address)?;
         write_attribute(value, attribute, &found, address)
     }
 
-    /// What is known of an address, several things at once. An address that is not known has zeros.
+    /// Returns several attributes of an address, or zeros if the address is unknown.
     fn cuPointerGetAttributes(
         count: u32,
         attributes: *mut CUpointer_attribute,
@@ -433,7 +433,7 @@ unsafe fn write_attribute(
     }
 }
 
-/// What `cuPointerGetAttributes` says of an address that the device does not know.
+/// Writes the value that `cuPointerGetAttributes` gives for an unknown address.
 ///
 /// # Safety
 ///

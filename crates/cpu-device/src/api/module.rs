@@ -46,7 +46,7 @@ entries! {
         Ok(())
     }
 
-    /// Whether code is loaded when it is first used: it is loaded at once.
+    /// Returns that code is loaded eagerly.
     fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode) {
         crate::device::get()?;
         write(mode, CU_MODULE_EAGER_LOADING)
@@ -59,7 +59,7 @@ entries! {
         write(function, opaque(found.handle))
     }
 
-    /// How many functions a module has.
+    /// Returns the number of a module's functions.
     fn cuModuleGetFunctionCount(count: *mut u32, module: CUmodule) {
         write(count, Module::resolve(module)?.functions.len() as u32)
     }

@@ -114,7 +114,7 @@ entries! {
         Ok(())
     }
 
-    /// Whether a device may use a pool's memory.
+    /// Returns that a device may read and write a pool's memory.
     fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, _location: *mut CUmemLocation) {
         Pool::resolve(pool)?;
         write(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)

@@ -38,7 +38,7 @@ entries! {
         Stream::resolve(stream, default)?.synchronize()
     }
 
-    /// Whether a stream's work is done.
+    /// Returns `CUDA_ERROR_NOT_READY` until a stream's work is done.
     fn cuStreamQuery(stream: CUstream) also cuStreamQuery_ptsz [default] {
         Stream::resolve(stream, default)?.query()
     }
@@ -228,7 +228,7 @@ entries! {
         captured.map(drop)
     }
 
-    /// Whether a stream is being captured.
+    /// Returns the state of a stream's capture.
     fn cuStreamIsCapturing(
         stream: CUstream,
         status: *mut CUstreamCaptureStatus,
@@ -237,7 +237,7 @@ entries! {
         write(status, stream.capture().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |capture| capture.status()))
     }
 
-    /// Whether a stream is being captured, and by which capture.
+    /// Returns the state of a stream's capture, and the capture's identifier.
     fn cuStreamGetCaptureInfo(
         stream: CUstream,
         status: *mut CUstreamCaptureStatus,
@@ -247,7 +247,7 @@ entries! {
         capture_info(stream, default, CaptureInfo { status, id, graph, dependencies, count })
     }
 
-    /// What is known of a stream's capture.
+    /// Returns the state, graph and dependencies of a stream's capture.
     fn cuStreamGetCaptureInfo_v2(
         stream: CUstream,
         status: *mut CUstreamCaptureStatus,
@@ -259,7 +259,7 @@ entries! {
         capture_info(stream, default, CaptureInfo { status, id, graph, dependencies, count })
     }
 
-    /// What is known of a stream's capture.
+    /// Returns the state, graph, dependencies and edges of a stream's capture.
     fn cuStreamGetCaptureInfo_v3(
         stream: CUstream,
         status: *mut CUstreamCaptureStatus,

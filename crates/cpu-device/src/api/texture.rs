@@ -25,12 +25,12 @@ entries! {
         texture_object::destroy_texture(object)
     }
 
-    /// What a texture object reads.
+    /// Returns the resource that a texture object reads.
     fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject) {
         write(resource, texture_object::resolve_texture(object)?.resource)
     }
 
-    /// How a texture object reads it.
+    /// Returns the description of how a texture object reads its resource.
     fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {
         write(description, texture_object::resolve_texture(object)?.description)
     }
@@ -47,7 +47,7 @@ entries! {
         texture_object::destroy_surface(object)
     }
 
-    /// What a surface object reads and writes.
+    /// Returns the resource that a surface object accesses.
     fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUsurfObject) {
         write(resource, texture_object::resolve_surface(object)?.resource)
     }

@@ -9,7 +9,7 @@ use cuda_abi::types::*;
 use std::ffi::c_void;
 
 entries! {
-    /// What sizes and addresses have to be multiples of.
+    /// Returns the number of bytes that sizes and addresses have to be multiples of.
     fn cuMemGetAllocationGranularity(
         bytes: *mut usize,
         properties: *const CUmemAllocationProp,
@@ -88,7 +88,7 @@ entries! {
         Ok(())
     }
 
-    /// What a device may do at an address.
+    /// Returns the access that a device has to an address.
     fn cuMemGetAccess(flags: *mut u64, _location: *const CUmemLocation, address: CUdeviceptr) {
         device::get()?;
         write(flags, virtual_memory::access(address)?.into())
@@ -100,7 +100,7 @@ entries! {
         write(handle, virtual_memory::physical(address as u64)?.handle)
     }
 
-    /// What physical memory was asked for.
+    /// Returns the properties that physical memory was created with.
     fn cuMemGetAllocationPropertiesFromHandle(
         properties: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
@@ -134,7 +134,7 @@ entries! {
     }
 }
 
-/// What physical memory here does not do.
+/// The unsupported features of physical memory.
 const HOST_LOCATION: &str =
     "physical memory at a location of the host; ask for CU_MEM_LOCATION_TYPE_DEVICE, or use cuMemAllocHost";
 const SHAREABLE: &str = "handles for sharing memory other than file descriptors, such as fabric handles; ask for \

@@ -30,7 +30,7 @@ static PRIMARY: Mutex<Primary> = Mutex::new(Primary { context: None, retained: 0
 pub struct Context {
     /// As the program knows it.
     pub handle: u64,
-    /// In what order its work is done.
+    /// The order of the context's work.
     pub order: Order,
     /// Its legacy default stream.
     pub legacy: Arc<Stream>,
@@ -40,11 +40,11 @@ pub struct Context {
     fault: AtomicU32,
     settings: Mutex<Settings>,
     captures: Mutex<Vec<Weak<Capture>>>,
-    /// What the runtime keeps with the context, by its keys.
+    /// The values that the runtime stores with the context, by its keys.
     pub storage: Storage,
 }
 
-/// What a program can set on a context.
+/// A context's settings, which a program can change.
 #[derive(Clone)]
 pub struct Settings {
     /// By `CUlimit`.
@@ -147,7 +147,7 @@ impl Context {
         Ok(())
     }
 
-    /// What the program has set.
+    /// Returns the settings, locked.
     pub fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

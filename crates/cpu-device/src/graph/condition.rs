@@ -24,7 +24,7 @@ pub struct Condition {
     /// As the program knows it.
     pub handle: u64,
     value: AtomicU32,
-    /// What it is at the start of each launch, if that is defined.
+    /// The value at the start of each launch, if one is defined.
     default: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// What a handle names.
+    /// Returns the condition of a handle.
     pub fn find(handle: u64) -> Option<Arc<Condition>> {
         CONDITIONS.get(handle)
     }
@@ -64,7 +64,7 @@ impl Condition {
     }
 }
 
-/// When the bodies of a conditional node are executed.
+/// The rule by which a conditional node selects bodies to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     /// The first body where the value is not 0, the second, if there is one, where it is.

@@ -37,7 +37,7 @@ pub struct Graph {
     nodes: Mutex<Vec<Node>>,
     /// For a copy, what each node was copied from.
     origins: HashMap<u64, u64>,
-    /// What it keeps alive for the program.
+    /// The user objects that the graph keeps alive for the program.
     user_objects: Mutex<Vec<Arc<HeldObject>>>,
     /// Conditions that were made for it.
     conditions: Mutex<Vec<Arc<Condition>>>,
@@ -48,7 +48,7 @@ pub struct Graph {
 pub struct Node {
     /// As the program knows it.
     pub handle: u64,
-    /// What it does.
+    /// The operation that the node executes.
     pub operation: Operation,
     /// The nodes that come before it.
     pub after: Vec<u64>,
@@ -284,7 +284,7 @@ impl Drop for Graph {
     }
 }
 
-/// Where the node with this handle stands.
+/// Returns the index of the node with this handle, or `CUDA_ERROR_INVALID_VALUE`.
 fn place(nodes: &[Node], handle: u64) -> Result<usize> {
     nodes.binary_search_by_key(&handle, |node| node.handle).map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))
 }
@@ -344,13 +344,13 @@ pub struct GraphExec {
     pub handle: u64,
     /// Unique over the life of the process.
     pub id: u64,
-    /// What it was instantiated with.
+    /// The flags of the instantiation.
     pub flags: u64,
     /// In an order that respects the edges.
     nodes: Mutex<Vec<ExecNode>>,
     /// Conditions that were made for the graph.
     conditions: Arc<[Arc<Condition>]>,
-    /// What the graph kept alive for the program.
+    /// The user objects that the graph kept alive for the program.
     _user_objects: Vec<Arc<HeldObject>>,
 }
 
@@ -360,11 +360,11 @@ struct ExecNode {
     enabled: bool,
 }
 
-/// Why a graph can't take the place of another.
+/// The reason why an executable graph cannot be updated from a graph.
 pub struct Mismatch {
     /// The node of the new graph that has no counterpart, where one is to blame.
     pub node: u64,
-    /// What is different.
+    /// The kind of difference.
     pub result: CUgraphExecUpdateResult,
 }
 
@@ -393,7 +393,7 @@ impl GraphExec {
         })
     }
 
-    /// What a handle names.
+    /// Returns the executable graph of a handle.
     pub fn resolve(handle: CUgraphExec) -> Result<Arc<GraphExec>> {
         device::get()?;
         EXECS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))

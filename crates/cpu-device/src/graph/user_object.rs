@@ -28,7 +28,7 @@ unsafe impl Send for UserObject {}
 unsafe impl Sync for UserObject {}
 
 impl UserObject {
-    /// Makes an object with so many references of the program's; returns its handle.
+    /// Creates an object to which the program holds `references` references; returns its handle.
     pub fn create(
         destructor: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
@@ -42,7 +42,7 @@ impl UserObject {
         Ok(handle)
     }
 
-    /// What a handle names.
+    /// Returns the user object of a handle.
     pub fn resolve(handle: CUuserObject) -> Result<Arc<UserObject>> {
         device::get()?;
         OBJECTS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
@@ -92,7 +92,7 @@ impl HeldObject {
         self.object.handle
     }
 
-    /// How many references are held.
+    /// Returns the number of references held.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }

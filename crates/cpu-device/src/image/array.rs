@@ -21,7 +21,7 @@ static MIPMAPPED: Table<MipmappedArray> = Table::new(HandleKind::MipmappedArray)
 pub struct Array {
     /// As the program knows it.
     pub handle: u64,
-    /// What it was asked for.
+    /// The descriptor that the array was created with.
     pub descriptor: CUDA_ARRAY3D_DESCRIPTOR,
     /// Its texels.
     pub image: Image,
@@ -101,7 +101,7 @@ impl Array {
         Ok(Side::flat(self.image.address + offset))
     }
 
-    /// Where an address is in the array, in bytes, rows and layers.
+    /// Returns the position of an address in the array: bytes in the row, row, layer.
     pub fn offset_of(&self, address: u64) -> [u64; 3] {
         let offset = address - self.image.address;
         let in_layer = offset % self.image.layer;
@@ -109,7 +109,7 @@ impl Array {
     }
 }
 
-/// What an array's channels are; formats that textures here can't read are refused.
+/// Returns the type of an array's channels; an error for a format that textures here cannot read.
 pub fn channel_format(format: CUarray_format) -> Result<ChannelFormat> {
     Ok(match format {
         CU_AD_FORMAT_UNSIGNED_INT8 => ChannelFormat::U8,
@@ -212,7 +212,7 @@ impl MipmappedArray {
         Ok(array)
     }
 
-    /// What a handle names.
+    /// Returns the mipmapped array of a handle.
     pub fn resolve(handle: CUmipmappedArray) -> Result<Arc<MipmappedArray>> {
         device::get()?;
         MIPMAPPED.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))

@@ -1,4 +1,4 @@
-//! Texture and surface objects: what kernels name by a 64-bit handle to read or write an image.
+//! Texture and surface objects, which kernels name by a 64-bit handle to read or write an image.
 //!
 //! An object describes memory and holds on to none: a kernel that uses one after its array or
 //! memory was freed faults, as it does with a pointer.
@@ -18,9 +18,9 @@ static SURFACES: Table<SurfaceObject> = Table::new(Kind::Surface);
 
 /// A texture object.
 pub struct TextureObject {
-    /// What it reads.
+    /// The resource that the object reads.
     pub resource: CUDA_RESOURCE_DESC,
-    /// How.
+    /// The description of how it is read.
     pub description: CUDA_TEXTURE_DESC,
     texture: Arc<Texture>,
 }
@@ -32,7 +32,7 @@ unsafe impl Sync for TextureObject {}
 
 /// A surface object.
 pub struct SurfaceObject {
-    /// What it reads and writes.
+    /// The resource that the object reads and writes.
     pub resource: CUDA_RESOURCE_DESC,
     image: Image,
 }
@@ -98,12 +98,12 @@ fn wait_for_users() {
     }
 }
 
-/// What kernels read by a handle.
+/// Returns the texture that kernels read by a handle.
 pub fn texture(handle: u64) -> Option<Arc<Texture>> {
     TEXTURES.get(handle).map(|object| object.texture.clone())
 }
 
-/// What kernels read and write by a handle.
+/// Returns the image that kernels read and write by a handle.
 pub fn surface(handle: u64) -> Option<Image> {
     SURFACES.get(handle).map(|object| object.image)
 }

@@ -1,4 +1,4 @@
-//! The device runtime of one launch: what its kernel asks for, in the order in which it is done.
+//! The device runtime of one launch: its kernel's requests, in the order of their execution.
 //!
 //! A grid's requests are collected while it runs and executed when it has ended: first its
 //! children, each with all that it asks for itself, then what was launched into
@@ -43,7 +43,7 @@ pub fn execute_all<E>(
     Ok(())
 }
 
-/// What is left to do; the last is next.
+/// The remaining operations; the last one is next.
 struct Pending(Vec<Operation>);
 
 impl Pending {
@@ -53,7 +53,7 @@ impl Pending {
     }
 }
 
-/// What a grid has asked for.
+/// The operations that a grid has requested.
 #[derive(Default)]
 pub struct Requests {
     children: Vec<Operation>,
@@ -97,7 +97,7 @@ impl<'a> GridRuntime<'a> {
         GridRuntime { device, context, function, state: Mutex::default() }
     }
 
-    /// What the grid has asked for.
+    /// Returns the operations that the grid has requested.
     pub fn into_requests(self) -> Requests {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).requests
     }
@@ -158,7 +158,7 @@ impl DeviceRuntime for GridRuntime<'_> {
     fn submit(&self, work: DeviceWork, stream: u64) -> u32 {
         let operation = match work {
             DeviceWork::Copy { destination, source, bytes } => {
-                let side = |address| (Side::flat(address), Place::Device);
+                let side = |address| (Side::flat(address), DeclaredMemory::Device);
                 Copy::new(self.device, side(source), side(destination), Extent::flat(bytes))
                     .map(|copy| copy.map(Operation::Copy))
             }

@@ -1,4 +1,9 @@
-//! Launches: a kernel with its checked configuration and arguments.
+//! Launches: a kernel with its configuration and arguments.
+//!
+//! A [`Launch`] exists only if [`check`] has accepted its configuration for the device and the
+//! function. It copies the arguments when it is created and never changes: a graph executes the
+//! same launch any number of times, and a changed node gets another launch. Kernels that device
+//! code launches run after the grid that requested them.
 
 pub mod device_runtime;
 pub mod time_limit;
@@ -39,20 +44,20 @@ pub struct Launch {
     pub function: Arc<Function>,
     /// The handle that the program named it by: a `CUfunction` or a `CUkernel`.
     pub named: u64,
-    /// How it is launched.
+    /// The configuration.
     pub configuration: Configuration,
-    /// With what.
+    /// The arguments.
     pub arguments: Arguments,
 }
 
 impl Launch {
     /// Checks a launch. The kernel's handle is `named`.
     pub fn new(named: CUfunction, configuration: Configuration, arguments: Arguments) -> Result<Arc<Launch>> {
-        Launch::of(Function::resolve(named)?, named, configuration, arguments)
+        Launch::of_function(Function::resolve(named)?, named, configuration, arguments)
     }
 
     /// The same of a kernel that has been looked up.
-    pub fn of(
+    pub fn of_function(
         function: Arc<Function>,
         named: CUfunction,
         configuration: Configuration,
@@ -122,7 +127,8 @@ impl Launch {
     }
 }
 
-/// What ended a launch: a fault of a kernel, or an error of another operation that it asked for.
+/// The reason why a launch ended early: a fault of a kernel, or an error of another operation that
+/// it requested.
 enum Stopped {
     Fault(Box<Fault>),
     Error(Error),
@@ -210,7 +216,7 @@ fn stack_limit(context: &Context) -> u32 {
     context.limit(CU_LIMIT_STACK_SIZE).try_into().unwrap_or(u32::MAX)
 }
 
-/// How many blocks of a function a multiprocessor holds at once.
+/// Returns the number of a function's blocks that a multiprocessor holds at once.
 pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shared_bytes: u32) -> u32 {
     let limits = device_limits();
     occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared_bytes).blocks_per_sm
@@ -223,7 +229,7 @@ pub fn device_limits() -> occupancy::DeviceLimits {
         .expect("the calculator knows the compute capability that the device reports")
 }
 
-/// What a function needs, as the occupancy calculator wants it.
+/// Returns a function's resources as the occupancy calculator takes them.
 pub fn resources(function: &Function) -> FunctionAttributes {
     FunctionAttributes {
         max_dynamic_shared_bytes: Some(function.settings.max_dynamic_shared()),
@@ -333,8 +339,8 @@ const LAUNCH_PARAM_END: u64 = 0;
 const LAUNCH_PARAM_BUFFER_POINTER: u64 = 1;
 const LAUNCH_PARAM_BUFFER_SIZE: u64 = 2;
 
-/// What the calls of long ago (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on a
-/// function.
+/// The launch that the deprecated calls (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on
+/// a function.
 #[derive(Clone, Debug)]
 pub struct LegacyLaunch {
     /// Threads of a block; [`Dim3::ZERO`], which no launch accepts, until they are set.

@@ -1,4 +1,4 @@
-//! The limit on how long a kernel may run, for programs that nobody watches.
+//! The limit on a kernel's execution time, for programs that run unattended.
 //!
 //! `APEX_CPU_TIMEOUT` gives it in seconds. A kernel that exceeds it ends its context with
 //! `CUDA_ERROR_LAUNCH_TIMEOUT`, as a GPU that drives a display does.
@@ -11,7 +11,7 @@ use cuda_abi::types::{CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_OUT_OF_MEMORY};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a kernel may run, if that is limited.
+/// Returns the limit on a kernel's execution time, if there is one.
 pub fn limit() -> Option<Duration> {
     static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
     *LIMIT.get_or_init(|| {

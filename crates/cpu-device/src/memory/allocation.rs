@@ -1,11 +1,14 @@
-//! One range of memory, and what a program says of it.
+//! One range of memory, with its attributes and the program's advice.
+//!
+//! A range's address, size and kind never change. Its own pages stay mapped as long as anyone holds
+//! the range; pages of a registered range belong to the program.
 
 use crate::memory::backing::Backing;
 use ptx_exec::Shadow;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What a range is, as `cuPointerGetAttribute` tells it.
+/// The kind of a range, as `cuPointerGetAttribute` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// From `cuMemAlloc` and its like.
@@ -71,7 +74,7 @@ pub struct Allocation {
     pub start: u64,
     /// Its length; never zero.
     pub bytes: u64,
-    /// What it is.
+    /// The kind of range.
     pub kind: Kind,
     /// Unique over the life of the process (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
     pub id: u64,
@@ -81,10 +84,10 @@ pub struct Allocation {
     pub context: u64,
     /// Whether kernels may write it; constants they may write through a generic address.
     pub writable: bool,
-    /// Which of its bytes have been written; kept where launches are checked and nobody can write
-    /// unseen.
+    /// Marks of the bytes that have been written. They are kept if launches are checked and no
+    /// write can go unseen.
     pub shadow: Option<Arc<Shadow>>,
-    /// What the program has said of how it will be used.
+    /// The program's advice on the range's use.
     pub advice: Mutex<Advice>,
     /// The name of a module's variable.
     pub(super) name: OnceLock<String>,
@@ -92,17 +95,17 @@ pub struct Allocation {
     pub(super) backing: Option<Arc<Backing>>,
 }
 
-/// What a program says of managed memory: kept, and without effect, as the memory is where
-/// everybody finds it.
+/// A program's advice on managed memory. It is kept without effect, because host and device access
+/// the same memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Advice {
     /// Whether it will mostly be read.
     pub read_mostly: bool,
-    /// Where it should be.
+    /// The preferred location.
     pub preferred: Option<Location>,
     /// Whether the host and the device want it mapped, in this order.
     pub accessed_by: [bool; 2],
-    /// Where it was prefetched to last.
+    /// The location of the last prefetch.
     pub prefetched: Option<Location>,
 }
 

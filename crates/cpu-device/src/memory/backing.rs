@@ -1,4 +1,6 @@
 //! Mapped memory: private pages, or those of a file that other processes map too.
+//!
+//! The pages stay mapped until the last holder drops the [`Backing`].
 
 use crate::memory::{AllocationError, PAGE, ipc};
 use std::fs::File;
@@ -12,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Backing {
     start: u64,
     pub(super) mapped: usize,
-    /// What the pages are of, once they are shared with other processes.
+    /// The file that the pages belong to, once they are shared with other processes.
     file: OnceLock<OwnedFd>,
 }
 

@@ -16,7 +16,7 @@ use crate::thread;
 use cuda_abi::types::*;
 use std::sync::Arc;
 
-/// Where one side of a copy starts, and how its rows lie.
+/// The start of one side of a copy, and the layout of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     /// The address of the first byte of the box.
@@ -68,9 +68,9 @@ impl Extent {
     }
 }
 
-/// What the caller says a side is.
+/// The kind of memory that the caller declares for a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DeclaredMemory {
     /// Host memory. It may be anything that the program can address.
     Host,
     /// The device's memory, or host memory that the device knows.
@@ -81,7 +81,7 @@ pub enum Place {
     Array(u64),
 }
 
-/// What a side turned out to be.
+/// The kind of memory that a side was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residence {
     /// Host memory that the device does not know.
@@ -97,15 +97,15 @@ pub enum Residence {
 /// A copy that has been checked.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// Where from.
+    /// The source.
     pub source: Side,
-    /// Where to.
+    /// The destination.
     pub destination: Side,
-    /// How much.
+    /// The size of the copied box.
     pub extent: Extent,
-    /// What the source is.
+    /// The source's kind of memory.
     pub from: Residence,
-    /// What the destination is.
+    /// The destination's kind of memory.
     pub to: Residence,
     /// The driver function that asked for it.
     call: &'static str,
@@ -117,8 +117,8 @@ impl Copy {
     /// Checks a copy; `None` when there is nothing to do.
     pub fn new(
         device: &Device,
-        (source, from): (Side, Place),
-        (destination, to): (Side, Place),
+        (source, from): (Side, DeclaredMemory),
+        (destination, to): (Side, DeclaredMemory),
         extent: Extent,
     ) -> Result<Option<Copy>> {
         if extent.is_empty() {
@@ -195,7 +195,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Whose memory a side is now.
+    /// Returns the present owner of a side's memory.
     fn owner(&self, memory: &Memory, write: bool) -> Result<Owner> {
         let (side, residence) = if write { (&self.destination, self.to) } else { (&self.source, self.from) };
         let access = Access { call: self.call, address: side.address, bytes: self.extent.width, write };
@@ -211,7 +211,7 @@ impl Copy {
 /// Rows that are moved with one system call where the program's memory takes part.
 const ROWS_AT_ONCE: u64 = 256;
 
-/// Whose memory one or two sides are.
+/// The owner of the memory of one side or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// All of it is the device's: it stays mapped while it is pinned.
@@ -243,7 +243,8 @@ impl Owner {
     }
 }
 
-/// Whose memory a side is at its execution; a fault if it was the device's and has been freed.
+/// Returns the owner of a side's memory at its execution; a fault if the memory was the device's
+/// and has been freed.
 fn owner(
     memory: &Memory,
     side: &Side,
@@ -278,13 +279,13 @@ fn missing_fault(memory: &Memory, missing: Missing, call: &'static str) -> Error
 /// A fill that has been checked.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    /// Where to.
+    /// The destination.
     pub destination: Side,
     /// The value's low bytes are what is repeated.
     pub value: u32,
-    /// How many bytes of it: 1, 2 or 4.
+    /// The size of an element in bytes: 1, 2 or 4.
     pub element: u32,
-    /// How much; the width is a whole number of elements.
+    /// The size of the filled box; the width is a whole number of elements.
     pub extent: Extent,
     /// The driver function that asked for it.
     call: &'static str,
@@ -312,7 +313,7 @@ impl Fill {
             height == 1 || (destination.pitch >= width && aligned(destination.pitch)),
             CUDA_ERROR_INVALID_VALUE,
         )?;
-        check_side(device, &destination, Place::Device, &extent)?;
+        check_side(device, &destination, DeclaredMemory::Device, &extent)?;
         Ok(Some(Fill { destination, value, element, extent, call: thread::call() }))
     }
 
@@ -349,12 +350,12 @@ impl Fill {
 }
 
 /// Holds a side against what the device knows of its address.
-fn check_side(device: &Device, side: &Side, place: Place, extent: &Extent) -> Result<Residence> {
+fn check_side(device: &Device, side: &Side, place: DeclaredMemory, extent: &Extent) -> Result<Residence> {
     let span = extent.span(side).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
-    let is_device = matches!(place, Place::Device | Place::Array(_));
+    let is_device = matches!(place, DeclaredMemory::Device | DeclaredMemory::Array(_));
     match device.memory.find(side.address) {
         Some(allocation) if allocation.holds(side.address, span) => Ok(match place {
-            Place::Array(handle) => Residence::Array(handle),
+            DeclaredMemory::Array(handle) => Residence::Array(handle),
             _ => residence(&allocation),
         }),
         // A host pointer may start inside of a registered range and leave it: that much is

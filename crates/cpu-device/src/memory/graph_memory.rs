@@ -1,4 +1,4 @@
-//! Memory of graphs: what allocation nodes give out.
+//! Memory of graphs, which allocation nodes provide.
 //!
 //! Such memory has one address for the life of its graph, so that other nodes can name it. Each
 //! launch allocates it, and a free node or `cuMemFreeAsync` frees it again.
@@ -97,12 +97,12 @@ impl GraphMemory {
         Ok(Arc::new(GraphMemory { address, bytes }))
     }
 
-    /// Where it is.
+    /// Returns the address of the memory.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

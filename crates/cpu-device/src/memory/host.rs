@@ -107,7 +107,7 @@ fn kernel_copy(source: u64, destination: u64, bytes: u64) -> Result<u64, i32> {
     }
 }
 
-/// Which side of a copy that failed at its first byte is to blame.
+/// Finds the side that is to blame for a copy that failed at its first byte.
 fn find_missing(source: u64, destination: u64) -> Missing {
     if is_readable(source) {
         Missing { address: destination, write: true }
@@ -239,7 +239,7 @@ impl Mapping {
         Some(Mapping { start, end, readable, writable, of_file })
     }
 
-    /// What there is of the mapping: a file that was cut off ends it earlier.
+    /// Returns the part of the mapping that exists: a truncated file ends it early.
     fn existing(&self) -> Run {
         let Mapping { start, end, writable, .. } = *self;
         let whole = Run { start, end, writable };

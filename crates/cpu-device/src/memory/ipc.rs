@@ -40,11 +40,11 @@ pub fn anonymous_file(bytes: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// What a handle's 64 bytes say: enough to find a file in another process, and to know that it is
-/// the right one.
+/// The content of a handle's 64 bytes: enough to find a file in another process, and to know that
+/// it is the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Named {
-    what: What,
+struct HandleContent {
+    what: SharedKind,
     process: u32,
     descriptor: u32,
     device: u64,
@@ -53,17 +53,17 @@ struct Named {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum SharedKind {
     Memory = 0x4d78_7061,
     Event = 0x4578_7061,
 }
 
-impl Named {
-    fn new(what: What, file: &OwnedFd, bytes: u64) -> io::Result<Named> {
+impl HandleContent {
+    fn new(what: SharedKind, file: &OwnedFd, bytes: u64) -> io::Result<HandleContent> {
         let descriptor = file.as_raw_fd().cast_unsigned();
         let metadata = File::from(file.try_clone()?).metadata()?;
         let (device, inode) = (metadata.dev(), metadata.ino());
-        Ok(Named { what, process: std::process::id(), descriptor, device, inode, bytes })
+        Ok(HandleContent { what, process: std::process::id(), descriptor, device, inode, bytes })
     }
 
     fn encode(self) -> [std::ffi::c_char; 64] {
@@ -76,11 +76,11 @@ impl Named {
         bytes.map(|byte| byte as std::ffi::c_char)
     }
 
-    fn decode(bytes: [std::ffi::c_char; 64], what: What) -> Result<Named> {
+    fn decode(bytes: [std::ffi::c_char; 64], what: SharedKind) -> Result<HandleContent> {
         let bytes = bytes.map(|byte| byte as u8);
         let word = |index: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[index]);
         ensure(word(0) == what as u64, CUDA_ERROR_INVALID_VALUE)?;
-        Ok(Named {
+        Ok(HandleContent {
             what,
             process: word(1) as u32,
             descriptor: word(2) as u32,
@@ -125,7 +125,7 @@ static OPENED: Mutex<BTreeMap<(u64, u64), Opened>> = Mutex::new(BTreeMap::new())
 /// Memory of another process.
 struct Opened {
     address: u64,
-    /// How often it was opened.
+    /// The number of times that it was opened.
     count: u64,
 }
 
@@ -143,7 +143,7 @@ pub fn shareable(address: u64) -> Result<Arc<Allocation>> {
 pub fn share_memory(found: &Allocation) -> Result<CUipcMemHandle> {
     let backing = found.backing().ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
     let file = backing.share(found.bytes).map_err(failed)?;
-    let named = Named::new(What::Memory, file, found.bytes).map_err(failed)?;
+    let named = HandleContent::new(SharedKind::Memory, file, found.bytes).map_err(failed)?;
     Ok(CUipcMemHandle { reserved: named.encode() })
 }
 
@@ -188,7 +188,7 @@ pub fn unmap(address: u64) -> Result {
 /// The state of an event that processes share.
 #[repr(C)]
 struct SharedState {
-    /// How often the event has been recorded.
+    /// The number of times that the event has been recorded.
     recorded: AtomicU64,
     /// The last record that has been reached.
     reached: AtomicU64,
@@ -211,7 +211,7 @@ impl SharedEvent {
 
     /// The event of another process.
     pub fn open(handle: CUipcEventHandle) -> Result<Arc<SharedEvent>> {
-        SharedEvent::of_file(Named::decode(handle.reserved, What::Event)?.open()?)
+        SharedEvent::of_file(HandleContent::decode(handle.reserved, SharedKind::Event)?.open()?)
     }
 
     fn of_file(file: OwnedFd) -> Result<Arc<SharedEvent>> {
@@ -222,7 +222,8 @@ impl SharedEvent {
 
     /// A handle for other processes.
     pub fn handle(&self) -> Result<CUipcEventHandle> {
-        let named = Named::new(What::Event, &self.file, size_of::<SharedState>() as u64).map_err(failed)?;
+        let named = HandleContent::new(SharedKind::Event, &self.file, size_of::<SharedState>() as u64)
+            .map_err(failed)?;
         Ok(CUipcEventHandle { reserved: named.encode() })
     }
 
@@ -272,12 +273,12 @@ mod tests {
     #[test]
     fn a_handle_says_what_was_put_into_it() {
         let file = anonymous_file(100).unwrap();
-        let named = Named::new(What::Memory, &file, 100).unwrap();
-        assert_eq!(Named::decode(named.encode(), What::Memory).ok(), Some(named));
-        assert!(Named::decode(named.encode(), What::Event).is_err());
-        assert!(Named::decode([0; 64], What::Memory).is_err());
+        let named = HandleContent::new(SharedKind::Memory, &file, 100).unwrap();
+        assert_eq!(HandleContent::decode(named.encode(), SharedKind::Memory).ok(), Some(named));
+        assert!(HandleContent::decode(named.encode(), SharedKind::Event).is_err());
+        assert!(HandleContent::decode([0; 64], SharedKind::Memory).is_err());
         assert!(named.open().is_ok());
-        assert!(Named { inode: named.inode + 1, ..named }.open().is_err());
-        assert!(Named { bytes: 101, ..named }.open().is_err());
+        assert!(HandleContent { inode: named.inode + 1, ..named }.open().is_err());
+        assert!(HandleContent { bytes: 101, ..named }.open().is_err());
     }
 }

@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 /// width of the guard between two of them.
 const PAGE: u64 = 4096;
 
-/// Why an allocation or registration failed.
+/// The reason why an allocation or registration failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationError {
     /// The device (or the system) has no such amount left.
@@ -62,12 +62,12 @@ impl From<AllocationError> for Error {
     }
 }
 
-/// How to make an allocation.
+/// An allocation to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// What for.
+    /// The kind of the new range.
     pub kind: Kind,
     /// Flags to remember.
     pub flags: u32,
@@ -82,7 +82,7 @@ pub struct Memory {
     /// Kernels that execute now and may hold on to ranges they have looked up.
     readers: AtomicUsize,
     used: AtomicU64,
-    /// What of it device code has allocated.
+    /// The memory that device code has allocated, in bytes.
     heap: AtomicU64,
     total: u64,
     next_id: AtomicU64,
@@ -285,7 +285,7 @@ impl Memory {
         self.quarantine().find(address).is_some()
     }
 
-    /// Where `address` lies, in words, for the report of a fault.
+    /// Describes in words where `address` lies, for the report of a fault.
     pub fn describe(&self, address: u64) -> String {
         if address < PAGE {
             return "a null pointer, or an offset from one".into();

@@ -1,4 +1,4 @@
-//! Memory pools: what `cuMemAllocAsync` allocates from.
+//! Memory pools, from which `cuMemAllocAsync` allocates.
 //!
 //! Memory is allocated when it is asked for and freed when the stream reaches the free. Nothing is
 //! kept back for reuse, so a pool's reserved memory is what is in use, and its release threshold is

@@ -1,4 +1,4 @@
-//! Virtual memory management: address ranges, physical memory, and what is mapped where.
+//! Virtual memory management: address ranges, physical memory, and mappings between them.
 //!
 //! Physical memory is an anonymous file, so that it can be mapped at several places and handed to
 //! other processes. A reserved range is memory without access; mapping puts a file's pages
@@ -28,12 +28,12 @@ static RESERVED: Mutex<BTreeMap<u64, Reservation>> = Mutex::new(BTreeMap::new())
 pub struct Physical {
     /// As the program knows it.
     pub handle: u64,
-    /// What it was asked for.
+    /// The properties that the memory was created with.
     pub properties: CUmemAllocationProp,
     bytes: u64,
     file: OwnedFd,
     device: &'static Device,
-    /// How often the name has to be released.
+    /// The number of releases after which the handle ends.
     retained: AtomicU64,
 }
 
@@ -83,7 +83,7 @@ impl Physical {
         Ok(physical)
     }
 
-    /// What a handle names.
+    /// Returns the physical memory of a handle.
     pub fn resolve(handle: CUmemGenericAllocationHandle) -> Result<Arc<Physical>> {
         device::get()?;
         PHYSICAL.get(handle).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
@@ -206,7 +206,7 @@ pub fn set_access(start: u64, bytes: u64, access: CUmemAccess_flags, context: u6
     Ok(())
 }
 
-/// What the device may do at an address.
+/// Returns the access that the device has to an address.
 pub fn access(address: u64) -> Result<CUmemAccess_flags> {
     with_mapping(address, |mapping| mapping.access)
 }

@@ -28,7 +28,7 @@ pub struct Link {
 #[derive(Default)]
 struct State {
     inputs: Vec<Input>,
-    /// What linking yielded, which the program may read until it ends the link.
+    /// The linked program, which the caller may read until it ends the link.
     linked: Option<Arc<CString>>,
 }
 
@@ -46,7 +46,7 @@ impl Link {
         Ok(link)
     }
 
-    /// What a handle names.
+    /// Returns the link of a handle.
     pub fn resolve(handle: CUlinkState) -> Result<Arc<Link>> {
         device::get()?;
         LINKS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))

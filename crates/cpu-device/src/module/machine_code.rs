@@ -1,5 +1,4 @@
-//! What to do about an image that contains only machine code, in terms of the tool that compiled
-//! it.
+//! Advises on an image that contains only machine code, in terms of the tool that compiled it.
 //!
 //! An image inside a library of the process was compiled with that library, and one inside the
 //! program by nvcc. Any other image was compiled while the program ran; the libraries that the
@@ -7,8 +6,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// What is looked for in the paths of loaded libraries, and what to do then. The first that is
-/// found counts: a client before what it is built on.
+/// Parts of the paths of loaded libraries, and the advice for each. The first match counts, so a
+/// client stands before the libraries that it is built on.
 const CLIENTS: &[(&[&str], &str)] = &[
     (
         &["libtriton", "/triton/"],
@@ -39,11 +38,11 @@ const CLIENTS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What to do where nothing tells who made the code.
+/// The advice if nothing tells who made the code.
 const NVCC: &str =
     "build with PTX, as nvcc does with -arch=compute_80 or -gencode arch=compute_80,code=compute_80";
 
-/// What to do about the machine code at `address`.
+/// Returns the advice for the machine code at `address`.
 pub fn for_machine_code(address: u64) -> String {
     let objects = Objects::loaded(address);
     if let Some(path) = &objects.holder {
@@ -56,7 +55,7 @@ pub fn for_machine_code(address: u64) -> String {
     of_process(&objects.paths)
 }
 
-/// Of code that lies in a library.
+/// Returns the advice for code in a library.
 fn of_library(name: &str, path: &str) -> String {
     let client = CLIENTS.iter().find(|(marks, _)| marks.iter().any(|mark| path.contains(mark)));
     match client {
@@ -88,7 +87,7 @@ fn is_of_nvidia(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Of code that was made while the program ran.
+/// Returns the advice for code that was made while the program ran.
 fn of_process(paths: &[String]) -> String {
     let loaded = |marks: &[&str]| paths.iter().any(|path| marks.iter().any(|mark| path.contains(mark)));
     let client = CLIENTS.iter().find(|(marks, _)| loaded(marks));

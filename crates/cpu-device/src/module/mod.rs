@@ -36,9 +36,9 @@ static KERNELS: Table<Kernel> = Table::new(Kind::Kernel);
 /// Problems of a module that a message lists at most.
 const MAX_PROBLEMS: usize = 10;
 
-/// Why an image can't be loaded.
+/// The reason why an image can't be loaded.
 pub struct LoadError {
-    /// What the program is told.
+    /// The result code for the program.
     pub code: CUresult,
     /// The message for its user, in the log or on standard error.
     pub message: String,
@@ -70,7 +70,7 @@ pub fn read_file(path: &CStr) -> std::result::Result<Vec<u8>, LoadError> {
     })
 }
 
-/// The error of a process that has too little memory left to compile so many bytes of PTX.
+/// Fails if the process has too little memory left to compile `bytes` of PTX.
 fn check_headroom(bytes: usize) -> std::result::Result<(), LoadError> {
     if headroom::for_ptx(bytes) {
         return Ok(());
@@ -147,7 +147,7 @@ fn problems(module: &ptx::Module, first: ptx::Diagnostic, source: &str) -> Strin
     text
 }
 
-/// Why the machine code at `address` can't be loaded, and what to do.
+/// Returns the error for machine code at `address`, with advice.
 pub fn no_ptx(architectures: &[u32], address: u64) -> LoadError {
     let found = if architectures.is_empty() {
         "a cubin".into()
@@ -163,7 +163,7 @@ pub fn no_ptx(architectures: &[u32], address: u64) -> LoadError {
     }
 }
 
-/// Why LTO-IR can't be loaded, and what to do.
+/// Returns the error for LTO-IR, with advice.
 pub fn no_ptx_but_lto_ir() -> LoadError {
     LoadError {
         code: CUDA_ERROR_NO_BINARY_FOR_GPU,
@@ -175,7 +175,7 @@ pub fn no_ptx_but_lto_ir() -> LoadError {
 
 /// A program with memory for its variables.
 pub struct Code {
-    /// What is executed.
+    /// The linked program that is executed.
     pub linked: Linked,
     globals: Vec<Arc<Global>>,
 }
@@ -258,7 +258,7 @@ impl Code {
     }
 }
 
-/// What can be set on a function, and on the kernel that it comes from.
+/// Settings of a function, and of the kernel that it comes from.
 pub struct FunctionSettings {
     max_dynamic_shared: AtomicI32,
     carveout: AtomicI32,
@@ -299,13 +299,13 @@ pub struct Function {
     pub name: CString,
     /// The code that it is part of.
     pub code: Arc<Code>,
-    /// Which kernel of the code it is.
+    /// The kernel in the code.
     pub kernel: KernelId,
-    /// What the compiler knows of it.
+    /// The attributes that the compiler determined.
     pub attributes: KernelAttributes,
-    /// What has been set on it.
+    /// The settings that the program has changed.
     pub settings: Arc<FunctionSettings>,
-    /// What has been prepared for `cuLaunch` and its like.
+    /// The launch that is prepared for `cuLaunch` and its variants.
     pub legacy: Mutex<LegacyLaunch>,
 }
 
@@ -484,9 +484,9 @@ pub struct Kernel {
     pub handle: u64,
     /// Its name.
     pub name: CString,
-    /// What the compiler knows of it.
+    /// The attributes that the compiler determined.
     pub attributes: KernelAttributes,
-    /// What has been set on it.
+    /// The settings that the program has changed.
     pub settings: Arc<FunctionSettings>,
     library: Weak<Library>,
     id: KernelId,

@@ -1,4 +1,4 @@
-//! Stream capture: what is submitted to a stream becomes a graph instead of being done.
+//! Stream capture: work submitted to a stream becomes a graph instead of being executed.
 //!
 //! A capture begins in one stream, its origin, and spreads: a stream that waits for an event
 //! recorded in the capture joins it. For each of its streams the capture knows the nodes that the
@@ -25,7 +25,7 @@ pub fn exchange_thread_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
 pub struct Capture {
     /// Unique over the life of the process.
     pub id: u64,
-    /// What has been captured so far.
+    /// The graph captured so far.
     pub graph: Arc<Graph>,
     /// Whether the capture began in a blocking stream, so that work in the legacy default stream
     /// would disturb it.
@@ -43,7 +43,7 @@ struct State {
 
 struct Member {
     stream: Arc<Stream>,
-    /// What the stream's next node comes behind.
+    /// The nodes that the stream's next node depends on.
     frontier: Vec<u64>,
 }
 

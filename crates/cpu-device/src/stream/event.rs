@@ -1,4 +1,8 @@
 //! Events: points in a stream's work that can be waited for and timed.
+//!
+//! An event refers to the task that was recorded last; another recording does not affect those who
+//! already wait. While the capture in which an event was recorded goes on, a query or a wait for
+//! the event fails and invalidates the capture.
 
 use crate::context::{self, Context};
 use crate::device;
@@ -27,11 +31,11 @@ pub struct Event {
     context: u64,
     flags: u32,
     state: Mutex<State>,
-    /// What other processes see of it, if they may.
+    /// The part that other processes see, if it is shared.
     shared: Option<Arc<SharedEvent>>,
 }
 
-/// When an event's point was reached; empty until then.
+/// The time at which an event's point was reached; empty until then.
 pub type Moment = Arc<OnceLock<Instant>>;
 
 enum State {
@@ -74,7 +78,7 @@ impl Event {
         Ok(event)
     }
 
-    /// What other processes see of it.
+    /// Returns the part that other processes see.
     pub fn shared(&self) -> Option<&Arc<SharedEvent>> {
         self.shared.as_ref()
     }
@@ -159,7 +163,7 @@ impl Event {
         }
     }
 
-    /// Whether the event's point has been reached: `CUDA_ERROR_NOT_READY` if not.
+    /// Returns `CUDA_ERROR_NOT_READY` until the event's point has been reached.
     pub fn query(&self) -> Result {
         self.forbid_captured()?;
         let complete = match &self.shared {

@@ -1,4 +1,7 @@
-//! Stream memory operations: a stream that writes a word of memory, or waits for one to change.
+//! Stream memory operations: a stream writes a word of memory, or waits for one to change.
+//!
+//! A word is checked when the operation is submitted and again when it is executed, since the
+//! program may free its memory in between.
 
 use crate::context::Context;
 use crate::device;
@@ -77,9 +80,9 @@ impl Word {
 /// `cuStreamWriteValue32` and `64`.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteValue {
-    /// Where.
+    /// The word to write.
     pub word: Word,
-    /// What.
+    /// The value to write.
     pub value: u64,
 }
 

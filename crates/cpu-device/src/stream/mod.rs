@@ -30,8 +30,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the null stream means to an entry point: its `_ptsz` and `_ptds` forms mean the calling
-/// thread's own.
+/// The stream that an entry point means by the null stream: the legacy default stream, or the
+/// calling thread's own in the `_ptsz` and `_ptds` variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultStream {
     /// The stream that synchronises with all blocking ones.
@@ -45,7 +45,7 @@ const PER_THREAD_HANDLE: u64 = 2;
 
 static STREAMS: Table<Stream> = Table::new(Kind::Stream);
 
-/// How a stream stands to the legacy default stream.
+/// The relation of a stream to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Legacy,
@@ -178,7 +178,7 @@ impl Stream {
         context.check()
     }
 
-    /// Whether the stream's work is done: `CUDA_ERROR_NOT_READY` if not.
+    /// Returns `CUDA_ERROR_NOT_READY` until the stream's work is done.
     pub fn query(&self) -> Result {
         let context = self.context()?;
         self.forbid_in_capture()?;
@@ -214,12 +214,13 @@ impl Stream {
         self.capture_slot().clone()
     }
 
-    /// Where the stream keeps its capture.
+    /// Returns the stream's capture, locked.
     pub fn capture_slot(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a waiting thread waits (`CUsynchronizationPolicy`): kept, and without effect.
+    /// Returns the way in which a waiting thread waits (`CUsynchronizationPolicy`): kept, and
+    /// without effect.
     pub fn synchronization_policy(&self) -> &AtomicI32 {
         &self.synchronization_policy
     }
@@ -265,7 +266,7 @@ impl Order {
         task
     }
 
-    /// What work submitted to `stream` now would go behind.
+    /// Returns the tasks that work submitted to `stream` now would wait for.
     fn before(&self, stream: &Stream) -> Vec<Arc<Task>> {
         self.lock().before(stream)
     }

@@ -57,7 +57,7 @@ pub enum Operation {
     Conditional(Conditional<Arc<Graph>>),
     /// A conditional node of an instantiated graph.
     Branch(Conditional<Arc<GraphExec>>),
-    /// What a launch has in place of [`Operation::Branch`].
+    /// Takes the place of [`Operation::Branch`] in a launch.
     Choose(Conditional<Arc<[Operation]>>),
     /// Tells other processes that an event has been reached.
     ReachShared(Arc<SharedEvent>, u64),
@@ -67,9 +67,9 @@ pub enum Operation {
     Graph(Arc<GraphExec>),
     /// One thing after the other: what a graph was made of when it was launched.
     Sequence(Arc<[Operation]>),
-    /// What a launch has in place of [`Operation::Record`].
+    /// Takes the place of [`Operation::Record`] in a launch.
     Reach(Arc<PlannedRecord>),
-    /// What a launch has in place of [`Operation::Wait`].
+    /// Takes the place of [`Operation::Wait`] in a launch.
     Join(Arc<Task>),
 }
 
@@ -128,7 +128,7 @@ fn execute_all(operations: &[Operation], context: &Context) -> Result {
 pub struct HostCall {
     /// The function.
     pub function: unsafe extern "C" fn(*mut c_void),
-    /// What it is called with.
+    /// The function's argument.
     pub data: *mut c_void,
 }
 
@@ -146,14 +146,14 @@ impl HostCall {
     }
 }
 
-/// What `cuStreamAddCallback` was given.
+/// A function that `cuStreamAddCallback` adds, with its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCallback {
     /// The function.
     pub function: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
     /// The stream as the program named it.
     pub stream: CUstream,
-    /// What the function is called with.
+    /// The function's argument.
     pub data: *mut c_void,
 }
 

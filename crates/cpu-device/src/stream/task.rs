@@ -24,10 +24,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How many tasks run at once at most.
+/// The maximum number of tasks that run at once.
 const MAX_THREADS: usize = 128;
 
-/// How long a thread stays when it has nothing to run.
+/// The time that an idle thread stays.
 const IDLE: Duration = Duration::from_secs(2);
 
 type Work = Box<dyn FnOnce() + Send>;

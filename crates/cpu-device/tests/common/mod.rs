@@ -1,4 +1,4 @@
-//! What the tests of the driver share: calls through the exported table, and a context to make them
+//! Shared parts of the driver's tests: calls through the exported table, and a context to make them
 //! in.
 
 #![allow(dead_code, unused_macros, unused_imports, reason = "no test uses all of it")]

@@ -7,8 +7,8 @@ use crate::common::{cu, download, ok, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 
-/// What a kernel is given: an object, a row of four words for each thread, and where four results
-/// go.
+/// The kernel's parameters are an object, a row of four words for each thread, and the address of
+/// four results.
 const KERNEL: &str = "
 .version 8.0
 .target sm_80

@@ -10,7 +10,7 @@ pub struct Reference {
     pub values: Vec<f32>,
     pub mode: CUaddress_mode,
     pub normalized: bool,
-    /// What lies around the image.
+    /// The value around the image.
     pub border: [f32; 4],
 }
 

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use test_session::{LEGACY, Recording};
 
-/// What a test waits for at most: a server that hangs fails it.
+/// The longest time that a test waits: a server that hangs fails it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kernel of the sessions.

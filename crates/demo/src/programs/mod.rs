@@ -14,9 +14,9 @@ mod vector_add;
 
 /// A bundled program.
 pub struct Program {
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description in one line.
     pub summary: &'static str,
     /// Runs it.
     pub run: fn(&Device) -> Result<Outcome>,

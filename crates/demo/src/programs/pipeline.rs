@@ -31,7 +31,7 @@ struct Stages<'m> {
     limit: Kernel<'m>,
 }
 
-/// What a stream needs to work on a chunk.
+/// The buffers of a stream that works on a chunk.
 struct Workspace<'d> {
     input: Buffer<'d, f32>,
     output: Buffer<'d, f32>,

@@ -32,7 +32,7 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     ];
     for (name, start, write) in kinds {
         let opcode = start.split('.').next().unwrap_or(start);
-        let instances: Vec<Instance> = forms::of(opcode)
+        let instances: Vec<Instance> = forms::of_opcode(opcode)
             .iter()
             .flat_map(|form| form.instances())
             .filter(|instance| instance.mnemonic.starts_with(start) && is_there(&instance.needs))

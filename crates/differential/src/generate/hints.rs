@@ -76,7 +76,7 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
 /// The mnemonics of the table that begin so.
 fn named(start: &str) -> Vec<String> {
     let opcode = start.split('.').next().unwrap_or(start);
-    let instances = forms::of(opcode).iter().flat_map(|form| form.instances());
+    let instances = forms::of_opcode(opcode).iter().flat_map(|form| form.instances());
     let mut names: Vec<String> = instances
         .filter(|instance| is_there(&instance.needs) && instance.mnemonic.starts_with(start))
         .map(|instance| instance.mnemonic)
@@ -188,7 +188,8 @@ fn arrive(form: &str, wait: &str) -> Case {
     kernel.finish(format!("{form}/{program}"))
 }
 
-/// Which space a generic address is in, and the way back to an address of the space.
+/// Builds a case that asks for the space of a generic address, and converts it back to an address
+/// of the space.
 fn spaces() -> Case {
     let mut kernel = Kernel::new(1, BLOCK);
     kernel.module += ".global .align 4 .b32 everybody[4];\n.const .align 4 .b32 table[4];\n";
@@ -224,7 +225,8 @@ fn active_mask() -> Case {
     kernel.finish("activemask.b32/0".into())
 }
 
-/// What addresses of shared memory are to a cluster of one block, and addresses of parameters.
+/// Builds a case about addresses of shared memory in a cluster of one block, and addresses of
+/// parameters.
 fn windows() -> Case {
     let mut kernel = Kernel::new(1, BLOCK);
     kernel.set_target("9.0", "sm_90");

@@ -78,7 +78,7 @@ pub(super) fn is_float(form: &str) -> bool {
     ["f16", "tf32", "f64", "e4m3", "e5m2"].iter().any(|ty| form.contains(ty))
 }
 
-/// What fragments of a type are filled with.
+/// Returns the values with which fragments of a type are filled.
 pub(super) fn operand(ty: &str, exact: bool) -> Values {
     match (ty, exact) {
         ("f16", true) => Values::SmallF16x2,
@@ -99,7 +99,7 @@ pub(super) fn operand(ty: &str, exact: bool) -> Values {
     }
 }
 
-/// What results of a type are, and how far apart they may be.
+/// Returns the values of results of a type, and their allowed difference.
 pub(super) fn result(ty: &str, exact: bool) -> (Values, Rule) {
     let (values, absolute) = match ty {
         // Sums below 18; the largest step of the format there is 2^-6.
@@ -154,7 +154,7 @@ fn mma(form: &str, [a, b, c]: [usize; 3], target: &'static str, exact: bool) -> 
     kernel.finish(format!("{form}/{}", if exact { "integers" } else { "units" }))
 }
 
-/// How many matrices a form moves.
+/// Returns the number of matrices that a form moves.
 fn matrices(form: &str) -> usize {
     [1, 2, 4].into_iter().find(|count| form.contains(&format!(".x{count}"))).unwrap_or(1)
 }

@@ -65,7 +65,7 @@ fn needs(instance: &Instance) -> Option<((u32, u32), u32)> {
     Some((least.version.max(LEAST.0), least.target.number.max(LEAST.1)))
 }
 
-/// How an instance is executed.
+/// The way in which an instance is executed.
 #[derive(Clone, Copy, PartialEq)]
 enum Variant {
     Registers,
@@ -327,7 +327,7 @@ fn same_register(source: &Kind, destination: &Kind) -> bool {
     size(source) == size(destination) && size(source) != 0
 }
 
-/// What a register of a type holds.
+/// Returns the values of a register of a type.
 fn values_of(ty: ScalarType) -> Values {
     use ScalarType::*;
     match ty {
@@ -349,8 +349,8 @@ fn values_of(ty: ScalarType) -> Values {
     }
 }
 
-/// What is random for an operand: operands that count bits are small, angles are where sines are
-/// bounded.
+/// Returns the random values of an operand: operands that count bits are small, angles are where
+/// sines are bounded.
 fn operand(instance: &Instance, name: &str, ty: ScalarType) -> Values {
     match (instance.form.opcode, name) {
         ("shl" | "shr" | "szext", "b") | ("shf", "c") | ("bmsk", _) => Values::Position,
@@ -363,7 +363,7 @@ fn operand(instance: &Instance, name: &str, ty: ScalarType) -> Values {
     }
 }
 
-/// How far apart results may be: twice the error that the ISA states for one.
+/// Returns the allowed difference of results: twice the error that the ISA states for one.
 fn rule(mnemonic: &str, values: Values) -> Rule {
     let relative = |bits: f64| Rule::Near { relative: 2.0 * 2f64.powf(-bits), absolute: 2f64.powi(-148) };
     let absolute = |bits: f64| Rule::Near { relative: 0.0, absolute: 2.0 * 2f64.powf(-bits) };

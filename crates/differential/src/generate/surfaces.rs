@@ -17,7 +17,7 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     for opcode in ["suld", "sust", "sured"] {
         // Forms that differ in how they are cached share a program.
         let mut groups: BTreeMap<String, Vec<Instance>> = BTreeMap::new();
-        for instance in forms::of(opcode).iter().flat_map(|form| form.instances()) {
+        for instance in forms::of_opcode(opcode).iter().flat_map(|form| form.instances()) {
             if !instance.mnemonic.starts_with("sured.p") {
                 groups.entry(without_cache(&instance.mnemonic)).or_default().push(instance);
             }
@@ -55,7 +55,7 @@ fn without_cache(mnemonic: &str) -> String {
     mnemonic.split('.').filter(|word| !is_cache(word)).collect::<Vec<_>>().join(".")
 }
 
-/// How an instruction sees an image.
+/// An instruction's view of an image.
 struct View {
     image: Image,
     /// Whether the first coordinate is a layer.
@@ -141,7 +141,7 @@ impl View {
         }
     }
 
-    /// What moves a texel of this view.
+    /// Returns the instruction that moves a texel of this view.
     fn raw(&self) -> String {
         let geometry = match (self.layered, self.image.extent) {
             (true, [_, 0, _]) => "a1d",

@@ -26,7 +26,7 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
         // kind of their own.
         let mut kinds: BTreeMap<String, Vec<Access>> = BTreeMap::new();
         let mut seen = HashSet::new();
-        let instances = forms::of(opcode).iter().flat_map(|form| form.instances());
+        let instances = forms::of_opcode(opcode).iter().flat_map(|form| form.instances());
         for access in instances.filter(|instance| is_there(&instance.needs)).filter_map(Access::of) {
             if seen.insert(access.instance.mnemonic.clone()) {
                 let kind = format!("sweep: {opcode} {}", access.window.name());
@@ -42,7 +42,7 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     }
 }
 
-/// Where the thread's 16 bytes lie.
+/// The place of the thread's 16 bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum Window {
     Global,

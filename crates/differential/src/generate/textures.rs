@@ -17,7 +17,7 @@ const BLOCK: u32 = 64;
 
 pub(super) fn generate(cases: &mut Vec<Case>) {
     for opcode in ["tex", "tld4"] {
-        let instances = forms::of(opcode).iter().flat_map(|form| form.instances());
+        let instances = forms::of_opcode(opcode).iter().flat_map(|form| form.instances());
         for fetch in instances.filter_map(Fetch::of) {
             for setup in fetch.setups() {
                 cases.push(fetch.case(&setup));
@@ -48,7 +48,7 @@ struct Fetch {
 struct Setup {
     name: String,
     image: Image,
-    /// What coordinates are.
+    /// The values of coordinates.
     coordinate: Values,
 }
 
@@ -218,7 +218,7 @@ fn braces(registers: &[String]) -> String {
     format!("{{{}}}", registers.join(", "))
 }
 
-/// What channels hold: any bits, or numbers that may be weighed.
+/// Returns the values of channels: any bits, or numbers that may be weighed.
 fn contents(format: Format, weighed: bool) -> Values {
     match format {
         Format::U8 | Format::S8 => Values::B8,

@@ -97,7 +97,7 @@ fn diverged(form: &str, target: &'static str) -> Case {
     kernel.finish(format!("{form}/diverged"))
 }
 
-/// Where a warp instruction writes.
+/// The registers that a warp instruction writes.
 struct Written {
     value: Option<String>,
     predicate: Option<String>,

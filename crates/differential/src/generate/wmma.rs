@@ -163,7 +163,7 @@ impl Wmma {
         format!("{}/{}{place}", self.operation(), if exact { "integers" } else { "units" })
     }
 
-    /// What the columns of A, B, C and D hold, and how many bytes each matrix has.
+    /// Returns the values of the columns of A, B, C and D, and the bytes of each matrix.
     fn matrices(&self, exact: bool) -> [(Values, usize); 4] {
         let [m, n, k] = sizes(self.shape);
         let accumulator = |ty| if ty == "s32" { Values::B32 } else { operand(ty, exact) };
@@ -270,7 +270,7 @@ impl Wmma {
     }
 }
 
-/// Copies so many bytes from one space to another, a warp together.
+/// Copies `bytes` bytes from one space to another, a warp together.
 fn copy(kernel: &mut Kernel, from: &str, to: &str, bytes: usize, (read, written): (&str, &str)) {
     let (source, target, word) = (kernel.register(64), kernel.register(64), kernel.register(32));
     let takes_part = kernel.register(1);

@@ -217,7 +217,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn clear(&mut self) -> Result<()> {
         let stream = self.device().stream().clone();
         self.clear_on(&stream)
@@ -235,7 +235,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`Error::WrongDevice`].
+    /// The driver's error; [`Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
         self.view_mut().clear_on(stream)
     }
@@ -327,7 +327,7 @@ pub(crate) fn same_size(
     }
 }
 
-/// That `stream` is one of `device`.
+/// Checks that `stream` is one of `device`.
 pub(crate) fn check_stream(device: &Core, stream: &Stream) -> Result<()> {
     if device.cuda.cu_ctx() == stream.device().cuda.cu_ctx() {
         return Ok(());

@@ -1,4 +1,6 @@
-//! Parts of buffers.
+//! Views of buffers: slices of their elements.
+//!
+//! A view borrows its buffer, so it never outlives the memory, and mutable views never overlap.
 
 use std::fmt;
 
@@ -12,7 +14,7 @@ use crate::pinned::Pinned;
 use crate::stream::Stream;
 use crate::uses::Access;
 
-/// What to do instead of reading while a stream is captured.
+/// The advice against reading while a stream is captured.
 pub(crate) const READ_LATER: &str = "read when the graph has been launched";
 
 /// Copies `bytes` to the device in the order of `stream`. When this returns, the bytes may be
@@ -258,7 +260,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`crate::Error::WrongDevice`].
+    /// The driver's error; [`crate::Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
         self.prepare(stream)?;
         let bytes = self.len * size_of::<T>();

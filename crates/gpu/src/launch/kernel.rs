@@ -121,7 +121,7 @@ impl Kernel {
         &self.name
     }
 
-    /// What it needs, as the driver said when it was loaded.
+    /// Returns the attributes that the driver reported when the kernel was loaded.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -178,11 +178,11 @@ impl Kernel {
         &self.function
     }
 
-    /// A launch over (at least) so many threads: `n`, `(width, height)` or `(width, height,
-    /// depth)`, the numbers of threads along x, y and z. Blocks have as many threads as fill the
-    /// device best ([`Kernel::best_block`]), in two and three dimensions at most 256, if
-    /// [`Launch::block`] does not say otherwise. The kernel checks itself which of the last blocks'
-    /// threads have an element.
+    /// Starts a launch over (at least) this number of threads: `n`, `(width, height)` or `(width,
+    /// height, depth)`, along x, y and z. Blocks have as many threads as fill the device best
+    /// ([`Kernel::best_block`]), in two and three dimensions at most 256, if [`Launch::block`] does
+    /// not say otherwise. The kernel checks itself which of the last blocks' threads have an
+    /// element.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -270,7 +270,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn blocks_per_multiprocessor(&self, threads: u32, shared: u32) -> Result<u32> {
         let blocks =
             self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);

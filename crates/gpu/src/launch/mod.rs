@@ -30,7 +30,7 @@ pub use kernel::Kernel;
 /// Arguments of which most launches have fewer.
 const FEW: usize = 12;
 
-/// What may be an argument of a kernel: plain values, and buffers or parts of them.
+/// A type of a kernel's argument: plain values, and buffers or parts of them.
 ///
 /// A `&Buffer` is passed as a pointer to read from, a `&mut Buffer` as one to write to: that
 /// decides what other streams wait for. A kernel that writes to memory which it was given to read
@@ -66,7 +66,7 @@ mod sealed {
 
 /// An argument that was given.
 struct Given<'a> {
-    /// Where its value begins in [`Launch::values`], in units.
+    /// The start of its value in [`Launch::values`], in units.
     start: usize,
     bytes: usize,
     /// Name of its type in Rust.
@@ -143,7 +143,7 @@ pub struct Launch<'a> {
     kernel: &'a Kernel,
     stream: &'a Stream,
     config: LaunchConfig,
-    /// What the grid has to cover, for launches of [`Kernel::over`].
+    /// The elements that the grid has to cover, for launches of [`Kernel::over`].
     over: Option<Elements>,
     cooperative: bool,
     arguments: SmallVec<[Given<'a>; FEW]>,
@@ -160,7 +160,7 @@ impl fmt::Debug for Launch<'_> {
 }
 
 impl<'a> Launch<'a> {
-    /// With blocks of `block` threads, told as one to three numbers. A launch [over](Kernel::over)
+    /// Sets blocks of `block` threads, given as one to three numbers. A launch [over](Kernel::over)
     /// elements gets as many blocks as it takes to cover them.
     ///
     /// ```
@@ -203,7 +203,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// With so many bytes of dynamic shared memory for each block.
+    /// Sets the dynamic shared memory of each block, in bytes.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));

@@ -58,7 +58,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// Those for `T` on `device`.
+    /// Returns the kernels for `T` on `device`.
     pub(super) fn of<T: Number>(device: &Device) -> Result<&'static Kernels> {
         type Key = (usize, &'static str);
         static LOADED: Mutex<Option<HashMap<Key, &'static Kernels>>> = Mutex::new(None);

@@ -20,7 +20,7 @@ use crate::uses::Access;
 /// Side of the part of the result that a block of our own kernel computes.
 const TILE: usize = 64;
 
-/// Who multiplies matrices.
+/// The implementation of matrix products.
 ///
 /// ```
 /// use apex_gpu::Backend;
@@ -129,7 +129,7 @@ impl<'t, T: Number> Matrices<'t, T> {
 }
 
 impl<T: Number> Tensor<T> {
-    /// Who computes [`Tensor::matmul`] for this type on this device.
+    /// Returns the implementation of [`Tensor::matmul`] for this type on this device.
     ///
     /// ```
     /// # use apex_gpu::{Device, Tensor};

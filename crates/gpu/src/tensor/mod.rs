@@ -74,11 +74,11 @@ pub trait Float: Number {}
 pub(crate) mod sealed {
     use bytemuck::Pod;
 
-    /// What the kernels know of an element type.
+    /// The properties of an element type that the kernels need.
     pub trait Number: Pod + Into<f64> + PartialEq + std::fmt::Debug + Send + Sync {
-        /// What is computed with.
+        /// The type for computations.
         type Value: Pod;
-        /// What sums are kept in.
+        /// The type for sums.
         type Sum: Pod;
         /// Its name in names of kernels.
         const NAME: &'static str;

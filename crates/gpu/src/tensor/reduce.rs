@@ -209,7 +209,7 @@ impl<T: Number> Tensor<T> {
         self.reduce_parts(operation, sizes, parts, &partial, out)
     }
 
-    /// Room for the parts of so many results, if there are several.
+    /// Allocates the parts of `results` results, if each has several.
     fn partial(&self, results: usize, parts: usize) -> Result<Buffer<T::Sum>> {
         let len = if parts > 1 { results * parts } else { 0 };
         Buffer::uninitialised(self.device(), len, self.kernels.stream())

@@ -1,4 +1,4 @@
-//! Shapes: which element of a buffer an index names.
+//! Shapes: the element of a buffer that an index names.
 //!
 //! Invariant: every index within the sizes names an element within the buffer. Every
 //! constructor keeps it.
@@ -100,7 +100,7 @@ pub(crate) struct Shape {
     offset: usize,
 }
 
-/// What kernels get: sizes, and the strides of one or two tensors of that shape.
+/// The layout for kernels: sizes, and the strides of one or two tensors of that shape.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Layout {
@@ -167,7 +167,7 @@ impl Shape {
         }) || self.len() == 0
     }
 
-    /// That there is a dimension `axis`.
+    /// Checks that there is a dimension `axis`.
     pub(crate) fn check_axis(&self, operation: &'static str, axis: usize) -> Result<()> {
         match axis < self.rank() {
             true => Ok(()),

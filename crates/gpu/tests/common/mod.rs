@@ -1,4 +1,4 @@
-//! What the tests share. They run on a GPU where there is one.
+//! Shared parts of the tests. They run on a GPU where there is one.
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -1,5 +1,5 @@
-//! What a project outside of APEX's workspace does with `apex-gpu`: the test `outside` builds and
-//! runs it. Each part is a feature; the last ends with an error, as a `main` that fails does.
+//! A project outside of APEX's workspace that uses `apex-gpu`: the test `outside` builds and runs
+//! it. Each part is a feature; the last ends with an error, as a `main` that fails does.
 
 use apex_gpu::{Device, Error, Kind, Tensor};
 

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the driver as a program finds it.
+//! Shared parts of the benchmarks: the driver as a program finds it.
 
 use std::ffi::{CStr, c_void};
 

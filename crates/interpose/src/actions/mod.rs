@@ -11,7 +11,7 @@ pub mod queue;
 
 use apex_conventions::variables::FAST;
 
-/// How the slots of entry points are set; see [`crate::loader`].
+/// Functions that set the slots of entry points; see [`crate::loader`].
 #[derive(Clone, Copy)]
 pub struct Slots {
     /// Work is held back: calls that must not overtake it let it out first.
@@ -22,7 +22,7 @@ pub struct Slots {
     pub release: fn(),
 }
 
-/// How the process ends.
+/// The way in which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Handlers of the end are called.

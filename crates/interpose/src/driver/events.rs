@@ -131,7 +131,7 @@ impl Scratch {
         succeeds(unsafe { real!(cuStreamSynchronize)(self.stream) }).then_some(())
     }
 
-    /// What a pair read, nanoseconds.
+    /// Returns the time between a pair's events, in nanoseconds.
     pub fn elapsed_ns(&self, pair: usize) -> Option<u64> {
         let [before, after] = self.pairs[pair];
         elapsed_ns(before, after).ok()

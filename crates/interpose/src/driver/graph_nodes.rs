@@ -25,17 +25,17 @@ pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
     nodes
 }
 
-/// What a kernel node launches.
+/// The kernel that a node launches.
 pub struct Kernel {
     /// A function, or a library's kernel.
     pub function: CUfunction,
     /// The context that the node names, null for the current one.
     pub context: CUcontext,
-    /// How it is launched; clusters are an attribute of the node ([`node_cluster`]).
+    /// The configuration; clusters are an attribute of the node ([`node_cluster`]).
     pub launch: LaunchConfig,
 }
 
-/// What a graph's node is.
+/// The content of a graph's node.
 pub enum Node {
     /// A kernel's launch.
     Kernel(Kernel),
@@ -51,7 +51,7 @@ pub enum Node {
     Opaque,
 }
 
-/// What `node`, of a graph that the program has just used, is.
+/// Describes `node`, which belongs to a graph that the program has just used.
 pub fn describe_node(node: CUgraphNode) -> Node {
     let mut kind = 0;
     // SAFETY: the out-parameter is valid, and so is the node.
@@ -101,7 +101,7 @@ pub fn node_cluster(node: CUgraphNode) -> Dim3 {
     }
 }
 
-/// What parameters without a kernel or context say.
+/// Reads parameters without a kernel or context.
 pub fn kernel_of_v1(parameters: &CUDA_KERNEL_NODE_PARAMS_v1) -> Kernel {
     Kernel {
         function: parameters.func,
@@ -115,7 +115,7 @@ pub fn kernel_of_v1(parameters: &CUDA_KERNEL_NODE_PARAMS_v1) -> Kernel {
     }
 }
 
-/// What parameters say. A kernel counts only where there is no function.
+/// Reads parameters. A kernel counts only where there is no function.
 pub fn kernel_of(parameters: &CUDA_KERNEL_NODE_PARAMS) -> Kernel {
     let has_function = !parameters.func.is_null();
     Kernel {
@@ -130,7 +130,7 @@ pub fn kernel_of(parameters: &CUDA_KERNEL_NODE_PARAMS) -> Kernel {
     }
 }
 
-/// What parameters inside [`CUgraphNodeParams`] say: the same fields again.
+/// Reads the parameters inside [`CUgraphNodeParams`], which have the same fields.
 pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
     let &CUDA_KERNEL_NODE_PARAMS_v3 {
         func,

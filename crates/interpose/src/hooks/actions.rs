@@ -10,7 +10,7 @@ use crate::record::Recorder;
 /// it is the one nearest to the driver.
 static ACTIONS: [&Action; 2] = [&queued::ACTION, &pooled::ACTION];
 
-/// What an action is to the loader.
+/// An action as the loader sees it.
 pub struct Action {
     /// The ways of `--fast` that ask for it.
     pub ways: &'static [&'static str],
@@ -21,7 +21,7 @@ pub struct Action {
     pub hook: fn(usize) -> Option<Hook>,
     /// Whether it has to know of each call of the entry point at an index ([`Action::is_due`]).
     pub watches: fn(usize) -> bool,
-    /// How it holds work back, if it does.
+    /// The functions by which it holds work back, if it does.
     pub holding: Option<Holding>,
     /// A call of the entry point at an index is about to be made. Whether work has to be let out
     /// before.
@@ -32,14 +32,13 @@ pub struct Action {
     pub end: fn(Ending),
 }
 
-/// How work is held back.
+/// The functions by which work is held back.
 pub struct Holding {
-    /// What the slot of the entry point at an index holds meanwhile, where it would hold this
-    /// address otherwise.
+    /// Returns the content of the slot at an index meanwhile, given its usual content.
     pub slot: fn(usize, *mut ()) -> *mut (),
     /// Whether calls of the entry point at an index begin it.
     pub begins: fn(usize) -> bool,
-    /// How slots are set at first.
+    /// Sets the slots at first.
     pub first: fn(Slots),
 }
 

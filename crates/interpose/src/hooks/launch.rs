@@ -108,7 +108,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     }
 }
 
-/// What a launch configuration asks for.
+/// Reads the launch that a configuration requests.
 ///
 /// # Safety
 /// `config.attrs` is null or points to `config.numAttrs` attributes.
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use cuda_abi::Plain as _;
 
-    /// What is asked for by a launch with one attribute.
+    /// Returns the launch that a configuration with one attribute requests.
     fn with(id: CUlaunchAttributeID, set: impl FnOnce(&mut CUlaunchAttributeValue)) -> Launch {
         let mut attribute = CUlaunchAttribute { id, ..CUlaunchAttribute::zeroed() };
         set(&mut attribute.value);

@@ -1,4 +1,4 @@
-//! How hooks that only observe are written.
+//! Macros by which hooks that only observe are written.
 
 /// Defines hooks: `fn name(arguments) |notes| { … }` forwards the call and then, if calls are being
 /// recorded, runs the block, which says what the call was. It runs after the real call, in an

@@ -75,7 +75,7 @@ hooks! {
         notes.object = handle;
     }
 
-    /// Of unknown kind, so that nobody counts the bytes of [`create`] twice.
+    /// Maps memory of unknown kind, so that nobody counts the bytes of [`create`] twice.
     fn map(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64)
     |notes| {
         notes.allocate(Unknown, address, bytes);

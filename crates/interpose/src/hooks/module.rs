@@ -154,7 +154,8 @@ fn keeper(result: CUresult) -> Option<&'static Recorder> {
 }
 
 /// # Safety
-/// `data` is null, or so many bytes can be read there.
+///
+/// `data` is null, or `bytes` bytes can be read there.
 unsafe fn bytes_of<'a>(data: *const c_void, bytes: usize) -> &'a [u8] {
     // SAFETY: by contract.
     if data.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(data.cast(), bytes) } }

@@ -55,7 +55,7 @@ pub static ACTION: Action = Action {
     },
 };
 
-/// So that the table names this module as it names others.
+/// Lets the table name this module as it names others.
 use crate::hooks::pooled;
 
 pub unsafe extern "C" fn allocate<const INDEX: usize>(pointer: *mut CUdeviceptr, bytes: usize) -> CUresult {

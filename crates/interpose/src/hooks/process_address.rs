@@ -1,4 +1,5 @@
-//! `cuGetProcAddress`: how libcudart and the frameworks get at the driver's functions.
+//! `cuGetProcAddress`: the call by which libcudart and the frameworks look up the driver's
+//! functions.
 //!
 //! The real call comes first, with the program's own pointers, and decides. Then the address that
 //! it returned is replaced by that of this library's exported symbol. The driver
@@ -15,8 +16,8 @@ use cuda_abi::{ENTRY_POINTS, TOOLKIT_VERSION, resolve};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
-/// What a program is to be given for the entry point at an index; `None` for the driver's own
-/// answer.
+/// Returns the address that a program gets for the entry point at an index; `None` for the driver's
+/// own answer.
 type Substitute = fn(usize) -> Option<*mut ()>;
 
 static SUBSTITUTE: OnceLock<Substitute> = OnceLock::new();

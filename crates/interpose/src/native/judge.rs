@@ -10,7 +10,7 @@ use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-/// What framehop is told of a loaded file, and where its code lies.
+/// A loaded file as framehop knows it, and the ranges of its code.
 struct Library {
     module: Module<&'static [u8]>,
     code: Vec<Range<u64>>,

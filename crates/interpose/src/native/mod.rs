@@ -33,7 +33,7 @@ pub const MOST: usize = 64;
 /// A frame.
 #[derive(Clone, Copy)]
 pub struct Frame {
-    /// What holds its code.
+    /// The module that holds its code.
     pub module: Loaded,
     /// An address inside of the call instruction, less the module's base.
     pub address: u64,
@@ -70,7 +70,7 @@ impl Unwinder {
         found
     }
 
-    /// What tells a module's file from others, and its path.
+    /// Returns the identity of a module's file, and its path.
     pub fn identity(&self, module: &Loaded) -> Identity {
         Identity::of(&self.memory, module)
     }
@@ -98,12 +98,12 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// How many were found.
+    /// Returns the number of frames found.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Those that were found.
+    /// Returns the frames that were found.
     pub fn found(&self) -> impl Iterator<Item = &Frame> {
         self.frames[..self.count].iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! Which loaded file an address belongs to.
+//! Finds the loaded file that an address belongs to.
 
 use apex_call_frames::memory::{Memory, word_at};
 use apex_call_frames::native::Loaded;
@@ -34,7 +34,7 @@ struct Found {
 /// glibc's function that takes no lock, from version 2.35 on.
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 
-/// How modules are found.
+/// The ways of finding modules.
 pub struct Modules {
     find_object: Option<FindObject>,
 }
@@ -104,7 +104,7 @@ fn by_iteration(address: u64) -> Option<Loaded> {
     search.found
 }
 
-/// What tells a module's file from others.
+/// The identity of a module's file.
 #[derive(Debug, Default)]
 pub struct Identity {
     /// Its path; empty if unknown.
@@ -113,7 +113,7 @@ pub struct Identity {
     pub build_id: String,
     /// Bytes of the file; 0 if unknown.
     pub bytes: u64,
-    /// When it was last modified, nanoseconds since 1970; 0 if unknown.
+    /// The time of its last modification, in nanoseconds since 1970; 0 if unknown.
     pub modified_ns: u64,
 }
 

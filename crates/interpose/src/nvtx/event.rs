@@ -1,4 +1,4 @@
-//! What NVTX hands over with an event: its name, in one of three forms.
+//! Events of NVTX: a name, in one of three forms.
 
 use crate::limits::RANGE_NAME_BYTES;
 use crate::ranges::texts::{STRINGS, Texts};

@@ -49,7 +49,7 @@ type Chars = *const c_char;
 /// `wchar_t` has 32 bits here.
 type Wide = *const u32;
 
-/// What the program is told where a range is not noted: that push and pop are not tracked.
+/// The result for a range that is not noted: push and pop are not tracked.
 const NOT_TRACKED: c_int = -2;
 
 /// A function in place of NVTX's, by module and number.
@@ -103,7 +103,7 @@ callbacks! {
     5 13 => domain_create_w(name: Wide) -> usize = Text::Wide(name).add_to(&DOMAINS);
 }
 
-/// What NVTX calls: 1 if its functions lead here from now on.
+/// Initialises the injection for a copy of NVTX: returns 1 if its functions lead here from now on.
 ///
 /// # Safety
 /// `get_export_table` is that of a copy of NVTX that is being initialised.

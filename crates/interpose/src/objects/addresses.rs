@@ -35,7 +35,7 @@ impl KnownAddresses {
     }
 }
 
-/// What the driver says of an address.
+/// Asks the driver about an address.
 pub fn kind_of(address: u64) -> MemoryKind {
     match driver::pointer_attributes(address) {
         (_, true) => MemoryKind::Managed,

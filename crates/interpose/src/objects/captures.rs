@@ -1,4 +1,4 @@
-//! Which streams are being captured into graphs.
+//! Tracks the streams that are being captured into graphs.
 //!
 //! A capture forbids much that this library would otherwise do, and what is launched into one is
 //! not executed. Asking the driver costs some twenty nanoseconds, so it is asked only while

@@ -9,7 +9,7 @@ use cuda_abi::types::*;
 use cuda_launch::LaunchConfig;
 use std::collections::HashMap;
 
-/// What the program said of functions and kernels, by handle.
+/// The program's settings of functions and kernels, by handle.
 #[derive(Default)]
 pub struct Settings {
     /// Names, for drivers that cannot tell them.
@@ -17,7 +17,8 @@ pub struct Settings {
     attributes: HashMap<(u64, CUfunction_attribute), i32>,
     /// Whether the last attribute was a kernel's.
     were_kernels: bool,
-    /// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left: the grid is told with the launch.
+    /// The settings of `cuFuncSetBlockShape` and `cuFuncSetSharedSize`: the grid comes with the
+    /// launch.
     legacy: HashMap<u64, LaunchConfig>,
 }
 
@@ -54,7 +55,7 @@ impl Objects {
         }
     }
 
-    /// What a launched handle stands for, its identifier left 0. The handle may be a function or a
+    /// Describes a launched handle, its identifier left 0. The handle may be a function or a
     /// library's kernel (`CUkernel`): launches take both, the queries functions only.
     pub fn describe_function(&self, handle: CUfunction) -> Function {
         let mut function = handle;
@@ -72,7 +73,7 @@ impl Objects {
         Function { id: 0, name, attributes }
     }
 
-    /// What the program set on `function` for the oldest way to launch.
+    /// Returns the settings of `function` for the oldest way to launch.
     pub fn legacy_config(&self, function: CUfunction) -> LaunchConfig {
         lock(&self.functions).legacy.get(&(function as u64)).copied().unwrap_or_default()
     }

@@ -44,7 +44,7 @@ struct Book {
 struct Executable {
     /// By handle in the graph that it was made from. Empty where there was no room.
     nodes: HashMap<u64, Entry>,
-    /// What is not in `nodes`.
+    /// The work outside of `nodes`.
     rest: Content,
 }
 
@@ -58,7 +58,7 @@ struct Entry {
     within: u64,
 }
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Copy)]
 enum Work {
     /// Its number.
@@ -69,7 +69,7 @@ enum Work {
     Opaque,
 }
 
-/// What a launch does, summed up.
+/// The sum of a launch's work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     /// Kernels' numbers in ascending order, each with its nodes.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// By handle of a module, library, kernel or function.
 pub type Origins = HashMap<u64, Origin>;
 
-/// What is remembered of an image.
+/// The facts that are kept about an image.
 #[derive(Clone, Default)]
 pub struct Image {
     /// Its hash, if the session has it.
@@ -22,7 +22,7 @@ pub struct Image {
     pub required: Arc<Vec<RequiredBlock>>,
 }
 
-/// Where a handle comes from.
+/// The origin of a handle.
 pub enum Origin {
     /// It was made of this image.
     Image(Image),

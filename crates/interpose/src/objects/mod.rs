@@ -104,8 +104,8 @@ impl Objects {
     }
 }
 
-/// What a lock holds. A panic while it was held leaves the maps valid: every step of their changes
-/// is.
+/// Locks a mutex. A panic while it was held leaves the maps valid, because every step of their
+/// changes does.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Streams: which one a handle means, and how the program made it.
+//! Streams: the one that a handle names, and the way in which the program made it.
 
 use super::{Objects, epochs, lock};
 use crate::tables::put;

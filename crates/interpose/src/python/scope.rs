@@ -1,6 +1,6 @@
-//! Where the interpreter's symbols are looked up: in the process's global scope, or in a
-//! `libpython` that was opened for its opener alone (`RTLD_LOCAL`), as plugins of larger programs
-//! open it.
+//! The scope in which the interpreter's symbols are looked up: the process's global scope, or that
+//! of a `libpython` that was opened for its opener alone (`RTLD_LOCAL`), as plugins of larger
+//! programs open it.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 

@@ -26,14 +26,14 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Open ranges of a thread that are kept, the outermost ones.
 const DEPTH: usize = 64;
 
-/// What became of the ranges of a thread.
+/// A change of a thread's ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The innermost range that is open now; 0 for none.
     pub range: u32,
     /// The range that began or ended; 0 for one that has no identifier.
     pub changed: u32,
-    /// How many ranges of its domain are around it.
+    /// The number of ranges of its domain around it.
     pub level: i32,
 }
 

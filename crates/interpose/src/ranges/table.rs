@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Ranges inside of one range whose names differ in numbers alone, and which are still told apart.
 const SIBLINGS: u32 = 32;
 
-/// What a range is.
+/// The definition of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The range around it; 0 if there is none.
@@ -40,7 +40,7 @@ pub struct Table {
 struct Given {
     nodes: Vec<Node>,
     ids: HashMap<u64, u32>,
-    /// How many ranges differ in numbers alone, by digest of the name in which they do not.
+    /// The number of ranges that differ in numbers alone, by digest of the name without numbers.
     siblings: HashMap<u64, u32>,
 }
 
@@ -83,7 +83,7 @@ impl Table {
         node.map_or(parent, |node| self.range(parent, node.domain, &node.name))
     }
 
-    /// What a range is.
+    /// Returns the definition of a range.
     pub fn node(&self, range: u32) -> Option<Node> {
         self.given().nodes.get((range as usize).checked_sub(1)?).cloned()
     }

@@ -11,7 +11,7 @@ pub static DOMAINS: Texts<1024> = Texts::new();
 /// Registered strings.
 pub static STRINGS: Texts<16384> = Texts::new();
 
-/// At most `N` texts.
+/// A list of at most `N` texts.
 pub struct Texts<const N: usize> {
     places: [AtomicPtr<String>; N],
 }

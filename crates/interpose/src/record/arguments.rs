@@ -38,7 +38,7 @@ const MOST_KINDS: usize = 64;
 /// Addresses below this are in no allocation (Linux: `vm.mmap_min_addr`).
 const LEAST_ADDRESS: u64 = 1 << 16;
 
-/// Where the program left a launch's parameters, in either of the ways that the driver takes.
+/// The parameters of a launch, in either of the ways that the driver takes.
 #[derive(Clone, Copy)]
 pub struct Passed {
     /// An address for each.
@@ -52,12 +52,12 @@ impl Passed {
     pub const UNKNOWN: Passed = Passed { parameters: null_mut(), extra: null_mut() };
 }
 
-/// What was defined so far.
+/// The samples that were defined so far.
 #[derive(Default)]
 pub struct Given {
     /// By digest of configuration and arguments.
     ids: HashMap<u64, u32>,
-    /// How many different ones a configuration has.
+    /// The number of different ones of each configuration.
     of_config: HashMap<u32, usize>,
     /// Configurations whose kinds of memory were looked at.
     memory_of: HashMap<u32, ()>,

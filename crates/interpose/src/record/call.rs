@@ -8,20 +8,20 @@ use apex_trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
 use cuda_abi::types::*;
 use std::ptr::null_mut;
 
-/// What is said of a call beside its name, times and result.
+/// The description of a call besides its name, times and result.
 #[derive(Clone, Copy, Default)]
 pub struct Notes {
-    /// What the driver returned.
+    /// The driver's result.
     pub result: CUresult,
-    /// What sort of call it is.
+    /// The class of the call.
     pub class: Option<CallClass>,
     /// [`flags`] of the record.
     pub flags: u16,
     /// The stream, as the program gave it.
     pub stream: Option<CUstream>,
-    /// Of what is allocated, freed or set; of the destination of a copy.
+    /// The memory that is allocated, freed or set; the destination of a copy.
     pub memory: Memory,
-    /// Of the source of a copy.
+    /// The source of a copy.
     pub source_memory: Memory,
     /// Bytes allocated, copied or set.
     pub bytes: u64,
@@ -33,12 +33,12 @@ pub struct Notes {
     pub object: u64,
 }
 
-/// What a call says of the memory it works on.
+/// The memory that a call works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Its kind.
     Is(MemoryKind),
-    /// That it is the host's: pageable or pinned, the driver knows.
+    /// Memory of the host: pageable or pinned, the driver knows.
     Host,
     /// Nothing: the driver knows.
     Any,
@@ -56,8 +56,7 @@ impl Notes {
         self.result == CUDA_SUCCESS
     }
 
-    /// What the call wrote to an out-parameter; zero where it failed or the program did not want to
-    /// know.
+    /// Reads an out-parameter of the call; zero if the call failed or the program passed null.
     ///
     /// # Safety
     /// `pointer` is an out-parameter of the call: null, or valid for reading if the call succeeded.

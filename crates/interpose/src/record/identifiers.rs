@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was given so far. Reads of the tables take no lock.
+/// The identifiers that were given so far. Reads of the tables take no lock.
 pub struct Identifiers {
     functions: HandleMap,
     streams: HandleMap,
@@ -32,7 +32,7 @@ pub struct Identifiers {
     given: Mutex<Given>,
 }
 
-/// What is only needed when something is seen for the first time.
+/// The tables that are only needed when something is seen for the first time.
 #[derive(Default)]
 struct Given {
     /// By digest of the function's definition, so that reloading a module makes no new ones.

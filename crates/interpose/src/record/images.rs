@@ -74,7 +74,7 @@ impl Recorder {
         }
     }
 
-    /// What is kept of a part of an image; `None` for nothing.
+    /// Returns the part of an image that is kept; `None` for nothing.
     pub(super) fn select<'a>(&self, part: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let architecture = driver::architecture();
         if !self.control.keeps_only_ptx() {

@@ -1,4 +1,4 @@
-//! The launch path: what happens before and after each kernel launch of the program.
+//! The launch path: the recorder's work before and after each kernel launch of the program.
 //!
 //! Before the real call, it finds the configuration among the thread's recent ones
 //! ([`LaunchCache`]), and decides whether to time the launch. After the call, it writes one record
@@ -19,12 +19,12 @@ use cuda_abi::types::*;
 use cuda_launch::LaunchConfig;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a program asks for with a launch.
+/// A launch as the program requests it.
 #[derive(Clone, Copy)]
 pub struct Launch {
     /// A function, or a library's kernel.
     pub function: CUfunction,
-    /// How it is launched.
+    /// The configuration.
     pub config: LaunchConfig,
     /// As the program gave it.
     pub stream: CUstream,
@@ -35,11 +35,11 @@ pub struct Launch {
     /// before the one ahead of it ends, and the events only prevent that. XLA sets it on all its
     /// kernels.
     pub can_be_timed: bool,
-    /// Where its parameters are.
+    /// The parameters.
     pub passed: Passed,
 }
 
-/// What [`Thread::plan`] found before the launch.
+/// The result of [`Thread::plan`] before the launch.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// The configuration, if anybody has seen it.
@@ -48,12 +48,13 @@ pub struct Plan {
     pub is_timed: bool,
     /// The thread's, so that the reading after the launch need not look for it again.
     pub clock: TickCounter,
-    /// When planning began, ticks, where the recorder's own time is to be taken; else 0.
+    /// The time at which planning began, in ticks, if the recorder's own time is to be measured;
+    /// else 0.
     pub begun: u64,
 }
 
 impl Thread {
-    /// What to do about a launch that is about to be forwarded.
+    /// Decides how to handle a launch that is about to be forwarded.
     ///
     /// (What is out of line takes the launch by value: a reference would force all of it into
     /// memory on every launch.)
@@ -153,7 +154,8 @@ impl Thread {
         }
     }
 
-    /// What to do about the launch of a graph: its identifier, and whether it is to be timed.
+    /// Decides how to handle the launch of a graph: returns its identifier, and whether it is to be
+    /// timed.
     pub fn plan_graph(&mut self, graph: CUgraphExec) -> (u32, bool) {
         let (recorder, context) = (self.recorder, self.context());
         let id = recorder.graph(graph);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What has PTX of what was added to each linker that is not done yet, by its handle.
+/// The inputs with PTX of each linker that is not done yet, by its handle.
 #[derive(Default)]
 pub struct Links {
     inputs: HashMap<u64, Vec<Vec<u8>>>,

@@ -88,14 +88,14 @@ pub struct Recorder {
     given_arguments: GivenArguments,
 }
 
-/// What the real driver did with a call.
+/// The outcome of a call of the real driver.
 #[derive(Clone, Copy)]
 pub struct Done {
-    /// When it was forwarded, ticks.
+    /// The time at which it was forwarded, in ticks.
     pub start: u64,
-    /// When it returned, ticks.
+    /// The time at which it returned, in ticks.
     pub end: u64,
-    /// What it returned.
+    /// Its result.
     pub result: CUresult,
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, PoisonError};
 
-/// Which ranges the session's file defines.
+/// The ranges that the session's file defines.
 #[derive(Default)]
 pub struct DefinedRanges {
     /// All up to this one.

@@ -30,8 +30,8 @@ use std::sync::{Mutex, PoisonError};
 /// divisor; and the part that may be spent on stacks of other calls.
 const SHARE: u64 = 1024;
 
-/// So many stacks at first sight a thread reads whatever they take: a loop that goes on launching
-/// what it has not launched before must not become a loop that reads stacks.
+/// The number of stacks that a thread reads at first sight whatever they take. A loop that goes on
+/// launching new configurations must not become a loop that reads stacks.
 const FIRST: u32 = 256;
 /// The part of a thread's time that further stacks at first sight may take, as a divisor.
 const FIRST_SHARE: u64 = 32;
@@ -45,22 +45,22 @@ const SEEN_CALLS_BITS: usize = 1024;
 /// The name of this library's own thread, whose stacks say nothing of the program.
 pub const OWN_THREAD: &str = "apex-queue";
 
-/// What a thread notes about the stacks that it reads.
+/// A thread's notes about the stacks that it reads.
 pub struct Noted {
-    /// When the next sample may be taken, ticks.
+    /// The time at which the next sample may be taken, in ticks.
     next: u64,
     /// Stacks that were read at first sight, and when another may be beyond [`FIRST`], ticks.
     first: (u32, u64),
-    /// When the last stack was read, and how long that took, ticks.
+    /// The time at which the last stack was read, and the duration of that, in ticks.
     last: (u64, u64),
-    /// When the stack of another call may be read again, ticks.
+    /// The time from which the stack of another call may be read, in ticks.
     calls_due: u64,
     seen: [u64; SEEN_BITS / 64],
     seen_calls: [u64; SEEN_CALLS_BITS / 64],
 }
 
 impl Noted {
-    /// Of a thread that has read none.
+    /// Creates the notes of a thread that has read no stack.
     pub fn new() -> Noted {
         Noted {
             next: 0,
@@ -86,7 +86,7 @@ fn see(seen: &mut [u64], id: u32) -> bool {
     is_new
 }
 
-/// What reads stacks, and the identifiers that were given.
+/// The readers of stacks, and the identifiers that were given.
 pub struct Stacks {
     python: Option<Python>,
     native: Unwinder,
@@ -162,7 +162,7 @@ impl Thread {
         }
     }
 
-    /// What the thread does it has not done before: its stack is read, if there is time for it.
+    /// Reads the stack of the thread's first launch or call of its kind, if there is time for it.
     fn first_stack(&mut self, of: StackSample, kind: u16) {
         let (read, next) = self.noted.first;
         let now = self.clock.now();

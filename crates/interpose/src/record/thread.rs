@@ -45,7 +45,7 @@ pub const BYTES: usize = Block::BYTES;
 /// ([`block`]).
 #[repr(C)]
 pub struct Thread {
-    /// What its records' times are read from.
+    /// The clock that its records' times are read from.
     pub clock: TickCounter,
     /// The driver objects of this process.
     pub objects: &'static Objects,
@@ -62,7 +62,7 @@ pub struct Thread {
     pub recorder: &'static Recorder,
     /// Streams used lately.
     streams: [KnownStream; STREAMS],
-    /// What the program last set as current context.
+    /// The context that the program last set as current.
     context_set: u64,
     /// Addresses asked about lately.
     pub addresses: KnownAddresses,
@@ -70,7 +70,7 @@ pub struct Thread {
     pub pending: Pending,
     /// The context last found to need no calibration any more; 0 for none.
     pub settled_context: u32,
-    /// What it notes about its stacks.
+    /// The notes about its stacks.
     pub noted: Noted,
     /// The range that it has stated to be in; 0 for none.
     pub range: u32,

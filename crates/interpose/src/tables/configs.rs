@@ -1,4 +1,4 @@
-//! From launch configurations to identifiers.
+//! Maps launch configurations to identifiers.
 //!
 //! The table is open-addressed and only ever added to: a configuration is made of identifiers and
 //! numbers, none of which change meaning while the process lives. An entry's identifier is stored
@@ -9,7 +9,7 @@ use cuda_launch::LaunchConfig;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// What makes two launches alike.
+/// The properties in which equal launches agree.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfigKey {
@@ -17,7 +17,7 @@ pub struct ConfigKey {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// How it is launched.
+    /// The configuration.
     pub launch: LaunchConfig,
 }
 

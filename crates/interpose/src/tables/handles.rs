@@ -31,8 +31,8 @@ struct Place {
 // SAFETY: two atomic integers, for which zero is a value.
 unsafe impl Zeroable for Place {}
 
-/// What a place of `handle` made in `epoch` carries above its identifier: both, so that a value of
-/// another key does not pass for one of this.
+/// Returns the stamp that a place of `handle` made in `epoch` holds above its identifier, so that a
+/// value of another key is not taken for one of this key.
 #[inline]
 fn stamp(handle: u64, epoch: u32) -> u32 {
     (spread(handle) >> 32) as u32 ^ epoch

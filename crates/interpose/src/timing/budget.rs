@@ -1,4 +1,4 @@
-//! The cost limit of timing: how rarely a configuration is sampled, and the token bucket of all
+//! The cost limit of timing: the sampling interval of a configuration, and the token bucket of all
 //! configurations, which holds the limit over minutes.
 
 use crate::tables::Zeroable;
@@ -6,22 +6,22 @@ use apex_trace::now;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
-/// What a pair costs a stream (H200: 2.8 µs busy, 4.4 µs idle).
+/// The cost of a pair for a stream, in ns (H200: 2.8 µs busy, 4.4 µs idle).
 const PAIR_COST_NS: u32 = 5000;
 /// About how many ticks a microsecond has.
 const TICKS_PER_US: u64 = 2000;
 /// Logarithm of the longest interval.
 const LONGEST_RAMP_LOG2: u32 = 12;
-/// What the token bucket holds at most, and at first: some milliseconds.
+/// The capacity of the token bucket, and its initial content: some milliseconds.
 const BUCKET_TICKS: i64 = 10_000_000;
-/// What a timed launch is expected to cost.
+/// The expected cost of a timed launch.
 const EXPECTED_TICKS: i64 = 5_000;
 /// Maximum time without samples after a cost that exceeds the budget: some 10 s. A cost below the
 /// budget's share of that time is paid back in full. A larger one means that the thread lost its
 /// processor, or that every launch was timed before.
 const LONGEST_SILENCE_TICKS: u64 = 20_000_000_000;
 
-/// How far the sampling of a configuration or graph is.
+/// The progress of sampling a configuration or graph.
 #[derive(Default)]
 pub struct Progress {
     /// Launches that were chosen, as far as the interval depends on them.
@@ -56,8 +56,8 @@ impl Progress {
         }
     }
 
-    /// Takes a reading, less the pair's cost, into the mean; the stream was delayed for it by so
-    /// many microseconds.
+    /// Takes a reading, less the pair's cost, into the mean; the stream was delayed for it by
+    /// `delay_us` microseconds.
     pub fn add(&self, ns: u64, delay_us: u16) {
         self.delay_us.store(delay_us, Relaxed);
         let (ns, mean) = (i64::try_from(ns).unwrap_or(i64::MAX), i64::from(self.mean_ns.load(Relaxed)));
@@ -67,14 +67,14 @@ impl Progress {
     }
 }
 
-/// What may be spent on timing: a token bucket, in ticks, that may be overdrawn. What a sample
-/// costs is known only afterwards, so it is spent whether or not the bucket holds it, and the debt
-/// has to be earned before the next sample is affordable. Threads change it without a lock, and no
-/// cost is lost between them.
+/// The budget for timing: a token bucket, in ticks, that may be overdrawn. The cost of a sample is
+/// known only afterwards, so it is spent whether or not the bucket holds it, and the debt has to be
+/// earned before the next sample is affordable. Threads change it without a lock, and no cost is
+/// lost between them.
 pub struct Budget {
     /// Negative where more was spent than earned.
     tokens: AtomicI64,
-    /// Until when tokens have been earned, ticks.
+    /// The time until which tokens have been earned, in ticks.
     filled: AtomicU64,
 }
 

@@ -12,22 +12,23 @@
 use crate::driver::{self, Scratch};
 use cuda_abi::types::*;
 
-/// What pairs read more than what lies between their events takes, nanoseconds.
+/// The time by which a pair's reading exceeds the time between its events, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCost {
-    /// On a stream that is delayed while the pair is recorded, and has little to do after it.
+    /// The cost on a stream that is delayed while the pair is recorded, and has little to do after
+    /// it.
     pub delayed: u32,
     /// In a long queue.
     pub busy: u32,
-    /// On a stream that was idle.
+    /// The cost on a stream that was idle.
     pub idle: u32,
 }
 
-/// What is known of the pairs of a context.
+/// The calibration of a context's pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
     pub cost: PairCost,
-    /// How streams are delayed; `None` where they cannot be.
+    /// The way in which streams are delayed; `None` if they cannot be.
     pub delay: Option<Delay>,
 }
 
@@ -36,12 +37,12 @@ pub struct Calibration {
 pub struct Delay {
     /// The kernel, which is in the context for as long as the context lives.
     pub kernel: CUfunction,
-    /// What its clock counts in a microsecond.
+    /// The increments of its clock in a microsecond.
     pub cycles_per_us: u32,
 }
 
 impl Delay {
-    /// Delays a stream by so many microseconds; false if the driver refuses.
+    /// Delays a stream by `us` microseconds; returns false if the driver refuses.
     ///
     /// # Safety
     /// The context that was calibrated lives.
@@ -84,7 +85,7 @@ wait:
 }
 ";
 
-/// What an empty kernel takes, nanoseconds. By CUPTI it is 0.54 to 0.61 µs on an H200, and the
+/// The time of an empty kernel, in nanoseconds. By CUPTI it is 0.54 to 0.61 µs on an H200, and the
 /// pairs of kernels that use memory cost 0.1 to 0.2 µs more than its own.
 pub const EMPTY_KERNEL_NS: u32 = 400;
 
@@ -92,8 +93,8 @@ pub const EMPTY_KERNEL_NS: u32 = 400;
 const PAIRS: usize = 24;
 /// Pairs of which the median is taken where they are recorded one by one.
 const ALONE: usize = 16;
-/// Of a long queue, the pairs that have a long queue behind them. (The last eight cost 0.6 µs less
-/// on an H200.)
+/// The number of pairs in a long queue that have a long queue behind them. (The last eight cost
+/// 0.6 µs less on an H200.)
 const IN_QUEUE: usize = 12;
 /// Kernels queued ahead of the pairs where the stream cannot be delayed.
 const AHEAD: usize = 32;
@@ -128,7 +129,7 @@ pub fn measure() -> Option<Calibration> {
     Some(Calibration { cost, delay })
 }
 
-/// What pairs read on an idle stream.
+/// Returns the reading of pairs on an idle stream, in nanoseconds.
 fn idle(scratch: &Scratch, empty: CUfunction) -> Option<u32> {
     let mut readings = [0; ALONE];
     // SAFETY: the kernel takes nothing.
@@ -143,8 +144,8 @@ fn idle(scratch: &Scratch, empty: CUfunction) -> Option<u32> {
     median(&mut readings)
 }
 
-/// What the clock of the kernel that delays counts in a microsecond, if it can be believed. The
-/// second launch counts, for the first loads code.
+/// Returns the increments in a microsecond of the clock of the kernel that delays, if they can be
+/// believed. The second launch counts, for the first loads code.
 fn rate(scratch: &Scratch, delay: CUfunction) -> Option<u32> {
     let mut ns = 0;
     for pair in 0..2 {
@@ -178,8 +179,9 @@ fn record_behind(
     Some(is_queued)
 }
 
-/// What pairs read where the stream is delayed; `None` if the driver refuses, or if the GPU came to
-/// most of them while they were still being recorded: a delay is of no use then.
+/// Returns the reading of pairs on a delayed stream, in nanoseconds; `None` if the driver refuses,
+/// or if the GPU reached most of them while they were still being recorded: a delay is of no use
+/// then.
 fn delayed(scratch: &Scratch, empty: CUfunction, delay: Delay) -> Option<u32> {
     let mut readings = [0; ALONE];
     let mut queued = 0;
@@ -192,13 +194,14 @@ fn delayed(scratch: &Scratch, empty: CUfunction, delay: Delay) -> Option<u32> {
     if queued > ALONE / 2 { median(&mut readings[..queued]) } else { None }
 }
 
-/// What pairs read in a long queue; `None` if it could not be made long.
+/// Returns the reading of pairs in a long queue, in nanoseconds; `None` if it could not be made
+/// long.
 fn queued(scratch: &Scratch, empty: CUfunction, delay: Delay) -> Option<u32> {
     let is_queued = record_behind(scratch, empty, (delay, DELAYS_US[1]), 0..PAIRS)?;
     if is_queued { median_of(scratch, IN_QUEUE) } else { None }
 }
 
-/// What pairs read behind a few kernels that do nothing.
+/// Returns the reading of pairs behind a few empty kernels, in nanoseconds.
 fn behind_kernels(scratch: &Scratch, empty: CUfunction) -> Option<u32> {
     // SAFETY: the kernel takes nothing.
     unsafe {

@@ -1,4 +1,4 @@
-//! How far the host must be ahead of the GPU for a timed launch, and how far it is.
+//! The lead that the host must have over the GPU for a timed launch, and the lead that it has.
 //!
 //! The events of a pair measure only the launch if the GPU reaches the first event after the host
 //! has recorded the second one. On an idle stream it never does; on a busy stream it does if enough

@@ -37,7 +37,7 @@ pub use calibration::EMPTY_KERNEL_NS;
 pub use guard::Pause;
 pub use pairs::{Candidates, Pending, Sample};
 
-/// What is timed.
+/// The object that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A kernel's launch: its configuration.
@@ -60,7 +60,7 @@ pub struct Timing {
     graphs: Box<[Progress]>,
 }
 
-/// What calibration of a context took and found.
+/// The cost and result of calibrating a context.
 pub struct Calibrated {
     /// Ticks that it took.
     pub ticks: u64,
@@ -68,7 +68,7 @@ pub struct Calibrated {
     pub found: Option<Calibration>,
 }
 
-/// What is to be done about a launch.
+/// The decision about a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decision {
     /// Whether to time it.
@@ -191,7 +191,7 @@ impl Timing {
         })
     }
 
-    /// Whether a launch of `config` in `context` is to be timed.
+    /// Decides whether to time a launch of `config` in `context`.
     pub fn decide(&self, config: u32, context: u32) -> Decision {
         self.decide_on(Subject::Kernel(config), context)
     }

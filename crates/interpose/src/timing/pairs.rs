@@ -33,9 +33,9 @@ pub struct Sample {
     subject: Subject,
     /// The stream's identifier; known after the launch.
     stream: u32,
-    /// When the launch's call began, ticks; known after the launch.
+    /// The time at which the launch's call began, in ticks; known after the launch.
     start: u64,
-    /// What its pair may read more than the launch takes.
+    /// The time by which its pair's reading may exceed that of the launch.
     cost: PairCost,
     /// Whether the stream had nothing to do before.
     was_idle: bool,
@@ -45,12 +45,12 @@ pub struct Sample {
     is_queued: bool,
 }
 
-/// Which samples the driver is asked about.
+/// The samples that the driver is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidates {
-    /// Those that are old enough ([`Patience`]).
+    /// Samples that are old enough ([`Patience`]).
     Aged,
-    /// Those on the stream with this identifier: the program has waited for it.
+    /// Samples on the stream with this identifier: the program has waited for it.
     OfStream(u32),
     /// All: the program has waited for everything.
     All,
@@ -84,7 +84,7 @@ pub struct Pending {
     samples: Vec<Sample>,
     patience: Patience,
     lead: Lead,
-    /// When the driver was last asked too early, ticks.
+    /// The time of the last query that came too early, in ticks.
     asked_too_early: u64,
     /// Pairs to give back when their pool is not busy.
     spares: Vec<Spare>,

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Whether a context's launches can be timed.
+/// The state of a context: whether its launches can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not yet: work was launched before there was a moment to calibrate. The next time the context
@@ -54,7 +54,7 @@ pub struct Spare {
     pub pair: Pair,
 }
 
-/// What [`Pools::take`] found.
+/// The result of [`Pools::take`].
 pub enum Found {
     /// A pair.
     Pair(Pair),

@@ -1,4 +1,5 @@
-//! What the tests share: a session to record into, and programs to run under the injected library.
+//! Shared parts of the tests: a session to record into, and programs to run under the injected
+//! library.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -103,7 +104,7 @@ impl Recording {
         session
     }
 
-    /// What the one process recorded.
+    /// Returns the recording of the only process.
     pub fn process(&self) -> Process {
         let mut session = self.open();
         assert_eq!(session.processes.len(), 1, "one process made driver calls");

@@ -105,7 +105,7 @@ fn elementwise(name: &Name<'_>) -> Identity {
     })
 }
 
-/// How the container of a functor walks through its tensors, and how a short name says so.
+/// Returns the access of a functor's container to its tensors, and its words in a short name.
 fn access(container: &str, arguments: &[&str]) -> (Access, &'static str) {
     match container {
         "elementwise_kernel" => (Access::Strided, " strided"),

@@ -10,7 +10,7 @@
 use super::{joined, known, number_after, tile};
 use crate::{DataType, Identity, Operation, Owner, Traits, Types};
 
-/// What a coded name says; `None` where no part of it is a matrix product or convolution.
+/// Identifies a kernel by a coded name; `None` if no part of it is a matrix product or convolution.
 pub(super) fn identify(code: &str, owner: Owner, library: &str) -> Option<Identity> {
     let parts: Vec<&str> = code.split('_').collect();
     let function = parts.iter().position(|part| kind(part).is_some())?;
@@ -35,8 +35,8 @@ pub(super) fn identify(code: &str, owner: Owner, library: &str) -> Option<Identi
     Some(identity.with(|traits| Traits { types, alignment, tensor_cores, ..traits }))
 }
 
-/// What stands before `gemm` or a convolution's direction in this part: `s16816` of `s16816gemm`.
-/// `None` for other parts.
+/// Returns the text before `gemm` or a convolution's direction in this part: `s16816` of
+/// `s16816gemm`. `None` for other parts.
 fn kind(part: &str) -> Option<&str> {
     let before = ["gemm", "fprop", "dgrad", "wgrad"].iter().find_map(|end| part.strip_suffix(*end))?;
     let is_unit = |text: &str| {

@@ -1,5 +1,5 @@
-//! What compilers generate: TorchInductor's Triton kernels, and XLA's fusions. Their names list
-//! operations, and no types.
+//! Kernels that compilers generate: TorchInductor's Triton kernels, and XLA's fusions. Their names
+//! list operations, and no types.
 
 use super::{Name, known, typed};
 use crate::words::{operation, readable, words};
@@ -9,8 +9,8 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     inductor(name.text).or_else(|| of_autotuning(name)).or_else(|| xla(name.text))
 }
 
-/// What XLA runs beside the kernels that it tries out while it compiles: delays, comparisons,
-/// buffers.
+/// Identifies kernels that XLA runs beside those that it tries out while it compiles: delays,
+/// comparisons, buffers.
 fn of_autotuning(name: &Name<'_>) -> Option<Identity> {
     let function = name.function();
     let data = function.arguments().into_iter().find_map(DataType::in_cpp);

@@ -1,5 +1,4 @@
-//! Functors of ATen: what stands in the template arguments of its elementwise, reduction and
-//! `foreach` kernels.
+//! Functors of ATen, in the template arguments of its elementwise, reduction and `foreach` kernels.
 //!
 //! A functor is a class (`CUDAFunctor_add<float>`), a class around another (`BinaryFunctor<…,
 //! MulFunctor<float>>`), or a lambda inside a function
@@ -10,7 +9,7 @@ use crate::DataType;
 use crate::outline::{self, Part};
 use crate::words::readable;
 
-/// What a functor computes, in which types.
+/// The operation and types of a functor.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Functor {
     /// A readable name; empty where there is none.
@@ -42,7 +41,7 @@ const AROUND: [&str; 13] = [
 /// Depth to which functors are looked through.
 const MOST_AROUND: usize = 8;
 
-/// What the functor in a template argument computes.
+/// Returns the operation and types of the functor in a template argument.
 pub(super) fn of(argument: &str) -> Functor {
     of_depth(argument, MOST_AROUND)
 }

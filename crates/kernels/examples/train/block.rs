@@ -31,11 +31,11 @@ pub struct Block<P> {
     pub down: P,
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that a forward pass leaves for the backward pass.
 pub struct Saved {
     /// The residual stream before attention, and before the experts.
     before: [Bf16; 2],
-    /// What attention read, and what the experts read.
+    /// The inputs of attention and of the experts.
     attention_input: Bf16,
     expert_input: Bf16,
     attended: Attended,

@@ -1,6 +1,5 @@
-//! What the model is made of: one method for each thing that it computes, on activations `[tokens,
-//! size]` in bf16. Next to each stands its gradient, which takes the gradient of what the method
-//! returned.
+//! The parts of the model: one method for each computation, on activations `[tokens, size]` in
+//! bf16. Next to each stands its gradient, which takes the gradient of what the method returned.
 
 use apex_gpu::{Buffer, Device, Extents, Stream, Tensor};
 use apex_kernels::fusion::{self, ElementType, Fused, View, forms};
@@ -14,7 +13,7 @@ use crate::model::{Config, HEAD_DIM, VOCABULARY};
 /// Activations, weights, and the gradients of both.
 pub type Bf16 = Tensor<bf16>;
 
-/// What attention leaves for its gradient.
+/// The state that attention leaves for its gradient.
 pub struct Attended {
     pub queries: Bf16,
     pub keys: Bf16,
@@ -81,7 +80,7 @@ impl Layers {
     }
 
     /// The form of attention that runs here.
-    pub fn attention_form(&self) -> apex_kernels::Form {
+    pub fn attention_form(&self) -> apex_kernels::AttentionForm {
         self.attention.form_for(&self.attention_shape)
     }
 

@@ -123,7 +123,7 @@ fn introduce(model: &Model, text: &[u8]) {
     println!("text: {} bytes, in batches of {batch} x {length}", text.len());
 }
 
-/// How even the loads of experts are, in the layer where they are least even.
+/// Describes the balance of the experts' loads, in the layer with the least even ones.
 fn balance(forward: &model::Forward, config: &Config) -> Result<String> {
     if config.experts == 1 {
         return Ok(String::new());

@@ -37,7 +37,7 @@ pub struct Config {
     pub length: usize,
 }
 
-/// What keeps the experts' loads even.
+/// The means of balancing the experts' loads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Balancing {
     None,
@@ -144,12 +144,12 @@ impl Forward {
         Ok(self.losses.mean(0)?.item()?)
     }
 
-    /// What the tokens of each layer chose.
+    /// Iterates over the choices of each layer's tokens.
     pub fn routings(&self) -> impl Iterator<Item = &moe::Routing> {
         self.blocks.iter().map(|block| &block.routing)
     }
 
-    /// How even the loads of each layer's experts are. Waits for the device.
+    /// Returns the balance of each layer's experts. Waits for the device.
     pub fn balance(&self) -> Result<Vec<Balance>> {
         let of = |routing: &moe::Routing| Ok(Balance::of(&routing.loads.to_vec()?));
         self.routings().filter_map(|routing| of(routing).transpose()).collect()
@@ -160,7 +160,8 @@ pub struct Model {
     pub config: Config,
     pub layers: Layers,
     pub weights: Weights<Parameter<bf16>>,
-    /// Of each layer: what is added to the scores of experts when a token chooses, `[experts]`.
+    /// The bias of each layer, which is added to the scores of experts when a token chooses,
+    /// `[experts]`.
     pub biases: Vec<Buffer<f32>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line's options.
 
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use apex_gpu::{Buffer, Device, Stream};
 use crate::attention::hopper;
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Mask, Options, Shape};
-use crate::attention::{Attention, Call, Form};
+use crate::attention::{Attention, AttentionForm, Call};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -17,7 +17,7 @@ const PORTABLE: Image = Image {
     code: Code::Ptx(include_bytes!("../../binaries/attention_backward_portable.ptx.zst")),
 };
 
-/// What a forward pass read and wrote, with which the backward pass begins.
+/// The tensors that a forward pass read and wrote, with which the backward pass begins.
 #[derive(Debug)]
 pub struct Saved<'a, T> {
     /// Queries.
@@ -164,7 +164,7 @@ impl Attention {
         output_gradient: &Buffer<T>,
         shape: &Shape,
         options: &Options,
-    ) -> Result<(Gradients<T>, Form)> {
+    ) -> Result<(Gradients<T>, AttentionForm)> {
         shape.check()?;
         let device = &self.device;
         let mut gradients = Gradients::zeros(device, shape)?;
@@ -191,7 +191,7 @@ impl Attention {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<AttentionForm> {
         let problem = Problem::new(shape, options)?;
         check(saved, output_gradient, gradients, shape)?;
         let form = options.form.unwrap_or_else(|| self.fastest());
@@ -207,23 +207,27 @@ impl Attention {
         }
         let call = Call { attention: self, problem, shape, mask: options.mask, stream };
         match form {
-            Form::Hopper => call.hopper_backward(saved, output_gradient, gradients)?,
+            AttentionForm::Hopper => call.hopper_backward(saved, output_gradient, gradients)?,
             _ => call.flash_backward(saved, output_gradient, gradients)?,
         }
         Ok(form)
     }
 
     /// Elements of both buffers between the kernels of a backward pass in this form.
-    pub(super) fn backward_partial(&self, form: Form, shape: &Shape) -> [usize; 2] {
-        if form == Form::Hopper { Config::of(shape.dim).partial(shape) } else { flash_partial(shape) }
+    pub(super) fn backward_partial(&self, form: AttentionForm, shape: &Shape) -> [usize; 2] {
+        if form == AttentionForm::Hopper {
+            Config::of(shape.dim).partial(shape)
+        } else {
+            flash_partial(shape)
+        }
     }
 
-    /// Why there is no backward pass in this form, if there is none.
-    fn backward_refusal(&self, form: Form) -> Option<String> {
+    /// Returns the reason why there is no backward pass in this form, if there is none.
+    fn backward_refusal(&self, form: AttentionForm) -> Option<String> {
         match form {
-            Form::Flash => None,
-            Form::Hopper => crate::hopper::refusal(&self.device),
-            Form::Standard | Form::Decode => {
+            AttentionForm::Flash => None,
+            AttentionForm::Hopper => crate::hopper::refusal(&self.device),
+            AttentionForm::Standard | AttentionForm::Decode => {
                 Some("it has no backward pass; the flash form and the Hopper form have".to_owned())
             }
         }
@@ -318,7 +322,7 @@ impl Call<'_> {
     }
 }
 
-/// That all buffers of a backward pass have the sizes that the shape says.
+/// Checks that all buffers of a backward pass have the sizes that the shape states.
 pub fn check<T: Element>(
     saved: &Saved<'_, T>,
     output_gradient: &Buffer<T>,

@@ -40,8 +40,8 @@ fn rows_of_head(shape: &Shape) -> usize {
     shape.heads.checked_div(shape.key_heads).unwrap_or(0) * shape.queries
 }
 
-/// What is copied at a time: `DECODE_STAGES` tiles of 16 keys and values for each warp, as many
-/// bytes in all dimensions.
+/// The shared memory for copies, in bytes: `DECODE_STAGES` tiles of 16 keys and values for each
+/// warp; the size is the same in all dimensions.
 const SHARED: u32 = (WARPS * 2 * 64 * 128) as u32;
 
 /// Chunks of the keys of each of `units` tiles of rows: about as many blocks as multiprocessors.

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use apex_gpu::Buffer;
 
 use crate::attention::shape::{Mask, Shape};
-use crate::attention::{Call, Form, Tensors};
+use crate::attention::{AttentionForm, Call, Tensors};
 use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
@@ -102,7 +102,8 @@ impl Call<'_> {
         }
     }
 
-    /// A map of Q, or of what lies as Q does, that copies so many rows and panels of one head.
+    /// Creates a map of Q, or of a tensor with Q's layout, that copies this number of rows and
+    /// panels of one head.
     pub fn query_map<T: Element>(&self, buffer: &Buffer<T>, tile: [usize; 2]) -> Result<TensorMap> {
         let strides = [self.problem.query_row, self.problem.query_head, self.problem.query_batch];
         self.map(buffer, self.shape.heads, self.shape.queries, strides, tile)
@@ -130,7 +131,7 @@ impl Call<'_> {
             strides: [row as usize, 64, head as usize, batch as usize],
             tile: [64, tile_rows, tile_panels, 1, 1],
         };
-        tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(Form::Hopper, why))
+        tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(AttentionForm::Hopper, why))
     }
 }
 

@@ -38,7 +38,7 @@ const TECHNIQUE: &str = "attention";
 /// A way to compute attention, see the [crate's](crate) table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum AttentionForm {
     /// Three kernels: all scores, their softmax, the product with V.
     Standard,
     /// One kernel that walks over the keys in blocks, with the online softmax.
@@ -50,13 +50,13 @@ pub enum Form {
     Decode,
 }
 
-impl Form {
+impl AttentionForm {
     fn name(self) -> &'static str {
         match self {
-            Form::Standard => "the standard form",
-            Form::Flash => "the flash form",
-            Form::Hopper => "the Hopper form",
-            Form::Decode => "the decode form",
+            AttentionForm::Standard => "the standard form",
+            AttentionForm::Flash => "the flash form",
+            AttentionForm::Hopper => "the Hopper form",
+            AttentionForm::Decode => "the decode form",
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Output<T> {
     /// The natural logarithm of the sum of each row's exponentials: `[batch, heads, queries]`.
     pub log_sum_exp: Buffer<f32>,
     /// The form that ran.
-    pub form: Form,
+    pub form: AttentionForm,
 }
 
 /// Attention on one device. Keeps what it has loaded, and memory that kernels need beside their
@@ -77,15 +77,15 @@ pub struct Output<T> {
 ///
 /// ```
 /// use half::f16;
-/// use apex_kernels::{Attention, Form, Options, Shape};
+/// use apex_kernels::{Attention, AttentionForm, Options, Shape};
 ///
 /// let device = apex_gpu::Device::open(0)?;
 /// let attention = Attention::new(&device)?;
 /// let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 2, keys: 3, dim: 64 };
 /// let q = device.zeros::<f16>(shape.query_elements())?;
 /// let k = device.zeros::<f16>(shape.key_elements())?;
-/// let done = attention.forward(&q, &k, &k, &shape, &Options { form: Some(Form::Standard), ..Options::default() })?;
-/// assert_eq!(done.form, Form::Standard);
+/// let done = attention.forward(&q, &k, &k, &shape, &Options { form: Some(AttentionForm::Standard), ..Options::default() })?;
+/// assert_eq!(done.form, AttentionForm::Standard);
 /// assert!((done.log_sum_exp.to_vec()?[0] - 3f32.ln()).abs() < 1e-6); // three scores of zero
 ///
 /// let wrong = Shape { keys: 4, ..shape };
@@ -122,27 +122,27 @@ impl Attention {
         })
     }
 
-    /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries
-    /// share each of at least 1,024 keys, counting all heads of queries of a head of keys;
-    /// [`Attention::fastest`] elsewhere.
+    /// Returns the form that runs for a shape if none is asked for: [`AttentionForm::Decode`] where
+    /// up to 8 queries share each of at least 1,024 keys, counting all heads of queries of a head
+    /// of keys; [`Attention::fastest`] elsewhere.
     ///
     /// ```
-    /// # use apex_kernels::{Attention, Form, Shape};
+    /// # use apex_kernels::{Attention, AttentionForm, Shape};
     /// let attention = Attention::new(&apex_gpu::Device::open(0)?)?;
     /// let token = Shape { batch: 4, heads: 32, key_heads: 8, queries: 1, keys: 65_536, dim: 128 };
-    /// assert_eq!(attention.form_for(&token), Form::Decode);
+    /// assert_eq!(attention.form_for(&token), AttentionForm::Decode);
     /// assert_eq!(attention.form_for(&Shape { queries: 65_536, ..token }), attention.fastest());
     /// # apex_kernels::Result::Ok(())
     /// ```
-    pub fn form_for(&self, shape: &Shape) -> Form {
-        if decode::suits(shape) { Form::Decode } else { self.fastest() }
+    pub fn form_for(&self, shape: &Shape) -> AttentionForm {
+        if decode::suits(shape) { AttentionForm::Decode } else { self.fastest() }
     }
 
     /// The fastest form that the device has for as many queries as keys, and for gradients.
-    pub fn fastest(&self) -> Form {
+    pub fn fastest(&self) -> AttentionForm {
         match crate::hopper::refusal(&self.device) {
-            None => Form::Hopper,
-            Some(_) => Form::Flash,
+            None => AttentionForm::Hopper,
+            Some(_) => AttentionForm::Flash,
         }
     }
 
@@ -183,7 +183,7 @@ impl Attention {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<AttentionForm> {
         let problem = Problem::new(shape, options)?;
         shape.check_queries("Q", q.len())?;
         shape.check_keys("K", k.len())?;
@@ -191,7 +191,7 @@ impl Attention {
         shape.check_queries("the output", output.len())?;
         shape.check_log_sum_exp(log_sum_exp.len())?;
         let form = options.form.unwrap_or_else(|| self.form_for(shape));
-        if form == Form::Hopper
+        if form == AttentionForm::Hopper
             && let Some(why) = crate::hopper::refusal(&self.device)
         {
             return Err(self.refused(form, why));
@@ -208,15 +208,15 @@ impl Attention {
         let call = Call { attention: self, problem, shape, mask: options.mask, stream };
         let tensors = Tensors { q, k, v, output, log_sum_exp };
         match form {
-            Form::Standard => call.standard(tensors)?,
-            Form::Flash => call.flash(tensors)?,
-            Form::Hopper => call.hopper(tensors)?,
-            Form::Decode => call.decode(tensors)?,
+            AttentionForm::Standard => call.standard(tensors)?,
+            AttentionForm::Flash => call.flash(tensors)?,
+            AttentionForm::Hopper => call.hopper(tensors)?,
+            AttentionForm::Decode => call.decode(tensors)?,
         }
         Ok(form)
     }
 
-    fn refused(&self, form: Form, why: String) -> Error {
+    fn refused(&self, form: AttentionForm, why: String) -> Error {
         Error::Form { technique: TECHNIQUE, form: form.name(), device: self.device.name().to_owned(), why }
     }
 

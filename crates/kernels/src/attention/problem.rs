@@ -1,4 +1,4 @@
-//! A problem as kernels take it.
+//! An attention problem as kernels take it: sizes and strides.
 
 use bytemuck::{Pod, Zeroable};
 

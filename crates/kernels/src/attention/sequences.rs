@@ -1,4 +1,4 @@
-//! Packed batches of sequences of different lengths (what others call varlen, by `cu_seqlens`):
+//! Packed batches of sequences of different lengths (also called varlen, by `cu_seqlens`):
 //! `cuda/attention_sequences.cuh`.
 //!
 //! Invariant: what is computed for a sequence is what a call with this sequence alone computes, bit
@@ -10,7 +10,7 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Options, Shape};
-use crate::attention::{Attention, Call, Form, Gradients, Output, Saved, backward, portable};
+use crate::attention::{Attention, AttentionForm, Call, Gradients, Output, Saved, backward, portable};
 use crate::images::{Code, Image};
 use crate::{Element, Result};
 
@@ -56,7 +56,7 @@ pub struct Sequences {
     all: Shape,
     /// The queries and keys of each.
     lengths: Vec<(usize, usize)>,
-    /// Those of the sequences before each, and behind the last those of all.
+    /// The queries and keys of the sequences before each, and at the end those of all.
     starts: Buffer<[u32; 2]>,
 }
 
@@ -125,7 +125,7 @@ impl Attention {
     ///
     /// # Errors
     /// As [`Attention::forward_into`]; [`Error::Form`](crate::Error::Form) if another form than
-    /// [`Form::Flash`] is asked for.
+    /// [`AttentionForm::Flash`] is asked for.
     #[expect(clippy::too_many_arguments, reason = "three inputs, two outputs, and what to do")]
     pub fn forward_sequences_into<T: Element>(
         &self,
@@ -137,7 +137,7 @@ impl Attention {
         sequences: &Sequences,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<AttentionForm> {
         let all = &sequences.all;
         let problem = Problem::new(all, options)?;
         all.check_queries("Q", q.len())?;
@@ -171,7 +171,7 @@ impl Attention {
         output_gradient: &Buffer<T>,
         sequences: &Sequences,
         options: &Options,
-    ) -> Result<(Gradients<T>, Form)> {
+    ) -> Result<(Gradients<T>, AttentionForm)> {
         let (all, device) = (&sequences.all, &self.device);
         let mut gradients = Gradients::zeros(device, all)?;
         let stream = device.stream();
@@ -184,7 +184,7 @@ impl Attention {
     ///
     /// # Errors
     /// As [`Attention::backward_into`]; [`Error::Form`](crate::Error::Form) if another form than
-    /// [`Form::Flash`] is asked for.
+    /// [`AttentionForm::Flash`] is asked for.
     pub fn backward_sequences_into<T: Element>(
         &self,
         saved: &Saved<'_, T>,
@@ -193,7 +193,7 @@ impl Attention {
         sequences: &Sequences,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<AttentionForm> {
         let all = &sequences.all;
         let problem = Problem::new(all, options)?;
         backward::check(saved, output_gradient, gradients, all)?;
@@ -233,9 +233,9 @@ impl Attention {
     }
 
     /// The flash form, unless another is asked for.
-    fn form_of_sequences(&self, options: &Options) -> Result<Form> {
-        match options.form.unwrap_or(Form::Flash) {
-            Form::Flash => Ok(Form::Flash),
+    fn form_of_sequences(&self, options: &Options) -> Result<AttentionForm> {
+        match options.form.unwrap_or(AttentionForm::Flash) {
+            AttentionForm::Flash => Ok(AttentionForm::Flash),
             form => {
                 let why = "it has no sequences of different lengths yet; the flash form has".to_owned();
                 Err(self.refused(form, why))

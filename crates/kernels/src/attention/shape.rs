@@ -1,6 +1,6 @@
-//! Shapes and options, and what is wrong with them.
+//! Shapes and options of attention, and their validation.
 
-use crate::attention::{Form, TECHNIQUE};
+use crate::attention::{AttentionForm, TECHNIQUE};
 use crate::{Error, Result};
 
 /// Sizes of a problem. Any may be zero but for the head dimension.
@@ -24,14 +24,14 @@ pub struct Shape {
     pub dim: usize,
 }
 
-/// Which keys a query sees. Query `r` stands at key `r + keys - queries`: the last query at the
+/// The keys that a query sees. Query `r` stands at key `r + keys - queries`: the last query at the
 /// last key, as it is when the keys before are a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mask {
     /// All.
     #[default]
     Full,
-    /// Those up to its own place.
+    /// The keys up to the query's own place.
     Causal,
     /// A sliding window around its own place, which it always sees. `None` is unlimited.
     Window {
@@ -52,17 +52,17 @@ pub enum Layout {
     RowsFirst,
 }
 
-/// How to compute.
+/// Options of a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Which keys a query sees.
+    /// The keys that a query sees.
     pub mask: Mask,
-    /// What scores are multiplied by, a positive number; `1 / √dim` if it is `None`.
+    /// The factor of scores, a positive number; `1 / √dim` if it is `None`.
     pub scale: Option<f32>,
     /// The order of rows.
     pub layout: Layout,
     /// The form; that of [`Attention::form_for`](crate::Attention::form_for) if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<AttentionForm>,
 }
 
 /// Head dimensions for which there are kernels.

@@ -1,4 +1,4 @@
-//! Memory between the kernels of a call, and how a caller gives it.
+//! Memory between the kernels of a call, and the way in which a caller provides it.
 //!
 //! [`Attention`] keeps memory of its own, as large as the largest call needed. A caller who must
 //! not have that (a framework counts its memory, or captures a stream and replays the graph beside
@@ -11,14 +11,14 @@ use apex_gpu::{Buffer, Stream};
 
 use crate::Result;
 use crate::attention::problem::Problem;
-use crate::attention::{Attention, Form, Options, Shape};
+use crate::attention::{Attention, AttentionForm, Options, Shape};
 use crate::workspace::reserve;
 
 /// Memory between the kernels of a call.
 #[derive(Debug)]
 pub struct Workspace {
-    /// What blocks of the Hopper form take tiles from: at least [`Workspace::COUNTERS`] zeros,
-    /// which are zeros again after each launch.
+    /// Counters from which blocks of the Hopper form take tiles: at least [`Workspace::COUNTERS`]
+    /// zeros, which are zeros again after each launch.
     pub counters: Buffer<u32>,
     /// Partial results. They may hold anything.
     pub partial: [Buffer<f32>; 2],
@@ -28,7 +28,7 @@ impl Workspace {
     /// Elements of [`Workspace::counters`].
     pub const COUNTERS: usize = 2;
 
-    /// The partial results, with so many elements at least.
+    /// Reserves the partial results, with at least this number of elements.
     pub(super) fn reserve(&mut self, lengths: [usize; 2], stream: &Stream) -> Result<[&mut Buffer<f32>; 2]> {
         for (buffer, len) in self.partial.iter_mut().zip(lengths) {
             reserve(buffer, len, stream)?;
@@ -45,8 +45,8 @@ impl Attention {
     pub fn forward_workspace(&self, shape: &Shape, options: &Options) -> Result<[usize; 2]> {
         Problem::new(shape, options)?;
         Ok(match options.form.unwrap_or_else(|| self.form_for(shape)) {
-            Form::Decode => self.decode_partial(shape),
-            Form::Standard | Form::Flash | Form::Hopper => [0, 0],
+            AttentionForm::Decode => self.decode_partial(shape),
+            AttentionForm::Standard | AttentionForm::Flash | AttentionForm::Hopper => [0, 0],
         })
     }
 

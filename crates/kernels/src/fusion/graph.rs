@@ -1,4 +1,4 @@
-//! Graphs of operations on tensors: what is to be computed, without how.
+//! Graphs of operations on tensors: the computation, without its execution.
 //!
 //! A graph is a list of nodes; each uses nodes before it, so the list is in topological order and
 //! has no cycles. A [`Value`] names a node of its own graph. Shapes are checked as nodes are made;
@@ -327,7 +327,7 @@ impl Graph {
         self.operation("column-sum", |graph| graph.push(Op::ColumnSum(x), shape, Some(ElementType::F32)))
     }
 
-    /// Moves elements of each row to the left by so many places, around the end.
+    /// Moves elements of each row to the left by this number of places, around the end.
     ///
     /// # Errors
     /// [`Error::Shape`]: by more places than a row has.
@@ -371,8 +371,7 @@ impl Graph {
         })
     }
 
-    /// How often each of the indices 0 to `bins - 1` occurs in the whole tensor; others are not
-    /// counted.
+    /// Counts each of the indices 0 to `bins - 1` in the whole tensor; others are not counted.
     ///
     /// # Errors
     /// [`Error::Shape`]: the tensor holds no indices, or there are too many bins.
@@ -389,7 +388,7 @@ impl Graph {
         })
     }
 
-    /// What `build` makes is one operation: without fusion it is one kernel.
+    /// Makes the nodes that `build` adds one operation: without fusion it is one kernel.
     pub(super) fn operation<R>(
         &mut self,
         name: &'static str,

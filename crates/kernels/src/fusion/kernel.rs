@@ -1,4 +1,4 @@
-//! One kernel of a plan: what it computes, how it is launched, and what is said about it.
+//! One kernel of a plan: its computation, its launch, and its description.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What one kernel computes: the nodes of a group over one iteration space.
+//! The nest of one kernel: the nodes of a group over one iteration space.
 //!
 //! The space is `outer` × one row of `length` elements. Each value of the group has a [`Place`] in
 //! it, and a *pass* over the row after which it is known: a reduction of a value of pass p is known
@@ -40,7 +40,8 @@ pub struct Access {
     pub memory: Memory,
     pub element: ElementType,
     pub place: Place,
-    /// From one index to the next along each dimension of the space; the last is the row's.
+    /// The distance from one index to the next along each dimension of the space; the last is the
+    /// row's.
     pub strides: Vec<usize>,
     pub elements: usize,
 }
@@ -65,8 +66,7 @@ pub enum Memory {
     Output(usize),
     /// An intermediate tensor of the plan.
     Between(Value),
-    /// What the blocks of a kernel leave of a column sum, a row each, for the kernel that adds
-    /// them.
+    /// The partial column sums of a kernel's blocks, a row each, for the kernel that adds them.
     Partials(Value),
 }
 
@@ -82,7 +82,8 @@ pub struct Nest {
     pub passes: BTreeMap<Value, usize>,
     pub reads: Vec<Access>,
     pub writes: Vec<Access>,
-    /// Where column sums go when their partial sums, which are among the writes, have been added.
+    /// The destinations of column sums, after the partial sums, which are among the writes, have
+    /// been added.
     pub totals: Vec<Access>,
     /// Indices along a dimension of the space: strides as if each were a tensor `0, 1, 2, …`.
     pub indices: BTreeMap<Value, Vec<usize>>,
@@ -356,7 +357,7 @@ impl Nest {
         Ok(())
     }
 
-    /// That a tensor of this shape has elements of its own for each row.
+    /// Checks that a tensor of this shape has elements of its own for each row.
     pub fn varies(&self, shape: &[usize]) -> Result<(), String> {
         let outer = &shape[..shape.len().saturating_sub(1)];
         let missing = self.outer.len() - outer.len();

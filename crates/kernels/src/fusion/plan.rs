@@ -1,4 +1,4 @@
-//! Which operations become one kernel.
+//! Plans the operations that become one kernel.
 //!
 //! Without fusion each operation is a kernel. Then pairs of kernels are fused, the pair that saves
 //! most bytes first, as long as a pair saves any, its nest is [legal](super::nest), no kernel would
@@ -24,7 +24,7 @@ use crate::Result;
 /// Parameters of a kernel, 8 bytes each, of which there may be 4 KiB; fewer are plenty.
 const MOST_TENSORS: usize = 64;
 
-/// How to plan.
+/// Options of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Whether operations are fused; otherwise each is a kernel.
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Whether two kernels were fused, and why.
+/// The decision on fusing two kernels, with its reason.
 #[derive(Clone, Debug)]
 struct Decision {
     first: String,
@@ -315,7 +315,7 @@ impl Planner<'_> {
         })
     }
 
-    /// So that kernels run after those whose results they read.
+    /// Sorts kernels so that they run after those whose results they read.
     fn sort(&self, groups: &mut Vec<Group>) {
         let mut sorted: Vec<Group> = vec![];
         while !groups.is_empty() {

@@ -1,4 +1,4 @@
-//! What a thread holds of a row between passes, and the registers that this takes.
+//! The values of a row that a thread holds between passes, and the registers that they take.
 //!
 //! A kernel keeps all that it computes and needs again. One with column sums has no room for that
 //! beside the sums and the next row: it computes again what is cheap, from what it read.
@@ -79,8 +79,8 @@ impl Nest {
         self.reads.iter().any(is_it)
     }
 
-    /// What a kernel with column sums keeps of what it computes, from pass to pass: what costs
-    /// much, and what is no larger than the tensors that nothing else needs then.
+    /// Returns the values that a kernel with column sums keeps from pass to pass: those that cost
+    /// much, and those that are no larger than the tensors that nothing else needs then.
     pub fn kept(&self, graph: &Graph) -> BTreeSet<Value> {
         let mut kept = BTreeSet::new();
         for &value in self.nodes.iter().filter(|value| self.places[value] == Place::Main) {

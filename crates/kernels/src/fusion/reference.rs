@@ -37,7 +37,7 @@ pub fn evaluate(graph: &Graph, inputs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
 }
 
 impl Graph {
-    /// That there are as many inputs, of as many elements, as the graph declares.
+    /// Checks that there are as many inputs, of as many elements, as the graph declares.
     pub(super) fn check_inputs(&self, found: &[usize]) -> Result<()> {
         if found.len() != self.inputs.len() {
             return Err(wrong(format!("inputs of the graph: {}, not {}", self.inputs.len(), found.len())));

@@ -1,5 +1,5 @@
-//! How a kernel goes through its space: how many threads share a row, how many elements each has,
-//! and where a row stays between the passes over it.
+//! The schedule of a kernel: the number of threads that share a row, the elements of each, and the
+//! place of a row between the passes over it.
 //!
 //! Rows are held in registers as long as these suffice, then in shared memory, and are read again
 //! from global memory (where the GPU's caches still hold them) if they are longer. On Hopper, a
@@ -293,7 +293,8 @@ impl Schedule {
         if nest.rows() == 0 { 0 } else { self.persistent.unwrap_or(0) }
     }
 
-    /// Divides a row among the threads of so many blocks. Whether their registers can hold it.
+    /// Divides a row among the threads of `cluster` blocks. Returns whether their registers can
+    /// hold it.
     fn hold(&mut self, nest: &Nest, cluster: usize, tuning: &Tuning, pressure: &Pressure) -> bool {
         let own = nest.length.div_ceil(self.vector).div_ceil(cluster);
         let fits = |threads: usize, chunks: usize| {

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 4;
 pub struct Totals {
     /// The partial sums.
     pub partials: Vec<Access>,
-    /// What becomes of them, and of which; one sum may be several outputs.
+    /// The destination of each sum, with its number; one sum may be several outputs.
     pub totals: Vec<(usize, Access)>,
     /// Rows of partial sums, and their columns.
     pub rows: usize,
@@ -29,7 +29,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Those of a nest whose kernel leaves partial sums.
+    /// Returns the totals of a nest whose kernel leaves partial sums.
     pub fn of(writes: &[Access], totals: &[Access], rows: usize, length: usize) -> Option<Totals> {
         let is_partial = |write: &&Access| matches!(write.memory, Memory::Partials(_));
         let partials: Vec<Access> = writes.iter().filter(is_partial).cloned().collect();

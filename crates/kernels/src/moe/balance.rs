@@ -1,9 +1,9 @@
-//! How evenly tokens are spread over experts, and what a capacity takes away.
+//! The balance of tokens over experts, and the effect of a capacity.
 
 use crate::moe::Shape;
 
-/// What to watch while a router learns: an expert that nobody chooses learns nothing, and on
-/// several devices the one with the largest load is waited for.
+/// Measures to watch while a router learns: an expert that nobody chooses learns nothing, and on
+/// several devices all wait for the one with the largest load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
     /// Share of the experts that some token chose.
@@ -44,7 +44,7 @@ impl Balance {
     }
 }
 
-/// What a [capacity](crate::moe::Options::capacity) takes away: nothing, if both are 0.
+/// The choices that a [capacity](crate::moe::Options::capacity) drops: none if both are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drops {
     /// Share of all choices that experts did not take.

@@ -13,7 +13,7 @@ use crate::moe::backward::{Kept, nothing_saved};
 use crate::moe::plan::Plan;
 use crate::moe::portable::{MOST_BLOCKS, THREADS};
 use crate::moe::shape::{Gate, MOST_ROWS, Options, Shape, check_capacity, check_elements, wrong};
-use crate::moe::{Between, Call, Form, Gradients, Inputs, Moe, Workspace, check};
+use crate::moe::{Between, Call, Gradients, Inputs, Moe, MoeForm, Workspace, check};
 use crate::{Element, Result};
 
 const EXPERT_CHOICE: Image = Image {
@@ -26,18 +26,19 @@ const EXPERT_CHOICE: Image = Image {
 const SELECT: u32 = 1024;
 const SCAN: usize = 256;
 
-/// How experts choose. The default is a softmax, and as many choices as if each token had made
-/// [`Shape::top_k`].
+/// Options of the experts' choice. The default is a softmax, and as many choices as if each token
+/// had made [`Shape::top_k`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExpertOptions {
-    /// How logits become scores. An expert chooses the tokens of its largest scores in float32, the
-    /// lower token among equals; the scores are the weights. NaN counts as minus infinity.
+    /// The conversion of logits to scores. An expert chooses the tokens of its largest scores in
+    /// float32, the lower token among equals; the scores are the weights. NaN counts as minus
+    /// infinity.
     pub gate: Gate,
     /// Tokens that each expert chooses, all of them if there are not more;
     /// [`shape.capacity(1.0)`](Shape::capacity) if it is `None`.
     pub capacity: Option<usize>,
     /// The form; that of [`Moe::form_for`] if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<MoeForm>,
 }
 
 impl ExpertOptions {
@@ -181,7 +182,7 @@ impl Moe {
         output: &mut Buffer<T>,
         choice: &mut ExpertChoice<T>,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         choice.check(inputs, "the outputs", output.len())?;
         let form = self.expert_form(choice)?;
         choice.filled = true;
@@ -216,7 +217,7 @@ impl Moe {
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         choice.check(inputs, "the output's gradients", output_gradient.len())?;
         let shape = &choice.shape;
         let Gradients { tokens, logits, up, down } = &*gradients;
@@ -241,7 +242,7 @@ impl Moe {
         Ok(form)
     }
 
-    fn expert_form<T>(&self, choice: &ExpertChoice<T>) -> Result<Form> {
+    fn expert_form<T>(&self, choice: &ExpertChoice<T>) -> Result<MoeForm> {
         let form = choice.options.form.unwrap_or_else(|| self.form_for(&choice.shape));
         match self.refusal(form, &choice.shape) {
             Some(why) => Err(self.refused(form, why)),

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::moe::shape::{Shape, TILE_ROWS};
-use crate::moe::{Between, Call, Form, Inputs};
+use crate::moe::{Between, Call, Inputs, MoeForm};
 use crate::{Element, Result};
 
 pub const HOPPER: Image =
@@ -25,7 +25,7 @@ pub const SHARED: u32 = (1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256)
 // of them.
 const _: () = assert!(SHARED <= 227 * 1024 && 2 * STEP == 128 && WEIGHTS <= 256 && TILE_ROWS <= 256);
 
-/// Why there is no kernel for the shape, if there is none.
+/// Returns the reason why there is no kernel for the shape, if there is none.
 pub fn refusal(shape: &Shape) -> Option<String> {
     let even = shape.dim.is_multiple_of(8) && shape.hidden.is_multiple_of(8);
     (!even).then(|| {
@@ -86,6 +86,6 @@ impl Call<'_> {
             strides: [columns, columns * rows, columns * rows * matrices, columns * rows * matrices],
             tile: [wide, high, deep, 1, 1],
         };
-        tensor_map::<T, B>(buffer, &layout).map_err(|why| self.moe.refused(Form::Hopper, why))
+        tensor_map::<T, B>(buffer, &layout).map_err(|why| self.moe.refused(MoeForm::Hopper, why))
     }
 }

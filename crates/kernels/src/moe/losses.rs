@@ -18,17 +18,18 @@ const LOSSES: Image =
 /// Coefficients of the losses that are added to what a model is trained for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Auxiliary {
-    /// Of the load balance of Switch Transformers (arXiv 2101.03961): the number of experts times
-    /// the sum, over experts, of the share of all choices that are the expert and the mean of its
-    /// softmax over tokens. 1 if all experts have the same load; 0.01 is a usual coefficient.
-    pub balance: f32,
-    /// Of the z-loss of ST-MoE (arXiv 2202.08906): the mean, over tokens, of the square of the
-    /// logarithm of the sum of the logits' exponentials. It keeps logits small; 0.001 is a usual
+    /// The coefficient of the load balance of Switch Transformers (arXiv 2101.03961): the number of
+    /// experts times the sum, over experts, of the share of all choices that are the expert and the
+    /// mean of its softmax over tokens. 1 if all experts have the same load; 0.01 is a usual
     /// coefficient.
+    pub balance: f32,
+    /// The coefficient of the z-loss of ST-MoE (arXiv 2202.08906): the mean, over tokens, of the
+    /// square of the logarithm of the sum of the logits' exponentials. It keeps logits small; 0.001
+    /// is a usual coefficient.
     pub z: f32,
 }
 
-/// What [`Moe::auxiliary_into`] reads.
+/// The tensors that [`Moe::auxiliary_into`] reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Router<'a> {
     /// `[tokens, experts]`

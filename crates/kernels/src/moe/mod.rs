@@ -20,8 +20,8 @@
 //! | form | runs on |
 //! | --- | --- |
 //! | [`reference`](mod@reference) | the host, in f64 |
-//! | [`Form::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
-//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
+//! | [`MoeForm::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
+//! | [`MoeForm::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
 //!
 //! Tokens choose as their logits say, however uneven that is: [`Balance`] says how uneven, and
 //! [`Drops`] what a capacity takes away. Against it there are losses, with their gradients, in
@@ -82,14 +82,14 @@ const TECHNIQUE: &str = "mixture of experts";
 /// A way to compute a mixture of experts, see the [module's](self) table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum MoeForm {
     /// Products in float32, without tensor cores: it is there to be right everywhere.
     Portable,
     /// Products on Hopper's tensor cores, fed by its copy engine.
     Hopper,
 }
 
-/// What a layer reads: buffers of a device, or slices on the host.
+/// The inputs of a layer: buffers of a device, or slices on the host.
 #[derive(Debug)]
 pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     /// `[tokens, dim]`
@@ -106,7 +106,7 @@ pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     pub down: &'a T,
 }
 
-/// What tokens chose.
+/// The choices of tokens.
 #[derive(Debug)]
 pub struct Routing {
     /// `[tokens, top_k]`, from the largest logit down.
@@ -115,7 +115,7 @@ pub struct Routing {
     pub weights: Buffer<f32>,
     /// Tokens that chose each expert; [`Balance::of`] says how even they are.
     pub loads: Buffer<u32>,
-    /// Of one element: the number of choices that experts did not take, and of tokens of which no
+    /// One element: the number of choices that experts did not take, and of tokens of which no
     /// expert took any; [`Drops::of`] has their shares.
     pub drops: Buffer<[u32; 2]>,
 }
@@ -144,15 +144,15 @@ impl Routing {
     }
 }
 
-/// What [`Moe::forward`] returns.
+/// The result of [`Moe::forward`].
 #[derive(Debug)]
 pub struct Output<T> {
     /// `[tokens, dim]`
     pub output: Buffer<T>,
-    /// What tokens chose.
+    /// The choices of tokens.
     pub routing: Routing,
     /// The form that ran.
-    pub form: Form,
+    pub form: MoeForm,
 }
 
 /// Mixtures of experts on one device. Keeps what it has loaded, and memory that kernels need beside
@@ -189,19 +189,20 @@ struct Workspace {
     /// `[experts, chunks]`: choices of each chunk of tokens, then choices of the chunks before.
     counts: Buffer<u32>,
     plan: Plan,
-    /// What the Hopper form's blocks take tiles from; zeros between launches.
+    /// Counters from which the Hopper form's blocks take tiles; zeros between launches.
     counters: Buffer<u32>,
     /// Hidden layers, `[rows, hidden]`, and results, `[rows, dim]`: 16-bit elements of either type.
     hidden: Buffer<u16>,
     rows: Buffer<u16>,
-    /// Of the backward pass: gradients of the products with Gate and Up, `[rows, 2, hidden]`, and
-    /// what tiles of columns add to the gradients of weights, `[rows, tiles]`; of the losses, what
-    /// chunks add.
+    /// Buffers of the backward pass: gradients of the products with Gate and Up, `[rows, 2,
+    /// hidden]`, and the contributions of tiles of columns to the gradients of weights, `[rows,
+    /// tiles]`; of the losses, the contributions of chunks.
     projection_gradient: Buffer<u16>,
     weight_parts: Buffer<f32>,
 }
 
-/// That a layer's tensors have as many elements as the shape says, in the order of [`Inputs`].
+/// Checks that a layer's tensors have as many elements as the shape states, in the order of
+/// [`Inputs`].
 fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
     shape.check()?;
     let (experts, dim, hidden) = (("experts", shape.experts), ("dim", shape.dim), ("hidden", shape.hidden));
@@ -212,7 +213,7 @@ fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
     check_elements("the down weights", &[experts, dim, hidden], down)
 }
 
-/// That there is a bias for each expert, or none.
+/// Checks that there is a bias for each expert, or none.
 fn check_bias(shape: &Shape, bias: Option<usize>) -> Result<()> {
     bias.map_or(Ok(()), |found| check_elements("the biases", &[("experts", shape.experts)], found))
 }
@@ -238,14 +239,14 @@ impl Moe {
     /// The form that runs for a shape if none is asked for, the fastest that the device has.
     ///
     /// ```
-    /// # use apex_kernels::moe::{Form, Moe, Shape};
+    /// # use apex_kernels::moe::{MoeForm, Moe, Shape};
     /// let moe = Moe::new(&apex_gpu::Device::open(0)?)?;
     /// let odd = Shape { tokens: 100, experts: 8, top_k: 2, dim: 100, hidden: 33 };
-    /// assert_eq!(moe.form_for(&odd), Form::Portable);
+    /// assert_eq!(moe.form_for(&odd), MoeForm::Portable);
     /// # apex_kernels::Result::Ok(())
     /// ```
-    pub fn form_for(&self, shape: &Shape) -> Form {
-        if self.refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Portable }
+    pub fn form_for(&self, shape: &Shape) -> MoeForm {
+        if self.refusal(MoeForm::Hopper, shape).is_none() { MoeForm::Hopper } else { MoeForm::Portable }
     }
 
     /// Computes a layer on the device's own stream, into new buffers.
@@ -279,7 +280,7 @@ impl Moe {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         self.run(inputs, output, routing, None, shape, options, stream)
     }
 
@@ -294,7 +295,7 @@ impl Moe {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
         check_bias(shape, inputs.bias.map(Buffer::len))?;
         options.check()?;
@@ -324,18 +325,18 @@ impl Moe {
         Ok(form)
     }
 
-    /// Why the form does not run for the shape on this device, if it does not.
-    fn refusal(&self, form: Form, shape: &Shape) -> Option<String> {
+    /// Returns the reason why the form does not run for the shape on this device, if it does not.
+    fn refusal(&self, form: MoeForm, shape: &Shape) -> Option<String> {
         match form {
-            Form::Portable => None,
-            Form::Hopper => hopper::refusal(shape).or_else(|| crate::hopper::refusal(&self.device)),
+            MoeForm::Portable => None,
+            MoeForm::Hopper => hopper::refusal(shape).or_else(|| crate::hopper::refusal(&self.device)),
         }
     }
 
-    fn refused(&self, form: Form, why: String) -> Error {
+    fn refused(&self, form: MoeForm, why: String) -> Error {
         let form = match form {
-            Form::Portable => "the portable form",
-            Form::Hopper => "the Hopper form",
+            MoeForm::Portable => "the portable form",
+            MoeForm::Hopper => "the Hopper form",
         };
         Error::Form { technique: TECHNIQUE, form, device: self.device.name().to_owned(), why }
     }
@@ -345,7 +346,8 @@ impl Moe {
     }
 }
 
-/// What the products of a forward pass read and write, beside inputs. They reserve what they write.
+/// The buffers that the products of a forward pass read and write, besides inputs. They reserve
+/// what they write.
 struct Between<'a, T> {
     plan: &'a Plan,
     counters: &'a mut Buffer<u32>,
@@ -369,15 +371,15 @@ impl Call<'_> {
     /// Both products, for the rows of the plan.
     fn products<T: Element>(
         &self,
-        form: Form,
+        form: MoeForm,
         inputs: &Inputs<'_, Buffer<T>>,
         between: Between<'_, T>,
     ) -> Result<()> {
         reserve(between.hidden, self.rows * self.shape.hidden, self.stream)?;
         reserve(between.rows, self.rows * self.shape.dim, self.stream)?;
         match form {
-            Form::Portable => self.portable_products(inputs, between),
-            Form::Hopper => self.hopper_products(inputs, between),
+            MoeForm::Portable => self.portable_products(inputs, between),
+            MoeForm::Hopper => self.hopper_products(inputs, between),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the rows of experts are, as the kernels of one call know it.
+//! The plan of one call's kernels: the position of each expert's rows.
 
 use apex_gpu::{Buffer, Device, Stream};
 
@@ -32,7 +32,7 @@ impl Plan {
         })
     }
 
-    /// As much memory as so many rows need, at most, and so many choices that may have one.
+    /// Reserves memory for at most `rows` rows, and for `choices` choices that may have one.
     pub fn reserve(&mut self, rows: usize, choices: usize, experts: usize, stream: &Stream) -> Result<()> {
         reserve(&mut self.row_tokens, rows, stream)?;
         reserve(&mut self.row_choices, rows, stream)?;

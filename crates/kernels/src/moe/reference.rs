@@ -218,7 +218,7 @@ pub fn backward(
     Ok(gradients)
 }
 
-/// Gradients of tokens and weights, and those of the weights of so many choices.
+/// Computes gradients of tokens and weights, and those of the weights of `choices` choices.
 fn row_gradients(
     inputs: &Inputs<'_, [f64], [f64]>,
     output_gradient: &[f64],

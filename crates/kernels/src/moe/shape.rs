@@ -1,8 +1,8 @@
-//! Shapes and options, and what is wrong with them.
+//! Shapes and options of a mixture of experts, and their validation.
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::moe::Form;
+use crate::moe::MoeForm;
 use crate::{Error, Result};
 
 /// Sizes of a layer. There may be no tokens; everything else is at least 1.
@@ -20,10 +20,10 @@ pub struct Shape {
     pub hidden: usize,
 }
 
-/// How a token's logits become scores. The scores of the experts that it chooses are their weights;
-/// it chooses those of the largest scores, which are those of the largest logits, or of the largest
-/// sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the lower expert
-/// is first, and NaN counts as minus infinity.
+/// The conversion of a token's logits to scores. The scores of the experts that it chooses are
+/// their weights; it chooses those of the largest scores, which are those of the largest logits, or
+/// of the largest sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the
+/// lower expert is first, and NaN counts as minus infinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gate {
     /// The softmax over all experts.
@@ -33,7 +33,7 @@ pub enum Gate {
     Sigmoid,
 }
 
-/// How to compute.
+/// Options of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// The gate.
@@ -45,7 +45,7 @@ pub struct Options {
     /// what they are. `None` takes all; [`Shape::capacity`] computes a usual one.
     pub capacity: Option<usize>,
     /// The form; that of [`Moe::form_for`](crate::moe::Moe::form_for) if it is `None`.
-    pub form: Option<Form>,
+    pub form: Option<MoeForm>,
 }
 
 /// A softmax, renormalised, without a capacity, in the fastest form.
@@ -188,8 +188,7 @@ pub fn check_capacity(capacity: Option<usize>) -> Result<()> {
     }
 }
 
-/// That a tensor, of which the errors speak as "`what` have", has as many elements as its shape
-/// says.
+/// Checks that a tensor, which errors call "`what` have", has as many elements as its shape states.
 pub fn check_elements(what: &str, shape: &[(&str, usize)], found: usize) -> Result<()> {
     crate::error::check_elements(super::TECHNIQUE, what, shape, found)
 }

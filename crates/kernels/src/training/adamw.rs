@@ -62,20 +62,20 @@ impl<T: Element + Number> Parameter<T> {
     }
 }
 
-/// How a step of [`AdamW`] changes weights.
+/// The rates by which a step of [`AdamW`] changes weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// The learning rate, positive.
     pub learning: f64,
-    /// How much of the mean of gradients, and of that of their squares, a step keeps: from 0 to
-    /// below 1.
+    /// The parts of the mean of gradients, and of that of their squares, that a step keeps: from 0
+    /// to below 1.
     pub betas: [f64; 2],
     /// Added to the root of the mean of squares.
     pub epsilon: f64,
     /// Weight decay: a step takes this times the learning rate of each weight.
     pub decay: f64,
-    /// What gradients are multiplied by first: one over the scale of the loss, if it has one, as it
-    /// needs in f16.
+    /// The factor that gradients are multiplied by first: one over the scale of the loss, if it has
+    /// one, as it needs in f16.
     pub gradient_scale: f64,
 }
 

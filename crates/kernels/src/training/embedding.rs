@@ -1,4 +1,4 @@
-//! Rows of a table by number, and the table's gradient.
+//! Embeddings: rows of a table by number, and the table's gradient.
 
 use apex_gpu::{Buffer, Device, Stream};
 

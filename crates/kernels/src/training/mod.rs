@@ -1,4 +1,4 @@
-//! What a model needs to learn, beside its layers: an embedding with its gradient, and AdamW with
+//! The parts of training beside a model's layers: an embedding with its gradient, and AdamW with
 //! weights of 16 bits and their masters in f32.
 //!
 //! The loss is a graph for [`fusion`](crate::fusion),

@@ -1,4 +1,4 @@
-//! What the tests of all techniques share: numbers, random inputs, and the error's measure.
+//! Shared parts of the tests of all techniques: numbers, random inputs, and the error's measure.
 
 use apex_kernels::Element;
 use apex_random::Random;

@@ -1,7 +1,7 @@
 //! Layers, shapes and options for the tests of mixtures of experts.
 
 use apex_gpu::Device;
-use apex_kernels::moe::{Form, Gate, Moe, Options, Routing, Shape};
+use apex_kernels::moe::{Gate, Moe, MoeForm, Options, Routing, Shape};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -64,9 +64,9 @@ fn closest(row: &[f32], bias: &[f32], gate: Gate) -> f64 {
 }
 
 /// The forms that the device has for the shape.
-pub fn forms(moe: &Moe, shape: &Shape) -> Vec<Form> {
+pub fn forms(moe: &Moe, shape: &Shape) -> Vec<MoeForm> {
     let best = moe.form_for(shape);
-    if best == Form::Portable { vec![best] } else { vec![Form::Portable, best] }
+    if best == MoeForm::Portable { vec![best] } else { vec![MoeForm::Portable, best] }
 }
 
 /// Choices that no kernel has written.
@@ -108,7 +108,7 @@ pub fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// That a loss has the gradients of four tensors that are expected, by differences of the loss.
+/// Checks by differences that a loss has the expected gradients of four tensors.
 pub fn differences(
     values: &mut [Vec<f64>; 4],
     expected: &[Vec<f64>; 4],

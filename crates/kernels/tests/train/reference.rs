@@ -13,14 +13,14 @@ use crate::model::{Balancing, Config, HEAD_DIM, VOCABULARY, Weights};
 type Numbers = Vec<f64>;
 
 pub struct Pass {
-    /// With the losses that balance experts.
+    /// The loss, with those that balance experts.
     pub loss: f64,
     pub gradients: Weights<Numbers>,
-    /// What the tokens of each layer chose.
+    /// The choices of each layer's tokens.
     pub choices: Vec<Vec<u32>>,
 }
 
-/// What a block's forward pass leaves.
+/// The state that a block's forward pass leaves.
 struct Saved {
     x: Numbers,
     attention_input: Numbers,

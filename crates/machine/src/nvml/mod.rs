@@ -80,14 +80,14 @@ pub struct Nvml {
 // nothing else has them.
 unsafe impl Send for Nvml {}
 
-/// What is known of a device beside its readings.
+/// A device, without its readings.
 struct Asked {
     handle: Handle,
     refused: BTreeSet<&'static str>,
     is_lost: bool,
-    /// When the counter of energy was read, and its millijoules.
+    /// The time of the last reading of the counter of energy, and its millijoules.
     energy: Option<(u64, u64)>,
-    /// When the counters of NVLink were read: KiB sent, received.
+    /// The time of the last reading of NVLink's counters, and the KiB sent and received.
     nvlink: Option<(u64, [u64; 2])>,
     gpm: Option<GpmSamples>,
 }
@@ -95,7 +95,7 @@ struct Asked {
 /// Two samples, between which GPM computes its metrics.
 struct GpmSamples {
     samples: [Sample; 2],
-    /// Which of both was taken last; `None` before the first.
+    /// The sample that was taken last; `None` before the first.
     last: Option<usize>,
 }
 
@@ -267,7 +267,8 @@ impl Asked {
         Some((memory.total, memory.used))
     }
 
-    /// What is a state: power, clocks and what limits them, temperature, memory, utilisation.
+    /// Reads the present state: power, clocks and what limits them, temperature, memory,
+    /// utilisation.
     fn read_state(&mut self, functions: &Functions, readings: &mut Readings) {
         let milliwatts = [
             ("power", functions.power, Quantity::Power),
@@ -414,7 +415,7 @@ impl Asked {
     }
 }
 
-/// How fast a counter grew, in a second; `None` of one that was set back.
+/// Returns the growth of a counter per second; `None` if it was set back.
 fn rate(then_ns: u64, now_ns: u64, before: u64, after: u64) -> Option<f64> {
     let (ns, grown) = (now_ns.checked_sub(then_ns)?, after.checked_sub(before)?);
     (ns > 0).then(|| grown as f64 / (ns as f64 / 1e9))

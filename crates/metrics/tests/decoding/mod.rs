@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::process::Stdio;
 use test_process::Command;
 
-/// What a program that uses the classes prints of a request, a JSON document in each line; `None`
-/// where they are not installed.
+/// Runs a program that decodes a request with the classes: returns a JSON document for each line of
+/// output; `None` if the classes are not installed.
 pub fn decoded(program: &str, request: &[u8]) -> Option<Vec<Value>> {
     let installed = ["-c", "import opentelemetry.proto.collector.metrics.v1.metrics_service_pb2"];
     let found = Command::new("python3").args(installed).stderr(Stdio::null()).status();

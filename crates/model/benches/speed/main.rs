@@ -1,4 +1,4 @@
-//! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same
+//! The time of one prediction on one thread, beside ONNX Runtime on the same network in the same
 //! run.
 //!
 //! `cargo bench -p apex-model` measures and prints medians; `-- --json FILE` also writes every
@@ -37,9 +37,9 @@ const SAMPLE: f64 = 3e-4;
 /// Rows of features that are predicted by turns.
 const ROWS: usize = 64;
 
-/// Where a network comes from.
+/// The source of a network.
 enum Weights {
-    /// Random ones, for so many features and hidden layers of these widths.
+    /// Random ones, for this number of features and hidden layers of these widths.
     Random(usize, &'static [usize]),
     /// The file of a model that APEX ships.
     Shipped(&'static str),
@@ -61,7 +61,7 @@ impl Weights {
 struct Case {
     name: &'static str,
     weights: Weights,
-    /// What one prediction may take, in microseconds, in this precision.
+    /// The goal for the time of one prediction in this precision, in microseconds.
     goal: (Precision, f64),
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Row {
     what: String,
     precision: Precision,
-    /// What a warm prediction may take, in microseconds.
+    /// The goal for the time of a warm prediction, in microseconds.
     goal: Option<f64>,
     /// Mean and greatest difference from double precision.
     differences: Option<(f64, f64)>,

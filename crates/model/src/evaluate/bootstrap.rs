@@ -1,4 +1,4 @@
-//! How far a measure would move if other cases had been drawn: the bootstrap (Efron, 1979),
+//! Confidence intervals of a measure, if other cases had been drawn: the bootstrap (Efron, 1979),
 //! percentile method.
 
 use super::quantile;
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 pub struct Confidence {
     /// The measure over all cases.
     pub value: f64,
-    /// Where the interval begins.
+    /// The lower end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
-/// How to resample.
+/// Options of resampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bootstrap {
     /// Determines what is drawn.
     pub seed: u64,
-    /// How often.
+    /// The number of resamples.
     pub resamples: usize,
-    /// How sure the interval is to be, between 0 and 1.
+    /// The confidence of the interval, between 0 and 1.
     pub confidence: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Measures of agreement between what was predicted and what was measured.
+//! Measures of agreement between predictions and measurements.
 //!
 //! All take predictions and measurements case by case, in the same order; a case whose measurement
 //! is not a number is left out. `None` means that no case is left, or that the measure is not

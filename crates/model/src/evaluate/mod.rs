@@ -1,4 +1,4 @@
-//! How good predictions are: measures, how certain those are, and which cases to test on.
+//! Evaluation of predictions: measures, their confidence, and the cases to test on.
 //!
 //! Cases of one group (launches of one kernel family) are alike. A split that puts some of them on
 //! both sides, or a confidence interval that takes them for independent, flatters: [`folds`] keeps

@@ -29,7 +29,7 @@ pub(crate) const LANES: usize = 16;
 #[repr(C, align(64))]
 pub(crate) struct Vector<T>(pub [T; LANES]);
 
-/// How weights are kept.
+/// The format of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// In single precision.
@@ -51,7 +51,7 @@ impl Precision {
 /// fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstructionSet {
-    /// What the compiler's target guarantees.
+    /// The instructions that the compiler's target guarantees.
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -162,7 +162,7 @@ enum Ready {
 /// stay.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// What goes into the layer at hand, and what comes out.
+    /// The inputs and outputs of the current layer.
     values: [Vec<Vector<f32>>; 2],
     /// Inputs in 8 bits, four in each element.
     quads: Vec<u32>,
@@ -253,12 +253,12 @@ impl Predictor {
         }
     }
 
-    /// How many features it takes.
+    /// Returns the number of features.
     pub fn inputs(&self) -> usize {
         self.mean.len()
     }
 
-    /// How many numbers it gives: see [`Network::outputs`].
+    /// Returns the number of outputs: see [`Network::outputs`].
     pub fn outputs(&self) -> usize {
         self.outputs.len()
     }
@@ -350,7 +350,7 @@ fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
     }
 }
 
-/// What the last layer's sums mean.
+/// Converts the last layer's sums to outputs.
 #[inline(always)]
 fn finish(roles: &[(bool, f32, f32)], sums: &[f32], outputs: &mut [f32]) {
     for ((output, &sum), &(fraction, scale, mean)) in outputs.iter_mut().zip(sums).zip(roles) {

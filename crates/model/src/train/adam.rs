@@ -20,7 +20,7 @@ pub(super) struct Adam {
     steps: i32,
 }
 
-/// What [`Adam::step`] does to one piece.
+/// The part of [`Adam::step`] for one piece.
 struct Step<'a> {
     range: Range<usize>,
     decay: f32,

@@ -10,19 +10,19 @@ use crate::parallel::in_parallel;
 use crate::{Error, Matrix};
 use std::ops::Range as Span;
 
-/// Where a layer's parameters lie among all.
+/// The position of a layer's parameters among all.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LayerPosition {
     inputs: usize,
     outputs: usize,
     pub(super) weights: Span<usize>,
     pub(super) bias: Span<usize>,
 }
 
-/// What training needs to know of a network beside its parameters, which it keeps in one row: layer
-/// by layer, first the weights and then the bias.
+/// The structure of a network for training. Its parameters are in one row: layer by layer, first
+/// the weights and then the bias.
 pub(super) struct Plan {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<LayerPosition>,
     activation: Activation,
     input: Scaling,
     output: Scaling,
@@ -50,7 +50,7 @@ impl Plan {
             let weights = end..end + layer.weights.len();
             let bias = weights.end..weights.end + layer.bias.len();
             end = bias.end;
-            Place { inputs: layer.inputs, outputs: layer.outputs, weights, bias }
+            LayerPosition { inputs: layer.inputs, outputs: layer.outputs, weights, bias }
         };
         let output_loss = |(target, level): (usize, Option<f32>)| OutputLoss {
             target,
@@ -85,7 +85,7 @@ impl Plan {
         Ok(())
     }
 
-    /// How many parameters there are.
+    /// Returns the number of parameters.
     pub(super) fn parameters(&self) -> usize {
         self.places.last().map_or(0, |place| place.bias.end)
     }

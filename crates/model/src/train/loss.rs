@@ -1,4 +1,4 @@
-//! What is minimised, and its derivative with respect to the last layer's sums.
+//! The loss that is minimised, and its derivative with respect to the last layer's sums.
 //!
 //! With `z` a sum of the last layer, `y` the target, in standard units where it is any number, and
 //! `p = logistic(z)`:
@@ -24,7 +24,7 @@ pub enum PointLoss {
     Squared,
     /// Half the squared error up to `delta`, in standard units, and linear beyond.
     Huber {
-        /// Where it becomes linear.
+        /// The error at which it becomes linear.
         delta: f32,
     },
 }
@@ -32,9 +32,9 @@ pub enum PointLoss {
 /// The loss of one target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetLoss {
-    /// Of its point estimate. Its quantiles, if it has any, have the quantile loss.
+    /// The loss of its point estimate. Its quantiles, if it has any, have the quantile loss.
     pub point: PointLoss,
-    /// How much it counts beside other targets.
+    /// The weight of the target beside others.
     pub weight: f32,
 }
 
@@ -69,7 +69,7 @@ impl TargetLoss {
     }
 }
 
-/// What one output is trained for.
+/// The loss of one output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputLoss {
     /// The position of its target.

@@ -55,7 +55,7 @@ impl Examples {
         Ok(Examples { inputs, targets })
     }
 
-    /// How many there are.
+    /// Returns the number of examples.
     pub fn rows(&self) -> usize {
         self.inputs.rows()
     }
@@ -79,7 +79,7 @@ impl Examples {
     }
 }
 
-/// How to train.
+/// Options of training.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Determines the order of the examples.
@@ -160,7 +160,7 @@ impl Options {
     }
 }
 
-/// What is known after an epoch.
+/// The state after an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epoch {
     /// Its number, from 1.
@@ -173,7 +173,7 @@ pub struct Epoch {
     pub learning_rate: f64,
 }
 
-/// How training ended.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// All epochs.
@@ -226,7 +226,7 @@ pub fn train(
     Ok(outcome)
 }
 
-/// What changes while a network is trained.
+/// The state of a network's training.
 struct Trainer<'a> {
     plan: &'a Plan,
     options: &'a Options,

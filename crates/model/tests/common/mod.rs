@@ -68,7 +68,7 @@ fn activate(activation: Activation, z: f64) -> f64 {
     }
 }
 
-/// What `network` gives for `features`, in double precision.
+/// Returns the outputs of `network` for `features`, in double precision.
 pub fn reference(network: &Network, features: &[f32]) -> Vec<f64> {
     let scaling = network.input_scaling();
     let mut values: Vec<f64> = features
@@ -95,8 +95,8 @@ pub fn reference(network: &Network, features: &[f32]) -> Vec<f64> {
     values
 }
 
-/// How far `found` lies from `expected`: the greatest error relative to an output's size or spread,
-/// whichever is larger.
+/// Returns the distance of `found` from `expected`: the greatest error relative to an output's size
+/// or spread, whichever is larger.
 pub fn distance(network: &Network, found: &[f32], expected: &[f64]) -> f64 {
     let scaling = network.output_scaling();
     let roles = network.output_roles();

@@ -49,14 +49,14 @@ struct ApiBase {
 /// The library with an environment.
 pub struct OnnxRuntime {
     table: *const *const c_void,
-    /// What it calls its version.
+    /// Its version, in its own words.
     pub version: String,
     environment: Handle,
     memory: Handle,
     _library: Library,
 }
 
-/// Where the library lies, if it is installed.
+/// Returns the path of the library, if it is installed.
 fn find() -> Option<PathBuf> {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-deps/onnxruntime/onnxruntime/capi");

@@ -1,4 +1,4 @@
-//! How long the lists of a document may be.
+//! The maximum lengths of a document's lists.
 
 use super::lines::Extent;
 

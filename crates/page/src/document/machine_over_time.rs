@@ -1,4 +1,4 @@
-//! What the machine did over time: series that a reader can see, of a stated length.
+//! The state of the machine over time: series that a reader can see, of a stated length.
 
 use super::Source;
 use super::figure::{NAME, text};

@@ -1,4 +1,4 @@
-//! Where in the program the work comes from: call stacks as a tree, and the program's ranges.
+//! Places in the program that the work comes from: call stacks as a tree, and the program's ranges.
 //!
 //! A kernel's launches and GPU time are divided among its call stacks as its sampled launches are,
 //! as [`Profile::by_site`] divides them among places.

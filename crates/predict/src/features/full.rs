@@ -1,4 +1,5 @@
-//! All that is known of a launch: configuration, residency, device, kernel, PTX, executed work.
+//! All facts about a launch as features: configuration, residency, device, kernel, PTX, executed
+//! work.
 
 use super::{DEVICE, Sink, log, work};
 use crate::case::{Basis, Placed};
@@ -12,7 +13,7 @@ pub(super) fn put(placed: &Placed<'_>, sink: &mut dyn Sink) {
     mix(placed.case.mix.as_ref().filter(|_| placed.basis() >= Basis::Code), sink);
 }
 
-/// What differs between launches of one kernel.
+/// Puts the features that differ between launches of one kernel.
 pub(super) fn put_changing(placed: &Placed<'_>, sink: &mut dyn Sink) {
     configuration(placed, sink);
     residency(placed, sink);
@@ -44,7 +45,8 @@ fn configuration(placed: &Placed<'_>, sink: &mut dyn Sink) {
     sink.put("", "dynamic_shared", log(f64::from(launch.dynamic_shared_bytes)));
 }
 
-/// How the grid fills the device: exact, and the larger part of what decides achieved occupancy.
+/// Puts the features of how the grid fills the device: exact, and the larger part of achieved
+/// occupancy.
 fn residency(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let (occupancy, waves) = (&placed.occupancy, &placed.waves);
     let sms = f64::from(placed.device.limits.attributes.multiprocessors);

@@ -1,4 +1,4 @@
-//! Launches as numbers: what the models are given.
+//! Launches as numbers, the models' inputs.
 //!
 //! A feature set is written once, as a function that puts names and values into a [`Sink`]: so
 //! names and values cannot come apart. Quantities that span decades are logarithms to base 2. What
@@ -17,7 +17,7 @@ pub use what_if::Measured;
 
 use crate::case::Placed;
 
-/// Where features go.
+/// The receiver of features.
 trait Sink {
     /// The next feature. Its name is that of its group and its own.
     fn put(&mut self, group: &'static str, name: &'static str, value: f64);
@@ -49,7 +49,7 @@ pub fn is_of_device(name: &str) -> bool {
     name.strip_prefix(DEVICE).is_some_and(|rest| rest.starts_with('_'))
 }
 
-/// Which numbers a model takes.
+/// A set of features that a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// [`small`].

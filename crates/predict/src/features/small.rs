@@ -1,4 +1,4 @@
-//! Eight numbers of about one: what is known of every launch, anywhere and any time.
+//! Eight features that are known for every launch, as numbers of about one.
 
 use super::{Sink, log};
 use crate::case::Placed;

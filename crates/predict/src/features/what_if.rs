@@ -3,10 +3,10 @@
 use super::{Sink, Values, full};
 use crate::case::Placed;
 
-/// What was measured of a launch.
+/// The measurements of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// How long the kernel took, microseconds.
+    /// The kernel's duration, in microseconds.
     pub duration_us: f64,
 }
 

@@ -1,5 +1,5 @@
-//! What a launch executes, as numbers: how much each warp does, and how long each part of the
-//! device takes for all of it.
+//! The work of a launch as features: the work of each warp, and the time of each part of the device
+//! for all of it.
 
 use super::{Sink, log};
 use crate::bounds::Bounds;
@@ -17,7 +17,7 @@ pub(super) fn put(placed: &Placed<'_>, sink: &mut dyn Sink) {
     bounds(placed, known, sink);
 }
 
-/// Of a warp on average.
+/// Puts the averages over warps.
 fn of_warps(work: &Work, sink: &mut dyn Sink) {
     let warps = work.warps.max(1.0);
     let all = work.total();

@@ -233,7 +233,7 @@ fn parts_of_a_kind_and_kinds_are_joined() {
     assert_eq!(KIND_NAMES[atomic.computed(&rates).kind], "atomic operations");
 }
 
-/// What a launch of these blocks of 64 threads asks of an H200.
+/// Returns the demand of a launch of these blocks of 64 threads on an H200.
 fn demand_of(blocks: u64, kernel: FunctionAttributes, work: Work) -> Option<Demand> {
     let launch = LaunchConfig::new(blocks as u32, 64);
     let case = Case {
@@ -333,7 +333,7 @@ fn a_timing_is_read_as_it_was_written() {
     assert!(Timing::of_notes(&more).is_err(), "one number too many");
     let start = |name: &str| {
         let device = Device { name: name.to_owned(), ..Device::h200() };
-        timing.rates.on(&device).of(Rate::Start)
+        timing.rates.on(&device).get(Rate::Start)
     };
     assert_eq!([start("another one"), start("NVIDIA H200"), start("")], [3.0, 2.25, 2.0]);
 }

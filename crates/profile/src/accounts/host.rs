@@ -28,7 +28,8 @@ pub(crate) struct Host {
     /// The thread that called last, among them.
     last: usize,
     calls: usize,
-    /// What is left to be charged while one stretch is explained, and what of it a thread leaves.
+    /// The idle time that is still to be charged while one stretch is explained, and the part of it
+    /// that a thread leaves.
     rest: Vec<Stretch>,
     left: Vec<Stretch>,
     charged: Vec<(u64, u64, IdleCause)>,
@@ -121,7 +122,7 @@ impl Host {
     }
 }
 
-/// Charges what of `rest` the calls cover, and adds what they leave to `left`.
+/// Charges the part of `rest` that the calls cover, and adds the remainder to `left`.
 fn paint(
     rest: &[Stretch],
     of: &mut ThreadCalls,

@@ -43,7 +43,7 @@ pub(crate) struct StackOf {
     pub call: Option<&'static str>,
 }
 
-/// What samples of one sort have in common.
+/// The properties that samples of one sort share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sample {
     pub stack: StackOf,
@@ -51,7 +51,7 @@ pub(crate) struct Sample {
     pub other: Option<(Other, StackOf)>,
 }
 
-/// What is known of one idle account.
+/// The samples of one idle account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
     /// Time of the account.
@@ -80,7 +80,7 @@ pub(crate) struct SampledSpan {
 pub(crate) struct SampledThread {
     tid: u32,
     spans: Vec<SampledSpan>,
-    /// From when to when it was sampled.
+    /// The intervals in which it was sampled.
     sampled: Vec<(u64, u64)>,
 }
 
@@ -144,19 +144,19 @@ fn stack_of(one: &SampledSpan) -> StackOf {
 /// The sampled threads that concern one process. Times are on the clock of the samples.
 #[derive(Debug, Default)]
 pub(crate) struct SampledThreads {
-    /// Of the process, by identifier.
+    /// The process's threads, by identifier.
     pub own: BTreeMap<u32, SampledThread>,
-    /// Of the processes that it started.
+    /// The threads of the processes that it started.
     pub workers: Vec<SampledThread>,
-    /// When the time of the process begins.
+    /// The start of the process's time.
     pub origin_ns: u64,
     pub period_ns: u64,
 }
 
 impl SampledThreads {
-    /// What keeps a thread waiting at a moment: the holder of the interpreter's lock; a thread of
-    /// the process that runs, one after the other in `turn` if several do; else one of a process
-    /// that it started.
+    /// Returns the stack that keeps a thread waiting at a moment: that of the holder of the
+    /// interpreter's lock; of a running thread of the process, one after the other in `turn` if
+    /// there are several; else of a process that it started.
     fn other(
         &self,
         own: &SampledThread,

@@ -44,8 +44,8 @@ impl Use {
     }
 }
 
-/// When the host begins each part of the run, and the phase that it belongs to: an iteration, what
-/// lies between two, what comes before or after all of them. Ascending, the first at 0.
+/// The start of each part of the run on the host, and its phase: an iteration, the time between
+/// two, or the time before or after all of them. Ascending, the first at 0.
 pub(crate) type Boundaries = Arc<[(u64, PhaseKind)]>;
 
 /// The sums of one device.
@@ -56,9 +56,9 @@ pub(crate) struct Ledger {
     boundaries: Boundaries,
     /// The part of the run that the device is in, among `boundaries`.
     at: usize,
-    /// When the device began it.
+    /// The time at which the device began it.
     since: u64,
-    /// How long the device takes for the iterations of the steady state that lie in the span.
+    /// The device's times for the iterations of the steady state in the span.
     steps: Sketch,
     /// In the order of [`PhaseKind::ALL`]; `None` of a phase that holds no time.
     sums: [Option<[u64; SLOTS]>; PhaseKind::ALL.len()],
@@ -70,7 +70,7 @@ pub(crate) struct Ledger {
     part: (usize, u64),
 }
 
-/// Where a part of a span begins.
+/// Returns the start of a part of a span.
 fn edge((from, to): (u64, u64), part: usize) -> u64 {
     let length = u128::from(to - from);
     from + (length * part as u128 / OverTime::PARTS as u128) as u64
@@ -130,8 +130,8 @@ impl Ledger {
         (self.at, self.since) = (part, moment);
     }
 
-    /// How long an iteration of the steady state takes, as in [`Self::accounts`]; `None` where the
-    /// device finished none in the span.
+    /// Returns the duration of an iteration of the steady state, as in [`Self::accounts`]; `None`
+    /// if the device finished none in the span.
     pub fn step_ns(&self, ends: [&Self; 2]) -> Option<Figure> {
         let [value, short, long] = [self, ends[0], ends[1]].map(|ledger| ledger.steps.distribution());
         let ends = [short, long].into_iter().filter(|steps| steps.count > 0).map(|steps| steps.mean_ns);

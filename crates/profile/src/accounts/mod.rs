@@ -40,7 +40,7 @@ pub use over_time::OverTime;
 pub(crate) use phases::{Launched, Loop};
 pub(crate) use timeline::{Model, NewWork, Queued, Seen, Timeline, Work};
 
-/// What is known of each idle account of a device.
+/// The samples of each idle account of a device.
 pub(crate) type IdleSums = BTreeMap<IdleAccount, IdleSum>;
 
 /// The host's activity while the device was idle.
@@ -289,8 +289,8 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Launch calls and graph launches of the phase that ran.
     pub launches: u64,
-    /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how
-    /// often.
+    /// The kernels that launch calls launched in it: index into [`crate::Profile::kernels`], and
+    /// number of launches.
     pub kernels: Vec<(usize, u64)>,
     /// Graphs that were launched in it: identifier in the process, and how often.
     pub graphs: Vec<(u32, u64)>,
@@ -312,11 +312,11 @@ pub struct PhaseCall {
     pub pageable: bool,
     /// Whether the call is asynchronous.
     pub asynchronous: bool,
-    /// How many.
+    /// The number of calls.
     pub count: u64,
     /// Bytes copied, set or allocated.
     pub bytes: u64,
-    /// How many bytes each copied; empty for other calls.
+    /// The sizes of the copies; empty for other calls.
     #[serde(skip)]
     pub sizes: Sizes,
     /// CPU time.
@@ -326,11 +326,11 @@ pub struct PhaseCall {
 /// The iterations of the steady state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Iterations {
-    /// How many.
+    /// The number of iterations.
     pub count: u64,
-    /// How long one takes on average, nanoseconds: from the start of its first work on the device
-    /// to that of the next one's. Predicted by the model of the device, from as many as are the
-    /// figure's samples; measured, as the mean of [`Self::duration`], where the device finished
+    /// The mean duration of an iteration, in nanoseconds: from the start of its first work on the
+    /// device to that of the next one's. Predicted by the model of the device, from as many as are
+    /// the figure's samples; measured, as the mean of [`Self::duration`], where the device finished
     /// none.
     pub step_ns: Figure,
     /// Intervals from the first launch call of one to that of the next: measured. Where the host

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::{Account, IdleCause};
 
-/// What each part of a device's span was spent on: nanoseconds, by account. A list is empty where
-/// the account holds no time.
+/// The time of each part of a device's span, in nanoseconds, by account. A list is empty where the
+/// account holds no time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverTime {
     /// Length of a part.

@@ -1,11 +1,11 @@
 //! Phases, from the repetition of launches.
 //!
 //! A program that trains or generates launches the same functions in each iteration, in other
-//! configurations perhaps (shapes grow). An *iteration* is found by a *mark*: a function of which
-//! every so many launches as many others lie between two of them. Of all functions, the mark is the
-//! one whose iterations cover the most launches and time; of equal ones, the one with the most
-//! iterations. What lies before its first iteration is the start-up, what lies between iterations
-//! and is unlike them (an evaluation) is neither.
+//! configurations perhaps (shapes grow). An *iteration* is found by a *mark*: a function whose
+//! launches are separated by the same number of other launches, again and again. Of all functions,
+//! the mark is the one whose iterations cover the most launches and time; of equal ones, the one
+//! with the most iterations. What lies before its first iteration is the start-up, what lies
+//! between iterations and is unlike them (an evaluation) is neither.
 //!
 //! In a process that launches nothing, copies, sets and waits take the place of launches; those of
 //! one sort that follow each other count as one launch of several kernels, so that an iteration is
@@ -48,7 +48,7 @@ const LONG_NS: u64 = 1_000_000_000;
 const SHORT_NS: u64 = 30_000_000;
 /// Iterations are alike if their launches differ by at most this part.
 const ALIKE: u64 = 10;
-/// What an iteration counts at least that is as long as the others, but not of the same functions.
+/// The least weight of an iteration that is as long as the others, but not of the same functions.
 const OTHER_FUNCTIONS: f64 = 0.7;
 /// A mark this close to the best is as good.
 const AS_GOOD: f64 = 0.99;
@@ -59,14 +59,14 @@ const PARTS: usize = 2 * LEAST;
 /// parts: that a program compiles or loads code for seconds is no reason to prefer the mark that
 /// has it.
 const USUAL_PART: f64 = 0.75;
-/// By how much an iteration counts less, as a multiple of the share of its launches that others do
-/// not have. More than 1: units of which every so many make an iteration, with a few launches
-/// between, differ by more than iterations that log do.
+/// The factor by which an iteration's weight falls with the share of its launches that others do
+/// not have. It is more than 1, because iterations that consist of several units, with a few
+/// launches between them, differ by more than iterations that log do.
 const STRICT: f64 = 3.0;
 /// An iteration of the warm-up takes this many times what a later one takes.
 const SLOW: f64 = 1.5;
 
-/// What was launched, in the order of time.
+/// The launches, in the order of time.
 #[derive(Default)]
 pub(crate) struct Launched {
     functions: Vec<u32>,
@@ -75,9 +75,9 @@ pub(crate) struct Launched {
     kernels: Vec<u32>,
 }
 
-/// What marks are compared by, of each launch.
+/// The properties of each launch by which marks are compared.
 struct Compared {
-    /// What was launched before it.
+    /// The content before each launch.
     sums: Vec<Content>,
     /// The time since the first one, without long pauses.
     times: Vec<u64>,
@@ -153,7 +153,7 @@ impl Launched {
         Compared { sums: self.sums(), times: self.times(), kernels: self.kernels_before() }
     }
 
-    /// Of each launch, what was launched before it.
+    /// Returns the content before each launch.
     fn sums(&self) -> Vec<Content> {
         let mut lanes: ById<u32> = ById::default();
         let mut known = 0;
@@ -169,7 +169,7 @@ impl Launched {
         sums.collect()
     }
 
-    /// Of each launch, the time since the first one, without long pauses.
+    /// Returns the time from the first launch to each launch, without long pauses.
     fn times(&self) -> Vec<u64> {
         let interval = |two: &[u64]| two[1].saturating_sub(two[0]);
         let intervals: Vec<u64> = self.starts.windows(2).map(interval).collect();
@@ -186,7 +186,7 @@ impl Launched {
         std::iter::once(0).chain(intervals.iter().copied().scan(0, sum)).collect()
     }
 
-    /// Of each launch, and of the end, the kernels before it.
+    /// Returns the number of kernels before each launch and before the end.
     fn kernels_before(&self) -> Vec<u64> {
         let sum = |sum: &mut u64, &kernels: &u32| {
             *sum += u64::from(kernels);
@@ -238,7 +238,7 @@ impl Compared {
         self.kernels[of.end] - self.kernels[of.start]
     }
 
-    /// How good a mark is whose iterations have so many of the kernels and so much of the time.
+    /// Returns the score of a mark whose iterations cover this number of kernels and this time.
     fn score(&self, kernels: f64, time: f64) -> f64 {
         let of = |part: f64, all: &[u64]| part / all.last().map_or(1, |&last| last.max(1)) as f64;
         (of(kernels, &self.kernels) * of(time, &self.times)).sqrt()
@@ -281,7 +281,7 @@ fn try_mark(places: &[u32], marks: usize, compared: &Compared) -> Option<Tried> 
     (!tried.places.is_empty()).then_some(tried)
 }
 
-/// Of marks that are about as good as any, the one with the most iterations.
+/// Returns the mark with the most iterations, of those that are about as good as any.
 fn best(tried: &[Tried]) -> Option<usize> {
     let best = tried.iter().map(|tried| tried.score).fold(0.0, f64::max);
     let good = (0..tried.len()).filter(|&mark| tried[mark].score >= AS_GOOD * best);
@@ -298,7 +298,7 @@ fn warmup(iterations: &[Range<u64>]) -> usize {
     durations[..durations.len() / 2].windows(3).position(settled).unwrap_or(0)
 }
 
-/// How often functions were launched: sixteen counters, which functions share in turn, of eight
+/// The numbers of launches of functions: sixteen counters, which functions share in turn, of eight
 /// bits each. A difference of two is exact where no counter differs by [`Content::MOST`] and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Content(u128);
@@ -317,7 +317,7 @@ impl Content {
         Self(self.0.wrapping_sub(before.0))
     }
 
-    /// By how many launches it differs from another content, at least.
+    /// Returns a lower bound of the number of launches by which it differs from another content.
     fn differs_by(self, other: Self) -> u32 {
         // Adding the same to each counter makes all differences positive.
         let each = u128::MAX / ((1 << Self::BITS) - 1) * Self::MOST;
@@ -327,12 +327,12 @@ impl Content {
 }
 
 impl Loop {
-    /// From when to when each iteration lasts, on the host.
+    /// Returns the interval of each iteration on the host.
     pub fn all(&self) -> &[Range<u64>] {
         &self.iterations
     }
 
-    /// When the host begins iterations, and what is none.
+    /// Returns the starts of iterations and of the time between them on the host.
     pub fn boundaries(&self) -> Boundaries {
         let mut boundaries = vec![(0, PhaseKind::Startup)];
         let mut end = None;
@@ -378,8 +378,8 @@ mod tests {
     /// Nanoseconds between two launches.
     const GAP: u64 = 10_000;
 
-    /// A training step of so many layers: forward, backward, and an optimizer of as many launches
-    /// as `chunks`.
+    /// Returns a training step of this number of layers: forward, backward, and an optimizer of
+    /// `chunks` launches.
     fn step(layers: u32, chunks: usize) -> Vec<u32> {
         let forward = (0..layers).flat_map(|layer| [0, 1, 2 + layer % 3]);
         let backward = (0..layers).flat_map(|layer| [5, 6, 0, 7 + layer % 3]);

@@ -23,13 +23,14 @@ use crate::profile::{Activity, Gap};
 const OPEN: usize = 8192;
 /// Gaps that are listed.
 const LISTED: usize = 10;
-/// From the end of work to the return of the call that waited for it, at most: 2 to 3 µs on an
-/// H200.
+/// The longest time from the end of work to the return of the call that waited for it: 2 to 3 µs on
+/// an H200.
 const RETURN_NS: u64 = 3_000;
 /// A call that waits for longer has waited for work, even where the model says that all was done.
 const WAITED_NS: u64 = 50_000;
 
-/// What a piece of work is; in the order of who names the time in which several run.
+/// The kind of a piece of work. If several run at once, the first kind in this order names the
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     Kernel,
@@ -57,9 +58,9 @@ impl Work {
 pub(crate) struct NewWork {
     pub stream: u32,
     pub kind: Option<StreamKind>,
-    /// When its call returned.
+    /// The time at which its call returned.
     pub ready: u64,
-    /// How long it takes.
+    /// Its duration.
     pub taken: u64,
     pub what: Work,
     pub kernel: Option<usize>,
@@ -75,10 +76,10 @@ pub(crate) struct NewWork {
     pub queued: Queued,
 }
 
-/// Which call queued work, for who observes.
+/// The call that queued work, for observers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Queued {
-    /// When the call began.
+    /// The start of the call.
     pub start: u64,
     pub called: Called,
     /// Whether this launch was timed.
@@ -111,7 +112,7 @@ struct Item {
     queued: Queued,
 }
 
-/// When work begins or ends, and its place among the items.
+/// The time at which work begins or ends, and its index among the items.
 type Edge = (u64, u32);
 
 #[derive(Clone, Debug)]
@@ -142,7 +143,7 @@ type ByCause = [f64; IdleCause::ALL.len()];
 /// Gaps of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
-    /// From here on a gap is listed.
+    /// The length from which a gap is listed.
     least: u64,
     open: Option<OpenGap>,
     longest: Vec<Gap>,
@@ -162,7 +163,7 @@ pub(crate) struct Timeline {
     settled: u64,
     streams: ById<Stream>,
     items: VecDeque<Item>,
-    /// What begins and ends while items are settled.
+    /// The starts and ends while items are settled.
     edges: [Vec<Edge>; 2],
     host: Host,
     /// Open work and calls at which the oldest are settled.
@@ -209,7 +210,7 @@ impl Timeline {
         }
     }
 
-    /// From now on the host's samples are sorted by the idle accounts that they fall into.
+    /// Starts to sort the host's samples by the idle accounts that they fall into.
     pub fn sort(&mut self, samples: IdleSampler) {
         self.samples = Some(samples);
     }
@@ -219,7 +220,7 @@ impl Timeline {
         self.samples.take().map(IdleSampler::finish)
     }
 
-    /// From now on [`Self::tell`] has something to tell.
+    /// Starts to collect events for [`Self::tell`].
     pub fn observe(&mut self) {
         self.seen = Some(Vec::new());
     }
@@ -270,9 +271,9 @@ impl Timeline {
         self.streams.entry(id, || Stream { id, kind: None, free_at: 0, not_before: 0, open: false })
     }
 
-    /// When work on a stream can begin: after the work before it, after that of the legacy default
-    /// stream where it is a blocking one, and after that of all blocking streams where it is the
-    /// legacy default stream.
+    /// Returns the time at which work on a stream can begin: after the earlier work on it, after
+    /// that of the legacy default stream if the stream is a blocking one, and after that of all
+    /// blocking streams if it is the legacy default stream.
     fn free_for(&self, stream: u32, kind: Option<StreamKind>) -> u64 {
         let own = self.streams.get(stream).map_or(0, |own| own.free_at.max(own.not_before));
         let blocks = |other: &Stream| match (kind, other.kind) {
@@ -283,7 +284,7 @@ impl Timeline {
         self.streams.values().filter(|other| blocks(other)).map(|other| other.free_at).fold(own, u64::max)
     }
 
-    /// When the work of a stream is done (of all, if `None`).
+    /// Returns the time at which the work of a stream is done (of all streams, if `None`).
     pub fn done_at(&self, stream: Option<u32>) -> u64 {
         match stream {
             Some(stream) => self.streams.get(stream).map_or(0, |stream| stream.free_at),
@@ -464,7 +465,7 @@ impl Timeline {
         }
     }
 
-    /// How long the device was idle until work of each range began.
+    /// Returns the device's idle time before work of each range.
     pub fn idle_of_ranges(&self) -> impl Iterator<Item = (usize, u64)> {
         self.gaps.by_range.iter().map(|(&range, &idle)| (range as usize, idle))
     }

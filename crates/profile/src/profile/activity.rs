@@ -54,13 +54,13 @@ struct PhaseLaunches {
     graphs: BTreeMap<u32, u64>,
 }
 
-/// What calls of one kind in a phase add up to.
+/// The sums over calls of one kind in a phase.
 #[derive(Default)]
 struct CallSums {
     count: u64,
     bytes: u64,
     cpu_ns: u64,
-    /// Of copies.
+    /// The sizes of copies.
     sizes: Sizes,
 }
 
@@ -77,11 +77,12 @@ struct Second<'r, 'b, 'o> {
     devices: BTreeMap<Option<usize>, Device>,
     /// Entry points that wait for an event.
     event_calls: HashSet<u32>,
-    /// When the work before an event is done, in each of the three models, and its stream.
+    /// The time at which the work before an event is done, in each of the three models, and its
+    /// stream.
     events: HashMap<u64, ([u64; 3], u32)>,
     /// Configurations that have been launched.
     met: IndexById,
-    /// Where among the samples the reading is.
+    /// The position of the reading among the samples.
     samples: sampled::Cursor,
     boundaries: Boundaries,
     /// The part of the run that the host is in, among `boundaries`.
@@ -95,7 +96,7 @@ struct Second<'r, 'b, 'o> {
     observer: Option<&'o mut (dyn Observer + 'o)>,
 }
 
-/// What is launched, on which device and stream, by which call.
+/// A launch: its device and stream, and its call.
 struct LaunchCall {
     what: Launched,
     device: Option<usize>,
@@ -135,7 +136,7 @@ impl Reading<'_> {
         second.finish(found.as_ref())
     }
 
-    /// When a call began and when it returned, in nanoseconds after the process's start.
+    /// Returns the start and end of a call, in nanoseconds after the process's start.
     fn interval(&self, head: &RecordHead) -> (u64, u64) {
         let (start, cpu_ns) = self.times(head);
         (start as u64, (start as u64).saturating_add(cpu_ns))

@@ -124,8 +124,8 @@ pub struct Builder {
     counted: CountedKernels,
     defects: Vec<Defect>,
     pub(super) recorder: Recorder,
-    /// What a collective takes on average on the rank that it takes least on, of processes that are
-    /// not part of the profile.
+    /// The mean time of each collective on the rank that takes least time for it, of processes that
+    /// are not part of the profile.
     other_collectives: BTreeMap<CollectiveKey, f64>,
     cost: RecordingCost,
     /// The code that the session keeps.
@@ -152,7 +152,7 @@ impl Builder {
         self.add(session, &Selection::default(), Some(observer));
     }
 
-    /// From now on the host's samples are those of the session that is read.
+    /// Takes the host's samples of the session that is read.
     fn take_samples(&mut self, host: Option<SampledHost>) {
         self.host_sampling = host.as_ref().map(SampledHost::sampling);
         self.problems.extend(host.iter().flat_map(SampledHost::problems));
@@ -204,7 +204,7 @@ impl Builder {
         self.add_process_in(process, 0..u64::MAX, None);
     }
 
-    /// Adds what of a process began in a window, nanoseconds after its start.
+    /// Adds the events of a process that began in a window, in nanoseconds after its start.
     fn add_process_in(
         &mut self,
         process: &apex_trace::Process,
@@ -232,7 +232,7 @@ impl Builder {
         }
     }
 
-    /// What the file of a process tells beside its records.
+    /// Returns the content of a process's file besides its records.
     fn of_header(process: &apex_trace::Process) -> Self {
         let wall_ns = process.span.map_or(0, |(_, last)| process.clock.ns_since_start(last)) as f64;
         let recorder = Recorder {

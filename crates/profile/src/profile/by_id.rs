@@ -55,7 +55,7 @@ impl<T> ById<T> {
         self.places.get(id).map(|place| &mut self.list[place])
     }
 
-    /// What an identifier has; `new` makes it where it has nothing yet.
+    /// Returns the entry of an identifier; `new` makes it if there is none yet.
     pub fn entry(&mut self, id: u32, new: impl FnOnce() -> T) -> &mut T {
         let place = self.places.get(id).unwrap_or_else(|| {
             self.places.insert(id, self.list.len());

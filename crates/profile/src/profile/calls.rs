@@ -100,7 +100,7 @@ pub struct Copies {
     pub count: u64,
     /// Bytes copied.
     pub bytes: u64,
-    /// How many bytes each of them copied.
+    /// The sizes of these copies.
     pub sizes: Sizes,
     /// CPU time of the calls.
     pub cpu: Distribution,

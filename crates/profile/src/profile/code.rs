@@ -18,7 +18,7 @@ const MOST_ARGUMENTS: usize = 16;
 /// Images by hash, packed as the session has them. No part of what is written.
 pub type Images = BTreeMap<String, Arc<[u8]>>;
 
-/// What was kept of the code that programs loaded.
+/// The code that was kept of the images that programs loaded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SessionCode {
     /// Most bytes that images could take.
@@ -31,8 +31,8 @@ pub struct SessionCode {
     pub left_out: u64,
     /// Bytes of these, as far as they are known.
     pub left_out_bytes: u64,
-    /// What is known of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or
-    /// `none`. Empty before kernels are predicted, and where none was timed.
+    /// The knowledge of the kernels' code: shares of the GPU time, by [`KnownCode::name`], or
+    /// `none`. Empty before kernels are predicted, and if none was timed.
     pub known: BTreeMap<String, f64>,
 }
 
@@ -54,33 +54,33 @@ impl From<KeptCode> for SessionCode {
     }
 }
 
-/// What is known of a kernel's code and arguments.
+/// The code and arguments of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelCode {
     /// The image that it is from, by its hash; `None` if that was not kept.
     pub image: Option<String>,
-    /// What it was given in launches that were looked at: the most frequent first.
+    /// The arguments of launches that were examined, the most frequent first.
     pub arguments: Vec<KernelArguments>,
     /// Launches that were looked at and given others than these.
     pub other_arguments: u64,
-    /// What its image has of it; `None` where that could not be read, and before kernels are
-    /// predicted.
+    /// The part of its code that the image holds; `None` if the image could not be read, and before
+    /// kernels are predicted.
     pub known: Option<KnownCode>,
-    /// What its PTX says about its cost; empty for kernels that take little of the GPU time, and
-    /// before kernels are predicted.
+    /// Facts that its PTX tells about its cost; empty for kernels that take little of the GPU time,
+    /// and before kernels are predicted.
     pub facts: Vec<CodeFact>,
 }
 
-/// What a kernel's PTX says about its cost.
+/// A fact that a kernel's PTX tells about its cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CodeFact {
-    /// What it is about.
+    /// The kind of fact.
     pub kind: FactKind,
     /// Share of the kernel's work, as far as the listing tells it.
     pub share: f64,
-    /// What it costs.
+    /// The cost.
     pub cost: f64,
-    /// What it would cost at best.
+    /// The least possible cost.
     pub least: f64,
     /// Whether it holds only if a parameter of the kernel is large.
     pub by_parameter: bool,
@@ -90,7 +90,7 @@ pub struct CodeFact {
     pub line: Option<u32>,
 }
 
-/// What an image has of a kernel.
+/// The part of a kernel's code that an image holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownCode {
@@ -110,7 +110,7 @@ impl KnownCode {
     }
 }
 
-/// What the tables of machine code say of a kernel; `None` where they say nothing.
+/// The properties of a kernel in the tables of machine code; `None` if they do not give it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineCode {
     /// Registers of a thread.
@@ -123,11 +123,11 @@ pub struct MachineCode {
     pub barriers: u32,
     /// Most threads of a block that the code says.
     pub max_threads: Option<u32>,
-    /// Where each parameter lies: offset and bytes.
+    /// The offset and size of each parameter, in bytes.
     pub parameters: Option<Vec<(u32, u32)>>,
 }
 
-/// What a kernel was given.
+/// The arguments of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelArguments {
     /// Launches with these arguments, of those that were looked at: the first one of the
@@ -150,7 +150,7 @@ pub struct ArgumentMemory {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parameter {
-    /// Where it lies in the kernel's parameter space.
+    /// The offset in the kernel's parameter space.
     pub offset: u32,
     /// Its bytes, in hexadecimal digits, the first byte first; zeros in place of pointers.
     pub bytes: String,
@@ -161,17 +161,17 @@ pub struct Parameter {
 /// A pointer to device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PointerTo {
-    /// Where it lies in the parameter.
+    /// The offset in the parameter.
     pub at: u32,
-    /// Which of the allocations that these arguments point into.
+    /// The index of the allocation among those that these arguments point into.
     pub allocation: u32,
     /// Bytes of that allocation.
     pub allocation_bytes: u64,
-    /// Where it points to: bytes from the allocation's beginning.
+    /// The offset of the target from the allocation's start, in bytes.
     pub offset: u64,
 }
 
-/// What is counted of a kernel's arguments.
+/// The counts of a kernel's arguments.
 #[derive(Default)]
 pub(super) struct ArgumentCounts {
     /// Without identifiers.
@@ -221,7 +221,8 @@ impl ArgumentCounts {
     }
 }
 
-/// The parameter at this offset, of so many bytes; of what a file claims, the part that is there.
+/// Returns the parameter of `length` bytes at this offset. A file may claim more than it has: then
+/// only the existing part is returned.
 fn parameter(arguments: &Arguments, (offset, length): (u32, u32)) -> Parameter {
     let end = offset.saturating_add(length);
     let place = offset as usize..(end as usize).min(arguments.bytes.len());

@@ -7,15 +7,15 @@ use super::reading::{GraphState, Reading};
 use super::times::Estimate;
 use crate::figure::NINETY_PERCENT;
 
-/// Work of unknown time takes as long as known launches do on average, and at the worst so many
-/// times the longest of nearly all of these …
+/// Work of unknown time takes as long as known launches do on average, and at worst this multiple
+/// of the longest of nearly all of these …
 const UNKNOWN_TIMES: f64 = 4.0;
 /// … or this long.
 const UNKNOWN_NS: f64 = 20e3;
 /// Known launches, by their time, that are "nearly all".
 const NEARLY_ALL: f64 = 0.99;
 
-/// What one launch takes.
+/// The duration of one launch.
 #[derive(Clone, Copy)]
 pub(super) struct Cost {
     pub mean_ns: f64,
@@ -31,7 +31,7 @@ pub(super) struct Cost {
     pub own: bool,
 }
 
-/// What is launched: a configuration or a graph, by its place in the process's list; `None` if it
+/// A launched object: a configuration or a graph, by its index in the process's list; `None` if it
 /// was not recorded.
 #[derive(Clone, Copy)]
 pub(super) enum Launched {
@@ -65,9 +65,9 @@ impl<T> PerLaunched<T> {
     }
 }
 
-/// What launches take.
+/// The durations of launches.
 pub(super) struct Costs {
-    /// Where it is known.
+    /// The durations, if they are known.
     pub known: PerLaunched<Option<Cost>>,
     /// The same, as the time line of the device needs it for each launch.
     pub times: PerLaunched<Option<LaunchTimes>>,
@@ -75,7 +75,7 @@ pub(super) struct Costs {
     pub unknown: [u64; 3],
 }
 
-/// What one launch takes, in figures that are worked out once.
+/// The duration of one launch, in figures that are computed once.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchTimes {
     /// See [`Cost::taken`].
@@ -105,7 +105,7 @@ impl Cost {
         }
     }
 
-    /// What samples of the function in another configuration tell.
+    /// Keeps what samples of the function in another configuration tell: the mean.
     fn of_other(self) -> Self {
         Self { variance: None, deviation_ns: None, own: false, ..self }
     }
@@ -156,9 +156,9 @@ impl Cost {
 }
 
 impl Reading<'_> {
-    /// What configurations and graphs take: by their own samples, else by those of other processes,
-    /// else by those of the same function in the configuration that is most like it; a graph
-    /// without samples takes the sum of its kernels.
+    /// Estimates the durations of configurations and graphs: by their own samples, else by those of
+    /// other processes, else by those of the same function in the most similar configuration; a
+    /// graph without samples takes the sum of its kernels.
     pub(super) fn costs(&self, estimates: &[Option<Estimate>]) -> Costs {
         let mut configs: Vec<Option<Cost>> = Vec::new();
         for (config, estimate) in self.configs.iter().zip(estimates) {
@@ -204,9 +204,9 @@ impl Reading<'_> {
         }
     }
 
-    /// How long work of unknown time is taken to last: on average, at least, at most. Kernels that
-    /// are never timed (launched with programmatic dependence, say) are mostly short ones, so that
-    /// the longest known one is no estimate. Where nothing is known of any, until something shows
+    /// Returns the assumed duration of work of unknown time: mean, minimum, maximum. Kernels that
+    /// are never timed (those with programmatic dependence, say) are mostly short, so that the
+    /// longest known one is no estimate. If no duration is known, work lasts until something shows
     /// that it is done.
     fn unknown_ns(&self, configs: &[Option<Cost>]) -> [u64; 3] {
         let mut known: Vec<(f64, u64)> = self
@@ -232,8 +232,8 @@ impl Reading<'_> {
         }
     }
 
-    /// What the samples of a kernel in other processes, and under other identifiers in this one,
-    /// tell.
+    /// Estimates a kernel's time from its samples in other processes, and under other identifiers
+    /// in this one.
     fn shared_estimate(&self, kernel: usize) -> Option<Estimate> {
         let Builder { kernels, devices, .. } = &self.part;
         let place = |device: usize| self.others.known_device(&devices[device]);

@@ -19,14 +19,14 @@ use crate::figure::{Figure, total};
 pub struct KernelCounts {
     /// Launches that were counted.
     pub launches: u64,
-    /// Of the instructions of these launches the share that was counted; none if all were.
+    /// The share of these launches' instructions that was counted; `None` if all were.
     pub sampled_share: Option<f64>,
-    /// What was counted.
+    /// The counts.
     #[serde(flatten)]
     pub sums: Counts,
     /// The worst places, by fault and then by excess.
     pub hotspots: Vec<Hotspot>,
-    /// What each line did, by file and line; empty where an earlier version counted.
+    /// The counts of each line, by file and line; empty if an earlier version counted.
     pub lines: Vec<Line>,
     /// Lines that are not listed, of the launch that has most of them.
     pub lines_left_out: u64,
@@ -60,9 +60,9 @@ impl Profile {
         instructions.into_iter().zip(sectors).map(|(a, b)| a.max(b)).collect()
     }
 
-    /// What these kernels do together of what the CPU device counted: the larger one of their share
-    /// of the instructions and their share of the sectors, and which of them it is. `None` if
-    /// nothing of them was counted.
+    /// Returns the part of these kernels in all that the CPU device counted, and the name of that
+    /// count: the larger one of their share of the instructions and their share of the sectors.
+    /// `None` if nothing of them was counted.
     pub fn counted_part(&self, kernels: impl IntoIterator<Item = usize>) -> Option<(f64, &'static str)> {
         let kinds = self.counted_shares_by_kind();
         let mut sums = [0.0; 2];
@@ -94,7 +94,7 @@ fn shares(kernels: &[Kernel], count: impl Fn(&Counts) -> u64) -> Vec<f64> {
     counts.into_iter().map(|count| if sum > 0.0 { count / sum } else { 0.0 }).collect()
 }
 
-/// What the CPU device counted of a kernel in one configuration, added up over launches.
+/// The CPU device's counts of a kernel in one configuration, summed over launches.
 #[derive(Default)]
 struct Sum {
     launches: u64,

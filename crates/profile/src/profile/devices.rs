@@ -1,4 +1,4 @@
-//! How views name a device and the process that uses it.
+//! Names of devices, and of the processes that use them, in views.
 //!
 //! [`Profile::devices`] is in the order of first use, so that a place in it tells a user nothing.
 //! The name is what the program itself uses: the CUDA ordinal, `GPU 0`. Where processes see
@@ -15,7 +15,7 @@ const DIGITS: usize = 8;
 pub struct DeviceNames {
     /// Heading of a column of [`Self::cells`]: `GPU`, or `rank`.
     pub heading: &'static str,
-    /// What the column shows of each device: `0`.
+    /// The text of the column for each device: `0`.
     pub cells: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ impl DeviceNames {
         }
     }
 
-    /// What a column shows; `?` if the device is unknown.
+    /// Returns the text for a column; `?` if the device is unknown.
     pub fn cell(&self, device: Option<usize>) -> String {
         device.and_then(|device| self.cells.get(device)).map_or_else(|| "?".to_owned(), Clone::clone)
     }
@@ -38,7 +38,7 @@ impl DeviceNames {
 const RANK: &str = "rank";
 
 impl Profile {
-    /// How its devices are named.
+    /// Returns the names of its devices.
     pub fn device_names(&self) -> DeviceNames {
         let named = |heading, cells: Option<Vec<String>>| {
             let cells = cells.filter(|cells| are_distinct(cells))?;

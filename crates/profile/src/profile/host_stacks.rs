@@ -1,4 +1,4 @@
-//! What the host did while a device was idle: samples of call stacks, by idle account.
+//! The host's activity while a device was idle: samples of call stacks, by idle account.
 //!
 //! `apex run` samples the threads of the program from outside ([`apex_host_stacks`]). Of these
 //! samples, those of the thread that a device waits for count ([`crate::accounts`]). Two views of
@@ -18,7 +18,7 @@ use crate::accounts::{
     IdleAccount, IdleCause, IdleSums, PhaseKind, SampledSpan, SampledThread, SampledThreads, StackOf,
 };
 
-/// How the host was sampled.
+/// The sampling of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostSampling {
     /// Mean time from one sample of a thread to the next.
@@ -30,7 +30,7 @@ pub struct HostSampling {
     pub unsettled: u64,
     /// Samples that could not be read.
     pub failed: u64,
-    /// What could not be sampled and why, a sentence each.
+    /// The parts that could not be sampled, with a reason, a sentence each.
     pub lost: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ impl From<&Doing> for HostState {
     }
 }
 
-/// Whose stack is shown beside that of a thread that waits.
+/// The owner of the stack that is shown beside that of a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Other {
     /// The thread that holds the lock.
@@ -197,7 +197,7 @@ pub struct IdleSamples {
     pub sampled_ns: f64,
     /// Samples that were read.
     pub read: u64,
-    /// What they found, the most frequent first.
+    /// The stacks found, the most frequent first.
     #[serde(skip)]
     pub stacks: Vec<IdleStack>,
 }
@@ -209,7 +209,7 @@ pub struct IdleStack {
     pub samples: u64,
     /// Index into [`super::Profile::host_stacks`].
     pub stack: usize,
-    /// What the thread did.
+    /// The state of the thread.
     pub state: HostState,
     /// For a thread that waited: what kept it waiting, and an index into
     /// [`super::Profile::host_stacks`].
@@ -252,12 +252,12 @@ impl SampledHost {
         Some(host)
     }
 
-    /// What is wrong with the file.
+    /// Returns the problems of the file, a sentence each.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         self.file.problems.iter().cloned()
     }
 
-    /// How the host was sampled.
+    /// Returns the sampling of the host.
     pub fn sampling(&self) -> HostSampling {
         let counters = &self.file.counters;
         HostSampling {

@@ -1,5 +1,5 @@
-//! The host's samples as functions and as places: what the host did while devices were idle, and
-//! which line of the program did it.
+//! The host's samples as functions and as places: the functions that ran while devices were idle,
+//! and the lines of the program that called them.
 //!
 //! A share is the ratio of samples, times the part of the idle time that was sampled. Its interval
 //! is Wilson's 90% interval for a binomial proportion of as many samples. Samples come at jittered,
@@ -23,7 +23,7 @@ const LEAST: f64 = 0.001;
 /// Minimum share of a stack's samples that wait in a system call, for those that run to be in it.
 const IN_CALL: f64 = 0.05;
 
-/// What the host did while devices were idle for one cause.
+/// The host's functions while devices were idle for one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleFunctions {
     /// The account.
@@ -167,8 +167,8 @@ impl<'p> Functions<'p> {
 }
 
 impl Profile {
-    /// What the host did in each idle account, the longest account first; empty where the host was
-    /// not sampled.
+    /// Returns the host's functions in each idle account, the longest account first; empty if the
+    /// host was not sampled.
     pub fn idle_functions(&self) -> Vec<IdleFunctions> {
         if self.host_stacks.is_empty() {
             return Vec::new();

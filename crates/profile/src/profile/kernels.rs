@@ -145,7 +145,7 @@ pub(crate) struct Kernels {
     list: Vec<Counts>,
 }
 
-/// What is counted of a kernel.
+/// The counts of a kernel.
 pub(crate) struct Counts {
     key: Key,
     pub launches: Launches,
@@ -217,18 +217,19 @@ impl Kernels {
         others.list.into_iter().map(add).collect()
     }
 
-    /// What samples tell of a kernel.
+    /// Returns the estimate of a kernel's time from samples.
     pub fn times(&self, kernel: usize) -> Option<&Estimate> {
         self.list[kernel].times.as_ref()
     }
 
-    /// How the driver names a kernel, and how it is launched.
+    /// Returns a kernel's symbol and its configuration.
     pub fn symbol_and_launch(&self, kernel: usize) -> (&str, &LaunchConfig) {
         let Key { symbol, launch, .. } = &self.list[kernel].key;
         (symbol, launch)
     }
 
-    /// What samples here tell of a kernel of others, whose devices have these places here.
+    /// Returns the estimate from samples here of a kernel of others, whose devices have these
+    /// indices here.
     pub fn times_of(
         &self,
         others: &Self,
@@ -281,7 +282,7 @@ fn number_namesakes(kernels: &mut [Kernel]) {
     }
 }
 
-/// What the names of all kernels tell, by symbol; functions have different short names.
+/// The identities of all kernels by symbol; functions have different short names.
 struct Names(HashMap<String, Identity>);
 
 impl Names {

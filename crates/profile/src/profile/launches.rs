@@ -1,5 +1,5 @@
-//! When kernels are launched: counts in equal parts of the span of their device, few enough for a
-//! picture.
+//! Launches of kernels over time: counts in equal parts of the span of their device, few enough for
+//! a picture.
 //!
 //! Invariant: the parts of a kernel add up to its launch calls in the phases of the activity.
 

@@ -12,11 +12,11 @@ use crate::Selection;
 /// Bytes of source text that are read of a session.
 const MOST_BYTES: usize = 32 << 20;
 
-/// What lines did, added up over launches.
+/// The counts of lines, summed over launches.
 #[derive(Default)]
 pub(super) struct Lines {
     each: BTreeMap<(Arc<str>, u32), LineCounts>,
-    /// Of the launch that left out most.
+    /// The number of lines of the launch that left out most.
     left_out: u64,
     /// Lines that came when there were [`MAX_LINES`].
     others: u64,

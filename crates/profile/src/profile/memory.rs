@@ -65,7 +65,8 @@ struct Live {
 pub(super) struct Heap {
     live: HashMap<Place, Live>,
     over_time: OverTime,
-    /// What each thread allocated last, and by which entry point: a stack that is read is of that.
+    /// The last allocation of each thread, with its entry point: a stack that is read belongs to
+    /// it.
     last: HashMap<u32, (Place, u32)>,
     kinds: BTreeMap<MemoryKind, Kind>,
     /// Calls are not counted, because they lie outside of the window; what is live is followed
@@ -79,7 +80,7 @@ pub(super) struct Heap {
 struct Kind {
     memory: Totals,
     live_bytes: u64,
-    /// How many of each size were freed and not allocated again.
+    /// The number of allocations of each size that were freed and not made again.
     freed: HashMap<u64, u64>,
     /// Allocations since the first launch that no launch has followed yet.
     unconfirmed: u64,
@@ -97,7 +98,7 @@ struct Totals {
     cpu_ns: f64,
 }
 
-/// Who calls, when, and how long that takes.
+/// The caller of an entry point, the time of the call, and its duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Caller {
     pub tid: u32,

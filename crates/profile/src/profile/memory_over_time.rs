@@ -26,21 +26,21 @@ const PLACES: usize = 1000;
 /// Calls and sizes by which places are inferred.
 const SIZES: usize = 4096;
 
-/// What a process had allocated on its devices, or of pinned host memory, over the time in which it
-/// used CUDA.
+/// The memory that a process had allocated on its devices, or pinned on the host, over the time in
+/// which it used CUDA.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryOverTime {
     /// Index into [`super::Profile::processes`].
     pub process: usize,
     /// Whether it is pinned memory of the host. Managed memory counts to the devices.
     pub on_host: bool,
-    /// Where the first part begins, nanoseconds after the process's start.
+    /// The start of the first part, in nanoseconds after the process's start.
     pub start_ns: f64,
     /// Length of a part.
     pub part_ns: f64,
     /// The most bytes at once.
     pub peak_bytes: u64,
-    /// When they were allocated first, nanoseconds after the process's start.
+    /// The first time of the peak, in nanoseconds after the process's start.
     pub peak_at_ns: u64,
     /// Most bytes at once in each part.
     pub most: Vec<u64>,
@@ -57,7 +57,7 @@ pub struct MemoryOverTime {
     pub rest: Vec<u64>,
 }
 
-/// What one place in the program had allocated over time.
+/// The memory that one place in the program had allocated over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceOverTime {
     /// The place, as in [`super::SiteTotals::place`].
@@ -72,7 +72,7 @@ pub struct PlaceOverTime {
 type Place = u32;
 /// No stack was read, and none of another allocation stands for it.
 const UNREAD: Place = 0;
-/// Of places beyond [`PLACES`].
+/// The place that stands for those beyond [`PLACES`].
 const BEYOND: Place = 1;
 /// No place: counts what is inferred of all places.
 const INFERRED: Place = 2;
@@ -94,7 +94,7 @@ pub(super) struct Placed {
     below: Option<u64>,
 }
 
-/// What distinguishes allocations of one size from others: entry point and bytes.
+/// The size of allocations, with their entry point: (entry point, bytes).
 type Size = (u32, u64);
 
 /// Memory over time, while the records of a process are read.
@@ -115,7 +115,7 @@ struct Series {
     live: Vec<i128>,
     total: i128,
     now: Part,
-    /// What has changed since the part was at its most, by place.
+    /// The changes since the part was at its maximum, by place.
     since: HashMap<Place, i128>,
     turn: u64,
     parts: Vec<Part>,
@@ -132,7 +132,7 @@ struct Part {
 }
 
 impl OverTime {
-    /// Of what happens in a window of the process's time, nanoseconds after its start.
+    /// Records a window of the process's time, in nanoseconds after its start.
     pub fn of(window: Range<f64>) -> Self {
         Self {
             window,
@@ -162,7 +162,7 @@ impl OverTime {
         (at as f64 <= end).then_some(series)
     }
 
-    /// So much more, or less, of a place; the series, unless it has ended.
+    /// Adds `change` bytes to a place; returns the series, unless it has ended.
     fn change(&mut self, placed: &Placed, change: i128, at: u64) -> Option<&mut Series> {
         let start = self.window.start;
         let series = self.series_at(placed.on_host, at)?;
@@ -319,7 +319,7 @@ impl Series {
         self.parts.push(std::mem::take(&mut self.now));
     }
 
-    /// So much more, or less, of a place.
+    /// Adds `change` bytes to a place.
     fn add(&mut self, placed: &Placed, change: i128, at: u64) {
         self.total += change;
         let inferred = placed.is_inferred.then_some(INFERRED);

@@ -1,4 +1,4 @@
-//! Frames of compiled code: which of them are the user's, and where in the source they are.
+//! Frames of compiled code: the user's among them, and their places in the source.
 //!
 //! A program's stack goes through libraries that its user cannot change: CUDA's, PyTorch's, the
 //! system's. Frames in files of these are not looked at. What is left is symbolized from the files
@@ -27,11 +27,11 @@ const LIBRARY_PATHS: [&str; 13] = [
     "/cub/",
 ];
 
-/// What paths of the system's files begin with.
+/// The beginnings of paths of the system's files.
 const SYSTEM_FOLDERS: [&str; 8] =
     ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/include/", "/usr/bin/", "/bin/", "/opt/nvidia/"];
 
-/// What names of libraries begin with that lie anywhere.
+/// The beginnings of names of libraries that may lie anywhere.
 const LIBRARY_NAMES: [&str; 22] = [
     "libapex",
     "libcuda",

@@ -1,4 +1,4 @@
-//! A profile of one phase: the same lists, with what passed in that phase.
+//! A profile of one phase: the same lists, with the events of that phase.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -168,7 +168,7 @@ impl Profile {
         steps.filter(|steps| *steps > 0.0)
     }
 
-    /// How long a step takes, nanoseconds: the mean over the steps of all devices
+    /// Returns the duration of a step, in nanoseconds: the mean over the steps of all devices
     /// ([`crate::Iterations::step_ns`]). Samples are the steps of the device that makes the most of
     /// them: those of several ranks go together. `None` where launches do not repeat.
     pub fn step_ns(&self) -> Option<Figure> {
@@ -199,7 +199,7 @@ impl Activity {
         self.phases.iter().find(|phase| phase.kind == kind)
     }
 
-    /// What follows from the accounts: idle time, where little enough is unknown.
+    /// Computes the figures that follow from the accounts: idle time, if little enough is unknown.
     pub(crate) fn tell_idle_time(&mut self) {
         let accounts = &self.accounts;
         let known = accounts.span_ns > 0.0 && accounts.unknown_share() <= Self::MOST_UNKNOWN;

@@ -1,4 +1,4 @@
-//! What the memory pool of a process did (`apex run --fast=memory`).
+//! The statistics of a process's memory pool (`apex run --fast=memory`).
 
 use apex_trace::layout::{PoolFigures, PoolState};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The memory pool of a process. Times are nanoseconds, measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPool {
-    /// What became of it.
+    /// The final state.
     pub state: State,
     /// The entry point whose call closed it.
     pub closed_by: Option<String>,
@@ -21,11 +21,11 @@ pub struct MemoryPool {
     pub allocated: u64,
     /// Operations whose time was taken.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: f64,
     /// Frees after which it kept the memory.
     pub kept: u64,
-    /// Of these, frees that waited because work may have been outstanding.
+    /// The frees among them that waited because work may have been outstanding.
     pub waits: u64,
     /// Blocks that it gave back to the driver.
     pub given_back: u64,
@@ -35,7 +35,7 @@ pub struct MemoryPool {
     pub peak_held_bytes: u64,
 }
 
-/// What became of a memory pool.
+/// The final state of a memory pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 use super::{CodeFact, Kernel, KnownCode, Profile};
 use crate::prediction::Prediction;
 
-/// What is predicted for the kernels of a profile.
+/// The predictions for the kernels of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
-    /// Of each kernel, in the order of [`Profile::kernels`].
+    /// The prediction for each kernel, in the order of [`Profile::kernels`].
     pub kernels: Vec<KernelPrediction>,
     /// For each device without predictions, the reason.
     pub missing: Vec<String>,
 }
 
-/// What is predicted for one kernel.
+/// The predictions for one kernel.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPrediction {
-    /// What is known of its code.
+    /// The part of its code that is known.
     pub known: Option<KnownCode>,
-    /// What the models say.
+    /// The prediction of the models.
     pub said: Option<Prediction>,
-    /// What its code tells about its cost, if it is busy.
+    /// Facts that its code tells about its cost, if it is busy.
     pub facts: Vec<CodeFact>,
 }
 

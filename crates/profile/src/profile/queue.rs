@@ -1,4 +1,4 @@
-//! What the launch queue of a process did (`apex run --fast`).
+//! The statistics of a process's launch queue (`apex run --fast`).
 
 use apex_trace::layout::{BatchFigures, QueueFigures, QueueState};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The launch queue of a process. Times are nanoseconds, measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaunchQueue {
-    /// What became of it.
+    /// The final state.
     pub state: State,
     /// Calls that were queued and made.
     pub made: u64,
@@ -15,13 +15,13 @@ pub struct LaunchQueue {
     pub not_made: u64,
     /// Time that the driver took for them, recording included, on the queue's thread.
     pub call_ns: f64,
-    /// How often the program waited until calls were made.
+    /// The number of times that the program waited until calls were made.
     pub waits: u64,
-    /// How long in all.
+    /// The time of these waits in all, in nanoseconds.
     pub wait_ns: f64,
     /// Calls for which the time that handing over took was taken.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: f64,
     /// The median of it, within 6%; none without samples, and in sessions of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,11 +30,11 @@ pub struct LaunchQueue {
     pub batches: u64,
     /// Launches that were combined into them.
     pub batched: u64,
-    /// How much longer these would have taken one by one, computed from those that were made so.
+    /// The time that batches saved over single calls, computed from those that were made singly.
     pub avoided_ns: f64,
 }
 
-/// What became of a launch queue.
+/// The final state of a launch queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

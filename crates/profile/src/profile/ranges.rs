@@ -24,7 +24,7 @@ pub struct Range {
     pub parent: Option<usize>,
     /// Whether it is a range of the process (`nvtxRangeStart`), not of a thread.
     pub is_process_wide: bool,
-    /// How often it began, while the process was recorded.
+    /// The number of times that it began while the process was recorded.
     pub count: u64,
     /// Time on the host from its beginnings to its ends.
     pub host_ns: f64,
@@ -43,7 +43,7 @@ pub struct Range {
     pub idle_ns: Option<Figure>,
 }
 
-/// What tells a range from others: the range around it, its domain and name, whether it is the
+/// The identity of a range: the range around it, its domain and name, and whether it is the
 /// process's.
 type Key = (Option<usize>, String, String, bool);
 
@@ -112,7 +112,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Where the counts of a range are.
+    /// Returns the index of a range's counts.
     fn place(&mut self, key: Key) -> usize {
         *self.places.entry(key).or_insert_with_key(|key| {
             self.keys.push(key.clone());
@@ -207,7 +207,7 @@ fn range(
     }
 }
 
-/// Where the ranges of one process are among [`Ranges`].
+/// The indices of one process's ranges among [`Ranges`].
 #[derive(Default)]
 pub(super) struct RangePlaces {
     of_threads: HashMap<u32, usize>,
@@ -215,7 +215,8 @@ pub(super) struct RangePlaces {
 }
 
 impl RangePlaces {
-    /// Of all that the process defines. A range whose parent is not defined before it has none.
+    /// Finds the indices of all ranges that the process defines. A range whose parent is not
+    /// defined before it has none.
     pub fn of(process: &Process, ranges: &mut Ranges) -> Self {
         let mut places = Self::default();
         let names = || process.definitions.ranges();

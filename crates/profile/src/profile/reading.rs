@@ -35,15 +35,15 @@ pub(super) use objects::{ConfigState, GraphState};
 /// The process that is read, among the processes of its own part.
 pub(super) const THIS: usize = 0;
 
-/// What is learnt from the first reading of one process.
+/// The result of the first reading of one process.
 pub(super) struct Reading<'b> {
-    /// What other processes have told so far.
+    /// The results of other processes so far.
     pub others: &'b Builder,
-    /// What this process tells; it is process 0 there.
+    /// The part of this process; it is process 0 there.
     pub part: Builder,
     pub process: &'b apex_trace::Process,
-    /// What begins in it is counted, nanoseconds after the process's start. What happens before and
-    /// after it only tells how the process came there, and how long kernels take.
+    /// The window whose events are counted, in nanoseconds after the process's start. Events
+    /// outside of it tell only the state at its beginning, and the durations of kernels.
     pub window: Range<u64>,
     /// Devices by context.
     pub devices: HashMap<u32, usize>,
@@ -59,22 +59,22 @@ pub(super) struct Reading<'b> {
     /// Indices of stacks, by their identifiers and those of the functions that are launched.
     stack_places: HashMap<(u32, u32), Option<usize>>,
     sequences: Sequences,
-    /// What was launched, for [`crate::accounts`] to find iterations.
+    /// The launches, in which [`crate::accounts`] finds iterations.
     pub launched: Launched,
     /// The copies, sets and waits before the first launch.
     unlaunched: Launched,
-    /// What was read of timed launches.
+    /// The samples of timed launches.
     pub sampled: Sampled,
     pub extents: BTreeMap<Option<usize>, Extent>,
     /// As `extents`, of the copies and sets before the first launch.
     transfers: BTreeMap<Option<usize>, Extent>,
 }
 
-/// Where graphs are among functions: their identifiers are others.
+/// The start of graphs among functions: their identifiers are others.
 const GRAPHS: u32 = 1 << 31;
 
-/// What one process did on one device, nanoseconds after the process's start: from when to when,
-/// and what of it is counted.
+/// The use of one device by one process, in nanoseconds after the process's start: the interval,
+/// and the counts.
 #[derive(Default)]
 pub(super) struct Extent {
     pub start: f64,
@@ -90,7 +90,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// From when to when, in a window; nothing where they do not meet.
+    /// Returns the part of the interval in a window; empty if they do not meet.
     pub fn within(&self, window: &Range<u64>) -> (f64, f64) {
         let start = self.start.max(window.start as f64);
         (start, self.end.min(window.end as f64).max(start))
@@ -460,7 +460,7 @@ impl<'b> Reading<'b> {
         self.window.contains(&(start as u64))
     }
 
-    /// In which part of the process's span a moment lies.
+    /// Returns the stratum of the process's span in which a moment lies.
     fn stratum(&self, ticks: u64) -> u64 {
         let Some((first, last)) = self.process.span else { return 0 };
         let share = ticks.saturating_sub(first) as f64 / last.saturating_sub(first).max(1) as f64;
@@ -518,7 +518,7 @@ impl<'b> Reading<'b> {
     }
 }
 
-/// What copies are counted by: from and to which raw kinds of memory they go.
+/// Returns the key by which copies are counted: direction and kinds of memory.
 fn sort_of_copy(
     destination: u8,
     source: u8,

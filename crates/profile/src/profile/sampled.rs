@@ -4,7 +4,7 @@
 /// Readings that are kept.
 const MOST: usize = 1 << 19;
 
-/// What was read of a timed launch.
+/// The sample of a timed launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Its time.
@@ -19,7 +19,7 @@ pub(super) struct Sampled {
     list: Vec<(u64, Sample)>,
 }
 
-/// Where a reading in the order of time is among the samples.
+/// The position among the samples of a reading in the order of time.
 #[derive(Default)]
 pub(super) struct Cursor(usize);
 

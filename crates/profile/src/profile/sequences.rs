@@ -128,7 +128,7 @@ impl Sequences {
         self.units.add(unit, &least_rotation(unit), repeats as u64, cost);
     }
 
-    /// What repeats. Segments that came once are searched for a unit first.
+    /// Returns the repeated sequences. Segments that came once are searched for a unit first.
     pub fn finish(mut self, process: usize) -> Vec<Sequence> {
         self.interrupt(None);
         let segments = std::mem::take(&mut self.segments).entries;

@@ -1,4 +1,4 @@
-//! The sizes of copies: how many there are of each order of magnitude.
+//! The sizes of copies: their number by order of magnitude.
 //!
 //! A mean says nothing of 60 copies of 4 bytes and one of 64 KiB. Sizes are therefore counted in
 //! groups, one for each power of two, with the exact extremes of each group. Groups are bounded in
@@ -25,7 +25,7 @@ pub struct SizeGroup {
     pub least: u64,
     /// The largest size, bytes.
     pub most: u64,
-    /// How many have a size of the group.
+    /// The number of copies with a size of the group.
     pub count: u64,
 }
 
@@ -36,7 +36,7 @@ impl From<Sizes> for Vec<SizeGroup> {
 }
 
 impl Sizes {
-    /// So many of one size.
+    /// Returns `count` copies of one size.
     pub fn of(bytes: u64, count: u64) -> Self {
         let mut sizes = Self::default();
         sizes.add_group(SizeGroup { least: bytes, most: bytes, count });

@@ -1,5 +1,5 @@
-//! Where in the program kernels are launched and other calls made: call stacks, and the one line of each that the user
-//! can change.
+//! Places in the program that launch kernels and make other calls: call stacks, and the one line of
+//! each that the user can change.
 //!
 //! Stacks are samples. How a kernel's launches divide among places is known as well as its sampled
 //! launches tell; a stack that was read where a thread first launched the kernel proves that the
@@ -40,7 +40,7 @@ pub struct Frame {
     pub function: String,
 }
 
-/// How often a kernel or graph was launched with one call stack, as far as stacks were read.
+/// The number of sampled launches of a kernel or graph with one call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StackCount {
     /// Index into [`Profile::call_stacks`].
@@ -69,7 +69,7 @@ pub enum Site<'p> {
     Thread(&'p str),
 }
 
-/// How PyTorch names the threads that run backward passes.
+/// The beginning of PyTorch's names for threads that run backward passes.
 const AUTOGRAD_THREADS: &str = "pt_autograd_";
 
 /// Parts of paths of what is installed and not the user's: packages, the standard library, the
@@ -131,7 +131,7 @@ impl fmt::Display for Site<'_> {
     }
 }
 
-/// What part of a kernel's launches comes from a place.
+/// The share of a kernel's launches that comes from a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteShare<'p> {
     /// The place.
@@ -142,7 +142,7 @@ pub struct SiteShare<'p> {
     pub share: Option<f64>,
 }
 
-/// What is launched from a place.
+/// The sums over launches from a place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SiteTotals {
     /// The place as text.
@@ -199,8 +199,8 @@ impl Profile {
         Some(format!("{}{more}", first.site))
     }
 
-    /// What is launched from where, by GPU time, then by launches; empty where no call stack was
-    /// read.
+    /// Returns the sums over launches from each place, by GPU time, then by launches; empty if no
+    /// call stack was read.
     pub fn by_site(&self) -> Vec<SiteTotals> {
         if self.call_stacks.is_empty() {
             return Vec::new();
@@ -302,7 +302,7 @@ impl Stacks {
         }))
     }
 
-    /// What stands for the stack at a place.
+    /// Returns the site of the stack with an index.
     pub fn site(&self, place: usize) -> Site<'_> {
         self.all.get(place).site()
     }
@@ -318,7 +318,7 @@ impl Stacks {
     }
 }
 
-/// How often stacks were read for one kernel or graph, by place in a list of stacks.
+/// The number of stacks that were read for one kernel or graph, by index in a list of stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StackCounts(BTreeMap<usize, StackCount>);
 

@@ -13,11 +13,11 @@ const SEQUENCES: usize = 100;
 /// GPU times of one stream may be off by so much before it is worth a word.
 const OVERCOUNTED: f64 = 1.2;
 
-/// What tells a collective from others on all ranks: name, grid, block.
+/// The identity of a collective on all ranks: name, grid, block.
 pub(super) type CollectiveKey = (String, Dim3, Dim3);
 
 impl Totals {
-    /// What follows from the lists of `profile`.
+    /// Computes the totals from the lists of `profile`.
     pub(super) fn sum_up(&mut self, profile: &Profile) {
         let activities = &profile.activities;
         self.span_ns = total(activities.iter().map(|activity| activity.span_ns));
@@ -34,7 +34,7 @@ impl Totals {
 }
 
 impl Recorder {
-    /// What follows from the lists of `profile`, and from what recording cost.
+    /// Computes the recorder's figures from the lists of `profile` and from the cost of recording.
     pub(super) fn sum_up(&mut self, cost: RecordingCost, profile: &Profile) {
         let recording_ns = |record_ns| cost.measured_ns + cost.unmeasured as f64 * record_ns;
         self.recording_ns = recording_ns(RECORD_COST_NS);
@@ -114,9 +114,9 @@ impl Profile {
 }
 
 impl Profile {
-    /// Of the time of each collective, what it takes longer than on the rank that takes least is
-    /// waiting: that rank came last.
-    /// `others` is what they take on ranks that are not in the profile.
+    /// Attributes to waiting the time by which each collective takes longer than on the rank that
+    /// takes least: that rank came last. `others` are the times on ranks that are not in the
+    /// profile.
     pub(super) fn tell_waiting_for_ranks(&mut self, others: &BTreeMap<CollectiveKey, f64>) {
         let Self { kernels, activities, .. } = self;
         let of = |one: &Collective| -> CollectiveKey {

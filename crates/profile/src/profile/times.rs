@@ -42,7 +42,7 @@ pub struct GpuTime {
     pub each: Distribution,
     /// Standard deviation of these; `None` with fewer than two.
     pub deviation_ns: Option<f64>,
-    /// Which samples are used.
+    /// The samples that are used.
     pub basis: Basis,
     /// Samples whose events were both recorded before the GPU reached the first one, used or not.
     pub queued_samples: u64,
@@ -157,7 +157,7 @@ impl Samples {
         &mut self.strata[at]
     }
 
-    /// What the samples tell of all launches; `None` without samples.
+    /// Estimates the time of all launches from the samples; `None` without samples.
     pub fn estimate(&self) -> Option<Estimate> {
         let samples = Sort::ALL.map(|sort| self.pooled[sort as usize].moments.count);
         let mut pooled = Pooled::default();
@@ -206,7 +206,7 @@ impl Samples {
     }
 }
 
-/// What samples tell of launches, of one process or several.
+/// The estimate of launches' time from samples, of one process or several.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimate {
     launches: u64,

@@ -1,4 +1,4 @@
-//! How long copies and sets take on the device: estimated from their bytes, since no copy is timed.
+//! Durations of copies and sets on the device: estimated from their bytes, since no copy is timed.
 
 use apex_trace::layout::{Call, CallClass, MemoryKind};
 
@@ -17,7 +17,7 @@ const SET: [f64; 3] = [0.6, 1.6, 0.1];
 /// The bandwidth of a device that does not report its own, bytes in a nanosecond.
 const USUAL_BANDWIDTH: f64 = 2500.0;
 
-/// What a copy or set moves bytes between, as far as its speed depends on it.
+/// The memories between which a copy or set moves bytes, as far as its speed depends on them.
 #[derive(Clone, Copy)]
 enum Transfer {
     Pinned,
@@ -35,8 +35,8 @@ impl Transfer {
         }
     }
 
-    /// What `bytes` bytes take, in nanoseconds: as usual, at least, at most. `bandwidth` is that of
-    /// the device's memory, in bytes in a nanosecond; 0 if it is unknown.
+    /// Returns the time for `bytes` bytes, in nanoseconds: usual, minimum, maximum. `bandwidth` is
+    /// that of the device's memory, in bytes per nanosecond; 0 if it is unknown.
     fn ns(self, bytes: u64, bandwidth: f64) -> [f64; 3] {
         let of_memory = |part: f64| part * if bandwidth > 0.0 { bandwidth } else { USUAL_BANDWIDTH };
         let rates = match self {
@@ -83,12 +83,13 @@ impl Copies {
 }
 
 impl Profile {
-    /// What these copies take on the device, one after the other, nanoseconds.
+    /// Returns the time of these copies on the device, one after the other, in nanoseconds.
     pub fn time_of_copies(&self, copies: &Copies) -> Figure {
         self.time_of(Transfer::copy(copies.source, copies.destination), copies.bytes)
     }
 
-    /// What all calls that set memory take on the device, one after the other, nanoseconds.
+    /// Returns the time on the device of all calls that set memory, one after the other, in
+    /// nanoseconds.
     pub fn time_of_sets(&self) -> Figure {
         let sets = self.calls.iter().filter(|call| call.class == Some(CallClass::Set));
         self.time_of(Transfer::Set, sets.map(|call| call.bytes).fold(0, u64::saturating_add))

@@ -1,4 +1,4 @@
-//! The use of a device by a process: how its time divides, its gaps, its collectives.
+//! The use of a device by a process: the division of its time, its gaps, its collectives.
 //! [`super::activity`] computes it.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Activity {
     pub ordinal: Option<u32>,
     /// Start of the first launch, nanoseconds after the process's start.
     pub start_ns: f64,
-    /// From there to the end of the last launch or synchronisation call.
+    /// The time from there to the end of the last launch or synchronisation call.
     pub span_ns: f64,
     /// Launch calls and graph launches that ran.
     pub launches: u64,
@@ -34,7 +34,7 @@ pub struct Activity {
     pub has_threads: bool,
     /// GPU time of kernels; `None` if no launch was timed.
     pub gpu_time_ns: Option<Figure>,
-    /// How the span divides into kinds of time.
+    /// The division of the span into kinds of time.
     pub accounts: Accounts,
     /// The phases; their accounts add up to [`Self::accounts`].
     pub phases: Vec<Phase>,

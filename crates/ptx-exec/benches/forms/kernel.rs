@@ -1,4 +1,4 @@
-//! Kernels that are one instruction many times over, and what a warp takes for it.
+//! Kernels that are one instruction many times over, and the time that a warp takes for it.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const THREADS: u64 = 256;
 /// Values of each kind that a thread loads.
 const KINDS: u64 = 6;
 
-/// How often a kernel is run; the fastest run counts.
+/// The number of runs of a kernel; the fastest run counts.
 const RUNS: usize = 5;
 
 /// Processor time that a run is to take at least, in nanoseconds, so that launching it does not
@@ -52,7 +52,7 @@ impl Default for Bench {
     }
 }
 
-/// Which of the input's kinds of values a register of this type gets.
+/// Returns the number of the input's kind of values that a register of this type gets.
 fn kind_of(ty: ScalarType) -> u64 {
     match ty {
         ScalarType::F16 | ScalarType::F16x2 => 1,
@@ -68,13 +68,13 @@ fn kind_of(ty: ScalarType) -> u64 {
 #[derive(Default)]
 struct Statement {
     registers: String,
-    /// What fills the registers that it reads.
+    /// The instructions that fill the registers that it reads.
     loads: String,
     count: usize,
 }
 
 impl Statement {
-    /// A register of so many bytes, filled if it is read.
+    /// Declares a register of this type, filled if it is read; returns its name.
     fn register(&mut self, ty: ScalarType, read: bool) -> String {
         self.count += 1;
         let name = format!("%r{}", self.count);

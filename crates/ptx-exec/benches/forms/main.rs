@@ -1,4 +1,5 @@
-//! What each instruction costs on the CPU device, beside the plain instruction of its width.
+//! The cost of each instruction on the CPU device, beside that of the plain instruction of its
+//! width.
 //!
 //! `cargo bench -p ptx-exec --bench forms` times every form of the instruction table whose operands
 //! are registers, in each of its instances, and the memory accesses of [`memory`]; `-- TEXT` only
@@ -26,10 +27,10 @@ use machine::machine;
 use ptx::forms::{self, Form, Instance};
 use serde_json::json;
 
-/// How many times as much as its plain form an instruction may cost.
+/// The maximum cost of an instruction, as a multiple of that of its plain form.
 const BOUND: f64 = 8.0;
 
-/// How often everything is measured; the least of an instruction counts.
+/// The number of measurements; the least of an instruction counts.
 const PASSES: usize = 6;
 
 /// Chapters of the table whose instructions compute on registers alone.
@@ -44,7 +45,7 @@ const CHAPTERS: [&str; 8] = [
     "video",
 ];
 
-/// What was measured of a form or of an access.
+/// The measurements of a form or of an access.
 struct Row {
     /// The line of the table, or what is accessed.
     form: String,

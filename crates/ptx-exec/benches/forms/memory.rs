@@ -1,4 +1,4 @@
-//! Accesses to memory and exchanges between lanes: what the table of forms cannot write by itself.
+//! Accesses to memory and exchanges between lanes, which the table of forms cannot write by itself.
 
 use crate::kernel::Bench;
 use crate::{PASSES, Row};
@@ -8,7 +8,7 @@ struct Access {
     name: &'static str,
     /// The row that it is held against.
     plain: &'static str,
-    /// What stands before the kernel.
+    /// The text before the kernel.
     before: &'static str,
     setup: &'static str,
     body: &'static str,
@@ -28,10 +28,10 @@ const LOCAL: &str = ".local .align 16 .b8 stack[64]; .reg .b64 %place; mov.u64 %
 
 const PLAIN: &str = "ld.global.b32, one after the other";
 
-/// What an access costs whose lanes have no order.
+/// The access whose lanes have no order.
 const SCATTERED: &str = "ld.global.b32, scattered";
 
-/// What the host's own atomic operations cost.
+/// The access that costs what the host's own atomic operations cost.
 const ATOMIC: &str = "atom.global.add.u32";
 
 /// A texel as it is, without a filter.

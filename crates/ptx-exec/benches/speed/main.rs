@@ -1,4 +1,4 @@
-//! How fast kernels run on the CPU device, beside the same algorithms in plain Rust on as many
+//! The speed of kernels on the CPU device, beside the same algorithms in plain Rust on as many
 //! threads.
 //!
 //! `cargo bench -p ptx-exec --bench speed -- --json FILE` measures and writes every sample;

@@ -1,4 +1,4 @@
-//! The same algorithms in plain Rust: what the CPU device is held against.
+//! The same algorithms in plain Rust: the peers of the CPU device.
 //!
 //! They are written so that the compiler vectorises them, which is the best that plain Rust gets:
 //! where a kernel has a thread for each element, these have a lane of a small array. Each exists
@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-/// Which instructions a peer was compiled for.
+/// The instruction set that a peer was compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Those of the build's target.
+    /// The instructions of the build's target.
     Default,
     /// Also AVX2 and FMA, which the CPU has.
     Features,

@@ -9,9 +9,9 @@ use crate::machine::machine;
 use crate::native::Target;
 use crate::workloads::{EmptyLaunch, Workload};
 
-/// What is timed.
+/// The code that is timed.
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum TimedCode {
     Kernel,
     /// The kernel with its instructions counted.
     Counted,
@@ -20,35 +20,35 @@ enum What {
     Peer(Target),
 }
 
-impl What {
+impl TimedCode {
     /// As the file names it.
     fn name(self) -> &'static str {
         match self {
-            What::Kernel => "cpu-device",
-            What::Counted => "cpu-device-counted",
-            What::Checked => "cpu-device-checked",
-            What::Peer(Target::Default) => "rust",
-            What::Peer(Target::Features) => "rust-avx2-fma",
+            TimedCode::Kernel => "cpu-device",
+            TimedCode::Counted => "cpu-device-counted",
+            TimedCode::Checked => "cpu-device-checked",
+            TimedCode::Peer(Target::Default) => "rust",
+            TimedCode::Peer(Target::Features) => "rust-avx2-fma",
         }
     }
 }
 
-/// How often what is watched is measured: it takes many times as long.
+/// The number of samples of a watched launch, which takes many times as long.
 const WATCHED_SAMPLES: usize = 5;
 
-/// Times of something on so many threads, in seconds.
+/// Times of a workload on `threads` threads, in seconds.
 struct Series {
     threads: usize,
-    what: What,
-    /// On the clock on the wall.
+    what: TimedCode,
+    /// The elapsed times.
     seconds: Vec<f64>,
-    /// What each thread kept a processor busy, on average; for launches that do nothing, all
-    /// threads together.
+    /// The average time for which each thread kept a processor busy; for empty launches, that of
+    /// all threads together.
     busy: Vec<f64>,
 }
 
 impl Series {
-    fn new(threads: usize, what: What) -> Series {
+    fn new(threads: usize, what: TimedCode) -> Series {
         Series { threads, what, seconds: Vec::new(), busy: Vec::new() }
     }
 }
@@ -68,7 +68,7 @@ struct MeasuredLaunch {
     series: Vec<Series>,
 }
 
-/// What has been measured so far.
+/// The measurements so far.
 pub struct Report {
     threads: Vec<usize>,
     targets: Vec<Target>,
@@ -88,13 +88,15 @@ impl Report {
     pub fn measure(&mut self, workload: &Workload, samples: usize) {
         let mut series: Vec<Series> = Vec::new();
         for &threads in &self.threads {
-            let peers = self.targets.iter().copied().map(What::Peer);
-            series.extend(std::iter::once(What::Kernel).chain(peers).map(|what| Series::new(threads, what)));
+            let peers = self.targets.iter().copied().map(TimedCode::Peer);
+            series.extend(
+                std::iter::once(TimedCode::Kernel).chain(peers).map(|what| Series::new(threads, what)),
+            );
         }
-        series.extend([What::Counted, What::Checked].map(|what| Series::new(1, what)));
+        series.extend([TimedCode::Counted, TimedCode::Checked].map(|what| Series::new(1, what)));
         let mut instructions = 0;
         for sample in 0..=samples {
-            let watched = |series: &Series| matches!(series.what, What::Counted | What::Checked);
+            let watched = |series: &Series| matches!(series.what, TimedCode::Counted | TimedCode::Checked);
             for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
                 let before = processor_seconds();
                 let start = Instant::now();
@@ -102,10 +104,10 @@ impl Report {
                     instructions = (workload.kernel)(series.threads, options).warp_instructions;
                 };
                 match series.what {
-                    What::Kernel => kernel(WatchOptions::default()),
-                    What::Counted => kernel(WatchOptions { count: true, ..WatchOptions::default() }),
-                    What::Checked => kernel(WatchOptions { check: true, ..WatchOptions::default() }),
-                    What::Peer(target) => (workload.peer)(target, series.threads),
+                    TimedCode::Kernel => kernel(WatchOptions::default()),
+                    TimedCode::Counted => kernel(WatchOptions { count: true, ..WatchOptions::default() }),
+                    TimedCode::Checked => kernel(WatchOptions { check: true, ..WatchOptions::default() }),
+                    TimedCode::Peer(target) => (workload.peer)(target, series.threads),
                 }
                 series.seconds.push(start.elapsed().as_secs_f64());
                 series.busy.push((processor_seconds() - before) / series.threads as f64);
@@ -123,7 +125,7 @@ impl Report {
     /// Measures launches that do nothing.
     pub fn measure_launch(&mut self, launch: &EmptyLaunch, samples: usize) {
         let mut series: Vec<Series> =
-            self.threads.iter().map(|&threads| Series::new(threads, What::Kernel)).collect();
+            self.threads.iter().map(|&threads| Series::new(threads, TimedCode::Kernel)).collect();
         let repeats = (20_000 / launch.blocks).clamp(1, 1000);
         for _ in 0..samples {
             for series in &mut series {

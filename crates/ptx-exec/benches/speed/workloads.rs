@@ -1,4 +1,4 @@
-//! What is measured: each workload as a kernel and as its peers, on data of its own.
+//! The workloads: each as a kernel and as its peers, on data of its own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use crate::native::{self, Target, View};
 /// Something to measure.
 pub struct Workload {
     pub name: &'static str,
-    /// What it is an example of, and its size.
+    /// The kind of workload, and its size.
     pub about: String,
-    /// How many times as long as the peer it may take.
+    /// The goal for the kernel's time, as a multiple of the peer's.
     pub goal: Option<f64>,
-    /// Runs the kernel on so many threads, watched as it is wished.
+    /// Runs the kernel on this number of threads, watched according to the options.
     pub kernel: Box<dyn Fn(usize, WatchOptions) -> LaunchStats>,
-    /// Runs the peer on so many threads.
+    /// Runs the peer on this number of threads.
     pub peer: Box<dyn Fn(Target, usize)>,
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn format(ty: ScalarType) -> Option<Format> {
 type Words = [u32; WARP];
 type Longs = [u64; WARP];
 
-/// From at most 32 bits to at most 32.
+/// Converts from at most 32 bits to at most 32.
 #[inline(always)]
 pub(crate) fn word_to_word(a: &Words, conversion: u32) -> Words {
     let how = Conversion::unpack(conversion);
@@ -138,7 +138,7 @@ pub(crate) fn word_to_word(a: &Words, conversion: u32) -> Words {
     }
 }
 
-/// From at most 32 bits to 64.
+/// Converts from at most 32 bits to 64.
 #[inline(always)]
 pub(crate) fn word_to_long(a: &Words, conversion: u32) -> Longs {
     let how = Conversion::unpack(conversion);
@@ -157,7 +157,7 @@ pub(crate) fn word_to_long(a: &Words, conversion: u32) -> Longs {
     }
 }
 
-/// From 64 bits to at most 32.
+/// Converts from 64 bits to at most 32.
 #[inline(always)]
 pub(crate) fn long_to_word(a: &Longs, conversion: u32) -> Words {
     let how = Conversion::unpack(conversion);
@@ -172,7 +172,7 @@ pub(crate) fn long_to_word(a: &Longs, conversion: u32) -> Words {
     }
 }
 
-/// From 64 bits to 64.
+/// Converts from 64 bits to 64.
 #[inline(always)]
 pub(crate) fn long_to_long(a: &Longs, conversion: u32) -> Longs {
     let how = Conversion::unpack(conversion);

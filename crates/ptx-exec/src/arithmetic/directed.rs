@@ -1,6 +1,6 @@
-//! Arithmetic in single and double precision with a direction of rounding, and what else plain
-//! operations of the compiler cannot express: pairs of `.f32`, and sums of which one source is half
-//! as wide.
+//! Arithmetic in single and double precision with a direction of rounding, and other operations
+//! that the compiler's plain ones cannot express: pairs of `.f32`, and sums of which one source is
+//! half as wide.
 //!
 //! The host rounds in any direction if the control register of its vector unit says so. Compilers
 //! take for granted that it says "to nearest", so a whole register is computed within one piece of
@@ -18,7 +18,7 @@ use crate::registers::handler::LaneHandler;
 use crate::registers::lanes::{WARP, map, wide_vectors};
 use crate::registers::shapes::registers;
 
-/// What is computed.
+/// The operation to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Add,
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     Reciprocal,
 }
 
-/// How it is computed.
+/// An operation with its rounding and modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directed {
     pub(crate) operation: Operation,
@@ -207,7 +207,7 @@ mod vector {
     /// to nearest.
     const DEFAULT: u32 = 0x1f80;
 
-    /// Where it says how to round.
+    /// The bits of the control register that hold the rounding mode.
     const ROUNDING: u32 = 13;
 
     /// Defines a function that computes a register of this type.

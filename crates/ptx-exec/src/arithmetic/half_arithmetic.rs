@@ -13,7 +13,7 @@ use crate::arithmetic::half::{
 use crate::arithmetic::soft::Rounding;
 use crate::registers::lanes::{WARP, map, wide_vectors, zip};
 
-/// What is computed.
+/// The operation to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Add,
@@ -24,7 +24,7 @@ pub(crate) enum Operation {
 
 const OPERATIONS: [Operation; 4] = [Operation::Add, Operation::Sub, Operation::Mul, Operation::Fma];
 
-/// How it is computed.
+/// An operation on halves with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Half {
     pub(crate) operation: Operation,
@@ -407,8 +407,8 @@ pub(in crate::arithmetic) mod vector {
         (rounded, ties)
     }
 
-    /// Where `a * b + c` of `.bf16`s may be no `.f32`: the sum of the product, which is exact
-    /// unless it is tiny, loses something or is no number.
+    /// Finds lanes in which `a * b + c` of `.bf16`s may be inexact in `.f32`: the sum of the
+    /// product, which is exact unless it is tiny, loses bits or is not a finite number.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn inexact(a: __m256, b: __m256, c: __m256) -> __m256i {

@@ -8,7 +8,7 @@
 
 use crate::registers::lanes::{WARP, wide_vectors, zip};
 
-/// What is computed.
+/// The operation, with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extremum {
     /// `max` rather than `min`.

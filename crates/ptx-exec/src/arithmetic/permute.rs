@@ -1,4 +1,4 @@
-//! `prmt`: bytes of two words, put together anew.
+//! `prmt`: combines bytes of two words.
 
 use crate::registers::lanes::{Register, WARP, wide_vectors};
 

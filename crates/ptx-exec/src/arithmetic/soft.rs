@@ -40,7 +40,7 @@ pub(crate) const E5M2: Format = Format::ieee(5, 2);
 /// `.e4m3`.
 pub(crate) const E4M3: Format = Format { exponent: 4, fraction: 3, infinities: false };
 
-/// How a result that has no exact representation is rounded.
+/// The rounding of a result that has no exact representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// `.rn`.
@@ -97,7 +97,7 @@ impl Format {
         self.infinities
     }
 
-    /// What magnitudes that are too large become when rounded to nearest.
+    /// Returns the result for a magnitude that is too large, rounded to nearest.
     pub(crate) fn overflow(self) -> u64 {
         if self.infinities { self.infinity() } else { self.largest() }
     }
@@ -113,7 +113,7 @@ impl Format {
     }
 }
 
-/// What a bit pattern stands for.
+/// The value of a bit pattern.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Nan(u64),

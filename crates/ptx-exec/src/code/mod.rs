@@ -27,7 +27,7 @@ pub(crate) use step::{
     Transfer, WarpOp,
 };
 
-/// Where an instruction came from.
+/// The origin of an instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// Line in the PTX.
@@ -37,7 +37,7 @@ pub(crate) struct Origin {
     pub(crate) source: Option<Source>,
 }
 
-/// What the last `.loc` before an instruction says.
+/// The source position that the last `.loc` before an instruction gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// File index and line.
@@ -51,7 +51,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes {
     all: Vec<Class>,
-    /// Where those of each step begin.
+    /// The start of each step's classes.
     starts: Vec<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Classes {
         step.registers(&mut |reg, _| self.all.push(class(*reg)));
     }
 
-    pub(crate) fn of(&self, step: u32) -> &[Class] {
+    pub(crate) fn of_step(&self, step: u32) -> &[Class] {
         let step = step as usize;
         let end = self.starts.get(step + 1).map_or(self.all.len(), |&end| end as usize);
         &self.all[self.starts[step] as usize..end]
@@ -77,7 +77,7 @@ pub(crate) struct Code {
     /// For each step the index of its origin.
     pub(crate) origin_of: Vec<u32>,
     pub(crate) origins: Vec<Origin>,
-    /// How it begins, if batches may pass that.
+    /// The prologue, if batches may pass it.
     pub(crate) prologue: Option<Prologue>,
     /// Registers to fill at the start.
     pub(crate) inputs: Vec<(Reg, Class, Input)>,
@@ -85,7 +85,7 @@ pub(crate) struct Code {
     pub(crate) registers: Extent,
     /// Bytes of local memory that a frame takes: parameters, then variables.
     pub(crate) frame_bytes: u32,
-    /// Why steps are [`Op::Unsupported`].
+    /// The reasons why steps are [`Op::Unsupported`].
     pub(crate) unsupported: Vec<String>,
     /// Functions that it calls by name.
     pub(crate) calls: Vec<u32>,

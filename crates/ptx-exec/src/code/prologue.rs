@@ -5,16 +5,16 @@ use crate::operands::{Reg, Relation};
 /// A word that is the same in all lanes: an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uniform {
-    /// What differs from block to block: `%ctaid` along an axis.
+    /// A value that differs from block to block: `%ctaid` along an axis.
     Block(u8),
-    /// What does not.
+    /// A value that is the same in all blocks.
     Register(Reg),
 }
 
-/// How a kernel begins. Registers are places.
+/// The beginning of a kernel. Registers are places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prologue {
-    /// Of this product and the thread the index is the sum.
+    /// The factors of a product; the index is the sum of the product and the thread.
     pub(crate) factors: [Uniform; 2],
     /// `%tid` along an axis.
     pub(crate) thread: Reg,
@@ -25,7 +25,7 @@ pub(crate) struct Prologue {
 /// A branch by how the index compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// What the index has to be for the comparison to hold.
+    /// The relation between index and bound that the comparison tests.
     pub(crate) relation: Relation,
     pub(crate) signed: bool,
     pub(crate) bound: Uniform,

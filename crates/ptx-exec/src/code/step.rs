@@ -1,4 +1,4 @@
-//! A step: what it does, under which guard, and which registers it names.
+//! A step: its operation, its guard, and the registers that it names.
 
 use crate::image::ImageStep;
 use crate::matrix::MatrixStep;
@@ -6,7 +6,7 @@ use crate::memory::access::{RunAccess, RunRegular};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Guard, Indexed, Meaning, Reg, Role};
 use crate::registers::handler::RunLanes;
 
-/// How a barrier is waited for.
+/// The way in which a barrier is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BarrierKind {
     /// Wait until all have come.
@@ -40,7 +40,7 @@ pub(crate) enum Reduction {
     MaxFloat(FloatChoice),
 }
 
-/// How `redux` chooses between floating-point numbers.
+/// The choice of `redux` between floating-point numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FloatChoice {
     /// `.abs`: by magnitude.
@@ -49,7 +49,7 @@ pub(crate) struct FloatChoice {
     pub(crate) nan: bool,
 }
 
-/// How lanes talk to each other.
+/// An instruction by which lanes communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WarpOp {
     /// `bar.warp.sync`.
@@ -137,7 +137,7 @@ pub(crate) enum Builtin {
     Runtime(RuntimeCall),
 }
 
-/// Whom a call calls.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callee {
     /// A function of the program, by index.
@@ -165,7 +165,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Transfer>,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// Computes on registers.
@@ -201,7 +201,7 @@ pub(crate) enum Op {
     Clock { d: Reg, class: Class, clock: Clock },
     /// `trap`, `brkpt`.
     Trap,
-    /// What this device does not execute; index into [`Code::unsupported`].
+    /// An instruction that this device does not execute; index into [`Code::unsupported`].
     Unsupported(u32),
 }
 
@@ -210,11 +210,10 @@ pub(crate) enum Op {
 pub(crate) struct Step {
     pub(crate) guard: Guard,
     pub(crate) op: Op,
-    /// How many straight steps begin with this one, on their way to one that is not: see
-    /// [`Step::is_straight`].
+    /// The number of consecutive straight steps from this one on: see [`Step::is_straight`].
     pub(crate) straight: u32,
-    /// How many straight steps from this one on need not be executed, because accesses know their
-    /// addresses without them. (They count all the same.)
+    /// The number of straight steps from this one on that need not be executed, because accesses
+    /// know their addresses without them. They count all the same.
     pub(crate) idle: u8,
     /// The same of the step after this one.
     pub(crate) idle_after: u8,

@@ -20,7 +20,7 @@ pub(super) struct Span {
     pub(super) successors: Vec<usize>,
 }
 
-/// How many registers of each kind a frame has.
+/// The number of registers of each kind in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) registers: Extent,
@@ -153,7 +153,7 @@ impl Pools {
 
     /// A place that nobody has had.
     fn take_new(&mut self, class: Class) -> Reg {
-        let end = self.sizes.registers.of(class);
+        let end = self.sizes.registers.count_mut(class);
         *end += 1;
         Reg(*end - 1)
     }

@@ -1,4 +1,4 @@
-//! Addresses: what accesses can know of them before they are computed.
+//! Addresses: the parts that accesses know before they are computed.
 //!
 //! nvcc makes of the access to an element of an array
 //!
@@ -24,8 +24,7 @@ use crate::compile::function::FunctionCompiler;
 use crate::operands::{AccessArgs, Class, Indexed, PATTERNS, Reg, Role, Space};
 
 impl FunctionCompiler<'_> {
-    /// What the address of an access of the current line is made of, if it is that of an array's
-    /// element.
+    /// Returns the parts of the current access's address, if it is that of an array's element.
     pub(super) fn element(&mut self, args: &AccessArgs) -> Option<Indexed> {
         let at = self.line.filter(|_| !args.narrow)?;
         let line = &self.body.lines[at];
@@ -122,7 +121,7 @@ pub(super) fn mark_straight(steps: &mut [Step], idle: &[bool]) {
     }
 }
 
-/// What the address of an access depends on, but for the offset.
+/// The values that the address of an access depends on, except for the offset.
 #[derive(Clone, Copy, PartialEq)]
 struct Address {
     space: Space,

@@ -1,4 +1,5 @@
-//! Where a function's variables and parameters lie: frames in local memory, a kernel's parameters.
+//! The layout of a function's variables and parameters: frames in local memory, a kernel's
+//! parameters.
 
 use ptx::body::{Home, Symbol};
 use ptx::{ScalarType, StateSpace, Variable};
@@ -6,7 +7,7 @@ use ptx::{ScalarType, StateSpace, Variable};
 use crate::code::Named;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
 
-/// Where a symbol's memory is.
+/// The place of a symbol's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SymbolPlace {
     /// At an offset of the function's frame in local memory.
@@ -29,7 +30,7 @@ pub(super) fn formal_bytes(variable: &Variable) -> u64 {
     }
 }
 
-/// Where formal parameters lie in a function's frame: offset and size of each, and the size of all.
+/// Lays formal parameters out in a function's frame: offset and size of each, and the size of all.
 pub(super) fn parameter_layout<'v>(variables: impl Iterator<Item = &'v Variable>) -> (Vec<(u32, u32)>, u32) {
     let (mut places, mut end) = (Vec::new(), 0u64);
     for variable in variables {
@@ -75,7 +76,7 @@ impl FunctionCompiler<'_> {
         self.frame_bytes = end.min(u32::MAX.into()) as u32;
     }
 
-    /// Where the memory of a variable or function is.
+    /// Returns the place of a variable's or function's memory.
     pub(super) fn symbol_place(&self, symbol: Symbol) -> Decoded<SymbolPlace> {
         let place = match symbol {
             Symbol::Variable(id) => self.places[id.index()],

@@ -1,4 +1,4 @@
-//! One function: from its body to steps.
+//! Translates one function from its body into steps.
 //!
 //! [`FunctionCompiler`] owns what is made (steps, registers, inputs) and gives the decoders what
 //! they ask for: a register for an operand, converted to the width that the instruction wants; a
@@ -24,7 +24,7 @@ use crate::memory::access::AccessHandler;
 use crate::operands::{AccessArgs, Args, Class, Guard, Reg};
 use crate::registers::handler::LaneHandler;
 
-/// Why an instruction cannot be compiled.
+/// The reason why an instruction cannot be compiled.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// The PTX is wrong: the module does not load.
@@ -63,7 +63,7 @@ pub(super) struct FunctionCompiler<'m> {
     input_registers: HashSet<Reg>,
     /// Registers that always equal an input.
     pub(super) bound: HashMap<Reg, Reg>,
-    /// Where each variable of the body lies; none for those that have no address.
+    /// The place of each variable of the body; `None` for those without an address.
     pub(super) places: Vec<Option<SymbolPlace>>,
     pub(super) frame_bytes: u32,
     /// Bytes of the parameters of a kernel.

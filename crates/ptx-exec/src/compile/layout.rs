@@ -9,7 +9,7 @@ use ptx::body::Body;
 use ptx::flow::Flow;
 use ptx::instruction::{Control, Operation};
 
-/// What the layout needs to know of a block.
+/// The properties of a block that determine the layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     /// First line.

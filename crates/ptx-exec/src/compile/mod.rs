@@ -1,4 +1,4 @@
-//! PTX to [`Program`].
+//! Compiles PTX to a [`Program`].
 //!
 //! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts
 //! these in order; `function` compiles one function; `frame` places its variables; `operand` and
@@ -53,7 +53,7 @@ pub(super) struct ModuleNames<'m> {
 }
 
 impl ModuleNames<'_> {
-    /// Where a variable is that the module has memory for.
+    /// Returns the place of a variable that the module has memory for.
     fn place(&self, variable: &Variable) -> Option<SymbolPlace> {
         self.places.get(&std::ptr::from_ref(variable)).copied()
     }
@@ -205,7 +205,7 @@ impl Program {
         }
     }
 
-    /// What a kernel may call, and how much local memory that takes.
+    /// Returns the functions that a kernel may call, and the local memory that they take.
     fn call_graph(&self, kernel: u32) -> CallGraph {
         let indirect: Vec<u32> = (0..self.functions.len() as u32).collect();
         let callees = |function: u32| {

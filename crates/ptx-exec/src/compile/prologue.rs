@@ -79,8 +79,8 @@ fn candidate(steps: &[Step], inputs: &HashMap<Reg, Input>, start: Option<Start>)
 }
 
 impl FunctionCompiler<'_> {
-    /// What the first step computes, if that is the index of a thread: a product of two numbers
-    /// that are the same in all lanes, and the thread.
+    /// Returns the computation of the first step if it is the index of a thread: a product of two
+    /// numbers that are the same in all lanes, plus the thread.
     pub(super) fn start(&self) -> Option<Start> {
         let at = self.first_line?;
         let Some(Operand::Name(Symbol::Register(register))) = self.body.lines[at].operands.first() else {
@@ -136,7 +136,7 @@ fn check(steps: &[Step], index: Reg, uniform: impl Fn(Reg) -> Option<Uniform>) -
     Some((Check { relation, signed, bound, wanted, target }, args.d))
 }
 
-/// What a straight step on registers means, and on which.
+/// Returns the meaning and operands of a straight step on registers.
 fn lanes(step: &Step) -> Option<(Meaning, Args)> {
     match &step.op {
         Op::Lanes { meaning, args, .. } if step.is_straight() => Some((*meaning, *args)),

@@ -1,11 +1,11 @@
-//! What special registers hold on this device: an input that is filled before the function runs, or
-//! a clock.
+//! The values of special registers on this device: an input that is filled before the function
+//! runs, or a clock.
 
 use ptx::body::SpecialRegister;
 
 use crate::code::{Clock, Input, LaneMask};
 
-/// Where the value of a special register comes from.
+/// The source of a special register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     /// The same throughout the function.

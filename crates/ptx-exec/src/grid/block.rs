@@ -23,7 +23,7 @@ use crate::warp::{Counts, Pause, State, Surroundings, Waiting, Warp};
 /// Rounds over all warps, most of which spin, after which a block lets others have its thread.
 const PATIENCE: u32 = 16;
 
-/// What a block does next.
+/// The state of a block after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// All threads have exited.
@@ -46,13 +46,13 @@ pub(crate) struct Block<'l, P> {
     shared: Arena,
     // The windows in `spaces` point into it.
     _local: Arena,
-    /// What the block takes of the launch's budget.
+    /// The block's share of the launch's budget.
     share: Share<'l>,
     /// Most warps of a batch.
     batch: usize,
-    /// Those of the last batch.
+    /// The lanes of the last batch.
     lanes: Vec<Lanes>,
-    /// What the kernel's prologue finds of them, where the kernel begins.
+    /// The pattern of the threads, if the kernel has a prologue.
     threads: Option<Pattern>,
     /// Whether they are those of all warps where the kernel begins.
     ready: bool,

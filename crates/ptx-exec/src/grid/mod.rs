@@ -19,7 +19,7 @@ use crate::observe::{Observation, Watch, WatchOptions};
 use crate::warp::Counts;
 use workers::execute;
 
-/// What a launch executed.
+/// The operations that a launch executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchStats {
     /// Instructions, each counted once for all lanes of a warp that execute it together.
@@ -73,7 +73,7 @@ pub fn watch(
     (outcome, observation)
 }
 
-/// Prepares a launch and has `run` execute it: so many blocks, on so many threads.
+/// Prepares a launch of this number of blocks and threads, and has `run` execute it.
 fn launch_by(
     linked: &Linked,
     kernel: KernelId,

@@ -11,8 +11,8 @@ use crate::launch::Launch;
 use crate::observe::probe::Probe;
 use crate::warp::Counts;
 
-/// How often each thread comes for blocks, at least: the more often, the nearer to each other they
-/// end.
+/// The minimum number of times that each thread takes blocks. A higher number makes them end closer
+/// together.
 const SHARES: u64 = 32;
 
 /// Most blocks that a thread takes at a time.

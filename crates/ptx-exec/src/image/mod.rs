@@ -16,7 +16,7 @@ use crate::memory::spaces::{AccessFault, Accessed, Spaces};
 use crate::operands::{Reg, Role};
 use crate::registers::lanes::{Lanes, WARP};
 
-/// What one channel of a texel is.
+/// The type of one channel of a texel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelFormat {
     /// `CU_AD_FORMAT_UNSIGNED_INT8`
@@ -113,7 +113,7 @@ pub struct Image {
     pub pitch: u64,
     /// From a layer to the next, in bytes.
     pub layer: u64,
-    /// What a channel is.
+    /// The type of a channel.
     pub format: ChannelFormat,
     /// Channels of a texel: 1, 2 or 4.
     pub channels: u8,
@@ -168,7 +168,7 @@ impl Image {
     }
 }
 
-/// How an instruction's coordinates are to be read.
+/// The way in which an instruction's coordinates are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Coordinates apart from the layer: 1, 2 or 3.
@@ -198,7 +198,7 @@ pub(crate) enum Query {
     Linear,
 }
 
-/// What is done with a texture or a surface.
+/// The operation on a texture or a surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageOp {
     /// `tex`, `tld4`, `txq`.
@@ -215,7 +215,7 @@ pub(crate) struct ImageStep {
     pub(crate) object: Reg,
     /// Words: the coordinates, then what the operation wants besides.
     pub(crate) sources: Box<[Reg]>,
-    /// What is read or written: words, or longs where the operation moves 64 bits.
+    /// The registers that are read or written: words, or longs if the operation moves 64 bits.
     pub(crate) data: [Reg; 4],
 }
 

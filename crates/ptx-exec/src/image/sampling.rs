@@ -13,7 +13,7 @@ use crate::image::{self, ChannelFormat, Geometry, Image, ImageStep, Lookup, Quer
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::registers::lanes::{Lanes, WARP};
 
-/// What a coordinate outside of the image reads.
+/// The result of reading at a coordinate outside of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressMode {
     /// The image repeats. Needs normalised coordinates.
@@ -26,7 +26,7 @@ pub enum AddressMode {
     Border,
 }
 
-/// How images are read.
+/// The way in which images are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
     /// By dimension.
@@ -37,7 +37,7 @@ pub struct Sampler {
     pub normalized: bool,
     /// Whether 8- and 16-bit integers are read as fractions: 0 to 1, or -1 to 1.
     pub fractions: bool,
-    /// What [`AddressMode::Border`] reads.
+    /// The value that [`AddressMode::Border`] reads.
     pub border: [f32; 4],
     /// Whether two mipmap levels are filtered, rather than the nearer one read.
     pub linear_levels: bool,
@@ -52,13 +52,13 @@ pub struct Sampler {
 pub struct Texture {
     /// By mipmap level; at least one.
     pub levels: Vec<Image>,
-    /// How they are read.
+    /// The sampler with which they are read.
     pub sampler: Sampler,
     /// Whether the texels lie in linear memory: integer coordinates, and what is outside is 0.
     pub linear_memory: bool,
 }
 
-/// Which mipmap level a fetch reads.
+/// The mipmap level that a fetch reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The first.
@@ -81,7 +81,7 @@ pub(crate) enum TextureOp {
     Query(Query),
 }
 
-/// Which part of an image coordinates choose from.
+/// The part of an image that coordinates select from.
 #[derive(Clone, Copy)]
 struct Part {
     dimensions: usize,
@@ -274,7 +274,7 @@ impl Texture {
         })
     }
 
-    /// Where coordinates are in a level.
+    /// Converts coordinates to a position in a level.
     fn position(&self, geometry: Geometry, sources: &[u32; 10], image: &Image) -> Position {
         let (layer, coordinates) = split(geometry, sources);
         let mut at = [0f64; 3];
@@ -316,7 +316,7 @@ impl Texture {
         !part.integer && !self.linear_memory
     }
 
-    /// Where an index leads along an axis; none where there is nothing.
+    /// Applies the address mode to an index along an axis; `None` if nothing is read.
     fn index(&self, image: &Image, index: i64, axis: usize, part: Part) -> Option<u32> {
         let mode = match self.sampler.address[axis] {
             _ if part.cube => AddressMode::Clamp,

@@ -11,7 +11,7 @@ use crate::operands::Reg;
 use crate::registers::lanes::{Lanes, WARP};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What an access outside of the image does.
+/// The effect of an access outside of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bounds {
     /// It stops the kernel.
@@ -22,7 +22,7 @@ pub(crate) enum Bounds {
     Zero,
 }
 
-/// What `sured` does with memory and its operand.
+/// The operation of `sured` on memory and its operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Combine {
     Add,
@@ -35,13 +35,13 @@ pub(crate) enum Combine {
 /// Instructions on surfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SurfaceOp {
-    /// `suld.b`: so many elements of so many bytes.
+    /// `suld.b`: `count` elements of `bytes` bytes.
     Load { geometry: Geometry, bytes: u8, count: u8, bounds: Bounds },
     /// `sust.b`.
     Store { geometry: Geometry, bytes: u8, count: u8, bounds: Bounds },
     /// `sust.p`: channels of 32 bits, converted to the image's format.
     StoreTexel { geometry: Geometry, count: u8, bounds: Bounds },
-    /// `sured.b` on so many bytes.
+    /// `sured.b` on `bytes` bytes.
     Reduce { geometry: Geometry, bytes: u8, combine: Combine, bounds: Bounds },
     /// `suq`.
     Query(Query),
@@ -152,7 +152,7 @@ fn find(handle: u64, write: bool, spaces: &mut Spaces) -> Result<Image, (FaultKi
     Ok(image)
 }
 
-/// Where `bytes` bytes are; none where the access does nothing.
+/// Returns the address of `bytes` bytes; `None` if the access does nothing.
 fn place(
     image: &Image,
     geometry: Geometry,
@@ -241,19 +241,19 @@ unsafe fn reduce(address: u64, bytes: u8, combine: Combine, operand: u64) {
     if bytes == 8 {
         // SAFETY: the caller's promise.
         let cell = unsafe { &*(address as *const AtomicU64) };
-        let _ =
-            cell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |old| Some(combine.of(old, operand, 64)));
+        let _ = cell
+            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |old| Some(combine.apply(old, operand, 64)));
     } else {
         // SAFETY: the caller's promise.
         let cell = unsafe { &*(address as *const AtomicU32) };
-        let update = |old: u32| Some(combine.of(old.into(), operand, 32) as u32);
+        let update = |old: u32| Some(combine.apply(old.into(), operand, 32) as u32);
         let _ = cell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, update);
     }
 }
 
 impl Combine {
-    /// On the low `bits` bits of two values, the upper ones of which are clear.
-    fn of(self, old: u64, operand: u64, bits: u32) -> u64 {
+    /// Combines the low `bits` bits of two values, the upper ones of which are clear.
+    fn apply(self, old: u64, operand: u64, bits: u32) -> u64 {
         let signed = |value: u64| (value << (64 - bits)).cast_signed();
         let less = |is_signed: bool| if is_signed { signed(old) < signed(operand) } else { old < operand };
         match self {

@@ -28,7 +28,7 @@ pub const MAX_SHARED: u32 = 163 * 1024;
 /// Bytes in which shared memory is allocated.
 const SHARED_UNIT: u64 = 128;
 
-/// What a call takes of a thread's stack at least: the address to return to.
+/// The least memory that a call takes of a thread's stack, in bytes: the address to return to.
 const CALL_BYTES: u32 = 8;
 
 /// Most calls that nest, whatever the stack.
@@ -66,7 +66,7 @@ impl Linked {
     }
 }
 
-/// How a kernel is launched.
+/// The parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchParams<'a> {
     /// Grid, block and dynamic shared memory; clusters are not executed.
@@ -108,7 +108,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) stack: u32,
     /// Most calls that nest.
     pub(crate) most_calls: usize,
-    /// What threads' own memory is taken from.
+    /// The budget for the threads' own memory.
     pub(crate) budget: Budget,
     pub(crate) params: Region,
     /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an
@@ -234,7 +234,7 @@ impl<'a> Launch<'a> {
         &self.linked.program.functions[function as usize].code
     }
 
-    /// What is executed.
+    /// Returns the program to execute.
     pub(crate) fn program(&self) -> &'a Program {
         &self.linked.program
     }
@@ -323,7 +323,7 @@ impl<'a> Launch<'a> {
         self.cancel.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
     }
 
-    /// Where a step came from.
+    /// Returns the origin of a step in PTX and source.
     pub(crate) fn place(&self, function: u32, pc: u32) -> Place {
         let code = self.code(function);
         let origin = code.origin_of.get(pc as usize).and_then(|&origin| code.origins.get(origin as usize));

@@ -1,12 +1,12 @@
-//! Where an offset of shared or local memory lies, in words: which variable, and how far inside or
+//! Describes an offset of shared or local memory: names the variable, and the distance inside or
 //! beyond it.
 
 use crate::code::Named;
 use crate::launch::Launch;
 use crate::operands::Space;
 
-/// What there is to say about the address of a fault, to be put behind it; nothing for global
-/// memory, whose owner has said it.
+/// Returns the text to append to the address of a fault; empty for global memory, which its owner
+/// has described.
 pub(crate) fn beside(launch: &Launch, space: Space, address: u64, (function, frame): (u32, u32)) -> String {
     match space {
         Space::Shared => nearest(&launch.shared_variables(), address),
@@ -15,12 +15,12 @@ pub(crate) fn beside(launch: &Launch, space: Space, address: u64, (function, fra
     }
 }
 
-/// Where an offset of the block's shared memory lies.
+/// Describes an offset of the block's shared memory.
 pub(crate) fn shared(launch: &Launch, offset: u64) -> String {
     format!("at offset {offset:#x} of shared memory{}", nearest(&launch.shared_variables(), offset))
 }
 
-/// Where an offset of a thread's local memory lies, seen from a function whose frame begins at
+/// Describes an offset of a thread's local memory, seen from a function whose frame begins at
 /// `frame`.
 pub(crate) fn local(launch: &Launch, function: u32, frame: u32, offset: u64) -> String {
     format!(

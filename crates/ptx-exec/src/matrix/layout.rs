@@ -1,4 +1,4 @@
-//! Where the elements of a matrix lie in the registers of a warp.
+//! The layout of a matrix's elements in the registers of a warp.
 //!
 //! A fragment is read and written as *lines*: a row of A, a column of B or a row of the
 //! accumulator, each contiguous. So a product is always the dot product of two lines. The layouts
@@ -11,7 +11,7 @@
 
 use crate::registers::lanes::WARP;
 
-/// Which line and which element of it each place of a fragment holds.
+/// The line, and the element of it, that each place of a fragment holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     /// Registers of the fragment that differ; what comes after them repeats them.

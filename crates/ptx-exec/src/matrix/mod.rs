@@ -23,11 +23,11 @@ pub(super) struct MatrixStep {
     pub(super) operation: Operation,
     pub(super) results: Box<[Reg]>,
     pub(super) sources: Box<[Reg]>,
-    /// What is loaded or stored, for operations that do; of an access it is the address only.
+    /// The address, for operations that load or store; the other parts of the access are empty.
     pub(super) address: Option<AccessArgs>,
 }
 
-/// What is done with the registers of a [`MatrixStep`].
+/// The operation on the registers of a [`MatrixStep`].
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     /// `d = a * b + c` on words; the sources are the registers of A, of B and of C.
@@ -169,7 +169,7 @@ impl MatrixStep {
 }
 
 impl MatrixStep {
-    /// What the step touches in memory, from its address.
+    /// Returns the memory that the step accesses, from its address.
     ///
     /// # Safety
     /// As for [`run`](Self::run).
@@ -191,13 +191,13 @@ impl MatrixStep {
     }
 }
 
-/// What the lanes of a register hold, as a number of 64 bits.
-trait Held: Stored {
+/// A lane's content of a register, as a number of 64 bits.
+trait Element: Stored {
     fn widen(self) -> u64;
     fn cut(bits: u64) -> Self;
 }
 
-impl Held for u32 {
+impl Element for u32 {
     #[inline(always)]
     fn widen(self) -> u64 {
         self.into()
@@ -209,7 +209,7 @@ impl Held for u32 {
     }
 }
 
-impl Held for u64 {
+impl Element for u64 {
     #[inline(always)]
     fn widen(self) -> u64 {
         self
@@ -225,7 +225,7 @@ impl Held for u64 {
 ///
 /// # Safety
 /// The frame has the registers, of the class of `S`.
-unsafe fn gather<S: Held>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> Vec<S> {
+unsafe fn gather<S: Element>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> Vec<S> {
     let mut elements = vec![S::default(); layout.lines * layout.length];
     let mask = u64::MAX >> (64 - layout.bits);
     for (index, register) in registers.iter().take(layout.registers).enumerate() {
@@ -246,7 +246,7 @@ unsafe fn gather<S: Held>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> 
 ///
 /// # Safety
 /// As for [`gather`].
-unsafe fn scatter<S: Held>(lanes: &Lanes, layout: &Layout, elements: &[S], registers: &[Reg]) {
+unsafe fn scatter<S: Element>(lanes: &Lanes, layout: &Layout, elements: &[S], registers: &[Reg]) {
     for (index, register) in registers.iter().enumerate() {
         let mut values = [S::default(); WARP];
         let all_places = layout.register(index).chunks_exact(layout.per);
@@ -268,7 +268,7 @@ unsafe fn scatter<S: Held>(lanes: &Lanes, layout: &Layout, elements: &[S], regis
 ///
 /// # Safety
 /// As for [`MatrixStep::run`]; the registers are of the class of `S`.
-unsafe fn multiply<S: Held>(
+unsafe fn multiply<S: Element>(
     product: &Product,
     lanes: &Lanes,
     sources: &[Reg],

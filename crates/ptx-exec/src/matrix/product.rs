@@ -32,7 +32,7 @@ const ZERO_EXPONENT: i32 = -126;
 /// Most elements of a line that floating-point products take at once.
 const MOST_TERMS: usize = 16;
 
-/// How elements of up to 32 bits are multiplied and added.
+/// The multiplication and addition of elements of up to 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Arithmetic {
     /// Tensor cores' floating point.

@@ -1,4 +1,4 @@
-//! Moving matrices between registers and memory.
+//! Moves matrices between registers and memory.
 //!
 //! `ldmatrix` and its like deal in *tiles*, 8 by 8 matrices of 16-bit elements whose rows lie
 //! anywhere; `wmma.load` and `wmma.store` in matrices whose lines have one stride. Every access is
@@ -109,8 +109,8 @@ pub(super) unsafe fn store_tiles(
     Ok(())
 }
 
-/// What an access touches: in the lanes of `mask` so many bytes, so far from the address that the
-/// lane gives.
+/// The memory of an access: in each lane of `mask`, `bytes` bytes at an offset from the lane's
+/// address.
 pub(crate) struct Span {
     pub(crate) mask: u32,
     pub(crate) offsets: Addresses,
@@ -122,7 +122,7 @@ pub(super) fn tile_span(lanes: &Lanes, tiles: usize) -> Span {
     Span { mask: row_lanes(lanes, tiles).mask, offsets: [0; WARP], bytes: ROW as u32 }
 }
 
-/// Whether the elements of a line lie one after the other in memory, or a stride apart.
+/// The order of a line's elements in memory: one after the other, or a stride apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Lines,
@@ -182,7 +182,7 @@ impl Fragment {
         })
     }
 
-    /// What each access to memory touches.
+    /// Returns the memory of each access.
     pub(super) fn spans(&self, strides: &[u32; WARP], mask: u32) -> Vec<Span> {
         let registers = 0..self.layout.registers;
         let pieces = registers.flat_map(|register| self.pieces().map(move |piece| (register, piece)));

@@ -40,9 +40,9 @@ pub(crate) struct AccessHandler {
     pub(crate) run: RunAccess,
     /// The faster way that loads and stores have.
     pub(crate) regular: Option<RunRegular>,
-    /// Of [`AccessArgs::data`].
+    /// The class of [`AccessArgs::data`].
     pub(crate) data: Class,
-    /// Of [`AccessArgs::operands`].
+    /// The classes of [`AccessArgs::operands`].
     pub(crate) operands: [Class; 4],
 }
 
@@ -155,7 +155,7 @@ pub(crate) trait AtomicLane: Cell + Lane {}
 
 impl<T: Cell + Lane> AtomicLane for T {}
 
-/// What `cp.async` copies: 4, 8 or 16 bytes.
+/// A size that `cp.async` copies: 4, 8 or 16 bytes.
 pub(crate) trait Copied {}
 
 impl<const N: usize> Copied for [u8; N] {}

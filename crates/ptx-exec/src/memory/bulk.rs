@@ -19,7 +19,7 @@ pub(crate) fn copy() -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
 
-/// What a lane copies; addresses are generic.
+/// The copy of a lane; addresses are generic.
 #[derive(Clone, Copy)]
 struct Copy {
     from: u64,

@@ -34,7 +34,7 @@ struct Mbarrier {
     phase: u8,
 }
 
-/// What happens to an object; the error is a sentence.
+/// The new state of an object; the error is a sentence.
 type Changed = Result<Mbarrier, String>;
 
 impl Mbarrier {

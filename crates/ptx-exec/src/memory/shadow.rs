@@ -1,4 +1,4 @@
-//! Which bytes of a memory have been written.
+//! The written bytes of a memory, one bit for each byte.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;

@@ -17,12 +17,12 @@ use crate::registers::vectors::{Addresses, blend, offset_longs, offset_words, su
 
 /// The index of threads whose prologue is deferred.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct DeferredIndex {
     pub(crate) index: Reg,
     pub(crate) pattern: Pattern,
 }
 
-/// What an access comes to. The fault is boxed: the good case is to stay small.
+/// The result of an access. The fault is boxed: the good case is to stay small.
 pub(crate) type Accessed = Result<(), Box<AccessFault>>;
 
 /// An access that was refused.
@@ -54,15 +54,15 @@ pub(crate) struct Spaces<'a> {
     pub(crate) local_bytes: u64,
     /// First address of the local memory of the warp's first lane.
     pub(crate) warp_local: u64,
-    /// What has been found since the last [`forget_patterns`](Spaces::forget_patterns), by
-    /// [`AccessArgs::pattern`].
+    /// The ranges that have been found since the last [`forget_patterns`](Spaces::forget_patterns),
+    /// by [`AccessArgs::pattern`].
     ranges: [KnownRange; PATTERNS],
-    /// Which of them there are.
+    /// A bit for each range that is known.
     known: u8,
-    /// Which of them there cannot be.
+    /// A bit for each range that cannot exist.
     irregular: u8,
     /// The index of the threads, as long as it is in no register.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<DeferredIndex>,
 }
 
 /// Offsets of accesses are smaller, or are not looked at closely.
@@ -70,11 +70,11 @@ const MAX_OFFSET: u64 = 1 << 40;
 
 const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
 
-/// Where the lanes of some warps that all act access memory, before the offset of the access.
+/// The memory that the lanes of some warps access if all act, before the offset of the access.
 #[derive(Clone, Copy)]
 struct KnownRange {
-    /// Where the register that the addresses depend on points to when it is zero, and how far its
-    /// values are shifted.
+    /// The address for the value zero of the register that the addresses depend on. The register's
+    /// values are shifted by `shift`.
     origin: u64,
     shift: u8,
     /// The least and the largest host address.
@@ -82,11 +82,11 @@ struct KnownRange {
     most: u64,
     /// Host address of the first lane of each part of the first warp.
     first: [u64; PARTS],
-    /// How far each warp is from the one before it.
+    /// The distance of each warp from the one before it.
     between: u64,
     /// All these, or-ed together.
     bits: u64,
-    /// How far each lane is from the one before it in its part.
+    /// The distance of each lane from the one before it in its part.
     step: u64,
     /// The least offset that stays inside the window.
     from: i64,
@@ -100,9 +100,10 @@ struct KnownRange {
 pub(crate) struct Regular {
     /// Address of the first lane of each part of the first warp.
     pub(crate) first: [u64; PARTS],
-    /// How far each warp is from the one before it.
+    /// The distance of each warp from the one before it.
     pub(crate) between: u64,
-    /// How far each lane of a part is from the one before it: a multiple of the size of the access.
+    /// The distance of each lane of a part from the one before it: a multiple of the size of the
+    /// access.
     pub(crate) step: u64,
 }
 
@@ -143,8 +144,7 @@ impl Region {
 }
 
 impl Regular {
-    /// How far away the next warps will access memory if they go on as these, of which there are so
-    /// many.
+    /// Returns the distance of the next `warps` warps' accesses, if they go on as these.
     #[inline(always)]
     pub(crate) fn ahead(&self, warps: usize) -> usize {
         (self.between as usize).wrapping_mul(warps)
@@ -182,9 +182,9 @@ impl<'a> Spaces<'a> {
         (self.known, self.irregular) = (0, 0);
     }
 
-    /// Where the lanes of some warps access `bytes` bytes each, if that is easily told: all lanes
-    /// act, their addresses have a pattern, and everything is allowed. `None` says nothing:
-    /// [`locate`](Self::locate) will find out.
+    /// Returns the pattern in which the lanes of some warps access `bytes` bytes each, if it is
+    /// easily found: all lanes act, their addresses have a pattern, and everything is allowed.
+    /// `None` decides nothing: [`locate`](Self::locate) will find out.
     ///
     /// # Safety
     /// The frames have the registers of the address.
@@ -430,8 +430,8 @@ impl<'a> Spaces<'a> {
         Ok(())
     }
 
-    /// What is added to addresses of a space to make them host addresses (of the warp's first
-    /// lane).
+    /// Returns the value to add to addresses of a space to make them host addresses (of the warp's
+    /// first lane).
     #[inline(always)]
     fn origin(&self, space: Space) -> u64 {
         match space {

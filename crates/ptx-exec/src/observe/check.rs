@@ -1,4 +1,5 @@
-//! Looking for defects: uses of what was never written, races in shared memory, divergent barriers.
+//! Looks for defects: uses of values that were never written, races in shared memory, divergent
+//! barriers.
 //!
 //! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a
 //! defect where it decides a branch or an address, or where what is computed from it leaves the
@@ -150,8 +151,10 @@ impl<'l> Checker<'l> {
             let mask = waiting.iter().fold(0, |mask, (here, _)| mask | here);
             everyone &= mask == warp.live;
             met.extend(threads(warp.index(), mask));
-            if let Some((_, place)) =
-                waiting.iter().copied().find(|(_, place)| sites.of(place.0)[place.1 as usize].aligned)
+            if let Some((_, place)) = waiting
+                .iter()
+                .copied()
+                .find(|(_, place)| sites.of_function(place.0)[place.1 as usize].aligned)
             {
                 self.check_barrier(warp, &waiting, mask, place);
             }
@@ -457,7 +460,8 @@ impl<'l> Checker<'l> {
         }
     }
 
-    /// A function of the device runtime writes so many bytes where its first argument points.
+    /// Marks the `bytes` bytes that a function of the device runtime writes to its first argument's
+    /// target.
     fn mark_output(&mut self, moment: &Moment, call: &Call, bytes: u32) {
         let Some(pointer) = call.arguments.first().filter(|pointer| bytes > 0 && pointer.bytes == 8) else {
             return;
@@ -473,7 +477,7 @@ impl<'l> Checker<'l> {
         self.write(moment, &spots, bytes);
     }
 
-    /// What a call hands over: written, unless nothing of it is.
+    /// Copies the marks of bytes that a call hands over: written, unless none of them is.
     fn hand_over(&mut self, moment: &Moment, from: u32, to: u32, bytes: u32) {
         let launch = self.launch;
         each_lane(moment.lanes.mask, |lane| {
@@ -506,7 +510,7 @@ impl<'l> Checker<'l> {
         });
     }
 
-    /// Where the frame of a function begins that is called here.
+    /// Returns the start of a callee's frame.
     fn inner_frame(&self, moment: &Moment) -> u32 {
         let frame_bytes = self.launch.code(moment.function).frame_bytes;
         let end = moment.local.saturating_add(frame_bytes);
@@ -556,7 +560,7 @@ fn threads(warp: u32, mask: u32) -> Vec<u32> {
     threads
 }
 
-/// Where a spot lies, in words.
+/// Describes a spot in words.
 pub(super) fn describe(launch: &Launch, (function, frame): (u32, u32), spot: Spot) -> String {
     match spot {
         Spot::Global(address) => format!("at {address:#x}, {}", launch.memory.describe(address)),

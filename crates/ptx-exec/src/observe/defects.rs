@@ -17,7 +17,7 @@ use crate::observe::site::Sites;
 /// A defect: its kind, its place, and the place that it has to do with.
 type Key = (&'static str, StepId, Option<StepId>);
 
-/// What connects defects of one kind.
+/// The cause that defects of one kind share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Link {
     /// The last barrier of the whole block before it; none at the start of a kernel.
@@ -27,14 +27,14 @@ pub(super) enum Link {
 }
 
 /// A defect at its places.
-pub(super) struct Found {
+pub(super) struct PlacedDefect {
     text: String,
     count: u64,
     links: Vec<Link>,
     bytes: Vec<CopiedByte>,
 }
 
-impl Found {
+impl PlacedDefect {
     /// Keeps a byte whose reading makes it a defect.
     pub(super) fn hold(&mut self, byte: CopiedByte) {
         if self.bytes.len() < MAX_BYTES {
@@ -107,7 +107,7 @@ impl LatentDefect {
 /// Defects by what they are and where.
 #[derive(Default)]
 pub(super) struct Defects {
-    found: BTreeMap<Key, Found>,
+    found: BTreeMap<Key, PlacedDefect>,
 }
 
 /// A defect of a launch, and all places at which it was met.
@@ -128,10 +128,10 @@ impl Defects {
         other: Option<StepId>,
         times: u64,
         describe: impl FnOnce() -> (String, Vec<Link>),
-    ) -> &mut Found {
+    ) -> &mut PlacedDefect {
         let found = self.found.entry((kind, place, other)).or_insert_with(|| {
             let (text, links) = describe();
-            Found { text, count: 0, links, bytes: Vec::new() }
+            PlacedDefect { text, count: 0, links, bytes: Vec::new() }
         });
         found.count += times;
         found

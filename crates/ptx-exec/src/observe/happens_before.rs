@@ -1,5 +1,5 @@
-//! The happens-before order of a block's accesses: what barriers, warp instructions and atomics
-//! guarantee.
+//! The happens-before order of a block's accesses: the order that barriers, warp instructions and
+//! atomics guarantee.
 //!
 //! Each thread has a clock, which advances when the thread synchronises, and a *view*: the last
 //! known clock of every other thread. An access happens before the current one of a thread if the
@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// Barriers of a block.
 const BARRIERS: usize = 16;
 
-/// What a thread has heard of each thread of the block: a clock, 0 for nothing.
+/// The clock of each thread of the block that a thread has learned of; 0 for none.
 type View = Rc<[u32]>;
 
 /// The order within one block.
@@ -31,13 +31,14 @@ pub(super) struct HappensBefore {
     floor: u32,
     clocks: Vec<u32>,
     views: Vec<Option<View>>,
-    /// What threads that synchronised through an address had heard.
+    /// The views of threads that synchronised through an address.
     objects: HashMap<u64, View>,
-    /// What threads that arrived at a barrier without waiting had heard.
+    /// The views of threads that arrived at a barrier without waiting.
     arrived: [Option<View>; BARRIERS],
-    /// What each thread had heard and done at its last fence.
+    /// The view of each thread at its last fence, its own accesses included.
     fenced: HashMap<u32, View>,
-    /// What threads had heard and done before a fence and a strong write of global memory.
+    /// The views of threads before a fence and a strong write of global memory, their own accesses
+    /// included.
     published: Option<View>,
 }
 

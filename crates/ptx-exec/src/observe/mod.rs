@@ -36,13 +36,13 @@ use tally::Tallies;
 /// A step: function and index.
 type StepId = (u32, u32);
 
-/// What an observed launch is watched for.
+/// The observations that a launch is watched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     /// Count instructions, transactions, divergence.
     pub count: bool,
-    /// Of a launch with more instructions of warps than this, count so many at its start and a
-    /// sample of the rest, and take that for the whole; none counts everything.
+    /// The number of warp instructions to count at the start of a longer launch, and about as many
+    /// in a sample of the rest, which stands for the whole. `None` counts everything.
     pub sample: Option<u64>,
     /// Look for defects.
     pub check: bool,
@@ -55,10 +55,10 @@ impl WatchOptions {
     }
 }
 
-/// What was seen.
+/// The observations of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
-    /// What was counted; none unless it was asked for.
+    /// The counts, if they were requested.
     pub counts: Option<Counted>,
     /// The defects that were found.
     pub defects: Vec<Group>,
@@ -66,27 +66,26 @@ pub struct Observation {
     pub latent: Vec<LatentDefect>,
 }
 
-/// After the start of a sampled launch one in so many instructions is counted: counting takes about
+/// The sampling interval after the start of a sampled launch, in instructions. Counting takes about
 /// 30 times as long, so a launch takes a twentieth longer.
 const ONE_IN: u64 = 640;
 
-/// A block is counted whole or not at all up to so many instructions of warps. What lies between
-/// two barriers differs from what follows them (a tile is loaded, then multiplied), blocks seldom
-/// differ: parts of blocks would be a biased sample. Only of blocks that go on longer are parts
-/// counted.
+/// Warp instructions up to which a block is counted completely or not at all. The code between two
+/// barriers differs from what follows (a tile is loaded, then multiplied), but blocks seldom
+/// differ: parts of blocks would be a biased sample. Only longer blocks are counted in part.
 const LONG_BLOCK: u64 = 1 << 16;
 
-/// How far a launch has been executed and watched, in instructions of warps: by stratum, the start
-/// of the launch and the rest of it.
+/// The progress of execution and observation, in warp instructions, by stratum: the start of the
+/// launch and the rest of it.
 #[derive(Default)]
 struct Strata {
     executed: [AtomicU64; 2],
     watched: [AtomicU64; 2],
 }
 
-/// What observers have seen.
+/// The merged results of observers.
 #[derive(Default)]
-struct Seen {
+struct Results {
     tallies: [Tallies; 2],
     defects: Defects,
     latent: Defects,
@@ -98,7 +97,7 @@ pub(super) struct Watch<'l> {
     options: WatchOptions,
     sites: Sites<'l>,
     strata: Strata,
-    seen: Mutex<Seen>,
+    seen: Mutex<Results>,
 }
 
 impl<'l> Watch<'l> {
@@ -122,10 +121,10 @@ impl<'l> Watch<'l> {
         })
     }
 
-    /// What all observers have seen, once they are gone, of a launch that executed so many
-    /// instructions to its end.
+    /// Merges the results of all observers, once they are gone, for a launch that executed
+    /// `executed` instructions to its end.
     pub(super) fn finish(self, executed: Option<u64>) -> Observation {
-        let Seen { tallies, defects, latent } =
+        let Results { tallies, defects, latent } =
             self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
         let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
@@ -173,7 +172,7 @@ pub(super) struct Observer<'w, 'l> {
     /// Instructions that its blocks had executed before.
     executed: u64,
     block: SampledBlock,
-    /// Of those that it has watched since, how many.
+    /// The number of steps that it has watched since.
     steps: u64,
     checker: Option<Checker<'l>>,
 }
@@ -210,7 +209,7 @@ impl Probe for Observer<'_, '_> {
     }
 
     fn step(&mut self, moment: &Moment) {
-        let sites = self.watch.sites.of(moment.function);
+        let sites = self.watch.sites.of_function(moment.function);
         if self.watch.options.count {
             self.tallies[self.stratum].step(moment, sites);
             self.steps += 1;
@@ -228,7 +227,7 @@ impl Probe for Observer<'_, '_> {
 }
 
 impl Observer<'_, '_> {
-    /// So many instructions have been executed since the last time.
+    /// Accounts for `executed` instructions since the last call.
     fn account(&mut self, executed: u64) {
         let strata = &self.watch.strata;
         strata.executed[self.stratum].fetch_add(executed, Ordering::Relaxed);

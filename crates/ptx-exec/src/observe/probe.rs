@@ -1,4 +1,4 @@
-//! Where execution may be watched.
+//! The interface by which execution may be watched.
 //!
 //! A launch is executed by code that is generic over a [`Probe`] and compiled twice: with
 //! [`Unwatched`], in which nothing is left of the calls below, and with an observer that sees every
@@ -26,21 +26,21 @@ pub(crate) struct Moment<'a> {
     pub(crate) spaces: &'a Spaces<'a>,
     /// The warp, counted through the block.
     pub(crate) warp: u32,
-    /// Where the function's frame begins in the thread's local memory.
+    /// The start of the function's frame in the thread's local memory.
     pub(crate) local: u32,
-    /// Where its registers begin.
+    /// The start of its registers.
     pub(crate) registers: Extent,
     /// Classes of the step's registers, in the order in which it shows them.
     pub(crate) classes: &'a [Class],
 }
 
-/// What watches a block while it is executed.
+/// An observer of a block's execution.
 pub(crate) trait Probe {
     /// Whether it wants to be called at all.
     const WATCHES: bool;
 
-    /// Warps of its block set out, which until now have executed so many instructions (those of
-    /// blocks before it included); whether it watches them until they all pause.
+    /// Returns whether the probe watches the block's warps, which are about to run, until all
+    /// pause. They and earlier blocks have executed `executed` instructions.
     fn watches(&mut self, executed: u64) -> bool;
 
     /// The block `block` of the grid begins.

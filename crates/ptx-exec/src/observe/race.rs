@@ -15,7 +15,7 @@ pub(super) struct Stamp {
     /// The instruction: function and step.
     pub(super) site: (u32, u32),
     pub(super) thread: u16,
-    /// What was written.
+    /// The value that was written.
     pub(super) value: u8,
     pub(super) atomic: bool,
     pub(super) write: bool,

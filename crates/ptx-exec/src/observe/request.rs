@@ -13,7 +13,7 @@ use crate::registers::lanes::{Lanes, WARP, each_lane};
 pub(super) struct Request {
     /// Lanes that take part.
     pub(super) mask: u32,
-    /// Where each does.
+    /// The spot of each access.
     pub(super) spots: [Spot; WARP],
     /// Bytes of a lane.
     pub(super) bytes: u32,

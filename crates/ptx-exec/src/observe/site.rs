@@ -1,4 +1,4 @@
-//! What an observer needs to know about a step, derived from the instruction that the step came
+//! The facts about a step that an observer needs, derived from the instruction that the step came
 //! from.
 //!
 //! An instruction may compile to several steps, or to none if its result is an input register that
@@ -35,7 +35,7 @@ pub(super) struct Site {
     pub(super) branches: bool,
     /// Of barriers: whether all lanes of a warp have to be there together.
     pub(super) aligned: bool,
-    /// What the instruction does with values that nobody has defined.
+    /// The instruction's treatment of undefined values.
     pub(super) treatment: Treatment,
 }
 
@@ -51,7 +51,7 @@ impl<'l> Sites<'l> {
     }
 
     /// The sites of a function, one for each step.
-    pub(super) fn of(&self, function: u32) -> &[Site] {
+    pub(super) fn of_function(&self, function: u32) -> &[Site] {
         self.functions[function as usize].get_or_init(|| sites(self.launch.code(function)))
     }
 
@@ -60,7 +60,7 @@ impl<'l> Sites<'l> {
         self.launch.line(function, pc)
     }
 
-    /// Where a step is.
+    /// Returns the place of a step.
     pub(super) fn place(&self, function: u32, pc: u32) -> Place {
         self.launch.place(function, pc)
     }
@@ -86,8 +86,8 @@ fn sites(code: &Code) -> Vec<Site> {
         .collect()
 }
 
-/// How much of an instruction a step does. A jump that only goes on to the next block does nothing
-/// of it.
+/// Returns a weight by which steps of an instruction are compared: it counts with the heaviest. A
+/// jump that only goes on to the next block has none.
 fn work(op: &Op, opcode: Option<Opcode>) -> u32 {
     match op {
         Op::Jump { .. } if opcode != Some(Opcode::Bra) => 0,

@@ -8,7 +8,7 @@ use crate::observe::probe::Moment;
 use crate::operands::{AccessArgs, Reg, Space as StepSpace};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
 
-/// Where a lane accesses memory.
+/// The place of a lane's memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Spot {
     /// A host address.
@@ -32,7 +32,7 @@ impl Spot {
         }
     }
 
-    /// The spot so many bytes further on.
+    /// Returns the spot `bytes` bytes further on.
     pub(super) fn further(self, bytes: u64) -> Spot {
         match self {
             Spot::Global(address) => Spot::Global(address.wrapping_add(bytes)),
@@ -56,7 +56,7 @@ pub(super) fn spots(moment: &Moment, args: &AccessArgs) -> [Spot; WARP] {
     spots_at(moment, args, &[0; WARP])
 }
 
-/// The same, so many bytes further on.
+/// Returns the spots of the lanes that act, moved by `offsets`.
 pub(super) fn spots_at(moment: &Moment, args: &AccessArgs, offsets: &[u64; WARP]) -> [Spot; WARP] {
     let mut spots = [Spot::Param; WARP];
     each_lane(moment.lanes.mask, |lane| {
@@ -123,13 +123,14 @@ pub(super) struct Cost {
     pub(super) excess: u64,
 }
 
-/// How often an atomic request of some lanes is repeated at the address that most of them access.
+/// Returns the number of serialised operations of an atomic request: those at the address that most
+/// lanes access.
 pub(super) fn turns(spots: &[(usize, u64)]) -> u64 {
     let at = |address| spots.iter().filter(|&&(_, other)| other == address).count() as u64;
     spots.iter().map(|&(_, address)| at(address)).max().unwrap_or(0)
 }
 
-/// What the request of some lanes (in their order, each with its address) costs in a memory.
+/// Returns the cost in a memory of the request of some lanes, each with its address.
 pub(super) fn cost(space: Space, spots: &[(usize, u64)], bytes: u64) -> Cost {
     let mut addresses = [0; WARP];
     let mut active = 0;

@@ -15,7 +15,7 @@ use crate::observe::survey::{self, Spot};
 use crate::operands::{AccessArgs, AccessKind};
 use crate::registers::lanes::{WARP, each_lane};
 
-/// What one instruction did.
+/// The work of one instruction.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     warps: u64,
@@ -112,7 +112,7 @@ impl Tallies {
         let mut counts = Counts::default();
         let (mut spots, mut lines) = (Vec::new(), Lines::default());
         for (&function, tallies) in &self.functions {
-            for (pc, (tally, site)) in tallies.iter().zip(sites.of(function)).enumerate() {
+            for (pc, (tally, site)) in tallies.iter().zip(sites.of_function(function)).enumerate() {
                 if tally.warps > 0 {
                     tally.add_to(&mut counts, site);
                     lines.add(sites.line(function, pc as u32), &tally.of_line(site));
@@ -222,7 +222,7 @@ impl Tally {
         sum
     }
 
-    /// What is bad here: fault, events, total and excess.
+    /// Returns the inefficient accesses of the instruction: fault, events, total and excess.
     fn hotspots(&self) -> impl Iterator<Item = (Fault, u64, u64, u64)> {
         let of_space = |space: Space, fault| {
             let sum = self.all_traffic(space);
@@ -238,10 +238,10 @@ impl Tally {
     }
 }
 
-type Found = ((Fault, u64, u64, u64), u32, u32);
+type RankedPlace = ((Fault, u64, u64, u64), u32, u32);
 
 /// The worst places of each fault.
-fn worst(mut spots: Vec<Found>, sites: &Sites) -> Vec<Hotspot> {
+fn worst(mut spots: Vec<RankedPlace>, sites: &Sites) -> Vec<Hotspot> {
     spots.sort_by_key(|&((fault, _, _, excess), function, pc)| {
         (fault, std::cmp::Reverse(excess), function, pc)
     });

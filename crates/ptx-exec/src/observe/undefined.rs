@@ -1,4 +1,4 @@
-//! Values that nobody has defined: which bits of which registers, and where each was loaded.
+//! Values that nobody has defined: the bits of registers, and the place where each was loaded.
 //!
 //! A load of bytes that nobody has written makes its registers undefined, bit by bit. What is
 //! computed from them is found by trial: the step is executed on copies of its registers, once as
@@ -26,11 +26,11 @@ pub(super) struct Origin {
     pub(super) place: StepId,
     pub(super) spot: Spot,
     pub(super) bytes: u32,
-    /// Where the frame of the function that loaded it begins in local memory.
+    /// The start of the loading function's frame in local memory.
     pub(super) frame: u32,
 }
 
-/// What has been done with an undefined value since it was loaded.
+/// The treatment of an undefined value since it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Treatment {
     /// It was moved: a copy of memory, with its padding and the members of a union that are unset.
@@ -48,12 +48,12 @@ pub(super) struct Stored {
     /// The index of its origin.
     pub(super) origin: u32,
     pub(super) treatment: Treatment,
-    /// Which of its bits are undefined.
+    /// A mask of its undefined bits.
     pub(super) bits: u64,
     pub(super) bytes: u32,
 }
 
-/// What is undefined in a register.
+/// The undefined part of a register.
 #[derive(Clone, Copy)]
 pub(super) struct Undefined {
     /// For each lane the bits.
@@ -77,12 +77,12 @@ impl Undefined {
 }
 
 /// A register of a warp: its class and index, counted through all frames.
-type Place = (u32, Class, u32);
+type RegisterKey = (u32, Class, u32);
 
 /// The undefined registers of a block.
 #[derive(Default)]
 pub(super) struct Values {
-    registers: HashMap<Place, Box<Undefined>>,
+    registers: HashMap<RegisterKey, Box<Undefined>>,
     origins: Vec<Origin>,
     known: HashMap<(StepId, u32), u32>,
 }
@@ -114,8 +114,8 @@ impl Values {
         index
     }
 
-    /// What is undefined in a register of the step's frame.
-    pub(super) fn of(&self, moment: &Moment, class: Class, reg: Reg) -> Option<&Undefined> {
+    /// Returns the undefined part of a register of the step's frame.
+    pub(super) fn undefined_part(&self, moment: &Moment, class: Class, reg: Reg) -> Option<&Undefined> {
         self.registers.get(&place(moment, class, reg)).map(|found| &**found)
     }
 
@@ -170,7 +170,7 @@ impl Values {
         let from: Vec<_> = operands
             .iter()
             .filter(|(.., role)| *role == Role::Use)
-            .filter_map(|&(reg, class, _)| Some((reg, class, *self.of(moment, class, reg)?)))
+            .filter_map(|&(reg, class, _)| Some((reg, class, *self.undefined_part(moment, class, reg)?)))
             .collect();
         if from.iter().all(|(.., undefined)| undefined.lanes(moment.mask, u64::MAX) == 0) {
             return self.define_results(moment);
@@ -182,7 +182,7 @@ impl Values {
         let results = trial.differences(&from);
         for (reg, class, bits) in results {
             // What a lane keeps because the guard holds it back stays as it is.
-            let kept = self.of(moment, class, reg).copied().unwrap_or(Undefined::NOTHING);
+            let kept = self.undefined_part(moment, class, reg).copied().unwrap_or(Undefined::NOTHING);
             let mut undefined = Undefined { bits, ..Undefined::NOTHING };
             each_lane(moment.mask, |lane| {
                 if moment.lanes.mask >> lane & 1 == 0 {
@@ -212,8 +212,8 @@ fn origin_of(from: &[(Reg, Class, Undefined)], kept: &Undefined, lane: usize, ex
     here.or_else(elsewhere).unwrap_or(kept.origins[lane])
 }
 
-fn place(moment: &Moment, class: Class, reg: Reg) -> Place {
-    (moment.warp, class, *{ moment.registers }.of(class) + reg.0)
+fn place(moment: &Moment, class: Class, reg: Reg) -> RegisterKey {
+    (moment.warp, class, *{ moment.registers }.count_mut(class) + reg.0)
 }
 
 /// The registers of the step, each with its class.
@@ -280,8 +280,8 @@ impl<'m> Trial<'m> {
         differences
     }
 
-    /// What undefined bits are given: the extremes, what other operands hold and its neighbours,
-    /// and random values.
+    /// Returns the values to try for undefined bits: the extremes, the values of other operands and
+    /// of its neighbours, and random values.
     fn patterns(&self, from: &[(Reg, Class, Undefined)]) -> Vec<Pattern> {
         let all = |value: u64| Pattern::Lanes(Box::new([value; WARP]));
         let sign = |shift: u32| 1u64 << (shift - 1);
@@ -366,13 +366,13 @@ impl<'m> Trial<'m> {
     }
 }
 
-/// Where the copy of a register lies among those of its class.
+/// Returns the index of a register's copy among those of its class.
 fn index(copied: &[(Reg, Class)], reg: Reg, class: Class) -> usize {
     let of_class = copied.iter().filter(|(_, kind)| *kind == class);
     of_class.take_while(|(other, _)| *other != reg).count()
 }
 
-/// What a trial puts into undefined bits.
+/// A value that a trial puts into undefined bits.
 enum Pattern {
     /// The same for every register.
     Lanes(Box<[u64; WARP]>),

@@ -71,7 +71,7 @@ impl Checker<'_> {
     /// Complains if bits of `wanted` are undefined in a register that the step uses, in lanes of
     /// `mask`.
     fn check(&mut self, moment: &Moment, class: Class, reg: Reg, mask: u32, wanted: u64, verb: &str) {
-        let Some(undefined) = self.values.of(moment, class, reg) else { return };
+        let Some(undefined) = self.values.undefined_part(moment, class, reg) else { return };
         let lanes = undefined.lanes(mask, wanted);
         if lanes == 0 {
             return;
@@ -167,7 +167,7 @@ impl Checker<'_> {
         let wanted = u64::MAX >> (64 - 8 * each.clamp(1, 8));
         let data = || args.data.iter().copied().enumerate().filter(|(_, reg)| reg.is_some());
         let undefined = |(element, reg): (usize, Reg)| {
-            Some((element as u32 * each, *self.values.of(moment, class, reg)?))
+            Some((element as u32 * each, *self.values.undefined_part(moment, class, reg)?))
         };
         let elements: Vec<(u32, Undefined)> = data().filter_map(undefined).collect();
         let mut reported = 0u32;
@@ -200,9 +200,9 @@ impl Checker<'_> {
         }
     }
 
-    /// What a store of an undefined value is, of which all (`whole`) or a part is undefined. In
-    /// part undefined are copies of structures with their padding, and of unions. `natural` tells
-    /// whether compilers arrange such values of members.
+    /// Judges a store of a value that is undefined completely (`whole`) or in part. Copies of
+    /// structures with their padding, and of unions, are undefined in part. `natural` tells whether
+    /// compilers arrange such values of members.
     fn verdict(&mut self, spot: Spot, whole: bool, natural: bool, treatment: Treatment) -> Verdict {
         match (spot, treatment) {
             (Spot::Local(..), _) => Verdict::Copy,
@@ -275,8 +275,8 @@ impl Checker<'_> {
         self.latent.note(UNINITIALIZED, place, Some(origin.place), 1, text).hold(byte);
     }
 
-    /// What a texture or surface gives for undefined coordinates is undefined; what is stored must
-    /// not be.
+    /// Follows undefined values through a texture or surface: undefined coordinates give an
+    /// undefined result, and a stored value must be defined.
     pub(super) fn image(&mut self, moment: &Moment) {
         if self.values.is_empty() {
             return;
@@ -288,7 +288,7 @@ impl Checker<'_> {
         }
         let mut undefined = Undefined::NOTHING;
         for (reg, class, _) in operands.iter().filter(|(.., role)| *role == Role::Use) {
-            let Some(source) = self.values.of(moment, *class, *reg) else { continue };
+            let Some(source) = self.values.undefined_part(moment, *class, *reg) else { continue };
             each_lane(source.lanes(moment.lanes.mask, u64::MAX), |lane| {
                 (undefined.bits[lane], undefined.origins[lane]) = (u64::MAX, source.origins[lane]);
             });
@@ -299,7 +299,7 @@ impl Checker<'_> {
     }
 }
 
-/// What a store of an undefined value is.
+/// The judgement of a store of an undefined value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// A copy, which may never be used.
@@ -309,14 +309,14 @@ enum Verdict {
     Defect,
 }
 
-/// What a thread does with a value from `origin`, in words.
+/// Describes in words the use of a value from `origin` by a thread.
 fn told(launch: &Launch, who: &str, verb: &str, origin: Origin) -> String {
     let Origin { place, spot, bytes, frame } = origin;
     let at = describe(launch, (place.0, frame), spot);
     format!("{who} {verb} a value of {bytes} bytes that nobody has written, loaded {at}")
 }
 
-/// Bytes of one register of an access to so many.
+/// Returns the bytes of one register of an access to `bytes` bytes.
 fn element_bytes(args: &AccessArgs, bytes: u32) -> u32 {
     let count = args.data.iter().filter(|reg| reg.is_some()).count().max(1) as u32;
     (bytes / count).max(1)

@@ -8,7 +8,7 @@
 //! frame that has the registers, and that the handler runs on the CPU that it was made on.
 
 use crate::operands::{Args, Class, Meaning, Reg};
-use crate::registers::lanes::{Held, Lanes, wide_vectors};
+use crate::registers::lanes::{Lanes, RegisterType, wide_vectors};
 
 /// Computes one step, for each of some warps. See the module's safety contract.
 pub(crate) type RunLanes = unsafe fn(&[Lanes], &Args);
@@ -23,7 +23,7 @@ pub(crate) struct LaneHandler {
 
 impl LaneHandler {
     /// The handler that [`registers`] has written for any CPU and for one with wide vectors.
-    pub(crate) fn on_registers<A: Held, R: Held>(plain: RunLanes, wide: RunLanes) -> Self {
+    pub(crate) fn on_registers<A: RegisterType, R: RegisterType>(plain: RunLanes, wide: RunLanes) -> Self {
         let (a, other) = (Need::One(A::CLASS), Need::Optional(A::CLASS));
         let needs = Needs { d: Need::One(R::CLASS), a, b: other, c: other, ..Needs::NONE };
         let run = if wide_vectors() { wide } else { plain };
@@ -36,7 +36,7 @@ impl LaneHandler {
     }
 }
 
-/// What a handler expects of one of its [`Args`].
+/// The requirement of a handler on one of its [`Args`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// It is not looked at.
@@ -47,7 +47,7 @@ pub(crate) enum Need {
     Optional(Class),
 }
 
-/// What a handler expects of its [`Args`].
+/// The requirements of a handler on its [`Args`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(super) d: Need,

@@ -37,11 +37,11 @@ pub(crate) struct Lanes {
 }
 
 /// The class of register that holds a type.
-pub(crate) trait Held {
+pub(crate) trait RegisterType {
     const CLASS: Class;
 }
 
-impl Held for bool {
+impl RegisterType for bool {
     const CLASS: Class = Class::Predicate;
 }
 
@@ -98,7 +98,7 @@ impl Stored for u64 {
 }
 
 /// A scalar as a lane of a register holds it.
-pub(crate) trait Lane: Copy + Held {
+pub(crate) trait Lane: Copy + RegisterType {
     /// `u32` for words, `u64` for longs.
     type Stored: Stored;
     fn load(stored: Self::Stored) -> Self;
@@ -107,7 +107,7 @@ pub(crate) trait Lane: Copy + Held {
 
 macro_rules! lane {
     ($($ty:ty: $class:ident $stored:ty, $from:expr, $to:expr;)*) => {$(
-        impl Held for $ty {
+        impl RegisterType for $ty {
             const CLASS: Class = Class::$class;
         }
 

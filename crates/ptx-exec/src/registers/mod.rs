@@ -41,7 +41,7 @@ impl Extent {
         }
     }
 
-    /// Bytes that so many registers take.
+    /// Returns the size of these registers in bytes.
     pub(crate) fn bytes(self) -> u32 {
         let [words, longs] = [(self.words, size_of::<Word>()), (self.longs, size_of::<Long>())]
             .map(|(count, bytes)| count.saturating_mul(bytes as u32));
@@ -49,7 +49,7 @@ impl Extent {
     }
 
     /// The count of one class.
-    pub(crate) fn of(&mut self, class: Class) -> &mut u32 {
+    pub(crate) fn count_mut(&mut self, class: Class) -> &mut u32 {
         match class {
             Class::Word => &mut self.words,
             Class::Long => &mut self.longs,
@@ -61,7 +61,7 @@ impl Extent {
 /// Most registers of a file, which is what bounds recursion: 64 MiB of words.
 const MAX_REGISTERS: u32 = 1 << 19;
 
-/// Why registers do not grow.
+/// The reason why registers cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// A file would have more registers than any may have.

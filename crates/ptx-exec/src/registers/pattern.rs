@@ -1,4 +1,4 @@
-//! How the values of a register differ between the lanes of a warp, and between warps.
+//! The pattern of a register's values between the lanes of a warp, and between warps.
 //!
 //! Kernels compute addresses from the thread index: the lanes of a warp access consecutive
 //! elements, or all the same element, or, in blocks that are 8 or 16 threads wide, parts of the
@@ -22,9 +22,9 @@ pub(crate) const PARTS: usize = WARP / PART;
 pub(crate) struct Pattern {
     /// The value in the first lane of each part of the first warp.
     pub(crate) first: [i64; PARTS],
-    /// What each lane has more than the one before it.
+    /// The difference of each lane from the one before it.
     pub(crate) step: i64,
-    /// What each warp has more than the one before it.
+    /// The difference of each warp from the one before it.
     pub(crate) between: i64,
     /// The smallest value.
     pub(crate) least: i64,
@@ -99,8 +99,7 @@ impl Pattern {
         }
     }
 
-    /// The pattern of a warp and so many others; `None` if its values rise through the end of the
-    /// numbers.
+    /// Creates the pattern of a warp and `others` others; `None` if its values wrap around.
     #[inline(always)]
     fn new(first: [i64; PARTS], step: i64, between: i64, others: i64) -> Option<Pattern> {
         let (rise, furthest) = (step * (PART as i64 - 1), between.checked_mul(others)?);

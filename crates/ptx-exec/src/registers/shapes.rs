@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use crate::operands::{Args, Class, Meaning, Reg};
 use crate::registers::handler::{LaneHandler, Need, Needs};
-use crate::registers::lanes::{Held, Lane, Lanes, Stored, WARP, map, wide_vectors};
+use crate::registers::lanes::{Lane, Lanes, RegisterType, Stored, WARP, map, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};
 use crate::registers::vectors::{ACTIVE, signs};
 
@@ -115,8 +115,8 @@ macro_rules! shape {
             }
 
             let needs = Needs {
-                $($field: Need::One(<$held as Held>::CLASS),)*
-                $($($maybe: Need::Optional(<$maybe_held as Held>::CLASS),)*)?
+                $($field: Need::One(<$held as RegisterType>::CLASS),)*
+                $($($maybe: Need::Optional(<$maybe_held as RegisterType>::CLASS),)*)?
                 ..Needs::NONE
             };
             #[cfg(target_arch = "x86_64")]

@@ -22,8 +22,9 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
-    /// Where the parameters lie in the frame of a call, behind the result: each is aligned to its
-    /// size, structures to 4 bytes. A declaration without the result changes nothing.
+    /// Returns the offsets of the parameters in the frame of a call, behind the result: each is
+    /// aligned to its size, structures to 4 bytes. A declaration without the result changes
+    /// nothing.
     pub(crate) fn offsets(params: &[u32], result: u32) -> Vec<u32> {
         let mut end = result;
         let place = |bytes: &u32| {
@@ -37,7 +38,7 @@ impl Signature {
 }
 
 impl Builtin {
-    /// How the function is called.
+    /// Returns the sizes of the function's result and parameters.
     pub(crate) fn signature(self) -> Signature {
         let (result, params): (u32, Option<&'static [u32]>) = match self {
             Builtin::Print => (4, Some(&[8, 8])),
@@ -143,7 +144,7 @@ pub(crate) struct CallArea {
 }
 
 impl CallArea {
-    /// Those that lie at `frame` of a lane's local memory.
+    /// Reads the arguments at `frame` of a lane's local memory.
     pub(crate) fn new(lane: usize, frame: u64) -> CallArea {
         CallArea { lane, next: frame }
     }
@@ -165,7 +166,7 @@ impl CallArea {
     }
 }
 
-/// Where a call's result goes.
+/// The place for a call's result.
 pub(crate) struct ResultPlace {
     lane: usize,
     offset: u64,

@@ -62,7 +62,8 @@ pub(crate) fn provided(name: &str) -> Option<RuntimeCall> {
     FUNCTIONS.iter().find(|(known, _)| *known == short).map(|(_, call)| *call)
 }
 
-/// Why the function called `name` is not provided, if it belongs to the device runtime.
+/// Returns the reason why the function called `name` is not provided, if it belongs to the device
+/// runtime.
 pub(crate) fn refusal(name: &str) -> Option<String> {
     let short = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
     if !short.starts_with(|first: char| first.is_ascii_uppercase()) {
@@ -92,7 +93,8 @@ pub fn is_device_runtime(text: &str) -> bool {
 }
 
 impl RuntimeCall {
-    /// How the function is called: as `cuda_device_runtime_api.h` declares it.
+    /// Returns the sizes of the function's result and parameters, as `cuda_device_runtime_api.h`
+    /// declares them.
     pub(crate) fn signature(self) -> Signature {
         let (result, params): (u32, &'static [u32]) = match self {
             RuntimeCall::GetParameterBuffer => (8, &[8, 12, 12, 4]),

@@ -1,8 +1,8 @@
 //! `printf` of device code: C's format strings, with arguments from device memory.
 
-/// Where the arguments come from.
+/// The source of the arguments.
 pub(crate) trait Arguments {
-    /// What reading one can fail with.
+    /// The error of reading an argument.
     type Error;
     /// The next argument, a number of 4 or 8 bytes.
     fn number(&mut self, bytes: u64) -> Result<u64, Self::Error>;

@@ -1,4 +1,4 @@
-//! The barriers of a block, and what is known of the threads that have arrived.
+//! The barriers of a block, and the threads that have arrived.
 
 use super::Waiting;
 
@@ -37,7 +37,7 @@ impl Barriers {
     }
 }
 
-/// What waits at [`ClusterBarrier`] instead of at one of the numbered barriers.
+/// The number of [`ClusterBarrier`], after those of the numbered barriers.
 pub(crate) const CLUSTER_BARRIER: u32 = BARRIERS as u32;
 
 /// The barrier of the block's cluster, which has no other blocks: lanes that have arrived in the

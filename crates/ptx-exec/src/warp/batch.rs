@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::code::{BarrierKind, Code, Op, Step};
-use crate::memory::spaces::{Accessed, Found, Spaces};
+use crate::memory::spaces::{Accessed, DeferredIndex, Spaces};
 use crate::operands::{Guard, Reg};
 use crate::registers::Extent;
 use crate::registers::lanes::{Lanes, wide_vectors};
@@ -38,19 +38,19 @@ const MOST: usize = 8;
 /// Bytes of registers that a batch works on: not much more than what the first-level cache holds.
 const CACHE: u32 = 48 << 10;
 
-/// How many warps a batch may have whose frames are of this size.
+/// Returns the maximum number of warps in a batch with frames of this size.
 pub(crate) fn most(frame: Extent) -> usize {
     (CACHE / frame.bytes().max(1)).clamp(1, MOST as u32) as usize
 }
 
-/// How many of `warps`, from the first on, can set out together.
+/// Returns the number of `warps`, from the first on, that can set out together.
 pub(crate) fn size(warps: &[Warp], most: usize) -> usize {
     let Some(leader) = warps.first().and_then(Warp::whole) else { return 1 };
     let joins = |warp: &&Warp| warp.whole().is_some_and(|path| path.same_place(leader));
     warps.iter().take(most).take_while(joins).count().max(1)
 }
 
-/// Why a batch ends.
+/// The reason why a batch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parting {
     /// All threads have exited.
@@ -100,7 +100,7 @@ struct Batch<'w, 'a, 'l, 's, 'm> {
     fuel: Fuel,
 }
 
-/// Which of the lanes that could execute a step do.
+/// The share of lanes that execute a step, of those that could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Agreement {
     All,
@@ -148,7 +148,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         let prologue = self.code.prologue.as_ref()?;
         // SAFETY: these are frames of the kernel.
         let (pattern, branches) = unsafe { prologue.pass(self.lanes.first()?, self.around.block, threads)? };
-        self.around.spaces.found = Some(Found { index: prologue.index, pattern });
+        self.around.spaces.found = Some(DeferredIndex { index: prologue.index, pattern });
         (0..prologue.steps()).for_each(|_| self.count(self.threads));
         self.pc = prologue.steps() as u32;
         match &prologue.check {
@@ -218,7 +218,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         ControlFlow::Continue(())
     }
 
-    /// Whether the guard lets the threads pass.
+    /// Tests the guard in all threads.
     #[inline(always)]
     fn agreement(&self, guard: Guard) -> Agreement {
         if guard == Guard::Always {
@@ -252,7 +252,7 @@ impl Batch<'_, '_, '_, '_, '_> {
         self.lanes.iter().map(|lanes| u64::from(lanes.mask.count_ones())).sum()
     }
 
-    /// Counts a step that so many threads execute.
+    /// Counts a step that `threads` threads execute.
     fn count(&mut self, threads: u64) {
         self.around.counts.warp_instructions += self.lanes.len() as u64;
         self.around.counts.thread_instructions += threads;

@@ -141,7 +141,7 @@ unsafe fn shuffle(lanes: &Lanes, mode: Shuffle, args: &Args) {
     }
 }
 
-/// What a lane knows of a shuffle.
+/// A lane's operands of a shuffle.
 struct Shuffled {
     own: u32,
     distance: u32,

@@ -6,13 +6,13 @@
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;
 
-/// What an access that synchronises burns.
+/// The fuel that a synchronising access burns.
 const SYNCHRONISING: u32 = 32;
 
-/// What a run may still burn.
+/// The fuel that a run has left.
 pub(crate) struct Fuel {
     left: u32,
-    /// What synchronising accesses have burnt.
+    /// The fuel that synchronising accesses have burnt.
     strong: u32,
 }
 

@@ -4,18 +4,18 @@ use crate::code::{Input, LaneMask};
 use crate::launch::Launch;
 use crate::registers::lanes::WARP;
 
-/// What an input may depend on.
+/// The values that an input may depend on.
 pub(crate) struct Setting<'l> {
     pub(crate) launch: &'l Launch<'l>,
     /// `%ctaid`.
     pub(crate) block: [u32; 3],
-    /// Where the block's shared memory begins.
+    /// The start of the block's shared memory.
     pub(crate) shared: u64,
     /// Index of the warp in the block.
     pub(crate) warp: u32,
-    /// Where the local memory of the warp's first lane begins.
+    /// The start of the local memory of the warp's first lane.
     pub(crate) local: u64,
-    /// Where the function's frame begins in local memory.
+    /// The start of the function's frame in local memory.
     pub(crate) frame: u32,
 }
 

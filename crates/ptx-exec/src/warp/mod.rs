@@ -38,7 +38,7 @@ use crate::warp::input::Setting;
 use crate::warp::path::Frame;
 pub(crate) use crate::warp::path::{Path, State, Waiting};
 
-/// Why a run ended. Later ones are nearer to going on.
+/// The reason why a run ended, in the order of how near the warp is to going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pause {
     /// All lanes have exited.
@@ -49,7 +49,7 @@ pub(crate) enum Pause {
     Tired { spinning: bool },
 }
 
-/// What was executed.
+/// The executed instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) warp_instructions: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Surroundings<'l, 's, 'm> {
     pub(crate) spaces: &'s mut Spaces<'m>,
     pub(crate) barriers: &'s mut Barriers,
     pub(crate) counts: &'s mut Counts,
-    /// What nested calls take memory from.
+    /// The share from which nested calls take memory.
     pub(crate) share: &'s mut Share<'l>,
     pub(crate) block: [u32; 3],
 }
@@ -95,7 +95,7 @@ pub(crate) struct Warp {
     /// Lanes that exist and have not exited.
     pub(crate) live: u32,
     pub(crate) paths: Vec<Path>,
-    /// From its first step on.
+    /// The registers, from its first step on.
     registers: Option<Registers>,
     /// The kernel's inputs that differ between the warps of a block.
     own: Vec<(Reg, Class, [u64; WARP])>,

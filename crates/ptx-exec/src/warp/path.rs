@@ -1,4 +1,5 @@
-//! Warp splits: the paths on which the lanes of a warp are, and which of them runs next.
+//! Warp splits: the paths on which the lanes of a warp are, and the choice of the one that runs
+//! next.
 //!
 //! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
 //! exited.
@@ -9,14 +10,14 @@ use crate::operands::Reg;
 use crate::registers::{Extent, Shortage};
 use crate::warp::Warp;
 
-/// Where a function's registers and local memory begin.
+/// The start of a function's registers and local memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(super) registers: Extent,
     pub(super) local: u32,
 }
 
-/// Where a function returns to.
+/// The place to which a function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Return {
     pub(super) function: u32,
@@ -25,7 +26,7 @@ pub(super) struct Return {
     pub(super) frame: Frame,
 }
 
-/// Why a path does not run.
+/// The state of a path: ready, or the reason why it does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It does.
@@ -92,8 +93,7 @@ impl Path {
         self.function == other.function && self.frame == other.frame && self.returns == other.returns
     }
 
-    /// How far it has come: calls from the outside in (at the call itself), then the place. A path
-    /// inside a call is behind one that has the call behind it.
+    /// Returns the path's progress: calls from the outside in (at the call itself), then the place.
     fn progress(&self) -> impl Iterator<Item = (u32, u32)> {
         let calls = self.returns.iter().map(|call| (call.function, call.pc - 1));
         calls.chain(std::iter::once((self.function, self.pc)))
@@ -104,8 +104,8 @@ impl Path {
     }
 }
 
-/// Where the frame of a callee begins, behind a frame of `bytes` bytes at `local`; `None` if no
-/// thread has so much local memory.
+/// Returns the start of a callee's frame, behind a frame of `bytes` bytes at `local`; `None` if no
+/// thread has as much local memory.
 pub(super) fn frame_behind(local: u32, bytes: u32, align: u32) -> Option<u32> {
     local.checked_add(bytes)?.checked_next_multiple_of(align)
 }

@@ -1,4 +1,5 @@
-//! Where most kernels begin: the index of the thread in the grid, and whether it is within bounds.
+//! The prologue of most kernels: the index of the thread in the grid, and whether it is within
+//! bounds.
 //!
 //! ```text
 //! mad.lo.s32 %r1, %ctaid.x, %ntid.x, %tid.x;  setp.ge.s32 %p1, %r1, %n;  @%p1 bra END;
@@ -32,7 +33,7 @@ impl Prologue {
         1 + usize::from(self.check.is_some())
     }
 
-    /// How `%tid` differs between the lanes of some warps, if all lanes act and it has a pattern.
+    /// Returns the pattern of `%tid` in the lanes of some warps, if all lanes act and it has one.
     ///
     /// # Safety
     /// The frames have the registers of the prologue's function.
@@ -43,8 +44,8 @@ impl Prologue {
         Pattern::of_words(warps.map(|lanes| unsafe { lanes.source(self.thread) }), false)
     }
 
-    /// What the index is, and whether the threads, which have this pattern, branch; `None` if that
-    /// is not easily told.
+    /// Returns the index, and whether the threads, which have this pattern, branch; `None` if that
+    /// is not easily determined.
     ///
     /// # Safety
     /// As for [`threads`](Self::threads).

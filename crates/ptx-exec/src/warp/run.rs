@@ -15,7 +15,7 @@ use crate::warp::path::{Frame, State, Waiting};
 use crate::warp::straight::{Refused, access, straight};
 use crate::warp::{Pause, Surroundings, Warp, exchange};
 
-/// What the run of a path comes to.
+/// The result of running a path.
 enum Outcome {
     /// It met another, split, waits or ended: choose again.
     Choose,
@@ -367,7 +367,7 @@ impl Warp {
     }
 }
 
-/// What a probe is shown of a step.
+/// Returns the description of a step for a probe.
 fn moment<'a>(
     code: &'a Code,
     (function, pc, frame): (u32, u32, Frame),
@@ -376,7 +376,7 @@ fn moment<'a>(
     spaces: &'a Spaces<'a>,
     warp: u32,
 ) -> Moment<'a> {
-    let (step, classes) = (&code.steps[pc as usize], code.classes.of(pc));
+    let (step, classes) = (&code.steps[pc as usize], code.classes.of_step(pc));
     let Frame { registers, local } = frame;
     Moment { function, pc, step, lanes, mask, spaces, warp, local, registers, classes }
 }

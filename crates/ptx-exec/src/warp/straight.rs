@@ -15,7 +15,7 @@ use crate::warp::Surroundings;
 pub(crate) struct Refused {
     /// The access, counted from the start of the run.
     pub(crate) step: usize,
-    /// Which of the warps was refused it. Those before it have executed the access.
+    /// The index of the warp whose access was refused. Those before it have executed the access.
     pub(crate) warp: usize,
     pub(crate) space: Space,
     pub(crate) fault: Box<AccessFault>,

@@ -1,4 +1,4 @@
-//! What `ptx::analysis` says of registers and addresses is what the executor computes.
+//! Checks that the executor computes what `ptx::analysis` determines about registers and addresses.
 //!
 //! [`checked`] adds to a module, after every instruction whose result is known as a sum and before
 //! every access whose address is, code that computes the same out of special registers, parameters
@@ -28,7 +28,7 @@ struct Insertions {
     start: String,
 }
 
-/// What is checked of a function.
+/// The checks of a function.
 struct Checks<'a, 'm> {
     body: &'a Body<'m>,
     operations: &'a Operations,

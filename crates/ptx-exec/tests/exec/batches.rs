@@ -122,7 +122,7 @@ impl Kernel {
         }
     }
 
-    /// What only some threads do, or what some do and others do not.
+    /// Adds a branch that only some threads take, or two that some and others take.
     fn branch(&mut self) {
         let alike = self.condition();
         let label = self.labels;

@@ -1,5 +1,5 @@
-//! What NVRTC makes of CUDA C++ (the corpus of the `ptx` crate), executed and compared with the
-//! same in Rust.
+//! Compares the corpus of the `ptx` crate, CUDA C++ compiled by NVRTC, as executed with the same
+//! computations in Rust.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What watched launches count, held against kernels whose counts are known by hand.
+//! Compares the counts of watched launches with those of kernels that were counted by hand.
 
 use std::sync::atomic::AtomicBool;
 
@@ -306,7 +306,7 @@ const PHASES: &str = "mov.u32 %r3, 40;\n\
      add.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\n\
      bar.sync 0;\nsub.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra loop;\nret;\n";
 
-/// What is counted of these blocks.
+/// Returns the counts of these blocks.
 fn sampled(body: &str, blocks: u32, sample: Option<u64>) -> ptx_exec::Counted {
     let source = format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel(.param .u64 p)\n{{\n\

@@ -1,4 +1,4 @@
-//! How defects are told: in which order, where they come from, and once for each mistake.
+//! Reports of defects: their order, their origins, and one report for each mistake.
 //! `tests/ptx/defects.ptx` has which are found.
 
 use apex_counts::Defect;

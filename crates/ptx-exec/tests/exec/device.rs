@@ -15,7 +15,7 @@ pub struct Device {
     pub printed: Mutex<Vec<u8>>,
     /// Whether kernels are watched.
     watched: bool,
-    /// What was found wrong with watched kernels.
+    /// The defects of watched kernels.
     pub defects: Mutex<Vec<Group>>,
     /// By handle, from 1.
     textures: Mutex<Vec<Arc<Texture>>>,
@@ -29,7 +29,7 @@ struct Allocation {
     shadow: Arc<Shadow>,
 }
 
-/// Where an allocation begins: aligned as CUDA promises.
+/// Returns the start of an allocation, aligned as CUDA promises.
 fn start(storage: &[u128]) -> u64 {
     (storage.as_ptr() as u64).next_multiple_of(256)
 }

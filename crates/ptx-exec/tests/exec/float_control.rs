@@ -50,8 +50,8 @@ fn under(control: u32, f: impl FnOnce()) -> u32 {
     after
 }
 
-/// What the kernel stores for its threads, compiled and launched under `control`, and the register
-/// after that.
+/// Returns the results of the threads of a kernel that is compiled and launched under `control`,
+/// and the register after that.
 fn results(control: u32, workers: usize, watched: bool) -> (Vec<[u32; 8]>, u32) {
     let device = Device::watched(watched);
     let bytes = (BLOCKS * THREADS) as usize * 32;

@@ -47,7 +47,7 @@ impl Width {
 /// Threads, and so inputs, of a check.
 const THREADS: usize = 512;
 
-/// What lanes that do not execute the instruction keep.
+/// The content of lanes that do not execute the instruction.
 const KEPT: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// Numbers around which things change: small, extreme, powers of two, floats of each kind in each

@@ -5,7 +5,7 @@ use crate::floats::{f, half};
 use crate::instruction::Width::{W16, W32, W64};
 use crate::instruction::{Check, Width};
 
-/// How an error is measured.
+/// The measure of an error.
 #[derive(Clone, Copy, PartialEq)]
 enum Measure {
     /// In units of the last place of the exact value, as an `.f32`.
@@ -21,7 +21,7 @@ struct Function {
     /// A register as a number.
     number: fn(u64) -> f64,
     exact: fn(&[f64]) -> f64,
-    /// For which arguments the bound holds, in words and as a test.
+    /// The arguments for which the bound holds, in words and as a test.
     domain: (&'static str, fn(&[f64]) -> bool),
     measure: Measure,
     /// Ulps, or the exponent of 2; none where the ISA states none.

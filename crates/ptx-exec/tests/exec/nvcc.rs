@@ -1,5 +1,5 @@
-//! What nvcc makes of programs that use tensor cores and asynchronous copies (`tests/nvcc`),
-//! executed and compared with the same in `f64` or in integers.
+//! Compares programs that use tensor cores and asynchronous copies (`tests/nvcc`, compiled by nvcc)
+//! as executed with the same computations in `f64` or in integers.
 
 use std::path::Path;
 
@@ -172,8 +172,8 @@ impl Product {
         }
     }
 
-    /// What the kernel makes of a factor: `.tf32` has ten bits of fraction, rounded to nearest,
-    /// ties away from zero.
+    /// Returns the kernel's value of a factor: `.tf32` has ten bits of fraction, rounded to
+    /// nearest, ties away from zero.
     fn factor_value(&self, value: f64) -> f64 {
         match self.factor {
             Type::Single => f32::from_bits(((value as f32).to_bits() + 0x1000) & !0x1fff).into(),

@@ -1,4 +1,5 @@
-//! Which definition of a register an instruction reads: static single assignment without rewriting.
+//! Reaching definitions: the definition of a register that an instruction reads, as static single
+//! assignment would name it, without rewriting.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ const MOST_ENTRIES: usize = 1 << 20;
 /// Most passes over the blocks until the table is stable.
 const MOST_PASSES: usize = 64;
 
-/// Where the value of a register comes from.
+/// The origin of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
     /// The function begins with it.
@@ -28,11 +29,11 @@ pub enum Origin {
 pub struct Definition {
     /// The register.
     pub register: RegisterId,
-    /// Where the value comes from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
-/// How often a register is written.
+/// The number of times that a register is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
     Never,
@@ -116,7 +117,8 @@ impl<'f> Definitions<'f> {
         }
     }
 
-    /// What reaches the beginning of a block, as far as its predecessors are known.
+    /// Returns the origin of a register's value at the beginning of a block, as far as its
+    /// predecessors are known.
     fn meet(
         &self,
         block: BlockId,

@@ -1,4 +1,4 @@
-//! What follows from the code and from addresses, without executing anything.
+//! Facts that follow from the code and from addresses, without executing anything.
 //!
 //! [`Request`] is the one calculator of what the lanes of a warp ask of a memory: sectors,
 //! wavefronts, bank conflicts. The [estimate](crate::estimate) asks it about the addresses that it

@@ -1,4 +1,4 @@
-//! What a request costs: the one calculator of sectors and wavefronts.
+//! The cost of a request: the one calculator of sectors and wavefronts.
 //!
 //! A request is what the active lanes of a warp ask of a memory with one instruction. Its cost
 //! follows from their addresses alone:
@@ -42,7 +42,7 @@ pub struct Request<'a> {
 pub struct Wavefronts {
     /// All of them.
     pub count: u64,
-    /// Those beyond what the width of the access needs: bank conflicts.
+    /// The wavefronts beyond those that the width of the access needs: bank conflicts.
     pub excessive: u64,
 }
 

@@ -1,4 +1,7 @@
-//! Shared memory of a kernel.
+//! The layout of a kernel's shared memory.
+//!
+//! Variables stand in the order of the module, each aligned; all that are sized at launch begin
+//! behind the others.
 
 use std::collections::HashSet;
 
@@ -6,14 +9,14 @@ use crate::body::{Body, Names, Operand, Symbol};
 use crate::instruction::{Control, Operations};
 use crate::syntax::{Function, Module, StateSpace, Statement, Variable};
 
-/// Where shared variables lie in a block's memory.
+/// The layout of shared variables in a block's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedLayout {
     /// Offset of each variable, in the order in which they were given.
     pub offsets: Vec<u64>,
     /// Bytes of the variables whose size the module states.
     pub static_bytes: u64,
-    /// Where the memory begins that is sized at launch; all variables in it begin there.
+    /// The start of the memory that is sized at launch; all variables in it begin there.
     pub dynamic_start: u64,
 }
 

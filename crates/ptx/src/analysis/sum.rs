@@ -1,4 +1,4 @@
-//! Sums of products, and the table that numbers them and what they are made of.
+//! Sums of products, and the table that numbers sums and their atoms.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ const MOST_TERMS: usize = 12;
 /// Most factors of a product.
 const MOST_FACTORS: usize = 3;
 
-/// What sums are made of: a number that each thread has, read as an unsigned one.
+/// The elements of sums: a number that each thread has, read as an unsigned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Atom {
     /// `%tid` along an axis.
@@ -28,15 +28,16 @@ pub enum Atom {
     Parameter {
         /// The parameter.
         variable: VariableId,
-        /// Where it begins there, in bytes.
+        /// The offset at which it begins there, in bytes.
         offset: u32,
         /// Its size.
         bytes: u8,
     },
     /// The address of a variable in its own space.
     Address(VariableId),
-    /// How many rounds of a loop the thread has completed since it entered the loop: an induction
-    /// variable. The number is the loop's place among [`Flow::loops`](crate::flow::Flow::loops).
+    /// The number of rounds of a loop that the thread has completed since it entered the loop: an
+    /// induction variable. The field is the loop's index in
+    /// [`Flow::loops`](crate::flow::Flow::loops).
     Round(u32),
     /// A 32-bit value, extended to 64 bits.
     Extended {
@@ -160,7 +161,7 @@ fn mask(bits: u32) -> u64 {
 pub struct Sums {
     atoms: Vec<Atom>,
     atom_ids: HashMap<Atom, AtomId>,
-    /// What tells an atom from others: the same value, extended, has one atom whatever has it.
+    /// Atoms of extended values by value and signedness: each value has one atom per extension.
     extended: HashMap<(SumId, bool), AtomId>,
     sums: Vec<Sum>,
     sum_ids: HashMap<Sum, SumId>,

@@ -1,4 +1,4 @@
-//! What registers and addresses hold, as sums of what threads know when they begin.
+//! The values of registers and addresses, as sums of what threads know when they begin.
 //!
 //! # Rules
 //!
@@ -41,7 +41,7 @@ pub struct Values {
 pub struct Address {
     /// Its value.
     pub value: SumId,
-    /// Where the value is that of an array's element, what it is made of.
+    /// The parts of the value, if it is the address of an array's element.
     pub element: Option<Element>,
 }
 
@@ -86,8 +86,8 @@ impl Values {
         &self.loops
     }
 
-    /// What an instruction writes to its only result; none where it has another number of results,
-    /// or one that is neither 32 nor 64 bits wide.
+    /// Returns the value that an instruction writes to its only result; `None` if it has another
+    /// number of results, or one that is neither 32 nor 64 bits wide.
     pub fn result(&self, at: InstructionId, register: RegisterId) -> Option<&Sum> {
         let definition = Definition { register, origin: Origin::Instruction(at) };
         self.known.get(&definition).map(|&id| self.sums.get(id))
@@ -103,7 +103,7 @@ impl Values {
 
 /// A register that a loop changes by the same amount in each round.
 struct Induction {
-    /// What it holds when the loop is entered.
+    /// The definition that holds when the loop is entered.
     before: Definition,
     step: Sum,
     round: u32,
@@ -116,7 +116,7 @@ struct Maker<'a, 'm> {
     flow: &'a Flow,
     definitions: &'a Definitions<'a>,
     values: Values,
-    /// By what the registers hold where the loop begins.
+    /// The induction variables by their definitions at the loop's head.
     inductions: HashMap<Definition, Induction>,
 }
 
@@ -233,7 +233,7 @@ impl<'m> Maker<'_, 'm> {
         Some(self.values.sums.single(atom, bits))
     }
 
-    /// What an instruction without a guard writes into a register of this width.
+    /// Returns the value that an instruction without a guard writes into a register of this width.
     fn result(
         &mut self,
         operation: &Operation,
@@ -277,7 +277,7 @@ impl<'m> Maker<'_, 'm> {
         }
     }
 
-    /// What `ld.param` loads out of a kernel's parameters.
+    /// Returns the value that `ld.param` loads from a kernel's parameters.
     fn parameter(&mut self, operation: &Operation, source: &Operand<'m>, bits: u32) -> Option<Sum> {
         let (Base::Name(Symbol::Variable(variable)), offset) = source.place()? else { return None };
         let is_kernels = self.body.function.kind == FunctionKind::Entry
@@ -377,7 +377,7 @@ impl<'m> Maker<'_, 'm> {
         !self.inductions.is_empty()
     }
 
-    /// What a register holds before a loop, and what each round adds.
+    /// Returns the definition of a register before a loop, and the step that each round adds.
     fn induction(&mut self, start: Definition, round: usize) -> Option<(Definition, Sum)> {
         let head = self.values.loops[round].head;
         let bits = self.bits(start.register).filter(|_| start.origin == Origin::Block(head))?;

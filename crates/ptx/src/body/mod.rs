@@ -1,4 +1,4 @@
-//! The resolved listing of a function: what its names stand for, once for everybody.
+//! The resolved listing of a function: the meaning of its names, resolved once for all users.
 //!
 //! [`Names`] knows the symbols of a module; [`Names::body`] makes the [`Body`] of a function from
 //! its tree. A body is a flat list of [`Line`]s, one for each instruction, in source order, whose
@@ -81,7 +81,7 @@ identifiers! {
 /// Components that a vector register may have.
 pub const COMPONENTS: u32 = 4;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Symbol<'m> {
     /// A register.
@@ -107,7 +107,7 @@ pub enum Symbol<'m> {
 /// An operand whose names are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<'m> {
-    /// What a name stands for.
+    /// A name, by its meaning.
     Name(Symbol<'m>),
     /// `name.selector`: a component of a vector or of a special register, or bytes or halves of a
     /// register.
@@ -155,15 +155,15 @@ pub struct Indexed<'m> {
 /// An address in brackets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Address<'m> {
-    /// What it starts from.
+    /// The start of the address.
     pub base: Base<'m>,
     /// Added to it, in bytes.
     pub offset: i64,
-    /// What follows commas inside the brackets.
+    /// The operands after commas inside the brackets.
     pub rest: Vec<Operand<'m>>,
 }
 
-/// What an address starts from.
+/// The start of an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Base<'m> {
     /// A register or variable.
@@ -179,7 +179,7 @@ pub enum Base<'m> {
 /// `@p` or `@!p`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guard<'m> {
-    /// What the guard names: a `.pred` register, in a correct module.
+    /// The symbol that the guard names: a `.pred` register, in a correct module.
     pub symbol: Symbol<'m>,
     /// `@!p`.
     pub negated: bool,
@@ -207,11 +207,11 @@ pub struct Register<'m> {
     pub stem: &'m Name,
     /// Its number in a parameterised declaration.
     pub number: Option<u32>,
-    /// Which component of a vector register it is.
+    /// The component of a vector register, if it is one.
     pub component: Option<u8>,
 }
 
-/// Where a variable is declared.
+/// The place where a variable is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// A result of the function: its place among them.
@@ -226,10 +226,10 @@ pub enum Home {
 
 /// A variable that the function declares or mentions, registers left out.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'m> {
+pub struct UsedVariable<'m> {
     /// Its declaration. The members of `name<n>` share one.
     pub declaration: &'m Variable,
-    /// Where that stands.
+    /// The place of the declaration.
     pub home: Home,
 }
 
@@ -253,7 +253,7 @@ pub struct Body<'m> {
     pub registers: Vec<Register<'m>>,
     /// Its parameters and results in other spaces, the variables that it declares, and those of the
     /// module that it mentions.
-    pub variables: Vec<Place<'m>>,
+    pub variables: Vec<UsedVariable<'m>>,
     /// Its labels.
     pub labels: Vec<Label<'m>>,
     /// Its `.branchtargets`: the labels that each lists, none where a name is no label.
@@ -306,8 +306,8 @@ impl<'m> Body<'m> {
 }
 
 impl<'m> Body<'m> {
-    /// Why an operand is no element of an array although it is written as one; none where it is
-    /// one, or is written otherwise.
+    /// Returns the reason why an operand that is written as an element of an array is none; `None`
+    /// if it is one, or is written otherwise.
     pub fn wrong_element(&self, operand: &Operand<'m>) -> Option<String> {
         let (array, index) = match *operand {
             Operand::Element(array, _) => (array, None),
@@ -379,8 +379,8 @@ impl<'m> Operand<'m> {
         }
     }
 
-    /// What an operand of a load or store accesses: an address without coordinates, or an element
-    /// of an array, which needs no brackets.
+    /// Returns the place that an operand of a load or store accesses: an address without
+    /// coordinates, or an element of an array, which needs no brackets.
     pub fn place(&self) -> Option<(Base<'m>, i64)> {
         match self {
             Operand::Address(address) if address.rest.is_empty() => Some((address.base, address.offset)),
@@ -422,7 +422,7 @@ impl<'m> Operand<'m> {
 }
 
 impl<'m> Base<'m> {
-    /// What it starts from as an operand, if that has a name.
+    /// Returns the start as an operand, if it has a name.
     pub fn operand(self) -> Option<Operand<'m>> {
         match self {
             Base::Name(symbol) => Some(Operand::Name(symbol)),

@@ -1,4 +1,7 @@
 //! The symbols of a module.
+//!
+//! A name may be used from the first item that declares it on. It then means the definition, even
+//! if that follows.
 
 use std::collections::HashMap;
 
@@ -6,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::diagnostic::Position;
 use crate::syntax::tree::{Function, Item, Linkage, Module, Variable};
 
-/// What a module's symbol is.
+/// The meaning of a module's symbol.
 #[derive(Clone, Copy, Debug)]
 pub enum Global<'m> {
     /// A variable: its definition if the module has one, else a declaration.
@@ -51,12 +54,12 @@ impl<'m> Names<'m> {
         names
     }
 
-    /// What a name stands for in the module.
+    /// Returns the meaning of a name in the module.
     pub fn get(&self, name: &str) -> Option<Global<'m>> {
         self.symbols.get(name).map(|(_, global)| *global)
     }
 
-    /// What a name stands for after the items before `item`, and in that item itself.
+    /// Returns the meaning of a name after the items before `item`, and in that item itself.
     pub(crate) fn before(&self, item: usize, name: &str) -> Option<Global<'m>> {
         self.symbols.get(name).filter(|(first, _)| *first <= item).map(|(_, global)| *global)
     }

@@ -7,7 +7,7 @@ use super::scope::{Declared, Scope};
 use super::special::SpecialRegister;
 use super::{
     Address, Base, Body, COMPONENTS, Guard, Home, Indexed, InstructionId, Label, LabelId, Line, Operand,
-    Place, Register, RegisterId, Symbol, TableId, VariableId,
+    Register, RegisterId, Symbol, TableId, UsedVariable, VariableId,
 };
 use crate::diagnostic::{Diagnostic, Position};
 use crate::syntax::tree::{self, Function, Instruction, Location, Name, Statement, Variable};
@@ -114,7 +114,7 @@ impl<'m> Resolver<'_, 'm> {
             self.declarations.push(variable);
             Declared::Registers(self.declarations.len() as u32 - 1)
         } else {
-            self.body.variables.push(Place { declaration: variable, home });
+            self.body.variables.push(UsedVariable { declaration: variable, home });
             Declared::Variable(VariableId(self.body.variables.len() as u32 - 1))
         };
         if self.declare(&variable.name, variable.count, what) {
@@ -252,7 +252,7 @@ impl<'m> Resolver<'_, 'm> {
         operands.iter().map(|operand| self.operand(operand)).collect()
     }
 
-    /// What a name stands for here.
+    /// Returns the meaning of a name at this place.
     fn resolve(&mut self, name: &'m Name) -> Symbol<'m> {
         for scope in self.scopes.iter().rev() {
             if let Some((declared, number)) = scope.find(name) {
@@ -273,7 +273,7 @@ impl<'m> Resolver<'_, 'm> {
             Some(Global::Variable(variable)) => {
                 let variables = &mut self.body.variables;
                 let id = self.globals.entry(&variable.name).or_insert_with(|| {
-                    variables.push(Place { declaration: variable, home: Home::Module });
+                    variables.push(UsedVariable { declaration: variable, home: Home::Module });
                     VariableId(variables.len() as u32 - 1)
                 });
                 Symbol::Variable(*id)

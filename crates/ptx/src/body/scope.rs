@@ -1,4 +1,4 @@
-//! Scopes: what a name stands for at a place of a function.
+//! Scopes: the meaning of a name at a place of a function.
 //!
 //! The rules are in the [module](super). A scope is a pair of braces; parameters stand in the
 //! outermost.
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{LabelId, Symbol, TableId, VariableId};
 use crate::syntax::tree::Prototype;
 
-/// What a scope declares.
+/// A declaration in a scope.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Declared<'m> {
     /// Registers, by the number of their declaration; [`super::resolve`] makes each when it is
@@ -67,8 +67,8 @@ impl<'m> Scope<'m> {
         }
     }
 
-    /// What this very scope has declared as `name` so far, and its number in a parameterised
-    /// declaration.
+    /// Returns the declaration of `name` in this scope alone, so far, and its number in a
+    /// parameterised declaration.
     pub(super) fn find(&self, name: &str) -> Option<(Declared<'m>, u32)> {
         if let Some(&plain) = self.plain.get(name) {
             return Some((plain, 0));

@@ -84,7 +84,7 @@ special_registers! {
     ClusterCtarank = "cluster_ctarank": U32,
     /// Number of blocks in a cluster.
     ClusterNctarank = "cluster_nctarank": U32,
-    /// Whether the launch named a cluster size.
+    /// True if the launch named a cluster size.
     IsExplicitCluster = "is_explicit_cluster": Pred,
     /// Lane in its warp.
     Laneid = "laneid": U32,
@@ -126,9 +126,9 @@ special_registers! {
     AggrSmemSize = "aggr_smem_size": U32,
     /// Bytes of dynamic shared memory of a block.
     DynamicSmemSize = "dynamic_smem_size": U32,
-    /// Where reserved shared memory begins.
+    /// The start of reserved shared memory.
     ReservedSharedBegin = "reserved_smem_offset_begin": U32,
-    /// Where reserved shared memory ends.
+    /// The end of reserved shared memory.
     ReservedSharedEnd = "reserved_smem_offset_end": U32,
     /// Bytes of reserved shared memory.
     ReservedSharedCap = "reserved_smem_offset_cap": U32,

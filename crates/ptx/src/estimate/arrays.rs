@@ -1,5 +1,4 @@
-//! What is known of the arrays that a launch is given: how large they are, and which of them hold
-//! offsets of rows in others.
+//! The arrays of a launch: their sizes, and which of them hold offsets of rows in others.
 //!
 //! A compressed sparse matrix has an array of offsets: the elements of row `i` are those from
 //! `offsets[i]` to `offsets[i + 1]`. Code that loads two neighbours, both of which bound a loop,
@@ -52,7 +51,7 @@ impl<'s> Arrays<'s> {
         !self.sizes.is_empty()
     }
 
-    /// A guessed address of so many bytes, brought into its allocation.
+    /// Moves the guessed address of an access of `bytes` into the address's allocation.
     pub(super) fn within(&self, address: u64, bytes: u64) -> u64 {
         let (index, start) = nearest(address);
         let size = self.sizes.get(index).map(|size| size - size % bytes).filter(|size| *size > 0);
@@ -61,8 +60,8 @@ impl<'s> Arrays<'s> {
         })
     }
 
-    /// How often an address may go on by `step` until so many bytes there are outside of the
-    /// allocation.
+    /// Returns the number of times that an address can advance by `step` before an access of
+    /// `bytes` leaves the allocation.
     pub(super) fn room(&self, address: u64, step: i64, bytes: u64) -> Option<u64> {
         let (index, start) = nearest(address);
         let size = *self.sizes.get(index)?;
@@ -156,7 +155,7 @@ pub(super) fn mark(code: &mut Code, loops: &Loops) {
     }
 }
 
-/// From which of these loads each register is computed: a bit for each.
+/// Returns, for each register, a bit for each of these loads from which it is computed.
 fn flows(code: &Code, loads: &[usize]) -> Vec<u64> {
     let mut flows = vec![0u64; code.registers];
     for (bit, &load) in loads.iter().enumerate().take(MOST_LOADS) {

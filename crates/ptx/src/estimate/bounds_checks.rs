@@ -5,10 +5,10 @@
 //! assumes that a loaded integer is below the number that it is compared with, if that number
 //! follows from the kernel's parameters.
 
-use super::code::{Action, Code, Form, Input, Kind, NONE, Op, Register, Special};
+use super::code::{Action, Code, Computation, Input, Kind, NONE, Op, Register, Special};
 use crate::instruction::{Comparison, Direction};
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     /// A number that the code names.
@@ -52,7 +52,7 @@ pub(super) fn mark(code: &mut Code) {
     }
 }
 
-/// What each register holds, of those that one step writes.
+/// Returns the content of each register that one step alone writes.
 fn holds(code: &Code, writers: &[u32]) -> Vec<Holds> {
     let mut holds = vec![Holds::Other; code.registers];
     for &(register, input) in &code.inputs {
@@ -84,7 +84,7 @@ fn copies(code: &Code, writers: &[u32]) -> Vec<Register> {
     let mut copies: Vec<Register> = (0..code.registers as Register).collect();
     for step in &code.steps {
         let Action::Compute {
-            form: Form { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. },
+            form: Computation { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. },
             to,
             from,
         } = &step.action

@@ -1,4 +1,4 @@
-//! What an estimator executes: a function flattened into steps over numbered registers.
+//! The code that an estimator executes: a function flattened into steps over numbered registers.
 //!
 //! 1. Every operand is a register; constants, parameters, addresses of variables and special
 //!    registers are registers that are filled before a warp begins and never written.
@@ -20,13 +20,13 @@ pub(super) const NONE: Register = Register::MAX;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
-    /// How many registers there are.
+    /// The number of registers.
     pub(super) registers: usize,
     /// Registers that hold something when a warp begins.
     pub(super) inputs: Vec<(Register, Input)>,
 }
 
-/// What a register holds when a warp begins.
+/// The value of a register when a warp begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Input {
     Constant(u64),
@@ -52,7 +52,7 @@ pub(super) enum Special {
     /// Lanes whose number has this relation to the lane's own: `%lanemask_*`.
     LaneMask(LaneMask),
     DynamicShared,
-    /// What an estimate does not know, such as a clock.
+    /// A value that is unknown to an estimate, such as a clock.
     Other(SpecialRegister),
 }
 
@@ -97,14 +97,13 @@ pub(super) enum Action {
     /// Nothing that an estimate depends on.
     Nothing,
     Compute {
-        form: Form,
+        form: Computation,
         to: Register,
         from: [Register; 4],
     },
     Compare(Compare),
     Access(Access),
-    /// Loads or stores a fragment of a matrix: so many rows of so many bytes, `stride` elements
-    /// apart.
+    /// Loads or stores a fragment of a matrix: `rows` rows, `stride` elements apart.
     Fragment {
         space: Space,
         store: bool,
@@ -157,14 +156,14 @@ pub(super) struct Compare {
     pub(super) a: Register,
     pub(super) b: Register,
     pub(super) combine: Option<(Logic, Guard)>,
-    /// What `to` gets where the result is true.
+    /// The value that `to` gets if the result is true.
     pub(super) truth: u64,
 }
 
-/// What the bits of a register mean.
+/// The type that the bits of a register are read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An integer of so many bits.
+    /// An integer of `bits` bits.
     Integer {
         bits: u32,
         signed: bool,
@@ -183,9 +182,9 @@ impl Kind {
     }
 }
 
-/// What is computed: on numbers of one kind, giving a number of another.
+/// A computation on numbers of one kind, with a number of another kind as its result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct Computation {
     pub(super) op: Op,
     pub(super) from: Kind,
     pub(super) to: Kind,
@@ -226,9 +225,9 @@ pub(super) enum Op {
     ReverseBits,
     /// `a` where the predicate `c` is true, else `b`.
     Select,
-    /// `a`, and `b` above so many bits.
+    /// `a`, and `b` above this number of bits.
     Pack(u32),
-    /// `a` without its lower so many bits.
+    /// `a` without this number of lower bits.
     Unpack(u32),
     /// With a rounding to a whole number, if it needs one.
     Convert(Option<Rounding>),
@@ -259,7 +258,7 @@ pub(super) struct Access {
     pub(super) lanes: u32,
     /// Registers that are loaded, one after the other.
     pub(super) to: Vec<Register>,
-    /// What they hold.
+    /// The type of its elements.
     pub(super) element: Kind,
     /// For each of them, the register that holds what it is compared with, or [`NONE`].
     pub(super) below: Vec<Register>,

@@ -1,4 +1,4 @@
-//! From a function's listing to the steps of an estimate.
+//! Translates a function's listing into the steps of an estimate.
 //!
 //! Functions that are called directly are put in place, and what an instruction does to registers
 //! is written down as far as an estimate follows it; any other instruction makes an unknown result
@@ -26,8 +26,8 @@ const DEPTH: usize = 8;
 const SYSTEM_CALLS: [&str; 4] = ["vprintf", "__assertfail", "malloc", "free"];
 /// Steps beyond which no further call is followed.
 const MOST_STEPS: usize = 250_000;
-/// Where made-up addresses of variables lie: shared memory from 0, then local memory, then the
-/// rest.
+/// The start of invented addresses of variables in local memory: shared memory begins at 0, and the
+/// rest follows local memory.
 pub(super) const LOCAL_BASE: u64 = 0x0100_0000;
 const GLOBAL_BASE: u64 = 0x7000_0000_0000;
 
@@ -70,7 +70,7 @@ impl<'u, 'm> Site<'u, 'm> {
     }
 }
 
-/// What a variable in `.param` stands for.
+/// The meaning of a variable in `.param`.
 #[derive(Clone, Copy)]
 enum Param {
     /// A parameter of the kernel.
@@ -93,7 +93,7 @@ struct Frame<'m> {
     addresses: HashMap<VariableId, u64>,
 }
 
-/// Where a branch goes.
+/// The target of a branch.
 #[derive(Clone, Copy)]
 enum Jump {
     Label(LabelId),
@@ -102,7 +102,7 @@ enum Jump {
     End,
 }
 
-/// Where the code of a function that was translated is.
+/// The code of a function that has been translated.
 struct Placed<'m> {
     unit: Rc<Unit<'m>>,
     /// The first step of each instruction, and the end of the last.
@@ -123,7 +123,7 @@ pub(super) struct Compiler<'n, 'm> {
     inputs: HashMap<Input, Register>,
     count: Register,
     steps: Vec<Step>,
-    /// What each step waits for.
+    /// The dependencies of each step.
     issues: Vec<Issue>,
     placed: HashMap<u32, Placed<'m>>,
     /// Steps whose targets may come later, each with the function that it is of.
@@ -254,7 +254,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
         }
     }
 
-    /// Adds a step that stands for instructions of some kinds, and for so many of the machine.
+    /// Adds a step that counts for instructions of the classes in `tally`, and for `machine`
+    /// instructions of the machine.
     fn push(
         &mut self,
         guard: Option<Guard>,
@@ -602,7 +603,7 @@ fn bits(constant: Constant, ty: ScalarType) -> u64 {
     }
 }
 
-/// What a component of a special register holds when a warp begins.
+/// Returns the value of a special register's component when a warp begins.
 fn held(register: SpecialRegister, dimension: u8) -> Input {
     use SpecialRegister as Of;
     let special = match register {

@@ -19,7 +19,7 @@ const REGION_BITS: u32 = 27;
 /// Sectors that were seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
-    /// Of all warps, and of the one that is on its way.
+    /// Sectors of all warps, including the current one.
     seen: HashSet<u64>,
     own: HashSet<u64>,
     /// Draws by warps, each sector once for a warp; and however often.
@@ -76,8 +76,8 @@ impl Contention {
     }
 }
 
-/// Of how many places `draws` hit `seen` different ones, most likely; none if no draw repeats
-/// another.
+/// Returns the most likely number of places if `draws` of them hit `seen` different ones; `None` if
+/// no draw repeats another.
 fn places(seen: f64, draws: f64) -> Option<f64> {
     if draws - seen < 0.5 {
         return None;
@@ -98,7 +98,7 @@ fn places(seen: f64, draws: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// What is said of `all` draws, after warps have made these.
+    /// Returns the estimate for `all` draws, after warps have made these.
     fn after(warps: impl Iterator<Item = Vec<u64>>, all: f64) -> f64 {
         let mut contention = Contention::default();
         for sectors in warps {

@@ -1,6 +1,6 @@
-//! What each instruction does, as far as an estimate follows it.
+//! Translates each instruction into steps, as far as an estimate follows it.
 
-use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space, Update};
+use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::{Compiler, Site};
 use crate::body::{Base, Indexed, Operand};
 use crate::instruction::{
@@ -11,7 +11,11 @@ use crate::syntax::{Constant, ScalarType, StateSpace};
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {
     let kind = bits_of(ty);
-    Action::Compute { form: Form { op: Op::Move, from: kind, to: kind }, to, from: [from, NONE, NONE, NONE] }
+    Action::Compute {
+        form: Computation { op: Op::Move, from: kind, to: kind },
+        to,
+        from: [from, NONE, NONE, NONE],
+    }
 }
 
 /// A type as bits: an integer of its width.
@@ -30,7 +34,7 @@ fn arithmetic_kind(ty: ScalarType) -> Option<Kind> {
     }
 }
 
-/// What a register holds after a load of this type.
+/// Returns the type of a register after a load of this type.
 fn loaded_kind(ty: ScalarType) -> Kind {
     arithmetic_kind(ty).unwrap_or_else(|| bits_of(ty))
 }
@@ -96,7 +100,7 @@ impl<'m> Compiler<'_, 'm> {
 
     fn unpack(&mut self, site: Site<'_, 'm>, parts: &[Operand<'m>], from: Register, ty: ScalarType) {
         let width = (8 * ty.bytes() as u32).min(64) / (parts.len() as u32).max(1);
-        let form = |shift| Form {
+        let form = |shift| Computation {
             op: Op::Unpack(shift),
             from: bits_of(ty),
             to: Kind::Integer { bits: width, signed: false },
@@ -117,7 +121,7 @@ impl<'m> Compiler<'_, 'm> {
             let from = [sum, self.read(part, ty), NONE, NONE];
             // What is above is cut off by the width of what is so far.
             let kind = Kind::Integer { bits: (index * width).max(1), signed: false };
-            let form = Form { op: Op::Pack(index * width), from: kind, to: bits_of(ty) };
+            let form = Computation { op: Op::Pack(index * width), from: kind, to: bits_of(ty) };
             let next = if index as usize + 1 == parts.len() { to } else { self.temporary() };
             self.emit_part(site, Action::Compute { form, to: next, from });
             sum = next;
@@ -175,7 +179,8 @@ impl<'m> Compiler<'_, 'm> {
         else {
             return self.unknown(site);
         };
-        let form = Form { op: Op::Convert(rounding(operation, *to_kind)), from: *from_kind, to: *to_kind };
+        let form =
+            Computation { op: Op::Convert(rounding(operation, *to_kind)), from: *from_kind, to: *to_kind };
         let (to, from) = (self.write(to), self.read(from, *from_ty));
         self.emit(site, Action::Compute { form, to, from: [from, NONE, NONE, NONE] });
     }
@@ -311,7 +316,10 @@ impl<'m> Compiler<'_, 'm> {
             (Op::MultiplyAdd, unsigned(32), unsigned(32), offset, [widened, scale, plus, NONE]),
             (Op::Add, unsigned(64), unsigned(64), address, [array, offset, NONE, NONE]),
         ] {
-            self.emit_part(site, Action::Compute { form: Form { op, from, to: kind }, to, from: operands });
+            self.emit_part(
+                site,
+                Action::Compute { form: Computation { op, from, to: kind }, to, from: operands },
+            );
         }
         address
     }
@@ -355,7 +363,7 @@ impl<'m> Compiler<'_, 'm> {
         self.emit(site, Action::Access(access));
     }
 
-    /// What follows from what an atomic operation does.
+    /// Returns the way in which an atomic operation's result can be computed; `None` if it cannot.
     fn update(&mut self, site: Site<'_, 'm>) -> Option<Update> {
         let [ty] = *site.operation.types() else { return None };
         // A result that nobody reads makes the assembler take `red` for `atom`.
@@ -423,7 +431,7 @@ pub(super) fn space_of(operation: &Operation) -> Space {
     }
 }
 
-/// How a conversion rounds to a whole number.
+/// Returns the rounding of a conversion to a whole number.
 fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
     use Rounding::{WholeDown, WholeNearest, WholeUp, WholeZero};
     let whole = operation
@@ -432,12 +440,12 @@ fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
     whole.or(matches!(to, Kind::Integer { .. }).then_some(WholeZero))
 }
 
-/// How an instruction on this type is computed, if it is.
-fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
+/// Returns the computation of an instruction on this type, if it is followed.
+fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Computation> {
     let operation = site.operation;
     let opcode = operation.opcode?;
     if opcode == Opcode::Selp {
-        return Some(Form { op: Op::Select, from: bits_of(ty), to: bits_of(ty) });
+        return Some(Computation { op: Op::Select, from: bits_of(ty), to: bits_of(ty) });
     }
     let kind = arithmetic_kind(ty)?;
     let real = matches!(kind, Kind::Single | Kind::Double);
@@ -486,5 +494,5 @@ fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
         (Kind::Integer { bits, signed }, _) if wide => Kind::Integer { bits: (2 * bits).min(64), signed },
         _ => kind,
     };
-    Some(Form { op, from: kind, to })
+    Some(Computation { op, from: kind, to })
 }

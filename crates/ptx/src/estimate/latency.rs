@@ -1,5 +1,5 @@
-//! How long an instruction takes on a multiprocessor: until the next of its warp may follow, and
-//! until its result may be used.
+//! Latencies of instructions on a multiprocessor: the time until the warp's next instruction may
+//! issue, and until the result may be used.
 //!
 //! Results: the order of size is that of published microbenchmarks (Jia et al., "Dissecting the
 //! NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA
@@ -20,9 +20,9 @@ use crate::syntax::{ScalarType, StateSpace};
 /// Cycles of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Latency {
-    /// Until the warp's next may be issued.
+    /// The cycles until the warp's next instruction may be issued.
     pub(super) issue: f64,
-    /// Until the result may be used.
+    /// The cycles until the result may be used.
     pub(super) result: f64,
     /// Issue of arithmetic alone.
     pub(super) busy: f64,
@@ -31,30 +31,30 @@ pub(super) struct Latency {
 /// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store
 /// units.
 const MEMORY: f64 = 4.0;
-/// Of arithmetic in `.f32`, `.f16` and integers.
+/// Arithmetic in `.f32`, `.f16` and integers.
 const ARITHMETIC: f64 = 4.0;
 const DOUBLE: f64 = 8.0;
-/// Of an approximation by the special function unit.
+/// An approximation by the special function unit.
 const SPECIAL: f64 = 24.0;
 const TENSOR: f64 = 33.0;
-/// Of a load from global memory that L1 or L2 has.
+/// A load from global memory that hits L1 or L2.
 pub(super) const GLOBAL_LOAD: f64 = 330.0;
 const SHARED_LOAD: f64 = 33.0;
-/// Of a load from local memory that L1 has.
+/// A load from local memory that hits L1.
 const LOCAL_LOAD: f64 = 35.0;
 const CONSTANT_LOAD: f64 = 26.0;
-/// Of an atomic operation that gives back what was there.
+/// An atomic operation that returns the old value.
 const ATOMIC: f64 = 400.0;
 const SHARED_ATOMIC: f64 = 60.0;
-/// Until all warps of a block have met.
+/// The time until all warps of a block have met.
 const BARRIER: f64 = 30.0;
-/// Of a shuffle.
+/// A shuffle.
 const SHUFFLE: f64 = 26.0;
-/// Of a vote.
+/// A vote.
 const VOTE: f64 = 16.0;
-/// Until the instruction that a branch goes to is issued.
+/// The time until the target of a branch is issued.
 const BRANCH: f64 = 12.0;
-/// Of a conversion between integers and floating-point numbers.
+/// A conversion between integers and floating-point numbers.
 const CONVERSION: f64 = 12.0;
 
 /// Cycles that a further wavefront of shared memory holds a warp back, ...

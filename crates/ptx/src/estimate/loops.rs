@@ -1,18 +1,18 @@
-//! The loops of a function, and which of its registers go up by the same amount in every round.
+//! The loops of a function, and the registers that grow by the same amount in every round.
 //!
 //! A loop is what lies between a branch and an earlier step that it goes to. Inside, a register is
 //! *constant*, *linear* (a linear function of the number of the round, as far as the code tells) or
 //! neither. If all that is decided in a loop depends on registers of the first two kinds, then two
 //! rounds tell when something will be decided otherwise: see [`super::skip`].
 
-use super::code::{Action, Code, Form, Kind, Op, Register, Space};
+use super::code::{Action, Code, Computation, Kind, Op, Register, Space};
 
 /// Loops beyond which none is looked for.
 const MOST_LOOPS: usize = 64;
 /// Steps beyond which none is looked for.
 const MOST_STEPS: usize = 20_000;
 
-/// How a register changes from round to round.
+/// The change of a register from round to round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
     Constant,
@@ -27,7 +27,7 @@ pub(super) struct Loop {
     pub(super) last: usize,
     /// The loop around it.
     pub(super) parent: Option<usize>,
-    /// Of each register.
+    /// The change of each register.
     pub(super) changes: Vec<Change>,
     /// Registers that it writes.
     pub(super) written: Vec<Register>,
@@ -189,7 +189,7 @@ fn result(action: &Action, changes: &[Change]) -> Change {
 }
 
 /// Whether linear operands give a linear result.
-fn linear(form: Form, from: &[Register; 4], changes: &[Change]) -> bool {
+fn linear(form: Computation, from: &[Register; 4], changes: &[Change]) -> bool {
     if !matches!(form.from, Kind::Integer { .. }) || !matches!(form.to, Kind::Integer { .. }) {
         return form.op == Op::Move;
     }

@@ -1,4 +1,4 @@
-//! How many instructions of the machine each instruction of PTX becomes.
+//! The number of machine instructions that each instruction of PTX becomes.
 //!
 //! The figures are those of ptxas 13.0 for `sm_90`: first what an instruction becomes on its own,
 //! then what the assembler saves where instructions stand together. It fuses two operations of
@@ -39,7 +39,7 @@ pub(crate) fn instructions(body: &Body<'_>, operations: &[Operation]) -> Vec<f64
     counts
 }
 
-/// What an instruction becomes on its own.
+/// Returns the number of machine instructions for an instruction on its own.
 fn alone(line: &Line<'_>, operation: &Operation) -> f64 {
     use Opcode::{
         Abs, Add, And, Cos, Cvt, Cvta, Div, Ex2, Lg2, Mad, Mov, Mul, Neg, Not, Or, Rcp, Rem, Rsqrt, Set,
@@ -80,7 +80,7 @@ fn alone(line: &Line<'_>, operation: &Operation) -> f64 {
     }
 }
 
-/// Who uses what instructions write, as far as one instruction alone writes a register.
+/// The readers of results, as far as one instruction alone writes a register.
 struct Uses {
     /// The instructions that read the result of each one.
     readers: Vec<Vec<usize>>,
@@ -111,7 +111,7 @@ impl Uses {
     }
 }
 
-/// Whether it is one of these on integers of so many bytes.
+/// Whether it is one of these opcodes on integers of `bytes` bytes.
 fn is_integer(operation: &Operation, opcodes: &[Opcode], bytes: u64) -> bool {
     let ty = operation.types().last();
     operation.is(opcodes) && ty.is_some_and(|ty| !ty.is_float() && ty.bytes() == bytes)

@@ -99,12 +99,12 @@ pub enum Argument {
 /// Bits of an address in an allocation: allocations lie this far apart.
 const ALLOCATION_BITS: u32 = 40;
 
-/// Where an allocation begins, as far as an estimate is concerned.
+/// Returns the address at which an estimate places an allocation.
 pub fn allocation_address(allocation: u32) -> u64 {
     (u64::from(allocation) + 1) << ALLOCATION_BITS
 }
 
-/// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
+/// The work of a launch. Counts are of the whole launch, estimated from the sampled warps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count
@@ -122,9 +122,9 @@ pub struct Work {
     pub global_lines: f64,
     /// Sectors that the warp which loads them has not loaded before.
     pub warp_sectors: f64,
-    /// Of these, sectors that no other warp of the block has loaded before, about.
+    /// The sectors among these that no other warp of the block has loaded before, about.
     pub block_sectors: f64,
-    /// Of these, sectors that no other block has loaded before, about.
+    /// The sectors among these that no other block has loaded before, about.
     pub launch_sectors: f64,
     /// Sectors from the lowest to the highest that loads and stores were seen to touch, in each
     /// stretch of memory.
@@ -338,7 +338,7 @@ struct Shape {
     block: [u64; 3],
     blocks: u64,
     threads: u64,
-    /// Of a block.
+    /// Warps of a block.
     warps: u64,
     dynamic_shared_bytes: u64,
 }

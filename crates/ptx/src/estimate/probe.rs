@@ -1,4 +1,4 @@
-//! What each access of a kernel asks of a memory, by its code alone.
+//! The cost of each memory access of a kernel, from its code alone.
 //!
 //! The code is executed from its first step to its last by one warp, as if no branch but those of
 //! loops were taken: every access is met, loops have two rounds (the second has what the first
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A 32-bit parameter of the second trial: a typical number of columns.
 const LARGE: u64 = 4096;
-/// Where the lowest address of a group is put: offsets may be negative.
+/// The position of the lowest address of a group: offsets may be negative.
 const MIDDLE: u64 = 1 << 40;
 /// Most steps of code that are looked at; further ones are not.
 const MOST_STEPS: usize = 50_000;
@@ -40,7 +40,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where an instruction stands; of inlined code, where it was called.
+    /// Returns the place of an instruction; for inlined code, the place of the call.
     pub fn of(line: &Line<'_>) -> Option<Place> {
         let location = line.location?;
         let (file, line) = match &location.inlined {
@@ -56,17 +56,17 @@ impl Place {
 pub struct Probed {
     /// Global, shared or constant memory.
     pub space: StateSpace,
-    /// Whether it loads or stores, or is atomic.
+    /// Load, store or atomic.
     pub direction: Direction,
     /// Loops around it.
     pub depth: u32,
-    /// Where it stands in the source, if the module says so.
+    /// The place in the source, if the module has lines.
     pub place: Option<Place>,
-    /// How the lanes' addresses lie.
+    /// The pattern of the lanes' addresses.
     pub lanes: Lanes,
 }
 
-/// How the addresses of a warp's lanes lie.
+/// The pattern of the addresses of a warp's lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lanes {
     /// All lanes have one address.
@@ -80,12 +80,12 @@ pub enum Lanes {
         cost: u64,
         /// The same in the trial with large parameters.
         cost_if_large: u64,
-        /// What accesses to as many bytes cost at best.
+        /// The least cost of accesses to as many bytes.
         least: u64,
     },
 }
 
-/// What one trial says of an access: nothing where the address depends on data.
+/// The result of one trial for an access.
 #[derive(Clone, Copy)]
 struct Trial {
     /// Its cost, and the least.
@@ -96,8 +96,8 @@ struct Trial {
 }
 
 impl Estimator {
-    /// What each access to global, shared and constant memory asks for in a launch; `bytes` are
-    /// the sizes of the parameters.
+    /// Returns each access to global, shared and constant memory in a launch; `bytes` are the sizes
+    /// of the parameters.
     pub fn probe(&self, launch: &LaunchConfig, bytes: &[u64]) -> Vec<Probed> {
         let [small, large] = [1, LARGE].map(|number| self.trial(launch, bytes, number));
         let each = small.into_iter().filter_map(|(at, small)| Some((at, small, *large.get(&at)?)));
@@ -201,7 +201,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// What an access asks for.
+    /// Computes the cost of an access.
     fn ask(&mut self, access: &Access, base: &Value, live: u32) -> Trial {
         let mut addresses = base.clone();
         addresses.lanes.iter_mut().for_each(|lane| *lane = lane.wrapping_add_signed(access.offset));
@@ -241,7 +241,7 @@ impl Groups {
         }
     }
 
-    /// Of accesses that use all bytes of their sectors together, none is excessive.
+    /// Marks accesses that use all bytes of their sectors together: none of them is excessive.
     fn spread(&self, trial: &mut Trial) {
         let Some(group) = trial.group.map(|index| &self.all[index]) else { return };
         let uses_most = group.bytes.div_ceil(SECTOR) * 2 > group.sectors.len() as u64;

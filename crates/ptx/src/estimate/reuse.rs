@@ -1,5 +1,5 @@
-//! Which sectors of global memory are accessed again: by the warp that accessed them, by another
-//! warp of its block, by another block. Loads and stores are followed apart.
+//! Finds sectors of global memory that are accessed again: by the warp that accessed them, by
+//! another warp of its block, by another block. Loads and stores are followed apart.
 //!
 //! Sectors that were accessed are remembered in three tables, of the warp, the block and the
 //! launch, as direct-mapped caches do. A request's new sectors are counted in expectation, because
@@ -23,7 +23,7 @@ const OF_LAUNCH: usize = 1 << 14;
 const MOST_REGIONS: usize = 64;
 const REGION_BITS: u32 = 27;
 
-/// Who loaded a sector last: a warp and its instruction, a warp, a block; none is 0.
+/// The last accessor of a sector: a warp and its instruction, a warp, or a block. 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tag {
     sector: u64,
@@ -62,7 +62,7 @@ pub(super) struct New {
     pub(super) launch: f64,
 }
 
-/// What was loaded so far.
+/// The sectors that were loaded so far.
 #[derive(Clone, Debug)]
 pub(super) struct Reuse {
     warps: Table,

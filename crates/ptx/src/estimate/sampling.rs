@@ -1,5 +1,4 @@
-//! The sampling of one launch: which warps are executed, with how many steps each, and the sum of
-//! their work.
+//! The sampling of one launch: the choice of warps, the steps of each, and the sum of their work.
 //!
 //! Sampled blocks are distributed over the grid. If two neighbouring samples differ, a block
 //! between them is sampled too, because the blocks between them are uncertain; this locates the
@@ -17,7 +16,7 @@ use super::value::Value;
 use super::warp::{Counters, Warp};
 use super::{Estimator, Shape, Work};
 
-/// How many times the warps that are looked at first may be looked at in all.
+/// The maximum ratio of all sampled warps to those of the initial selection.
 const REFINEMENT: usize = 4;
 /// Counters of steps that blocks may need together, beyond which no more are looked at.
 const MOST_COUNTERS: usize = 1 << 21;
@@ -44,14 +43,14 @@ pub(super) struct Sampling<'w> {
 
 /// A block that was sampled.
 struct Block {
-    /// What all of its warps did.
+    /// The work of all of its warps.
     counters: Counters,
     /// Instructions.
     total: f64,
 }
 
 impl<'w> Sampling<'w> {
-    /// With a warp whose registers hold what is the same for all.
+    /// Creates the sampling with a warp whose registers hold the values that are the same for all.
     pub(super) fn new(estimator: &'w Estimator, shape: Shape, warp: Warp<'w>, budget: u64) -> Sampling<'w> {
         let sum = Sum::new(&estimator.code);
         let fresh = warp.registers.clone();

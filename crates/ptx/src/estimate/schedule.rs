@@ -1,4 +1,4 @@
-//! How long one warp takes on its own: the critical path through each stretch of code.
+//! The time that one warp takes on its own: the critical path through each stretch of code.
 //!
 //! A scoreboard: an instruction waits until what it reads is ready, and holds back the warp for as
 //! long as its issue takes. Between branches and barriers instructions go in the order in which
@@ -20,7 +20,7 @@ use crate::syntax::Constant;
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;
 
-/// What a step waits for and is waited for.
+/// The dependencies of a step, and the times that others wait for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Issue {
     pub(super) latency: Latency,
@@ -30,7 +30,7 @@ pub(super) struct Issue {
     pub(super) order: Order,
 }
 
-/// What may not be moved past what.
+/// The order that a step must keep with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Order {
     #[default]
@@ -128,9 +128,9 @@ struct Scoreboard<'s> {
     /// Cycles of a load from global memory.
     load: f64,
     clock: f64,
-    /// When each register is.
+    /// The time at which each register is ready.
     ready: Vec<f64>,
-    /// When the copies are that are under way.
+    /// The time at which the current copies are complete.
     copied: f64,
     cycles: Vec<f64>,
     leads: Vec<bool>,
@@ -231,7 +231,8 @@ impl Scoreboard<'_> {
     }
 }
 
-/// When the last of these has been issued, one after the other as they become ready.
+/// Returns the time at which the last of these instructions has been issued, one after the other as
+/// they become ready.
 fn drain(from: f64, issued: &mut Vec<(f64, f64)>) -> f64 {
     issued.sort_by(|a, b| a.0.total_cmp(&b.0));
     issued.drain(..).fold(from, |clock, (start, busy)| clock.max(start) + busy)

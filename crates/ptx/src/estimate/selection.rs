@@ -5,12 +5,13 @@
 //! sections grow in length, because work that depends on the thread index (as in a tree reduction)
 //! mostly halves.
 
-/// How many warps are looked at.
+/// The density of sampled blocks and warps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Density {
     /// Blocks between the first and the last.
     inner_blocks: u64,
-    /// How much longer each stretch of warps is than what is before it; 1 for all warps.
+    /// The factor by which each stretch of warps is longer than the one before it; 1 selects all
+    /// warps.
     growth: u64,
 }
 

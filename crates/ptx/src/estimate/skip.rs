@@ -19,7 +19,8 @@ use crate::instruction::Comparison;
 /// Rounds that must have been seen before others are taken for their mean, if there is time to see
 /// them.
 const SAMPLE_ROUNDS: u64 = 48;
-/// How much sooner the next attempt to skip comes when half of the share is used.
+/// The factor by which the wait for the next attempt to skip shrinks once half of the share is
+/// used.
 const HASTE: u64 = 8;
 /// Rounds after which lanes that have not left a loop are expected to stay.
 const STEADY_ROUNDS: u64 = 64;
@@ -44,7 +45,7 @@ struct Event {
     b: Value,
 }
 
-/// How far the rounds of each loop have been watched.
+/// The observations of each loop's rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Skips {
     states: Vec<State>,
@@ -87,7 +88,7 @@ struct Arrival {
     counters: Partial,
 }
 
-/// What was counted in the steps of a loop.
+/// The counts within the steps of a loop.
 #[derive(Clone, Debug)]
 struct Partial {
     visits: Vec<f64>,
@@ -104,7 +105,7 @@ impl Partial {
         }
     }
 
-    /// Counts again, so many times, what was counted since.
+    /// Adds `times` times what was counted since.
     fn repeat(&self, counters: &mut Counters, first: usize, times: f64) {
         let again = |now: &mut f64, before: &f64| *now += (*now - before) * times;
         let grow = |now: &mut [f64], before: &[f64]| {
@@ -173,9 +174,9 @@ impl Skips {
     }
 }
 
-/// What two rounds say about those to come.
+/// The prediction for a loop's further rounds, from two rounds.
 enum Outlook {
-    /// So many rounds are like the last; the next is not.
+    /// This number of rounds is like the last; the next is not.
     Same(u64),
     /// They never end.
     Endless,
@@ -249,7 +250,7 @@ impl Warp<'_> {
         }
     }
 
-    /// Leaves a loop of which nothing is known, as if it had had so many rounds.
+    /// Leaves a loop of which nothing is known, as if it had had `rounds` rounds.
     fn give_up(&mut self, index: usize, rounds: f64) {
         self.assumed = true;
         let first = self.loops.loops[index].first;
@@ -272,8 +273,8 @@ impl Warp<'_> {
         self.skip(index, rounds.saturating_sub(1), mean);
     }
 
-    /// How many rounds a loop that a guess bounds may have yet, by the allocations that its
-    /// accesses go through: after these, one of them would be outside.
+    /// Returns the number of rounds that are left until an access of a loop that a guess bounds
+    /// would leave its allocation.
     fn room(&self, index: usize) -> Option<u64> {
         let watched = &self.loops.loops[index];
         let state = &self.skips.states[index];
@@ -367,7 +368,7 @@ impl Warp<'_> {
         }
     }
 
-    /// What all comparisons together say.
+    /// Combines all comparisons into an outlook.
     fn outlook(&self, index: usize) -> Outlook {
         let watched = &self.loops.loops[index];
         let state = &self.skips.states[index];
@@ -392,7 +393,7 @@ impl Warp<'_> {
         self.soonest(index, one.iter().zip(two))
     }
 
-    /// What the comparisons say that end the loop.
+    /// Returns the outlook of the comparisons that end the loop.
     fn bound(&self, index: usize) -> Outlook {
         let watched = &self.loops.loops[index];
         let state = &self.skips.states[index];
@@ -414,7 +415,7 @@ impl Warp<'_> {
         }
     }
 
-    /// How many rounds pass until one of these comparisons changes.
+    /// Returns the number of rounds until one of these comparisons changes.
     fn soonest<'e>(&self, index: usize, pairs: impl Iterator<Item = (&'e Event, &'e Event)>) -> Outlook {
         let changes = &self.loops.loops[index].changes;
         let mut soonest = None;
@@ -460,8 +461,8 @@ fn advance(now: &mut Value, between: &Value, rounds: u64, bits: u32) {
     }
 }
 
-/// In how many rounds a comparison comes out otherwise in some lane, if numbers go on changing as
-/// they did; never is none.
+/// Returns the number of rounds until a comparison has another result in some lane, if numbers go
+/// on changing as they did; `None` if it never has.
 fn turn(before: &Event, now: &Event, kind: Kind, relation: Comparison) -> Option<u64> {
     let uniform = [before, now].iter().all(|event| event.a.uniform && event.b.uniform);
     let lanes = (0..LANES).filter(|lane| now.mask >> lane & 1 == 1).take(if uniform { 1 } else { LANES });

@@ -1,4 +1,4 @@
-//! What steps and figures come to as the work of a launch.
+//! Sums steps and figures into the work of a launch.
 
 use super::Work;
 use super::code::{Code, Step};

@@ -4,8 +4,8 @@ use super::{Argument, BUDGET, Estimator, Work};
 use crate::instruction::Class;
 use cuda_launch::LaunchConfig;
 
-/// Where the tests' kernels begin: `i` is the thread's number in the grid, `p` a pointer, `n` and
-/// `m` integers.
+/// The beginning of the tests' kernels: `i` is the thread's number in the grid, `p` a pointer, `n`
+/// and `m` integers.
 const BEGIN: &str = "
     mov.u32 %c, %ctaid.x;
     mov.u32 %d, %ntid.x;

@@ -1,11 +1,11 @@
-//! What a register holds, and how instructions compute.
+//! Values of registers, and the computations of instructions on them.
 //!
 //! A value is one number for all lanes or a number for each, and knows whether it was guessed:
 //! whether it depends on something that an estimate has no way to know, such as the contents of
 //! memory. Numbers are kept zero-extended from the width of the instruction that made them;
 //! predicates are 0 and 1.
 
-use super::code::{Form, Kind, Op};
+use super::code::{Computation, Kind, Op};
 use crate::analysis::Request;
 use crate::instruction::{Comparison, Rounding};
 
@@ -14,8 +14,8 @@ pub(super) use crate::analysis::LANES;
 /// A register.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// Of each lane; of a result on its way to a register the first counts for all where it is
-    /// uniform.
+    /// The number of each lane. In a uniform result that is on its way to a register, the first
+    /// counts for all.
     pub(super) lanes: [u64; LANES],
     pub(super) uniform: bool,
     pub(super) guessed: bool,
@@ -104,7 +104,7 @@ pub(super) fn guess(seed: u64, kind: Kind) -> u64 {
 }
 
 /// Computes in each lane, of registers.
-pub(super) fn compute(form: Form, from: [Option<&Value>; 4], out: &mut Value) {
+pub(super) fn compute(form: Computation, from: [Option<&Value>; 4], out: &mut Value) {
     const NOTHING: [u64; LANES] = [0; LANES];
     let given = || from.iter().flatten();
     out.guessed = given().any(|value| value.guessed);
@@ -123,7 +123,7 @@ fn first_lane(lanes: &mut [u64; LANES]) -> &mut [u64; 1] {
     std::array::from_mut(first)
 }
 
-fn evaluate<const N: usize>(form: Form, from: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn evaluate<const N: usize>(form: Computation, from: [&[u64; N]; 4], out: &mut [u64; N]) {
     match form.from {
         Kind::Integer { bits, signed } => integers(form, bits, signed, from, out),
         Kind::Single => floats::<N, f32>(form, from, out),
@@ -131,7 +131,13 @@ fn evaluate<const N: usize>(form: Form, from: [&[u64; N]; 4], out: &mut [u64; N]
     }
 }
 
-fn integers<const N: usize>(form: Form, bits: u32, signed: bool, from: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn integers<const N: usize>(
+    form: Computation,
+    bits: u32,
+    signed: bool,
+    from: [&[u64; N]; 4],
+    out: &mut [u64; N],
+) {
     let [a, b, c, d] = from;
     let kept = ones(form.to.bits());
     let x = |value: u64| extend(value, bits, signed);
@@ -245,7 +251,7 @@ fn permute(a: u64, b: u64, selector: u64) -> u64 {
     (0..4).fold(0, |result, place| result | pick(place))
 }
 
-/// What is needed of `f32` and `f64`.
+/// The operations that `f32` and `f64` share here.
 trait Float: Copy + PartialOrd {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
@@ -284,7 +290,7 @@ impl Float for f64 {
 }
 
 /// Computed in double precision: an estimate needs to be near, not exact.
-fn floats<const N: usize, F: Float>(form: Form, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
+fn floats<const N: usize, F: Float>(form: Computation, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
     let x = |value: u64| F::of(value).wide();
     macro_rules! each {
         ($i:ident => $value:expr) => {

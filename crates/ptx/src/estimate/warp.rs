@@ -22,10 +22,10 @@ struct Most {
     below: Option<u64>,
 }
 
-/// Where local memory ends.
+/// The end of local memory.
 const LOCAL_END: u64 = 1 << 32;
 
-/// What is counted besides visits of steps.
+/// Counters besides visits of steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Figure {
     LoadRequests,
@@ -56,15 +56,15 @@ pub(super) enum Figure {
     UnknownCalls,
 }
 
-/// How many [`Figure`]s there are.
+/// The number of [`Figure`]s.
 pub(super) const FIGURES: usize = Figure::UnknownCalls as usize + 1;
 
-/// What a warp has done.
+/// The work that a warp has done.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
-    /// How often each step was executed.
+    /// The number of executions of each step.
     pub(super) visits: Vec<f64>,
-    /// By how many lanes in all.
+    /// The number of lanes that executed each step, in all executions together.
     pub(super) lanes: Vec<f64>,
     pub(super) figures: [f64; FIGURES],
 }
@@ -74,7 +74,7 @@ impl Counters {
         Counters { visits: vec![0.0; steps], lanes: vec![0.0; steps], figures: [0.0; FIGURES] }
     }
 
-    /// Adds what another has done, so many times.
+    /// Adds the work of another, `times` times.
     pub(super) fn add(&mut self, other: &Counters, times: f64) {
         let add = |sum: &mut [f64], more: &[f64]| {
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += times * more);
@@ -99,9 +99,9 @@ pub(super) struct Warp<'c> {
     pub(super) registers: Vec<Value>,
     pub(super) counters: Counters,
     pub(super) skips: Skips,
-    /// Where atomic operations went, of all warps so far.
+    /// The sectors of atomic operations of all warps so far.
     pub(super) contention: Contention,
-    /// What was loaded, and stored, by all warps so far.
+    /// The sectors that all warps so far have loaded and stored.
     pub(super) reuse: Reuse,
     pub(super) stored: Reuse,
     /// Steps that it may take, and has taken.
@@ -112,7 +112,7 @@ pub(super) struct Warp<'c> {
     pub(super) extrapolated: bool,
     /// Lanes that have not ended.
     alive: u32,
-    /// Where results are made.
+    /// Buffers for results.
     scratch: Vec<Value>,
 }
 
@@ -270,7 +270,8 @@ impl<'c> Warp<'c> {
         if guard.negated { !truth } else { truth }
     }
 
-    /// Which lanes of `mask` a branch takes: those that it would, unless a loop is to be left.
+    /// Returns the lanes of `mask` that take a branch: those in `would`, unless a loop is to be
+    /// left.
     fn decide(&mut self, at: usize, target: usize, guard: Option<Guard>, mask: u32, would: u32) -> u32 {
         let Some(guard) = guard else { return would };
         let guessed = self.registers[guard.register as usize].guessed;
@@ -443,7 +444,7 @@ impl<'c> Warp<'c> {
         }
     }
 
-    /// Which numbers a load loads, for the `index`-th of its registers.
+    /// Returns the range of numbers that a load may give, for the `index`-th of its registers.
     fn most(&self, access: &Access, index: usize) -> Most {
         let (Kind::Integer { bits, .. }, true) = (access.element, self.arrays.are_known()) else {
             return Most { mask: u64::MAX, below: None };
@@ -458,9 +459,9 @@ impl<'c> Warp<'c> {
         Most { mask, below: below.filter(|below| (2..=mask).contains(below)) }
     }
 
-    /// What lanes that compare and swap get back. What the first of the lanes with an address
-    /// expects there is there, because other warps seldom come between; the others find what
-    /// those before them have left.
+    /// Returns the result of a compare-and-swap. The first lane with an address finds what it
+    /// expects, because other warps seldom come between; the others find what the lanes before them
+    /// have left.
     fn compare_and_swap(&self, addresses: &Value, expected: Register, new: Register, mask: u32) -> Value {
         let [expected, new] = [expected, new].map(|register| &self.registers[register as usize]);
         let mut memory: Vec<(u64, u64)> = Vec::new();
@@ -482,8 +483,8 @@ impl<'c> Warp<'c> {
         found
     }
 
-    /// What lanes get back that store a number which is known: such an exchange takes a lock, or
-    /// raises a flag, and finds 0; lanes with the address of another find what that one stored.
+    /// Sets the result of an exchange with a known number. Such an exchange takes a lock or raises
+    /// a flag, and finds 0; lanes with the address of another find what that one stored.
     fn exchange(&self, addresses: &Value, new: Register, mask: u32, found: &mut Value) {
         let new = &self.registers[new as usize];
         if new.guessed {

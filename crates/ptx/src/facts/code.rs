@@ -14,7 +14,7 @@ const SKIP_AHEAD: [&str; 2] = ["precalc_xorwow", "mrg32k3aM"];
 /// Least products of a round for a matrix product.
 const PRODUCTS: usize = 16;
 
-/// Whether a kernel uses the tables for skipping ahead.
+/// Finds kernels that use the tables for skipping ahead.
 pub(super) fn generators(bodies: &[Body<'_>], found: &mut Found<'_>) {
     // The tables are static: in a namespace, and in code that is linked, their names have more around.
     let is_table = |name: &str| SKIP_AHEAD.iter().any(|stem| name.contains(stem));

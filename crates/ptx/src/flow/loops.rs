@@ -1,4 +1,6 @@
-//! Loops: natural ones, and those that the layout shows.
+//! Loops of a function: natural ones, and those that the layout shows.
+//!
+//! Inner loops come before the loops around them.
 
 use std::collections::BTreeMap;
 

@@ -67,7 +67,7 @@ pub struct Flow {
     block_of: Vec<BlockId>,
 }
 
-/// Where an instruction may go besides the next: labels, and whether out of the function.
+/// Returns the targets of an instruction besides the next, and whether it may leave the function.
 fn targets(body: &Body<'_>, at: usize, control: Control) -> (Vec<InstructionId>, bool) {
     let line = &body.lines[at];
     let label = |operand: Option<&Operand<'_>>| match operand {

@@ -1,4 +1,4 @@
-//! Which mnemonics a form has: all of them, or those that begin as a given one does.
+//! Expands a form into its mnemonics: all of them, or those that begin as a given one does.
 //!
 //! Both are one walk over the form's parts that keeps every choice made so far; matching drops
 //! those that are no prefix of the words wanted, so it stays small.
@@ -16,8 +16,8 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// What the group `name` chose: its last word, or nothing.
-    pub(super) fn of(&self, name: &str) -> Option<&'static str> {
+    /// Returns the last word that the group `name` chose, if it chose one.
+    pub(super) fn word(&self, name: &str) -> Option<&'static str> {
         self.named.iter().rev().find(|(known, _)| *known == name).and_then(|(_, word)| *word)
     }
 }

@@ -115,14 +115,14 @@ pub struct Instance {
     pub needs: Vec<Need>,
 }
 
-/// What an instance wants at an operand's place.
+/// The operand that an instance requires at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperandForm {
     /// Name in the table: `d`, `a`, `b`, ….
     pub name: &'static str,
     /// Whether it may be missing.
     pub optional: bool,
-    /// What it is.
+    /// The kind of operand.
     pub kind: Kind,
 }
 
@@ -133,7 +133,7 @@ impl OperandForm {
     }
 }
 
-/// What an operand is.
+/// The kind of an operand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A register, or where `constant` a number too.
@@ -151,7 +151,7 @@ pub enum Kind {
     },
     /// A register with or without a selector of bytes or halves.
     Selected(ScalarType, Selector),
-    /// `{ … }` of so many.
+    /// `{ … }` of this number of operands.
     Vector(Box<Kind>, usize),
     /// `_`: there is a result, but it cannot be had.
     Sink,
@@ -167,7 +167,7 @@ pub enum Kind {
         space: Option<StateSpace>,
         /// Whether it is a texture, which a sampler may follow.
         sampler: bool,
-        /// What follows the address inside the brackets.
+        /// The operands after the address inside the brackets.
         rest: Vec<Kind>,
     },
     /// `[address]` in tensor memory: 32 bits.
@@ -184,7 +184,7 @@ pub enum Kind {
     Table,
 }
 
-/// Which selectors the operand of a video instruction takes.
+/// The selectors that the operand of a video instruction takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// `.b0` to `.b3`, `.h0`, `.h1`.
@@ -195,7 +195,7 @@ pub enum Selector {
     Bytes,
 }
 
-/// Why no form matches a mnemonic.
+/// The reason why no form matches a mnemonic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// No instruction has this opcode.
@@ -230,7 +230,7 @@ pub fn all() -> &'static [Form] {
 }
 
 /// The forms of an opcode; none if no instruction has it.
-pub fn of(opcode: &str) -> &'static [&'static Form] {
+pub fn of_opcode(opcode: &str) -> &'static [&'static Form] {
     BY_OPCODE.get(opcode).map_or(&[], Vec::as_slice)
 }
 
@@ -238,7 +238,7 @@ pub fn of(opcode: &str) -> &'static [&'static Form] {
 /// or why there is none.
 pub fn named(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     let mut words = mnemonic.split('.');
-    let forms = of(words.next().unwrap_or(""));
+    let forms = of_opcode(words.next().unwrap_or(""));
     if forms.is_empty() {
         return Err(Unknown::Opcode);
     }
@@ -261,7 +261,7 @@ pub fn in_any_order(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
         return exact;
     }
     let mut words = mnemonic.split('.');
-    let forms = of(words.next().unwrap_or(""));
+    let forms = of_opcode(words.next().unwrap_or(""));
     let mut distinct: Vec<&str> = Vec::new();
     for word in words {
         if !(distinct.contains(&word) && expand::is_repeatable(word)) {

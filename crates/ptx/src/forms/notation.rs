@@ -19,7 +19,7 @@ pub(super) enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub(super) parts: Vec<Part>,
-    /// What it needs beyond the line's needs; nothing if empty.
+    /// The needs beyond those of the line; none if empty.
     pub(super) needs: Vec<Need>,
 }
 
@@ -60,7 +60,7 @@ enum TypeNote {
 enum Length {
     Scalar,
     Fixed(usize),
-    /// What the group chose, times one number, divided by another.
+    /// The group's choice, times one number, divided by another.
     Chosen(&'static str, usize, usize),
 }
 
@@ -70,10 +70,10 @@ enum SpaceNote {
     Chosen(&'static str),
 }
 
-type Noted<T> = Result<T, String>;
+type ReadResult<T> = Result<T, String>;
 
 /// The forms of a chapter.
-pub(super) fn read(chapter: &'static str, text: &'static str) -> Noted<Vec<Form>> {
+pub(super) fn read(chapter: &'static str, text: &'static str) -> ReadResult<Vec<Form>> {
     let mut reader = Reader { sets: Vec::new(), needs: Vec::new() };
     let mut forms = Vec::new();
     for line in logical_lines(text) {
@@ -121,7 +121,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn form(&self, chapter: &'static str, line: &'static str) -> Noted<Form> {
+    fn form(&self, chapter: &'static str, line: &'static str) -> ReadResult<Form> {
         let (rest, needs) = line.rsplit_once(" | ").ok_or("no ` | ` before what it needs")?;
         let (mnemonic, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let end = mnemonic.find(['.', '<', '{']).unwrap_or(mnemonic.len());
@@ -131,13 +131,13 @@ impl Reader {
             opcode: &mnemonic[..end],
             text: line,
             parts: self.parts(&mnemonic[end..])?,
-            operands: operands.map(operand).collect::<Noted<_>>()?,
+            operands: operands.map(operand).collect::<ReadResult<_>>()?,
             needs: self.needs(needs, " or ")?,
         })
     }
 
     /// Alternatives, or the name of some.
-    fn needs(&self, text: &str, separator: &str) -> Noted<Vec<Need>> {
+    fn needs(&self, text: &str, separator: &str) -> ReadResult<Vec<Need>> {
         let text = text.trim();
         if let Some((_, needs)) = self.needs.iter().find(|(name, _)| *name == text) {
             return Ok(needs.clone());
@@ -147,7 +147,7 @@ impl Reader {
     }
 
     /// `.word`, `<…>`, `{…}` one after the other.
-    fn parts(&self, text: &'static str) -> Noted<Vec<Part>> {
+    fn parts(&self, text: &'static str) -> ReadResult<Vec<Part>> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
@@ -166,7 +166,7 @@ impl Reader {
         Ok(parts)
     }
 
-    fn group(&self, text: &'static str, optional: bool) -> Noted<Part> {
+    fn group(&self, text: &'static str, optional: bool) -> ReadResult<Part> {
         let (name, choices) = match text.split_once('=') {
             Some((name, choices)) if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
                 (Some(name), choices)
@@ -176,7 +176,7 @@ impl Reader {
         Ok(Part::Group { name, optional, branches: self.branches(choices)? })
     }
 
-    fn branches(&self, text: &'static str) -> Noted<Vec<Branch>> {
+    fn branches(&self, text: &'static str) -> ReadResult<Vec<Branch>> {
         let mut branches = Vec::new();
         for choice in split(text, '|') {
             if choice.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -192,8 +192,8 @@ impl Reader {
     }
 }
 
-/// Where the bracket that opens `text` closes.
-fn closing(text: &str) -> Noted<usize> {
+/// Returns the offset of the bracket that closes the one at the start of `text`.
+fn closing(text: &str) -> ReadResult<usize> {
     let mut depth = 0usize;
     for (offset, byte) in text.bytes().enumerate() {
         match byte {
@@ -228,7 +228,7 @@ fn split(text: &'static str, separator: char) -> Vec<&'static str> {
 }
 
 /// `name:kind`, `name?:kind`, `name?X:kind`.
-fn operand(text: &'static str) -> Noted<Operand> {
+fn operand(text: &'static str) -> ReadResult<Operand> {
     let (name, kind) = text.split_once(':').ok_or_else(|| format!("`{text}` has no kind"))?;
     let (name, presence) = match name.split_once('?') {
         None => (name, Presence::Always),
@@ -238,7 +238,7 @@ fn operand(text: &'static str) -> Noted<Operand> {
     Ok(Operand { name, presence, kind: kind_note(kind, !name.starts_with('d'))? })
 }
 
-fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
+fn kind_note(text: &'static str, read: bool) -> ReadResult<KindNote> {
     if let Some((first, second)) = text.strip_suffix('}').and_then(|text| text.split_once("{|")) {
         return Ok(KindNote::Pair(kind_note(first, read)?.into(), kind_note(second, read)?.into(), true));
     }
@@ -275,13 +275,13 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
     Ok(KindNote::Fixed(fixed))
 }
 
-/// What stands in `function( … )`.
+/// Returns the text inside `function( … )`.
 fn inside(text: &'static str, function: &str) -> Option<&'static str> {
     text.strip_prefix(function)?.strip_prefix('(')?.strip_suffix(')')
 }
 
 /// `type`, `type*length`, with `!`, `+`, `&` or `_` behind.
-fn value(text: &'static str, read: bool) -> Noted<KindNote> {
+fn value(text: &'static str, read: bool) -> ReadResult<KindNote> {
     let flags = text.len() - text.trim_end_matches(['!', '+', '&', '_']).len();
     let (plain, flags) = text.split_at(text.len() - flags);
     let (ty, length) = match plain.split_once('*') {
@@ -299,7 +299,7 @@ fn value(text: &'static str, read: bool) -> Noted<KindNote> {
 }
 
 /// `4`, `V`, `V*2`, `V/4`.
-fn length(text: &'static str) -> Noted<Length> {
+fn length(text: &'static str) -> ReadResult<Length> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
     if let Some((group, factor)) = text.split_once('*') {
         return Ok(Length::Chosen(group, number(factor)?, 1));
@@ -310,7 +310,7 @@ fn length(text: &'static str) -> Noted<Length> {
     Ok(text.parse().map_or(Length::Chosen(text, 1, 1), Length::Fixed))
 }
 
-fn type_note(text: &'static str) -> Noted<TypeNote> {
+fn type_note(text: &'static str) -> ReadResult<TypeNote> {
     if let Some(inner) = inside(text, "wide") {
         return Ok(TypeNote::Wide(type_note(inner)?.into()));
     }
@@ -324,7 +324,7 @@ fn type_note(text: &'static str) -> Noted<TypeNote> {
 }
 
 /// `space` or `space; kind, kind`.
-fn address(text: &'static str) -> Noted<KindNote> {
+fn address(text: &'static str) -> ReadResult<KindNote> {
     let (space, rest) = text.split_once(';').unwrap_or((text, ""));
     let sampler = space == "tex" && !rest.is_empty();
     let space = match space {
@@ -338,7 +338,7 @@ fn address(text: &'static str) -> Noted<KindNote> {
     Ok(KindNote::Address {
         space,
         sampler,
-        rest: rest.map(|text| kind_note(text, true)).collect::<Noted<_>>()?,
+        rest: rest.map(|text| kind_note(text, true)).collect::<ReadResult<_>>()?,
     })
 }
 
@@ -353,10 +353,10 @@ impl Operand {
         self.name.starts_with('d')
     }
 
-    /// What the operand is with these choices; `None` if it is absent.
+    /// Returns the operand for these choices; `None` if it is absent.
     pub(super) fn choose(&self, choice: &Choice) -> Option<OperandForm> {
         if let Presence::With(group) = self.presence {
-            choice.of(group)?;
+            choice.word(group)?;
         }
         let optional = matches!(self.presence, Presence::Optional);
         Some(OperandForm { name: self.name, optional, kind: self.kind.choose(choice) })
@@ -407,7 +407,7 @@ impl Length {
             Length::Scalar => None,
             Length::Fixed(length) => Some(length),
             Length::Chosen(group, factor, divisor) => {
-                choice.of(group).and_then(number_in).map(|number| number * factor / divisor)
+                choice.word(group).and_then(number_in).map(|number| number * factor / divisor)
             }
         }
     }
@@ -425,7 +425,7 @@ impl SpaceNote {
     fn choose(self, choice: &Choice) -> Option<StateSpace> {
         match self {
             SpaceNote::Fixed(space) => space,
-            SpaceNote::Chosen(group) => choice.of(group).and_then(|word| {
+            SpaceNote::Chosen(group) => choice.word(group).and_then(|word| {
                 // `shared::cluster`, `param::entry`: the space before the colons.
                 StateSpace::from_name(word.split("::").next().unwrap_or(word))
             }),
@@ -438,7 +438,7 @@ impl TypeNote {
     fn choose(&self, choice: &Choice) -> ScalarType {
         match self {
             TypeNote::Fixed(ty) => *ty,
-            TypeNote::Chosen(group) => choice.of(group).and_then(register_type).unwrap_or(ScalarType::B32),
+            TypeNote::Chosen(group) => choice.word(group).and_then(register_type).unwrap_or(ScalarType::B32),
             TypeNote::Wide(inner) => wide(inner.choose(choice)),
             TypeNote::Bits(inner) => bits(inner.choose(choice)),
         }

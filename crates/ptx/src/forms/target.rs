@@ -1,4 +1,4 @@
-//! PTX versions and targets, and what needs what of them.
+//! PTX versions and targets, and the features that need them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What an instruction accesses in memory.
+//! The memory accesses of an instruction.
 
 use super::modifier::Flag;
 use super::opcode::Opcode;
@@ -7,7 +7,7 @@ use crate::body::{Address, Base, Operand};
 use crate::syntax::tree::Constant;
 use crate::syntax::types::{ScalarType, StateSpace};
 
-/// Whether an access reads or writes.
+/// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// It reads.
@@ -18,15 +18,15 @@ pub enum Direction {
     Atomic,
 }
 
-/// Which addresses a warp accesses, given those in its lanes' registers.
+/// The addresses that a warp accesses, given those in its lanes' registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// Each active lane accesses [`Access::bytes`] from its own address on.
     Lanes,
-    /// The first so many lanes each name a row of 16 bytes, which all lanes share (`ldmatrix`,
-    /// `stmatrix`).
+    /// Each of this number of first lanes names a row of 16 bytes, which all lanes share
+    /// (`ldmatrix`, `stmatrix`).
     Rows(u32),
-    /// All lanes name the first of so many rows of so many bytes; the last operand is the stride in
+    /// All lanes name the first of several rows of equal size; the last operand is the stride in
     /// elements (`wmma`).
     Tile {
         /// Rows.
@@ -45,9 +45,9 @@ pub enum Shape {
 pub struct Access<'m> {
     /// The space; none for generic addresses.
     pub space: Option<StateSpace>,
-    /// Whether it reads or writes.
+    /// The direction.
     pub direction: Direction,
-    /// What the address starts from.
+    /// The start of the address.
     pub base: Base<'m>,
     /// Added to it, in bytes.
     pub offset: i64,
@@ -55,11 +55,11 @@ pub struct Access<'m> {
     pub bytes: u64,
     /// The type of an element.
     pub element: ScalarType,
-    /// Which addresses are accessed.
+    /// The addresses that the lanes access.
     pub shape: Shape,
 }
 
-/// What an instruction accesses, in the order of its operands: nothing, one place, or the two of a
+/// Returns the accesses of an instruction, in the order of its operands: none, one, or the two of a
 /// copy, of which the first is written.
 pub fn accesses<'m>(operation: &Operation, operands: &[Operand<'m>]) -> Vec<Access<'m>> {
     use Direction::{Atomic, Load, Store};

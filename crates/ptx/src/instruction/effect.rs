@@ -1,10 +1,10 @@
-//! What an instruction does besides writing registers and accessing memory.
+//! The effects of an instruction besides writing registers and accessing memory.
 
 use super::modifier::{Flag, Order};
 use super::opcode::Opcode;
 use super::operation::Operation;
 
-/// Where control goes after an instruction whose guard holds.
+/// The flow of control after an instruction whose guard holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Control {
     /// On to the next instruction.
@@ -28,7 +28,7 @@ impl Control {
     }
 }
 
-/// What an instruction waits for, or orders.
+/// The kind of synchronisation that an instruction performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Synchronization {
     /// The threads of the block meet, or say that they have come (`bar`, `barrier`).
@@ -50,7 +50,7 @@ pub enum Synchronization {
     Grid,
 }
 
-/// How an instruction uses the condition code.
+/// The use of the condition code by an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Carry {
     /// `addc`, `subc`, `madc`.
@@ -60,7 +60,7 @@ pub struct Carry {
 }
 
 impl Operation {
-    /// Where control goes.
+    /// Returns the flow of control.
     pub fn control(&self) -> Control {
         match self.opcode {
             Some(Opcode::Bra) => Control::Branch,
@@ -72,7 +72,7 @@ impl Operation {
         }
     }
 
-    /// What it waits for or orders, if anything.
+    /// Returns the kind of synchronisation, if there is one.
     pub fn synchronization(&self) -> Option<Synchronization> {
         Some(match self.opcode? {
             Opcode::Bar | Opcode::Barrier if self.has(Flag::Warp) => Synchronization::Warp,
@@ -92,7 +92,7 @@ impl Operation {
         self.has(Flag::MemoryMapped) || !matches!(self.order, None | Some(Order::Weak | Order::Sequential))
     }
 
-    /// How it uses the condition code.
+    /// Returns the use of the condition code.
     pub fn carry(&self) -> Carry {
         let read = self.is(&[Opcode::Addc, Opcode::Subc, Opcode::Madc]);
         Carry { read, written: self.has(Flag::Carry) }

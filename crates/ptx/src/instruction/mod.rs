@@ -1,4 +1,4 @@
-//! What an instruction does: typed facts, out of the table of [forms](crate::forms).
+//! Typed facts about instructions, from the table of [forms](crate::forms).
 //!
 //! [`Operation::of`] decodes a mnemonic: opcode, types, the modifiers that other layers ask for.
 //! [`Operations`] decodes each mnemonic of a function once. With the operands of a [`Line`] an

@@ -19,7 +19,7 @@ macro_rules! vocabulary {
 }
 
 vocabulary! {
-    /// How two numbers are compared. `lo`, `ls`, `hi` and `hs` are `lt`, `le`, `gt` and `ge` of
+    /// The relation of two numbers. `lo`, `ls`, `hi` and `hs` are `lt`, `le`, `gt` and `ge` of
     /// unsigned integers.
     Comparison {
         Equal = "eq",
@@ -37,9 +37,9 @@ vocabulary! {
         UnorderedGreater = "gtu",
         UnorderedGreaterEqual = "geu",
     }
-    /// What a comparison's result is combined with a predicate by.
+    /// The operation that combines a comparison's result with a predicate.
     Logic { And = "and", Or = "or", Xor = "xor" }
-    /// How a result is rounded; the last four round to a whole number.
+    /// The rounding of a result; the last four round to a whole number.
     Rounding {
         Nearest = "rn",
         NearestAway = "rna",
@@ -52,11 +52,11 @@ vocabulary! {
         WholeDown = "rmi",
         WholeUp = "rpi",
     }
-    /// Which lane a shuffle reads.
+    /// The choice of the lane that a shuffle reads.
     Shuffle { Up = "up", Down = "down", Butterfly = "bfly", Index = "idx" }
-    /// What a vote asks.
+    /// The question of a vote.
     Vote { All = "all", Any = "any", Uniform = "uni", Ballot = "ballot" }
-    /// What an atomic operation or a reduction does.
+    /// The operation of an atomic instruction or a reduction.
     Atomic {
         Add = "add",
         Minimum = "min",
@@ -81,7 +81,7 @@ vocabulary! {
     }
     /// The threads that an order holds among.
     Scope { Block = "cta", Cluster = "cluster", Gpu = "gpu" | "gl", System = "sys" }
-    /// Which caches an access is kept in.
+    /// The caches that keep an access's data.
     Cache {
         All = "ca",
         Global = "cg",
@@ -91,11 +91,11 @@ vocabulary! {
         WriteBack = "wb",
         WriteThrough = "wt",
     }
-    /// What of a product is kept.
+    /// The part of a product that is kept.
     Part { Low = "lo", High = "hi", Wide = "wide" }
-    /// What becomes of an amount or a coordinate that is too large.
+    /// The treatment of an amount or a coordinate that is too large.
     Limit { Clamp = "clamp", Wrap = "wrap", Trap = "trap", Zero = "zero" }
-    /// How a matrix lies in memory, or in registers.
+    /// The layout of a matrix in memory or in registers.
     Layout { Row = "row", Column = "col" }
     /// The dimensions of a texture or surface.
     Geometry {
@@ -112,7 +112,7 @@ vocabulary! {
     /// A letter: the matrix that `wmma` moves, the component that `tld4` gathers, bytes or texels
     /// of a surface.
     Letter { A = "a", B = "b", C = "c", D = "d", G = "g", P = "p", R = "r" }
-    /// How `prmt` picks bytes.
+    /// The way in which `prmt` selects bytes.
     Permutation {
         ForwardFour = "f4e",
         BackwardFour = "b4e",
@@ -121,7 +121,7 @@ vocabulary! {
         ClampRight = "ecr",
         ReplicateHalf = "rc16",
     }
-    /// What `testp` asks of a number.
+    /// The property that `testp` tests.
     Property {
         Finite = "finite",
         Infinite = "infinite",
@@ -130,7 +130,7 @@ vocabulary! {
         Normal = "normal",
         Subnormal = "subnormal",
     }
-    /// What `txq` and `suq` ask of an image.
+    /// The attribute of an image that `txq` and `suq` return.
     Query {
         Width = "width",
         Height = "height",
@@ -140,7 +140,7 @@ vocabulary! {
         NormalizedCoordinates = "normalized_coords",
         FilterMode = "filter_mode",
     }
-    /// What `mbarrier` does.
+    /// The operation of `mbarrier`.
     Phase {
         Initialize = "init",
         Invalidate = "inval",

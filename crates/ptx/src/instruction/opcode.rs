@@ -1,4 +1,4 @@
-//! The opcodes: what a mnemonic has before its first dot.
+//! The opcodes: the part of a mnemonic before its first dot.
 
 macro_rules! opcodes {
     ($($variant:ident = $text:literal),* $(,)?) => {

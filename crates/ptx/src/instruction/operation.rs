@@ -1,4 +1,4 @@
-//! What a mnemonic says, whatever the operands are.
+//! The meaning of a mnemonic, whatever the operands are.
 
 use super::class::Class;
 use super::modifier::{
@@ -86,17 +86,18 @@ operation! {
     tile: [u16; 3],
     /// The comparison of `setp`, `set`, `vset`.
     comparison: Comparison,
-    /// What a predicate is combined with another by.
+    /// The operation that combines two predicates.
     logic: Logic,
     /// The rounding.
     rounding: Rounding,
-    /// What of a product is kept.
+    /// The part of a product that is kept.
     part: Part,
     /// The lane that `shfl` reads.
     shuffle: Shuffle,
-    /// What `vote` or `match` asks.
+    /// The question of `vote` or `match`.
     vote: Vote,
-    /// What `atom`, `red` and their like do; the second operation of video instructions.
+    /// The operation of `atom`, `red` and their variants; the second operation of video
+    /// instructions.
     atomic: Atomic,
     /// The memory order that is named.
     order: Order,
@@ -104,19 +105,19 @@ operation! {
     scope: Scope,
     /// The cache operator that is named.
     cache: Cache,
-    /// What becomes of an amount or a coordinate that is too large.
+    /// The treatment of an amount or a coordinate that is too large.
     limit: Limit,
     /// The dimensions of an image.
     geometry: Geometry,
     /// The letter of `wmma`, `tld4` and surface instructions.
     letter: Letter,
-    /// How `prmt` picks bytes.
+    /// The way in which `prmt` selects bytes.
     permutation: Permutation,
-    /// What `testp` asks.
+    /// The property that `testp` tests.
     property: Property,
-    /// What `txq` and `suq` ask.
+    /// The attribute that `txq` and `suq` return.
     query: Query,
-    /// What `mbarrier` does.
+    /// The operation of `mbarrier`.
     phase: Phase,
 }
 
@@ -300,7 +301,7 @@ fn addressed_space(word: &str) -> Option<StateSpace> {
 /// mnemonic's own form says. An instruction that the table does not have is taken to write what it
 /// names first.
 fn writes_first(mnemonic: &Mnemonic, opcode: Option<Opcode>) -> bool {
-    let all = forms::of(mnemonic.opcode());
+    let all = forms::of_opcode(mnemonic.opcode());
     let written = all.iter().filter(|form| form.writes_first()).count();
     if opcode.is_some() && (written == 0 || written == all.len()) {
         return written > 0;

@@ -1,4 +1,4 @@
-//! Whether modules mean the same by the symbols that they share, judged as nvlink 13.5 judges.
+//! Checks that modules agree on the symbols that they share, as nvlink 13.5 does.
 //!
 //! 1. A symbol is a function, a kernel or a variable of one state space in all modules.
 //! 2. Sized declarations and definitions of a variable have the same size. A `.common` variable may
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use super::{LinkError, symbol};
 use crate::syntax::*;
 
-/// What a symbol is, in all modules.
+/// The kind of a symbol, which is the same in all modules.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Variable(StateSpace),
@@ -20,8 +20,8 @@ enum Kind {
     Function,
 }
 
-/// What earlier modules say about a symbol.
-struct Known<'m> {
+/// The properties of a symbol in earlier modules.
+struct Agreed<'m> {
     kind: Kind,
     managed: bool,
     /// Bytes where an `.extern` declaration states them.
@@ -36,7 +36,7 @@ struct Known<'m> {
 
 /// Fails for the first symbol on which modules disagree.
 pub(super) fn check(modules: &[Module]) -> Result<(), LinkError> {
-    let mut known: HashMap<&str, Known> = HashMap::new();
+    let mut known: HashMap<&str, Agreed> = HashMap::new();
     for module in modules {
         let mentioned = mentions(module);
         for item in &module.items {
@@ -52,12 +52,12 @@ pub(super) fn check(modules: &[Module]) -> Result<(), LinkError> {
 }
 
 fn entry<'k, 'm>(
-    known: &'k mut HashMap<&'m str, Known<'m>>,
+    known: &'k mut HashMap<&'m str, Agreed<'m>>,
     name: &'m Name,
     kind: Kind,
     managed: bool,
-) -> Result<&'k mut Known<'m>, LinkError> {
-    let fresh = Known { kind, managed, declared: None, defined: None, common: None, function: None };
+) -> Result<&'k mut Agreed<'m>, LinkError> {
+    let fresh = Agreed { kind, managed, declared: None, defined: None, common: None, function: None };
     let found = known.entry(name).or_insert(fresh);
     if found.kind != kind {
         let name = name.clone();
@@ -74,7 +74,7 @@ fn entry<'k, 'm>(
 }
 
 fn check_variable<'m>(
-    known: &mut HashMap<&'m str, Known<'m>>,
+    known: &mut HashMap<&'m str, Agreed<'m>>,
     variable: &'m Variable,
 ) -> Result<(), LinkError> {
     let managed = variable.attributes.iter().any(|attribute| &**attribute == ".managed");
@@ -114,7 +114,7 @@ fn same_size(variable: &Variable, one: u64, other: u64) -> Result<(), LinkError>
 }
 
 fn check_function<'m>(
-    known: &mut HashMap<&'m str, Known<'m>>,
+    known: &mut HashMap<&'m str, Agreed<'m>>,
     function: &'m Function,
     mentioned: &HashSet<&str>,
 ) -> Result<(), LinkError> {
@@ -133,8 +133,8 @@ fn check_function<'m>(
     }
 }
 
-/// Of each parameter: whether it is a floating-point number, its bytes, and its elements; 0 for
-/// what is no array.
+/// Returns for each parameter whether it is a floating-point number, its bytes, and its elements; 0
+/// for a scalar.
 fn prototype(formals: &[Variable]) -> Vec<(bool, u64, u64)> {
     let of = |formal: &Variable| {
         let float = matches!(formal.ty, ScalarType::F32 | ScalarType::F64);

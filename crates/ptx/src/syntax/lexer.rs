@@ -1,4 +1,4 @@
-//! PTX text to tokens.
+//! Splits PTX text into tokens.
 //!
 //! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic
 //! (`ld.shared::cta.v4.f32`), a component (`%tid.x`) and a plain identifier are each one token; the
@@ -9,7 +9,7 @@
 use super::tree::Constant;
 use crate::diagnostic::{Diagnostic, Position};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     /// Identifier, directive, mnemonic or component.
@@ -29,11 +29,11 @@ pub enum TokenKind {
 /// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: TokenKind,
     /// Its characters; for strings without the quotes.
     pub text: &'a str,
-    /// Where it starts.
+    /// The start of the token.
     pub position: Position,
 }
 

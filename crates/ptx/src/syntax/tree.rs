@@ -120,7 +120,7 @@ pub enum Item {
     Pragma(Vec<String>),
 }
 
-/// How the linker sees a symbol.
+/// The visibility of a symbol to the linker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
     /// Seen in this module only.
@@ -140,7 +140,7 @@ pub enum Linkage {
 pub struct Variable {
     /// Linkage; [`Linkage::Internal`] inside functions.
     pub linkage: Linkage,
-    /// Where it lives.
+    /// The state space.
     pub space: StateSpace,
     /// Contents of `.attribute( … )`, such as `.managed`, as written.
     pub attributes: Vec<Name>,
@@ -160,7 +160,7 @@ pub struct Variable {
     pub dimensions: Vec<Option<u64>>,
     /// Initial value, if given.
     pub initializer: Option<Initializer>,
-    /// Where the name stands.
+    /// The position of the name.
     pub position: Position,
 }
 
@@ -231,11 +231,11 @@ pub struct SymbolAddress {
     pub offset: i64,
     /// Whether the generic address is meant rather than the one in the symbol's state space.
     pub generic: bool,
-    /// Which byte of the address is meant: a mask such as `0xff00`.
+    /// The selected byte of the address, as a mask such as `0xff00`.
     pub mask: Option<u64>,
 }
 
-/// What a function is.
+/// The kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
     /// `.entry`: a kernel.
@@ -263,7 +263,7 @@ pub struct Function {
     pub directives: Vec<Directive>,
     /// The body; `None` for a declaration.
     pub body: Option<Vec<Statement>>,
-    /// Where the name stands.
+    /// The position of the name.
     pub position: Position,
 }
 
@@ -328,7 +328,7 @@ pub enum Statement {
     BranchTargets(Name, Vec<Name>),
 }
 
-/// What an indirect call passes and gets.
+/// The parameters and results of an indirect call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prototype {
     /// Label by which calls name it.
@@ -419,7 +419,7 @@ pub struct Instruction {
     pub mnemonic: Mnemonic,
     /// Operands in source order, destination first where there is one.
     pub operands: Vec<Operand>,
-    /// Where the mnemonic stands.
+    /// The position of the mnemonic.
     pub position: Position,
 }
 
@@ -437,7 +437,7 @@ pub struct Predicate {
 pub struct Mnemonic(Name);
 
 impl Mnemonic {
-    /// From its text.
+    /// Creates a mnemonic from its text.
     pub fn new(text: Name) -> Self {
         Mnemonic(text)
     }
@@ -535,11 +535,11 @@ pub struct Address {
     pub base: AddressBase,
     /// Added to it, in bytes.
     pub offset: i64,
-    /// What follows commas inside the brackets.
+    /// The operands after commas inside the brackets.
     pub rest: Vec<Operand>,
 }
 
-/// What an address starts from.
+/// The start of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressBase {
     /// A register or variable.

@@ -1,4 +1,4 @@
-//! What calls pass and get, against the function or prototype.
+//! Checks the arguments and results of calls against the function or prototype.
 
 use super::operand::Operands;
 use super::types::{constant_fits, fits};

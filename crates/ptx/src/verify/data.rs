@@ -43,9 +43,9 @@ impl<'m> Verifier<'_, 'm> {
 }
 
 impl Initializer {
-    /// Whether the braces are those of the variable, as ptxas wants them: one pair for each
-    /// dimension and one for a vector, no more values in an array than it has elements, and as many
-    /// in a vector as it has components. Textures and samplers have fields within one pair.
+    /// Checks that the braces match the variable, as ptxas requires: one pair for each dimension
+    /// and one for a vector, at most as many values as an array has elements, and as many as a
+    /// vector has components. Textures and samplers have fields within one pair.
     pub fn fits(&self, variable: &Variable) -> Result<(), String> {
         let arrays = variable.dimensions.len();
         let innermost = arrays + usize::from(variable.vector > 1);

@@ -1,4 +1,4 @@
-//! Whether a module is PTX that an assembler would take.
+//! Checks that a module is PTX that an assembler accepts.
 //!
 //! [`verify`] looks at everything and gives every problem that it finds, in source order. It judges
 //! by the table of [`forms`] and by the ISA's rules for names and types, as far as ptxas applies
@@ -86,7 +86,7 @@ struct Verifier<'n, 'm> {
     names: &'n Names<'m>,
     /// `None` where the module's makes no sense.
     target: Option<Target>,
-    /// What the table says to each mnemonic met so far.
+    /// The instances of each mnemonic met so far, or why there are none.
     forms: HashMap<&'m str, std::rc::Rc<Result<Vec<Instance>, Unknown>>>,
     problems: Vec<Diagnostic>,
 }
@@ -170,8 +170,8 @@ impl<'m> Verifier<'_, 'm> {
         self.problem(position, message);
     }
 
-    /// Whether some instance takes the operands and is there for the module's version and target;
-    /// else what is wrong with the most promising one.
+    /// Checks that some instance takes the operands and exists for the module's version and target;
+    /// the error is that of the most promising instance.
     fn against(
         &self,
         line: &Line<'m>,
@@ -194,7 +194,7 @@ impl<'m> Verifier<'_, 'm> {
         Err(best.map_or_else(|| "no form fits".to_owned(), |(_, message)| message))
     }
 
-    /// What the module lacks for the instance, in words.
+    /// Describes the instance's alternative needs if the module meets none of them.
     fn missing(&self, instance: &Instance) -> Option<String> {
         let (version, target) = (self.module.version, self.target?);
         if instance.needs.iter().any(|need| need.is_met(version, target)) {

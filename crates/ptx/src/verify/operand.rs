@@ -1,14 +1,14 @@
-//! Operands against the form of their instruction.
+//! Checks operands against the form of their instruction.
 
 use super::types::{constant_fits, fits};
 use crate::body::{self, Address, Base, Body, Line, Operand, SpecialRegister, Symbol};
 use crate::forms::{Instance, Kind, OperandForm};
 use crate::syntax::{Constant, ScalarType, StateSpace, Variable};
 
-/// What is wrong with an operand.
+/// The result of a check; the error says what is wrong with an operand.
 type Checked = Result<(), String>;
 
-/// How a value is used.
+/// The use of a value.
 #[derive(Clone, Copy)]
 struct Use<'i> {
     instance: &'i Instance,
@@ -35,8 +35,8 @@ pub(super) struct Operands<'b, 'm> {
 }
 
 impl<'m> Operands<'_, 'm> {
-    /// Whether the operands are what the instance wants; else how many were, and what is wrong with
-    /// the next.
+    /// Checks the operands against the instance; the error has the number of correct operands and
+    /// says what is wrong with the next one.
     pub(super) fn fit(self, line: &Line<'m>, instance: &Instance) -> Result<(), (usize, String)> {
         let forms = &instance.operands;
         let given = line.operands.len();
@@ -291,7 +291,7 @@ impl<'m> Operands<'_, 'm> {
         }
     }
 
-    /// Whether the symbol is a `.pred` register.
+    /// Checks that the symbol is a `.pred` register.
     pub(super) fn predicate_register(self, symbol: Symbol<'m>) -> Checked {
         match self.find_register(symbol)?.ty {
             ScalarType::Pred => Ok(()),
@@ -335,7 +335,7 @@ impl<'m> Operands<'_, 'm> {
         rest.iter().zip(given).try_for_each(|(kind, operand)| self.operand(kind, operand, usage))
     }
 
-    /// Whether an address in `space` may start from the symbol.
+    /// Checks that an address in `space` may start from the symbol.
     fn base(self, symbol: Symbol<'m>, space: Option<StateSpace>) -> Checked {
         let name = self.body.name(symbol);
         if let Some(variable) = self.declaration(symbol) {
@@ -382,7 +382,7 @@ impl<'m> Operands<'_, 'm> {
         }
     }
 
-    /// What an operand is, in words.
+    /// Describes the shape of an operand in words.
     fn shape(self, operand: &Operand<'m>) -> String {
         match operand {
             Operand::Name(symbol) => format!("`{}`", self.body.name(*symbol)),

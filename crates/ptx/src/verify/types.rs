@@ -1,5 +1,5 @@
-//! Which registers and constants fit which types: the ISA's chapter "Operand Type Checking", as
-//! ptxas applies it.
+//! The registers and constants that fit a type: the ISA's chapter "Operand Type Checking", as ptxas
+//! applies it.
 
 use crate::syntax::Constant;
 use crate::syntax::ScalarType;
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use ScalarType::*;
 
-    /// What ptxas 13.0 takes in `add`, `ld` and `ld.v2`.
+    /// `add`, `ld` and `ld.v2` take the registers that ptxas 13.0 accepts.
     #[test]
     fn registers_fit_as_in_ptxas() {
         let all = [Pred, B8, U8, S8, B16, U16, S16, F16, B32, U32, S32, F32, F16x2, B64, U64, S64, F64, B128];

@@ -54,7 +54,7 @@ struct Call<'t> {
     thread: Option<u32>,
     start_ns: u64,
     duration_ns: Option<u64>,
-    /// From the call's return to the start of the work.
+    /// The time from the call's return to the start of the work.
     return_to_work_ns: Option<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Timeline {
         )))
     }
 
-    /// Where the other ranks run a collective: it has the same number on the same group of theirs.
+    /// Finds a collective on the other ranks: it has the same number on the same group of theirs.
     fn collective(&self, place: u32, event: &Event, group: u32, ordinal: u64) -> Result<Collective, Damaged> {
         let name = self.name(event.name).map(|name| &name.text);
         let mut ranks = Vec::new();
@@ -220,7 +220,8 @@ impl Figure {
         Self { value, kind: "predicted", low: Some(low), high: Some(high) }
     }
 
-    /// When it begins: calls are measured; work is modelled, and does not begin before its call.
+    /// Returns the start of an event: calls are measured; work is modelled, and does not begin
+    /// before its call.
     fn start(row: &LaneRow, event: &Event) -> Self {
         match row.kind {
             LaneKind::Thread | LaneKind::Range => Self::measured(event.start),
@@ -230,7 +231,8 @@ impl Figure {
         }
     }
 
-    /// How long it takes: as its kernel's timed launches vary, where it was not timed itself.
+    /// Returns the duration of an event: it varies as its kernel's timed launches do, if it was not
+    /// timed itself.
     fn duration(row: &LaneRow, event: &Event, kernel: Option<&Kernel>) -> Self {
         let deviation = kernel.and_then(|kernel| kernel.row.timed?.deviation_ns);
         let off = deviation.map_or(off_ns(event.off), |deviation| (NINETY_PERCENT * deviation).ceil() as u64);

@@ -115,7 +115,7 @@ impl Look {
         }
     }
 
-    /// How far the first timeline is, while there is none.
+    /// Returns the progress of the first timeline, while there is none.
     pub fn building(&self) -> Missing {
         Missing::Building(self.progress.unwrap_or(0.0))
     }
@@ -197,7 +197,7 @@ pub fn span_without(missing: &Missing) -> String {
 }
 
 impl Timeline {
-    /// What happens between two moments, exactly.
+    /// Returns the exact sums between two moments.
     ///
     /// # Errors
     /// If there is no such lane, or the index is damaged.

@@ -1,5 +1,5 @@
-//! Where the time of the last seconds went: a bar of accounts for all devices, one for each, and
-//! what its parts are.
+//! The use of the last seconds: a bar of accounts for all devices, one for each, and a legend of
+//! its parts.
 
 use super::{Lines, Theme};
 use crate::Look;

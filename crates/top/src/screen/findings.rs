@@ -1,4 +1,4 @@
-//! What to change.
+//! The findings: changes to make.
 
 use super::{Lines, Theme, head};
 use crate::Look;

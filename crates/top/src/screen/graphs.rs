@@ -1,4 +1,4 @@
-//! How busy the device was and how many launches there were in the last minutes.
+//! Graphs of the last minutes: the device's utilisation, and the number of launches.
 
 use super::{Lines, Theme, head};
 use crate::history::{Sample, sparkline};

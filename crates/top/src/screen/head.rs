@@ -1,4 +1,4 @@
-//! What is looked at: the title, and how the session does in a line.
+//! The head of the screen: the title, and the state of the session in a line.
 
 use super::{Lines, Theme};
 use crate::Look;

@@ -1,4 +1,4 @@
-//! What the keys do, and what the marks mean.
+//! The help: the keys, and the meaning of the marks.
 
 use super::{Lines, Theme};
 use crate::top::{Mode, Top};

@@ -46,7 +46,7 @@ pub struct QueueFigures {
     pub wait_ns: u64,
     /// Calls for which the time of queueing was measured.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: u64,
     /// Its median; 0 in files of versions that did not record it.
     pub asked_median_ns: u64,
@@ -129,7 +129,7 @@ pub struct PoolFigures {
     pub given_back: u64,
     /// Operations whose time was measured.
     pub asked_samples: u64,
-    /// That time.
+    /// Their time in all, in nanoseconds.
     pub asked_ns: u64,
     /// Maximum bytes allocated by the program in a context.
     pub peak_bytes: u64,

@@ -185,7 +185,7 @@ pub struct Timing {
     pub config: u32,
     /// A stream definition.
     pub stream: u32,
-    /// What the event pair read, nanoseconds, uncorrected.
+    /// The reading of the event pair, in nanoseconds, uncorrected.
     pub raw_ns: u64,
 }
 
@@ -224,7 +224,7 @@ pub struct RangeChange {
     pub range: u32,
     /// The range that has begun or ended; 0 if none has.
     pub changed: u32,
-    /// Which of the ranges of the process, where that has begun or ended; else 0.
+    /// The number of the process-wide range that began or ended; else 0.
     pub instance: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::python::PythonCode;
 use crate::reader::header::u32_at;
 use std::collections::BTreeMap;
 
-/// What the identifiers in a process's records stand for. An identifier that was never defined
+/// The meaning of the identifiers in a process's records. An identifier that was never defined
 /// gives `None`: 0 never is.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
@@ -71,9 +71,9 @@ lookups! {
     range, ranges: Range;
     /// The image that a function is from.
     function_code, function_codes: FunctionCode;
-    /// What a kernel was given in a launch.
+    /// The arguments of a kernel in a launch.
     arguments, arguments_of_launches: Arguments;
-    /// What memory a kernel was given in a configuration.
+    /// The memory to which a kernel's arguments point in a configuration.
     argument_memory, argument_memories: ArgumentMemory;
     /// A variable of the program's environment.
     variable, variables: Variable;

@@ -1,4 +1,4 @@
-//! What has been read of one process file, kept from one look to the next.
+//! The content of one process file that has been read, kept from one look to the next.
 //!
 //! A look reads the header page, the heads of chunks that may have changed, and what these hold
 //! beyond what was read before. Committed bytes of a chunk never change until the chunk is reused,
@@ -33,12 +33,12 @@ use std::sync::Arc;
 const LEAST_ROOM: usize = 5 * SLOT_BYTES;
 /// Chunks in holes of a file that are watched: programs may open them later.
 const MOST_HOLES: usize = 4096;
-/// How often a chunk is read that is reused in the meantime.
+/// The number of attempts to read a chunk that is reused in the meantime.
 const ATTEMPTS: usize = 3;
 /// Bytes of records from before the window that are given, if they are of the time that is.
 const PAST_BYTES: u64 = 1 << 20;
-/// So long before the window, or before the process's last record if that is earlier, the records
-/// begin that are given.
+/// The time before the window, or before the process's last record if that is earlier, from which
+/// records are given.
 const PAST_NS: u64 = 60_000_000_000;
 
 /// See the module's text.
@@ -76,7 +76,7 @@ pub(crate) struct FileState {
     passing: Problems,
 }
 
-/// How far a chunk was read.
+/// The progress of reading a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     sequence: u64,
@@ -88,7 +88,7 @@ struct Chunk {
 struct Payload<'p> {
     index: u32,
     sequence: u64,
-    /// Where in the chunk's payload they lie.
+    /// Their offset in the chunk's payload.
     at: usize,
     /// Whether more may follow.
     is_sound: bool,
@@ -140,9 +140,9 @@ impl FileState {
         self.lasting.add(&self.path, offset, what);
     }
 
-    /// Reads what is new, at most so many bytes of records, the newest first. The process has no
-    /// records yet ([`Self::give`]); `None` if this is no process file, or none yet. An error only
-    /// if it is of a newer version.
+    /// Reads new data, at most `most_bytes` of records, the newest first. The process has no
+    /// records yet ([`Self::give`]); `None` if this is no process file, or none yet. Fails only if
+    /// the file is of a newer version.
     pub fn look(&mut self, most_bytes: u64) -> Result<Option<Process>, Error> {
         self.passing = Problems::default();
         let opened = self.source.open().and_then(|file| Ok((file.place()?, file)));
@@ -213,7 +213,7 @@ impl FileState {
         process.segments = runs;
     }
 
-    /// When the records begin that are given, in ticks.
+    /// Returns the start of the records that are given, in ticks.
     fn first_to_give(&self, process: &Process, from_ns: u64, runs: &mut [Segment]) -> u64 {
         let clock = &process.clock;
         let last = self.span.map_or(0, |(_, last)| last);
@@ -364,7 +364,7 @@ impl FileState {
         }
     }
 
-    /// How far a chunk was read since it was opened.
+    /// Returns the progress of reading a chunk since it was opened.
     fn begin(&mut self, index: u32, head: &ChunkHead) -> usize {
         if self.chunks.get(&index).is_some_and(|chunk| chunk.sequence != head.sequence) {
             self.forget(index);

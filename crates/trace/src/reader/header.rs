@@ -8,7 +8,7 @@ use crate::layout::{
 use std::mem::offset_of;
 use std::path::Path;
 
-/// What a [`FileHeader`] said at one moment.
+/// The content of a [`FileHeader`] at one moment.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub pid: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Header {
     pub pool: PoolFigures,
 }
 
-/// What the first page of a file turned out to be.
+/// The content of a file's first page.
 #[derive(Debug)]
 pub(crate) enum FirstPage {
     Header(Box<Header>),
@@ -109,7 +109,7 @@ impl Header {
     }
 }
 
-/// What a [`ChunkHeader`] said at one moment.
+/// The content of a [`ChunkHeader`] at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHead {
     /// Raw: 0 in a chunk never opened.
@@ -138,7 +138,7 @@ impl ChunkHead {
     }
 }
 
-/// Where chunk `index` starts in its file.
+/// Returns the offset of chunk `index` in its file.
 pub(crate) fn chunk_offset(index: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(index) * CHUNK_BYTES as u64
 }

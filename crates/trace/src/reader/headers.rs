@@ -1,4 +1,4 @@
-//! A session without its records: what the first pages of its files say.
+//! A session without its records: the content of the first pages of its files.
 //!
 //! This takes the same time however long the program ran.
 
@@ -10,7 +10,7 @@ use crate::reader::source::{Opened, Source};
 use crate::reader::{Session, list};
 use std::path::Path;
 
-/// What was found.
+/// The headers of a session.
 #[derive(Debug)]
 pub struct Headers {
     /// The session. Its processes have no records, definitions or threads.

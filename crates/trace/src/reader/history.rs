@@ -18,7 +18,7 @@ const MOST_OPEN: usize = 1 << 16;
 /// Recent records that are noted; beyond it, the oldest count as history.
 const MOST_NOTED: usize = 1 << 18;
 
-/// What opens and closes.
+/// The identity of an object that records open and close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     /// An allocation, by its address.
@@ -56,7 +56,8 @@ impl History {
         }
     }
 
-    /// What began before `from` is past from now on. `complete`: no older record will be noted.
+    /// Lets everything that began before `from` be past from now on. `complete`: no older record
+    /// will be noted.
     pub fn settle(&mut self, from: u64, complete: bool) {
         self.pass(from);
         if complete {
@@ -106,7 +107,7 @@ impl History {
     }
 }
 
-/// What a record opens (`true`) or closes.
+/// Returns the object that a record opens (`true`) or closes.
 fn change(record: &Record) -> Option<(Key, bool)> {
     match record.event {
         Event::Call(call) if call.result == 0 && call.head.flags & flags::CAPTURED == 0 => {

@@ -1,4 +1,4 @@
-//! Reading sessions, finished or running, whole or damaged.
+//! Reads sessions, finished or running, whole or damaged.
 //!
 //! Nothing that a file says is trusted. What is sound is read, what is not is named in a
 //! [`Problem`] with its place, and only a session that can't be understood at all is an [`Error`].
@@ -38,33 +38,33 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Name of the file in a session's directory that says what was run.
 pub const META_FILE: &str = "session.json";
-/// How the names of process files end.
+/// The extension of process files.
 const PROCESS_FILE_EXTENSION: &str = "rec";
 /// Process files of a session, and files of counts, that are read: more than machines have
 /// processes.
 const MOST_FILES: usize = 100_000;
 
-/// What was recorded under one `apex run`.
+/// The recording of one `apex run`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Session {
     /// Its directory.
     pub dir: PathBuf,
-    /// What was run; `None`, with a problem, if `session.json` is missing or damaged.
+    /// The run; `None`, with a problem, if `session.json` is missing or damaged.
     #[cfg(feature = "meta")]
     pub meta: Option<crate::meta::Meta>,
     /// The processes that made CUDA calls, in the order of their first one. None is no error: a
     /// session of a program that never used CUDA.
     pub processes: Vec<Process>,
-    /// What devices counted that execute kernels themselves, by process; empty where none did.
+    /// The counts of devices that execute kernels themselves, by process; empty if there are none.
     pub counts: Vec<ProcessCounts>,
-    /// What was kept of the programs' code; `None` where that was not asked for.
+    /// The part of the programs' code that was kept; `None` if none was requested.
     pub code: Option<KeptCode>,
-    /// What is wrong in it.
+    /// The problems in it.
     pub problems: Vec<Problem>,
 }
 
-/// How much was kept of the code that programs loaded (`apex run --code`).
+/// The amount of code that was kept of the images that programs loaded (`apex run --code`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptCode {
     /// Most bytes that images could take.
@@ -114,7 +114,8 @@ impl Session {
         Watcher::of_all(dir.as_ref()).look(|_, _| 0)
     }
 
-    /// Why records of the session were lost, a clause for each cause; empty where none were.
+    /// Returns the reasons why records of the session were lost, a clause for each cause; empty if
+    /// none were.
     pub fn causes_of_loss(&self) -> BTreeSet<String> {
         let mut causes = BTreeSet::new();
         for process in &self.processes {
@@ -132,7 +133,7 @@ impl Session {
     }
 }
 
-/// What the control page says about code; `None` where none was to be kept, or without the page.
+/// Reads the control page's counters of code; `None` if none was to be kept, or without the page.
 fn kept_code(dir: &Path) -> Option<KeptCode> {
     let control = MappedControl::open(dir).ok()?;
     let code = &control.code;

@@ -1,4 +1,4 @@
-//! What is found wrong with one file.
+//! The problems of one file.
 
 use crate::error::Problem;
 use std::path::Path;

@@ -26,9 +26,9 @@ pub struct Process {
     pub parent_pid: u32,
     /// Path of its executable, cut after 512 bytes.
     pub executable: String,
-    /// When its file was made (at its first CUDA call): nanoseconds since 1970.
+    /// The time at which its file was made (at its first CUDA call), in nanoseconds since 1970.
     pub start_real_ns: u64,
-    /// How it ended, if it came to say so.
+    /// The way in which it ended, if it wrote that.
     pub ended: Ended,
     /// Converts its ticks to time.
     pub clock: Clock,
@@ -47,26 +47,26 @@ pub struct Process {
     pub cost_samples: u64,
     /// Time that it spent on these, ns.
     pub cost_ns: u64,
-    /// What became of its launch queue.
+    /// The final state of its launch queue.
     pub queue_state: QueueState,
-    /// What the launch queue did.
+    /// The statistics of the launch queue.
     pub queue: QueueFigures,
     /// Figures of the batches among them.
     pub batches: BatchFigures,
     /// Calls that the launch queue took and that are not made. Once the process has ended, they
     /// are lost.
     pub queue_waiting: u64,
-    /// What became of its memory pool.
+    /// The final state of its memory pool.
     pub pool_state: PoolState,
-    /// What the memory pool did.
+    /// The statistics of the memory pool.
     pub pool: PoolFigures,
-    /// What the identifiers in its records stand for.
+    /// The meaning of the identifiers in its records.
     pub definitions: Arc<Definitions>,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
     pub threads: BTreeMap<u32, String>,
-    /// How many records were read since the session's start.
+    /// The number of records that were read since the session's start.
     pub record_count: u64,
-    /// What it did since its start.
+    /// The sums over its records since its start.
     pub totals: Totals,
     /// Disk space of its file, bytes.
     pub disk_bytes: u64,
@@ -164,7 +164,7 @@ impl Process {
         self.past.iter().copied().chain(records.filter(move |record| record.start() >= from))
     }
 
-    /// Why records were dropped, if any were.
+    /// Returns the reason why records were dropped, if any were.
     pub fn drop_cause(&self) -> Option<String> {
         match self.drop_errno {
             0 => None,
@@ -180,9 +180,9 @@ impl Process {
         uncalibrated.filter(|context| launched(context.id)).count()
     }
 
-    /// What the iterators could not read since the session was opened, if anything: the file was
-    /// deleted, cut, or its disk fails. (Records that a running program has overwritten in the
-    /// meantime are not a failure: they just don't come.)
+    /// Returns the failure of the iterators to read records since the session was opened, if there
+    /// was one: the file was deleted, cut, or its disk fails. (Records that a running program has
+    /// overwritten in the meantime are not a failure: they just don't come.)
     pub fn read_failure(&self) -> Option<&Problem> {
         self.read_failure.get()
     }

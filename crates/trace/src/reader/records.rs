@@ -16,14 +16,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-/// What a thread did.
+/// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Kernel identifier of the thread, 0 if unknown.
     pub tid: u32,
     /// The innermost range in which the thread was; 0 for none, or where it is not known.
     pub range: u32,
-    /// What it did.
+    /// The event.
     pub event: Event,
 }
 
@@ -38,16 +38,16 @@ pub enum Event {
     Timing(Timing),
     /// Any other call.
     Call(Call),
-    /// Where in the program a launch was made.
+    /// The call stack of a launch.
     StackSample(StackSample),
     /// A range has begun or ended.
     RangeChange(RangeChange),
-    /// What the kernel was given in a launch.
+    /// The arguments of a launch.
     ArgumentSample(ArgumentSample),
 }
 
 impl Record {
-    /// What all kinds of records have.
+    /// Returns the part that all kinds of records have.
     pub fn head(&self) -> &RecordHead {
         match &self.event {
             Event::Launch(launch) => &launch.head,
@@ -85,7 +85,7 @@ pub(crate) struct Segment {
     pub from: u32,
     pub to: u32,
     pub tid: u32,
-    /// When the thread took the chunk, ticks.
+    /// The time at which the thread took the chunk, in ticks.
     pub taken: u64,
     /// The earliest start of a record in it other than a timing, ticks; `taken` if there is none.
     pub first: u64,

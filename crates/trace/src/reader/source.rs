@@ -39,7 +39,7 @@ pub(crate) enum Opened {
     Bytes(Arc<[u8]>),
 }
 
-/// What a source is, and how large.
+/// The identity and size of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Device and inode; zeros of bytes in memory.
@@ -81,8 +81,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Where the first byte from `offset` on lies that is no part of a hole, as far as the file
-    /// system tells holes; `None` if there is none.
+    /// Returns the offset of the first byte from `offset` on that is not in a hole, as far as the
+    /// file system reports holes; `None` if there is none.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
         let Opened::File(file) = self else { return Some(offset) };
         let from = i64::try_from(offset).ok()?;

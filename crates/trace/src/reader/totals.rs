@@ -1,4 +1,4 @@
-//! What a process did since its start, counted while its records are read once.
+//! Sums over a process's records since its start, computed while the records are read once.
 
 use crate::layout::{Call, CallClass, Launch, MemoryKind, flags};
 use crate::reader::records::Event;
@@ -34,14 +34,14 @@ pub struct CallSort {
     pub class: CallClass,
     /// The source of a copy.
     pub source: MemoryKind,
-    /// What is allocated, freed, set or copied to.
+    /// The memory that is allocated, freed, set or copied to.
     pub memory: MemoryKind,
 }
 
 /// Calls of one sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTotals {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
     /// Bytes allocated, copied or set.
     pub bytes: u64,

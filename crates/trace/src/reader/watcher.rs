@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// chunk of each.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// When how much was recorded: the runs of records that a watcher knows, those that it gave at the
-/// look before and what is new.
+/// The amounts of recorded data over time: the runs of records that a watcher knows, those that it
+/// gave at the look before, and the new ones.
 #[derive(Debug, Default)]
 pub struct Recent {
     /// First and last moment of each run on the machine's monotonic clock, and its bytes.
@@ -22,8 +22,8 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// The moment since when so many bytes of records were made, on the machine's monotonic clock;
-    /// 0 if fewer were. Records of a run are taken to be spread evenly over its time.
+    /// Returns the moment since which `bytes` of records were made, on the machine's monotonic
+    /// clock; 0 if fewer were. Records of a run are assumed to be spread evenly over its time.
     pub fn since(&self, bytes: u64) -> u64 {
         let made_since = |moment: u64| -> u64 {
             let of = |&(first, last, bytes): &(u64, u64, u64)| {

@@ -1,4 +1,4 @@
-//! What the tests of sessions share: random records and definitions, and child processes.
+//! Shared parts of the tests of sessions: random records and definitions, and child processes.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use apex_trace::definition::{
@@ -296,7 +296,7 @@ fn stream_kind(raw: u32) -> StreamKind {
     }
 }
 
-/// Which identifier a definition defines: its kind and number.
+/// Returns the identifier that a definition defines: its kind and number.
 pub fn identifier(definition: &Definition) -> (u8, u32) {
     match definition {
         Definition::Name { id, .. } => (1, *id),
@@ -317,7 +317,7 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
     }
 }
 
-/// What a process's definitions say of an identifier.
+/// Returns a process's definition of an identifier.
 pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
     let all = &process.definitions;
     match kind {

@@ -1,7 +1,7 @@
 //! Scores of the networks: on the families that they have not seen, and on other programs' kernels.
 
 use super::timing::Timed;
-use super::{COVERAGE, FOLDS, Held, NETWORK, Run, within};
+use super::{COVERAGE, FOLDS, HeldOut, NETWORK, Run, within};
 use crate::Error;
 use crate::examples::{Data, Origin, Source, Table};
 use crate::judge::{Cases, Quantity};
@@ -13,12 +13,17 @@ use apex_predict::features::Set;
 use apex_predict::{Basis, Device, target};
 use std::collections::BTreeMap;
 
-/// Of each fold, a margin of each target.
+/// The margin of each target, for each fold.
 pub(super) type Margins = Vec<Vec<Calibration>>;
 
 impl Run<'_> {
     /// For each fold, margins of the targets from the examples of the other folds.
-    pub(super) fn margins(&self, table: &Table, held: &Held, targets: &[Target]) -> Result<Margins, Error> {
+    pub(super) fn margins(
+        &self,
+        table: &Table,
+        held: &HeldOut,
+        targets: &[Target],
+    ) -> Result<Margins, Error> {
         let families = self.families(table);
         let margins = (0..FOLDS).map(|fold| {
             let others: Vec<usize> = (0..families.len()).filter(|&row| held.fold[row] != fold).collect();
@@ -31,7 +36,7 @@ impl Run<'_> {
     pub(super) fn scores(
         &self,
         table: &Table,
-        (held, margins): (&Held, &Margins),
+        (held, margins): (&HeldOut, &Margins),
         targets: &[Target],
         source: Option<usize>,
     ) -> Result<Vec<Score>, Error> {
@@ -52,7 +57,7 @@ impl Run<'_> {
                 // A target that was not learned is not judged.
                 if !table.targets[row][index].is_nan() {
                     let cases = cases.entry((shown.quantity, origin.basis)).or_default();
-                    cases.push(shown.of(outputs[0]), Some(interval), shown.truth, families[row]);
+                    cases.push(shown.figure(outputs[0]), Some(interval), shown.truth, families[row]);
                 }
             }
         }
@@ -64,7 +69,7 @@ impl Run<'_> {
     pub(super) fn by_device(
         &self,
         table: &Table,
-        (held, margins): (&Held, &Margins),
+        (held, margins): (&HeldOut, &Margins),
         timed: &Timed,
     ) -> Result<Vec<Test>, Error> {
         let targets = target::all();
@@ -84,7 +89,7 @@ impl Run<'_> {
     }
 
     /// The quantity that a target of an example stands for.
-    pub(super) fn shown(&self, data: &Data, origin: &Origin, target: usize) -> Result<Shown, Error> {
+    pub(super) fn shown(&self, data: &Data, origin: &Origin, target: usize) -> Result<Output, Error> {
         let row = &data.rows[origin.row];
         let truth = &row.truth;
         let case = row.known(origin.basis);
@@ -93,7 +98,7 @@ impl Run<'_> {
             let before = data.rows[from].known(origin.basis);
             let bounds = placed.least_duration_us() / data.place(from, &before)?.least_duration_us();
             let scale = data.rows[from].truth.duration_us * bounds as f32;
-            return Ok(Shown { quantity: Quantity::DurationWhatIf, scale, truth: truth.duration_us });
+            return Ok(Output { quantity: Quantity::DurationWhatIf, scale, truth: truth.duration_us });
         }
         let quantity = Quantity::PREDICTED[target];
         let (scale, truth) = match quantity {
@@ -104,7 +109,7 @@ impl Run<'_> {
                 (placed.least_duration_us() as f32, truth.duration_us)
             }
         };
-        Ok(Shown { quantity, scale, truth })
+        Ok(Output { quantity, scale, truth })
     }
 
     /// The final large model on other programs' kernels.
@@ -128,7 +133,7 @@ impl Run<'_> {
                     .map(|calibration| shown.interval(calibration.interval(own, target.range), own[0]));
                 let family = real.rows[origin.row].family;
                 let cases = cases.entry((shown.quantity, origin.basis)).or_default();
-                cases.push(shown.of(own[0]), interval, shown.truth, family);
+                cases.push(shown.figure(own[0]), interval, shown.truth, family);
                 match shown.quantity {
                     Quantity::AchievedOccupancy => bound.push(shown.scale, None, shown.truth, family),
                     Quantity::WarpEfficiency => {
@@ -161,19 +166,19 @@ impl Run<'_> {
 }
 
 /// An output as people know it.
-pub(super) struct Shown {
+pub(super) struct Output {
     pub(super) quantity: Quantity,
     pub(super) scale: f32,
     pub(super) truth: f32,
 }
 
-impl Shown {
+impl Output {
     /// A calibrated interval, extended to the estimate if that lies outside.
     fn interval(&self, (low, high): (f32, f32), estimate: f32) -> (f32, f32) {
-        (self.of(low.min(estimate)), self.of(high.max(estimate)))
+        (self.figure(low.min(estimate)), self.figure(high.max(estimate)))
     }
 
-    pub(super) fn of(&self, output: f32) -> f32 {
+    pub(super) fn figure(&self, output: f32) -> f32 {
         match self.quantity {
             Quantity::Duration | Quantity::DurationWhatIf => self.scale * output.exp2(),
             _ => self.scale * output,
@@ -199,8 +204,8 @@ pub(super) fn place(score: &Score) -> (usize, String) {
     (order(&score.quantity), score.basis.clone())
 }
 
-/// What is held out of a test on one of several devices, which is `known` if other families'
-/// launches on it were trained on.
+/// Describes the cases that are held out of a test on one of several devices, which is `known` if
+/// other families' launches on it were trained on.
 pub(super) fn held_out_on(device: &Device, known: bool) -> String {
     let end = if known { "" } else { ", none of which was trained on" };
     format!("families, launches on the {}{end}", device.name)
@@ -222,7 +227,7 @@ pub(super) fn scores(
 pub(super) fn calibrations(
     targets: &[Target],
     table: &Table,
-    held: &Held,
+    held: &HeldOut,
     families: &[usize],
     rows: &[usize],
 ) -> Result<Vec<Calibration>, Error> {

@@ -94,7 +94,7 @@ impl Recipes {
         Recipe { members: self.large.members.min(AWAY_MEMBERS), ..self.large.clone() }
     }
 
-    /// Networks and, for each fold, trees, where so many devices were measured.
+    /// Returns the number of networks and, for each fold, trees, for this number of devices.
     fn planned(&self, devices: usize) -> usize {
         let away = if devices > 1 { devices * FOLDS * self.away().members } else { 0 };
         let networks = (FOLDS + 1) * (self.large.members + self.what_if.members)
@@ -110,7 +110,7 @@ const AWAY_MEMBERS: usize = 3;
 /// Bases, of large and of what-if together, that boosted trees are grown for.
 const TREES_OF: usize = 3;
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Few networks, few passes, no trees: a trial run.
@@ -121,7 +121,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// How far it is.
+/// The progress of a run.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Networks to be trained.
@@ -130,12 +130,12 @@ pub struct Progress {
     pub done: AtomicUsize,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Trained {
     /// Small, large, what-if.
     pub models: [Model; 3],
-    /// How good they are.
+    /// The scores of the models.
     pub report: Report,
 }
 
@@ -176,7 +176,7 @@ pub fn run(
 }
 
 /// A model and its summary.
-type Made = (Model, ModelSummary);
+type TrainedModel = (Model, ModelSummary);
 
 struct Run<'a> {
     data: &'a Data,
@@ -186,7 +186,7 @@ struct Run<'a> {
 }
 
 /// Predictions of networks for examples that they were not trained on.
-struct Held {
+struct HeldOut {
     outputs: Vec<Vec<f32>>,
     /// The fold of each example.
     fold: Vec<usize>,
@@ -237,9 +237,9 @@ impl Run<'_> {
         folds: &[Fold],
         recipe: &Recipe,
         targets: &[Target],
-    ) -> Result<Held, Error> {
+    ) -> Result<HeldOut, Error> {
         let (examples, families) = (table.examples()?, self.families(table));
-        let mut held = Held { outputs: vec![Vec::new(); families.len()], fold: vec![0; families.len()] };
+        let mut held = HeldOut { outputs: vec![Vec::new(); families.len()], fold: vec![0; families.len()] };
         for (number, Fold { train, test }) in folds.iter().enumerate() {
             if train.is_empty() || test.is_empty() {
                 continue;
@@ -262,9 +262,9 @@ impl Run<'_> {
         &self,
         (set, recipe, targets): (Set, &Recipe, Vec<Target>),
         table: &Table,
-        held: &Held,
+        held: &HeldOut,
         notes: &[(&str, String)],
-    ) -> Result<Made, Error> {
+    ) -> Result<TrainedModel, Error> {
         let (examples, families) = (table.examples()?, self.families(table));
         let network = recipe.learn(&examples, &families, &targets, self.options.seed, &self.pool)?;
         let all: Vec<usize> = (0..families.len()).collect();
@@ -299,7 +299,7 @@ impl Run<'_> {
         notes
     }
 
-    fn small(&self) -> Result<(Made, Vec<Test>), Error> {
+    fn small(&self) -> Result<(TrainedModel, Vec<Test>), Error> {
         let table = self.data.examples(Set::Small, &self.all(), &[Basis::Launch])?;
         let rows: Vec<usize> = (0..table.origin.len()).collect();
         let mut tests = Vec::new();
@@ -321,7 +321,7 @@ impl Run<'_> {
     }
 
     /// The large model, and tests: of families, of other programs, of each device.
-    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(Made, Vec<Test>), Error> {
+    fn large(&self, real: Option<&Data>, timed: &Timed) -> Result<(TrainedModel, Vec<Test>), Error> {
         let bases = [Basis::Kernel, Basis::Code, Basis::Work];
         let table = self.data.examples(Set::Full, &self.all(), &bases)?;
         let folds = self.folds(&self.families(&table))?;
@@ -344,7 +344,7 @@ impl Run<'_> {
         Ok((made, tests))
     }
 
-    fn what_if(&self, timed: &Timed) -> Result<(Made, Test), Error> {
+    fn what_if(&self, timed: &Timed) -> Result<(TrainedModel, Test), Error> {
         let bases = [Basis::Kernel, Basis::Work];
         let pairs = self.partners();
         if pairs.is_empty() {
@@ -393,7 +393,7 @@ impl Run<'_> {
 /// The name of networks in tables.
 const NETWORK: &str = "network";
 
-/// What is held out of the tests of large and of what-if.
+/// The cases that are held out of the tests of large and of what-if.
 const FAMILIES: &str = "families";
 const WHAT_IF_FAMILIES: &str = "families, one other launch of the kernel on the same problem is known";
 

@@ -51,7 +51,7 @@ impl Run<'_> {
                     for (&row, found) in test.iter().zip(found) {
                         let shown = self.shown(self.data, &table.origin[row], index)?;
                         let cases = cases.entry((shown.quantity, basis)).or_default();
-                        cases.push(shown.of(found), None, shown.truth, families[row]);
+                        cases.push(shown.figure(found), None, shown.truth, families[row]);
                     }
                 }
                 self.pool.done.fetch_add(1, Ordering::Relaxed);

@@ -48,7 +48,7 @@ pub fn refit(data: &Data, trained: Trained, options: &Options, stop: &AtomicBool
 }
 
 impl Run<'_> {
-    /// Whether networks were trained on this data. What-if takes the same numbers as large.
+    /// Checks that networks were trained on this data. What-if takes the same numbers as large.
     fn check_same(&self, small: &Model, large: &Model, report: &Report) -> Result<(), Error> {
         let refused = |what: &str| {
             Err(Error::Refused(format!(

@@ -22,25 +22,25 @@ pub(super) const COMPUTED: &str = "computed";
 /// Errors that a margin needs at least, and the margin where there are fewer.
 const FEW: usize = 50;
 const UNKNOWN: Margin = [-2.0, 2.0];
-/// Where margins begin and end among the errors.
+/// The quantiles of errors at which margins begin and end.
 const ENDS: [f64; 2] = [0.05, 0.95];
 
 /// A launch of which it is known what it executes.
-struct Asked {
+struct LaunchDemand {
     demand: Demand,
     occupation: Occupation,
 }
 
-/// What is computed of a launch by rates and loads that were fitted without its family.
+/// The computed figures of a launch, by rates and loads that were fitted without its family.
 #[derive(Clone, Copy)]
-struct Said {
+struct ComputedLaunch {
     computed: Computed,
     utilisation: f64,
     fold: usize,
 }
 
 /// A figure of a launch, by rates and loads that were fitted without its family.
-struct Held {
+struct HeldOutFigure {
     value: f64,
     class: usize,
     /// The kind of parts that takes longest.
@@ -52,10 +52,10 @@ struct Held {
 /// Figures of one quantity: durations, durations after a measured launch, or SM throughput.
 struct Figures {
     quantity: Quantity,
-    held: Vec<Held>,
+    held: Vec<HeldOutFigure>,
 }
 
-/// What the final models compute with, and how good it is.
+/// The rates and loads of the final models, and their scores.
 pub(super) struct Timed {
     pub(super) timing: Timing,
     /// Scores: of durations, of durations after a measured launch, of SM throughput.
@@ -113,51 +113,55 @@ impl Run<'_> {
         })
     }
 
-    /// What each launch asks for, where it is known what it executes.
-    fn asked(&self) -> Result<Vec<Option<Asked>>, Error> {
+    /// Returns the demand of each launch for which it is known what it executes.
+    fn asked(&self) -> Result<Vec<Option<LaunchDemand>>, Error> {
         let asked = |row: usize| {
             let placed = self.data.place(row, &self.data.rows[row].case)?;
             let both = Demand::of(&placed).zip(Occupation::of(&placed));
-            Ok(both.map(|(demand, occupation)| Asked { demand, occupation }))
+            Ok(both.map(|(demand, occupation)| LaunchDemand { demand, occupation }))
         };
         (0..self.data.rows.len()).map(asked).collect()
     }
 
-    /// What is computed of the launches of each fold, with what was fitted to those that it is to
-    /// be trained on.
-    fn computed(&self, asked: &[Option<Asked>], folds: &[Fold]) -> Result<Vec<Option<Said>>, Error> {
+    /// Computes the figures of each fold's launches, with rates and loads that were fitted to those
+    /// that the fold is trained on.
+    fn computed(
+        &self,
+        asked: &[Option<LaunchDemand>],
+        folds: &[Fold],
+    ) -> Result<Vec<Option<ComputedLaunch>>, Error> {
         let mut said = vec![None; asked.len()];
         for (number, Fold { train, test }) in folds.iter().enumerate() {
             let (rates, loads) = self.fitted(asked, train)?;
             for &row in test {
-                said[row] = asked[row].as_ref().map(|Asked { demand, occupation }| {
+                said[row] = asked[row].as_ref().map(|LaunchDemand { demand, occupation }| {
                     let computed = demand.computed(&rates.on(self.data.device(row)));
                     let utilisation = occupation.utilisation(&loads, computed.us);
-                    Said { computed, utilisation, fold: number % FOLDS }
+                    ComputedLaunch { computed, utilisation, fold: number % FOLDS }
                 });
             }
         }
         Ok(said)
     }
 
-    fn figures(&self, said: &[Option<Said>]) -> [Figures; 3] {
-        let all = |of: fn(&Said) -> (f64, usize)| -> Vec<Held> {
-            let held = |(row, said): (usize, &Option<Said>)| {
+    fn figures(&self, said: &[Option<ComputedLaunch>]) -> [Figures; 3] {
+        let all = |of: fn(&ComputedLaunch) -> (f64, usize)| -> Vec<HeldOutFigure> {
+            let held = |(row, said): (usize, &Option<ComputedLaunch>)| {
                 let said = said.as_ref()?;
                 let (value, class) = of(said);
-                Some(Held { value, class, kind: said.computed.kind, row, fold: said.fold })
+                Some(HeldOutFigure { value, class, kind: said.computed.kind, row, fold: said.fold })
             };
             said.iter().enumerate().filter_map(held).collect()
         };
         let change = |(from, row): (usize, usize)| {
-            let (before, Said { computed: after, fold, .. }) = (said[from]?.computed, said[row]?);
+            let (before, ComputedLaunch { computed: after, fold, .. }) = (said[from]?.computed, said[row]?);
             let value = after.after(&before, self.duration(from));
-            Some(Held { value, class: after.change(&before), kind: after.kind, row, fold })
+            Some(HeldOutFigure { value, class: after.change(&before), kind: after.kind, row, fold })
         };
         [
             Figures {
                 quantity: Quantity::Duration,
-                held: all(|Said { computed, .. }| (computed.us, computed.size())),
+                held: all(|ComputedLaunch { computed, .. }| (computed.us, computed.size())),
             },
             Figures {
                 quantity: Quantity::DurationWhatIf,
@@ -165,7 +169,7 @@ impl Run<'_> {
             },
             Figures {
                 quantity: Quantity::SmUtilisation,
-                held: all(|Said { utilisation, .. }| (*utilisation, level(*utilisation))),
+                held: all(|ComputedLaunch { utilisation, .. }| (*utilisation, level(*utilisation))),
             },
         ]
     }
@@ -176,10 +180,10 @@ impl Run<'_> {
 
     /// Rates and loads that are fitted to some launches: loads to as long as these are computed to
     /// take.
-    fn fitted(&self, asked: &[Option<Asked>], rows: &[usize]) -> Result<(DeviceRates, Loads), Error> {
+    fn fitted(&self, asked: &[Option<LaunchDemand>], rows: &[usize]) -> Result<(DeviceRates, Loads), Error> {
         let rates = self.rates(asked, rows)?;
         let launch = |&row: &usize| -> Option<Busy<'_>> {
-            let Asked { demand, occupation } = asked[row].as_ref()?;
+            let LaunchDemand { demand, occupation } = asked[row].as_ref()?;
             let share = f64::from(self.data.rows[row].truth.sm_utilisation);
             let us = demand.computed(&rates.on(self.data.device(row))).us;
             (!share.is_nan()).then_some((occupation, us, share))
@@ -190,7 +194,7 @@ impl Run<'_> {
     }
 
     /// Rates that are fitted to launches, on whichever devices these ran.
-    fn rates(&self, asked: &[Option<Asked>], rows: &[usize]) -> Result<DeviceRates, Error> {
+    fn rates(&self, asked: &[Option<LaunchDemand>], rows: &[usize]) -> Result<DeviceRates, Error> {
         let source = |row: usize| self.data.rows[row].source;
         let devices: Vec<usize> =
             rows.iter().map(|&row| source(row)).collect::<BTreeSet<_>>().into_iter().collect();
@@ -202,7 +206,7 @@ impl Run<'_> {
         let launches: Vec<Launch<'_>> = rows.iter().filter_map(launch).collect();
         let rates = rates::fit(&launches, self.recipes.steps, self.pool.stop)?;
         let start = |(rates, &device): (&Rates, &usize)| {
-            (self.data.sources[device].device.name.clone(), rates.of(Rate::Start))
+            (self.data.sources[device].device.name.clone(), rates.get(Rate::Start))
         };
         let starts: Vec<(String, f64)> = rates.iter().zip(&devices).map(start).collect();
         let mean = starts.iter().map(|(_, us)| us).sum::<f64>() / starts.len() as f64;
@@ -212,7 +216,13 @@ impl Run<'_> {
 
     /// The margin of a class, from the figures that count. That of a device that is not `known` is
     /// as large to either side: the others' errors do not say to which side it differs from them.
-    fn margin(&self, figures: &Figures, class: usize, known: bool, counts: impl Fn(&Held) -> bool) -> Margin {
+    fn margin(
+        &self,
+        figures: &Figures,
+        class: usize,
+        known: bool,
+        counts: impl Fn(&HeldOutFigure) -> bool,
+    ) -> Margin {
         let own = figures.held.iter().filter(|held| held.class == class && counts(held));
         let errors = own.map(|held| match figures.quantity {
             Quantity::SmUtilisation => self.truth(figures, held) - held.value,
@@ -232,7 +242,7 @@ impl Run<'_> {
         low.zip(high).map_or(UNKNOWN, |(low, high)| [rounded(low), rounded(high)])
     }
 
-    fn truth(&self, figures: &Figures, held: &Held) -> f64 {
+    fn truth(&self, figures: &Figures, held: &HeldOutFigure) -> f64 {
         match figures.quantity {
             Quantity::SmUtilisation => f64::from(self.data.rows[held.row].truth.sm_utilisation),
             _ => self.duration(held.row),
@@ -251,10 +261,11 @@ impl Run<'_> {
     /// Scores of one device or of all. Margins are from other folds, and from other devices unless
     /// the device is `known`.
     fn judged(&self, all: &[Figures; 3], device: Option<usize>, known: bool) -> [Option<Score>; 3] {
-        let source = |held: &Held| self.data.rows[held.row].source;
+        let source = |held: &HeldOutFigure| self.data.rows[held.row].source;
         let judged = |figures: &Figures| {
-            let counts =
-                |fold: usize, held: &Held| held.fold != fold && (known || Some(source(held)) != device);
+            let counts = |fold: usize, held: &HeldOutFigure| {
+                held.fold != fold && (known || Some(source(held)) != device)
+            };
             let of_fold = |fold: usize| -> Vec<Margin> {
                 let classes = 0..SIZES.max(CHANGES).max(LEVELS);
                 classes.map(|class| self.margin(figures, class, known, |held| counts(fold, held))).collect()

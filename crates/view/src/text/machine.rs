@@ -1,4 +1,4 @@
-//! What the machine did while a program ran, in words.
+//! The state of the machine while a program ran, in words.
 //!
 //! All of it is measured. Figures of a device are of everything that ran on it, and the words say
 //! so.

@@ -1,4 +1,4 @@
-//! What a finding would save.
+//! The saving of a finding, in words.
 
 use super::figures::{share, time};
 use apex_advice::{Finding, Saving};

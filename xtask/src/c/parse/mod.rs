@@ -11,7 +11,7 @@ use super::lex::{Directive, Kind, Source, Token};
 use super::{Error, Function, Macro, Param, Place, Prototype, Result, Type, Typedef, Unit};
 use std::collections::BTreeMap;
 
-/// How deep declarators, types and expressions may nest.
+/// The maximum nesting of declarators, types and expressions.
 const DEEPEST: usize = 48;
 
 /// Parses a lexed translation unit.
@@ -69,7 +69,7 @@ struct Qualified {
     constant: bool,
 }
 
-/// What stands before the declarators.
+/// The specifiers before the declarators.
 struct Specifiers {
     base: Qualified,
     typedef: bool,
@@ -83,7 +83,7 @@ struct Declared {
 }
 
 impl<'a> Parser<'a> {
-    /// What has been declared so far.
+    /// Returns the declarations so far.
     pub fn unit(&self) -> &Unit {
         self.unit
     }
@@ -420,8 +420,8 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), Some(Kind::Mark("("))) && groups
     }
 
-    /// What follows the parentheses applies before what is in them: `(*f)(int)` is a pointer to a
-    /// function.
+    /// Parses a declarator in parentheses. The suffixes behind the parentheses apply before the
+    /// declarator in them: `(*f)(int)` is a pointer to a function.
     fn inner_declarator(&mut self, base: Qualified) -> Result<Declared> {
         self.expect("(")?;
         let inside = self.at;

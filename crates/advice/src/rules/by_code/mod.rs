@@ -70,7 +70,7 @@ impl Language {
     }
 }
 
-/// What a rule says of a kernel's code.
+/// A fault that a kernel's code shows.
 struct Pattern {
     /// The facts that it is about.
     kind: FactKind,
@@ -80,9 +80,9 @@ struct Pattern {
     owners: fn(OwnerKind) -> bool,
     /// Whether a fact is a fault.
     is_fault: fn(&Kernel, &CodeFact) -> bool,
-    /// What the fact measures, as evidence.
+    /// Returns the fact's measurements, as evidence.
     evidence: fn(&CodeFact) -> Vec<Evidence>,
-    /// What to change.
+    /// Returns the change to make.
     change: fn(Language, &CodeFact) -> String,
     /// Share of the kernel's time that the change saves.
     saves: fn(&Kernel, &CodeFact) -> Figure,
@@ -151,7 +151,7 @@ fn place(fact: &CodeFact) -> String {
     name.zip(fact.line).map_or_else(String::new, |(file, line)| format!("{file}:{line}: "))
 }
 
-/// Which busy kernels have no known PTX; `None` if all have it.
+/// Describes the busy kernels that have no known PTX; `None` if all have it.
 fn unknown(busy: &[(usize, &Kernel)], share: impl Fn(&Kernel) -> f64) -> Option<String> {
     let knows =
         |kernel: &Kernel| kernel.code.as_ref().is_some_and(|code| matches!(code.known, Some(KnownCode::Ptx)));

@@ -159,7 +159,7 @@ fn all_stacks(profile: &Profile) -> Vec<StackCount> {
     of_calls.chain(of_kernels).copied().collect()
 }
 
-/// What the host does in calls of this class, as idle time is divided.
+/// Returns the cause of idle time that calls of this class belong to.
 fn cause_of(class: CallClass) -> IdleCause {
     match class {
         CallClass::Allocate | CallClass::Free => IdleCause::Allocating,

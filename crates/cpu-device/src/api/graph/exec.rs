@@ -1,4 +1,4 @@
-//! Executable graphs: how they are made, changed and launched.
+//! Executable graphs: their creation, changes and launches.
 
 use super::params;
 use crate::entry::{entries, opaque, read, refuse, write, write_if_wanted};
@@ -182,7 +182,7 @@ entries! {
         GraphExec::resolve(exec)?.set_enabled(node as u64, enabled != 0)
     }
 
-    /// Whether launches do a node's work.
+    /// Returns 1 if launches execute a node, 0 if they skip it.
     fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut u32) {
         write(enabled, GraphExec::resolve(exec)?.is_enabled(node as u64)?.into())
     }

@@ -275,7 +275,7 @@ entries! {
         add(node, graph, after, count, Operation::Free(address))
     }
 
-    /// What a node frees.
+    /// Returns the address that a node frees.
     fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) {
         match operation(node)? {
             Operation::Free(found) => write(address, found),

@@ -1,4 +1,4 @@
-//! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
+//! Conversions between CUDA's structures of graph nodes' parameters and [`Operation`]s.
 
 use super::super::copy::cuboid;
 use crate::context;
@@ -59,7 +59,7 @@ pub fn kernel_v2(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS
     }
 }
 
-/// What a kernel node answers. The arguments live as long as the node keeps them.
+/// Returns a kernel node's parameters. The arguments live as long as the node keeps them.
 pub fn of_kernel(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS_v2 {
     let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = launch.configuration.launch;
     let by_function = launch.named == launch.function.handle;
@@ -102,10 +102,10 @@ pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
     copy.map(Operation::Copy).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// What a copy node answers.
+/// Returns a copy node's parameters.
 pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
-    let source = Told::new(&copy.source, copy.from);
-    let destination = Told::new(&copy.destination, copy.to);
+    let source = CopySide::new(&copy.source, copy.from);
+    let destination = CopySide::new(&copy.destination, copy.to);
     CUDA_MEMCPY3D {
         srcXInBytes: source.offset[0],
         srcY: source.offset[1],
@@ -133,7 +133,7 @@ pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
 }
 
 /// One side of a copy as a `CUDA_MEMCPY3D` has it.
-struct Told {
+struct CopySide {
     kind: CUmemorytype,
     address: u64,
     array: u64,
@@ -142,15 +142,15 @@ struct Told {
     rows: usize,
 }
 
-impl Told {
-    fn new(side: &Side, residence: Residence) -> Told {
-        let nowhere = Told { kind: 0, address: 0, array: 0, offset: [0; 3], pitch: 0, rows: 0 };
+impl CopySide {
+    fn new(side: &Side, residence: Residence) -> CopySide {
+        let nowhere = CopySide { kind: 0, address: 0, array: 0, offset: [0; 3], pitch: 0, rows: 0 };
         let kind = match residence {
             Residence::Array(array) => {
                 // A copy node outlives its array only to fail when it is launched.
                 let offset =
                     Array::resolve(opaque(array)).map_or([0; 3], |array| array.offset_of(side.address));
-                return Told {
+                return CopySide {
                     kind: CU_MEMORYTYPE_ARRAY,
                     array,
                     offset: offset.map(|at| at as usize),
@@ -161,7 +161,7 @@ impl Told {
             Residence::Pinned | Residence::Device => CU_MEMORYTYPE_UNIFIED,
         };
         let rows = side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
-        Told { kind, address: side.address, pitch: side.pitch as usize, rows, ..nowhere }
+        CopySide { kind, address: side.address, pitch: side.pitch as usize, rows, ..nowhere }
     }
 }
 
@@ -173,7 +173,7 @@ pub fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v1) -> Result<Operation> {
     fill.map(Operation::Fill).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// What a fill node answers.
+/// Returns a fill node's parameters.
 pub fn of_fill(fill: &Fill) -> CUDA_MEMSET_NODE_PARAMS_v1 {
     CUDA_MEMSET_NODE_PARAMS_v1 {
         dst: fill.destination.address,
@@ -191,7 +191,7 @@ pub fn host(params: &CUDA_HOST_NODE_PARAMS_v1) -> Result<Operation> {
     Ok(Operation::Host(HostCall { function, data: params.userData }))
 }
 
-/// What a host node answers.
+/// Returns a host node's parameters.
 pub fn of_host(call: &HostCall) -> CUDA_HOST_NODE_PARAMS_v1 {
     CUDA_HOST_NODE_PARAMS_v1 { r#fn: Some(call.function), userData: call.data }
 }

@@ -1,4 +1,4 @@
-//! User objects: what graphs keep alive for a program.
+//! User objects: objects of a program that graphs keep alive.
 
 use crate::entry::{entries, opaque, write};
 use crate::error::{Error, ensure};

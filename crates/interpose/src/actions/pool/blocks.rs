@@ -36,8 +36,8 @@ pub fn limit(peak: u64) -> u64 {
     peak.saturating_add((peak / 12).max(LEAST_SLACK))
 }
 
-/// What an allocation takes of a device's memory: the driver maps large ones in units of 2 MiB, and
-/// divides such a unit among small ones.
+/// Returns the memory of a device that an allocation takes: the driver maps large ones in units of
+/// 2 MiB, and divides such a unit among small ones.
 fn footprint(bytes: usize) -> u64 {
     let unit: u64 = if bytes >= 1 << 20 { 2 << 20 } else { 512 };
     (bytes as u64).checked_next_multiple_of(unit).unwrap_or(u64::MAX)
@@ -62,7 +62,7 @@ struct Class {
 /// A block that the program has.
 struct Live {
     class: Class,
-    /// What the driver took to allocate it, ns.
+    /// The driver's time for allocating it, in ns.
     alloc_ns: u64,
     /// Whether it is known beyond the process: the driver frees it when the program does.
     is_shared: bool,
@@ -72,11 +72,11 @@ struct Live {
 struct Idle {
     address: CUdeviceptr,
     alloc_ns: u64,
-    /// When it became idle: a count of such moments.
+    /// The moment at which it became idle: a count of such moments.
     since: u64,
 }
 
-/// What blocks take in a context, bytes.
+/// The memory that blocks take in a context, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Account {
     live: u64,
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// What a program does: an allocation through the pool.
+    /// Allocates through the pool, as a program does.
     fn allocate(blocks: &mut Blocks, driver: &mut Driver, context: usize, bytes: usize) -> u64 {
         if let Some((address, _)) = blocks.take(context, bytes) {
             return address;

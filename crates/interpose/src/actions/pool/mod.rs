@@ -1,4 +1,5 @@
-//! Pooled memory: what the program frees is kept, and handed out when it asks for the same size.
+//! Pooled memory: memory that the program frees is kept, and serves its next allocation of the same
+//! size.
 //!
 //! `cuMemAlloc` and `cuMemFree` map and unmap memory: 85 µs for 16 MiB, 821 µs for 1 GiB on an
 //! H200. With the pool (`apex run --fast=memory`), a freed allocation stays allocated, as an *idle*
@@ -44,9 +45,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static POOL: PerProcess<Pool> = PerProcess::new();
 
-/// One of so many operations is timed: an odd number, since allocations and frees may alternate.
+/// The interval between timed operations, in operations. It is odd, since allocations and frees may
+/// alternate.
 const ASKED_INTERVAL: u64 = 17;
-/// After so many timed operations the session learns what the pool did.
+/// The number of timed operations after which the pool's statistics are written to the session.
 const NOTED_INTERVAL: u64 = 4;
 
 /// The pool of a process.
@@ -66,7 +68,7 @@ struct State {
     figures: PoolFigures,
 }
 
-/// What the pool says to an allocation.
+/// The pool's answer to an allocation.
 pub enum Answer {
     /// The block at this address is the program's.
     Served(CUdeviceptr),
@@ -166,7 +168,7 @@ impl Pool {
         }))
     }
 
-    /// What becomes of an allocation of `bytes` in the current context.
+    /// Decides on an allocation of `bytes` in the current context.
     pub fn allocate(&self, bytes: usize) -> Answer {
         let begun = self.begin_operation();
         let context = driver::current_context();
@@ -301,7 +303,7 @@ impl Pool {
         }
     }
 
-    /// When an operation begins that is to be timed, ns.
+    /// Returns the start of an operation in ns, if it is to be timed.
     fn begin_operation(&self) -> Option<u64> {
         self.operations.fetch_add(1, Relaxed).is_multiple_of(ASKED_INTERVAL).then(now_ns)
     }

@@ -9,7 +9,7 @@ use crate::actions::queue::order::{self, Order};
 use Meaning::{Closes, GivesBack, Nothing};
 use cuda_abi::ENTRY_POINTS;
 
-/// What a call means to the pool.
+/// The effect of a call on the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Nothing: it neither submits work, nor needs or sees memory that the pool keeps.
@@ -87,7 +87,7 @@ const RULES: &[(&str, Meaning)] = &[
     ("cuUserObject", Nothing),
 ];
 
-/// What calls of the entry point at `index`, which has no hook, mean to the pool.
+/// Returns the effect of calls of the entry point at `index`, which has no hook, on the pool.
 pub fn of(index: usize) -> Meaning {
     if order::of(index).0 == Order::Passes {
         return Nothing;

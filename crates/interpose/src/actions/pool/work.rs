@@ -1,4 +1,4 @@
-//! Whether work may be outstanding in a context: what a free waits for.
+//! Tracks whether work may be outstanding in a context: a free waits for it.
 //!
 //! The driver's `cuMemFree` waits until the GPU has done what was submitted before. A free of the
 //! pool waits as well, and spares that where nothing was submitted since somebody last waited for
@@ -86,8 +86,7 @@ fn neglects(what: &str) -> bool {
     NEGLECTED.get().is_some_and(|neglects| neglects(what))
 }
 
-/// From here on calls that submit work are watched: in this process, and in those that are forked
-/// from it.
+/// Starts to watch calls that submit work, in this process and in those that are forked from it.
 pub fn watch() {
     hot().is_watched.store(!neglects("watching"), SeqCst);
 }

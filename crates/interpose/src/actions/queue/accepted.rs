@@ -27,7 +27,7 @@ pub const PARAMETER_BYTES: usize = 32 * 1024;
 /// Parameters that a layout holds itself: in two lines with the rest.
 const FEW: usize = 12;
 
-/// Where a function's parameters lie in its parameter space.
+/// The positions of a function's parameters in its parameter space.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Layout {

@@ -17,11 +17,11 @@ const WINDOW_NS: u64 = 20_000_000;
 const WINDOW_CALLS: u64 = 64;
 /// Time between two looks at the window, nanoseconds, beyond which the program pauses.
 const LONGEST_STEP_NS: u64 = 20_000_000;
-/// What handing a call over is taken to cost, nanoseconds.
+/// The assumed cost of handing a call over, in nanoseconds.
 const HANDING_OVER_NS: u64 = 100;
 /// Share of a window that must be gained, percent.
 const LEAST_GAIN_PERCENT: u64 = 1;
-/// How long the queue stays closed, nanoseconds: at first, and at most.
+/// The times for which the queue stays closed, in nanoseconds: the first, and the longest.
 const PAUSE_NS: [u64; 2] = [1_000_000_000, 16_000_000_000];
 /// Fewer calls than these between two waits for the GPU are few.
 const MANY_CALLS: u64 = 16;
@@ -36,17 +36,17 @@ pub struct Gain {
     wait_ns: AtomicU64,
     /// Launches that the program made itself, because the worker slept.
     passed_by: AtomicU64,
-    /// What calls took that was not gained, because the program then waited for the GPU as long.
+    /// The time of calls that was not gained, because the program then waited as long for the GPU.
     waited_off_ns: AtomicU64,
     row: Row,
     window: Window,
-    /// When it may open again, and how long it stays closed next time.
+    /// The time at which it may open again, and the length of the next closure.
     opens_at: AtomicU64,
     pause_ns: AtomicU64,
     looks: AtomicU64,
 }
 
-/// What the worker made: it alone writes this, for each call, to a line of its own.
+/// The sums over the worker's calls: it alone writes them, for each call, to a line of its own.
 #[derive(Default)]
 #[repr(align(64))]
 struct Made {
@@ -57,7 +57,7 @@ struct Made {
     avoided_ns: AtomicU64,
 }
 
-/// What the sums were when the program last waited for the GPU.
+/// The sums at the time when the program last waited for the GPU.
 #[derive(Default)]
 struct Row {
     calls: AtomicU64,
@@ -65,8 +65,8 @@ struct Row {
     wait_ns: AtomicU64,
 }
 
-/// When the program was last looked at, how long it has been at work since the window began, and
-/// what the sums were then.
+/// The time of the last look at the program, its time at work since the window began, and the sums
+/// at that moment.
 #[derive(Default)]
 struct Window {
     looked: AtomicU64,
@@ -89,8 +89,8 @@ impl Gain {
         call_ns.store(call_ns.load(Relaxed) + ns, Relaxed);
     }
 
-    /// The worker has made so many launches as one batch, which took so long; alone, they would
-    /// have taken `avoided_ns` longer.
+    /// Accounts for `launches` launches that the worker made as one batch in `ns`; alone, they
+    /// would have taken `avoided` ns longer.
     pub fn made_batch(&self, launches: u64, ns: u64, avoided: u64) {
         let Made { calls, call_ns, batches, batched, avoided_ns } = &self.made;
         let sums =
@@ -178,7 +178,7 @@ impl Gain {
         self.opens_in(now) == 0
     }
 
-    /// How long the closed queue stays closed from now on, nanoseconds.
+    /// Returns the time for which the closed queue stays closed from now on, in nanoseconds.
     pub fn opens_in(&self, now: u64) -> u64 {
         self.opens_at.load(Relaxed).saturating_sub(now)
     }
@@ -194,12 +194,12 @@ impl Gain {
         [batches, batched, avoided_ns].map(|sum| sum.load(Relaxed))
     }
 
-    /// How often the program waited for calls to be made.
+    /// Returns the number of times that the program waited for calls to be made.
     pub fn waits(&self) -> u64 {
         self.waits.load(Relaxed)
     }
 
-    /// How long, nanoseconds.
+    /// Returns the time of these waits, in nanoseconds.
     pub fn wait_ns(&self) -> u64 {
         self.wait_ns.load(Relaxed)
     }
@@ -223,8 +223,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A gain after a window of 100 ms, in steps of 10 ms, in which so many calls took 4 µs each,
-    /// and the program waited so long in all.
+    /// Returns a gain after a window of 100 ms, in steps of 10 ms, in which `calls` calls took 4 µs
+    /// each, and the program waited `wait_ns` in all.
     fn after(calls: u64, wait_ns: u64) -> (Gain, bool) {
         let gain = Gain::default();
         gain.opened(0);
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!((gain.call_ns(), gain.waits(), gain.wait_ns()), (40 * MS, 10, 5 * MS));
     }
 
-    /// Whether a queue stays open in a program of 10 ms that queues so many calls of 4 µs again
-    /// and again, finds all of them made, and then waits for the GPU for so long.
+    /// Whether a queue stays open in a program of 10 ms that again and again queues `calls` calls
+    /// of 4 µs, finds all of them made, and then waits `gpu_ns` for the GPU.
     fn stays_with_rows_of(calls: u64, gpu_ns: u64) -> bool {
         let gain = Gain::default();
         gain.opened(0);

@@ -1,4 +1,4 @@
-//! Whether the program's threads have ended, so that only the queue's thread is left.
+//! Detects that the program's threads have ended, so that only the queue's thread is left.
 //!
 //! A process ends with its last thread. A program whose `main` leaves by `pthread_exit`, or by the
 //! system call, goes on until its other threads have ended, and the queue's thread must not be the
@@ -40,7 +40,7 @@ impl Watch {
         self.pause_ns = FIRST_PAUSE_NS;
     }
 
-    /// How long to sleep before the next look.
+    /// Returns the time to sleep before the next look.
     pub fn pause_ns(&self) -> u64 {
         self.pause_ns
     }

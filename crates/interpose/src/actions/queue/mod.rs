@@ -73,11 +73,11 @@ pub type Make = unsafe fn(arguments: *mut u8, scratch: &mut Scratch) -> CUresult
 pub struct Kind {
     /// Makes the call.
     pub make: Make,
-    /// What a batch does with it, if it may be a launch.
+    /// The functions by which batches treat it, if it may be a launch.
     pub launch: Option<OfLaunch>,
 }
 
-/// What the worker lends to [`Make`].
+/// The memory that the worker lends to [`Make`].
 pub struct Scratch {
     /// Room for pointers to a launch's parameters: as many as a launch that is queued can
     /// have.
@@ -91,7 +91,7 @@ unsafe impl Send for Scratch {}
 /// Most parameters of a launch that is queued.
 pub const MOST_PARAMETERS: usize = 4096;
 
-/// What the queue does about a call.
+/// The decision of the queue about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     /// It is closed: nothing waits, and the caller makes the call.
@@ -106,12 +106,12 @@ pub enum Taking {
 /// sleeping worker is woken. A program that waits for each of its launches never wakes it.
 const WAKING_STREAK: u32 = 3;
 
-/// So many shorter rows of launches in a row show a program that waits for nearly each of its
-/// launches. It makes the first launches of a row itself, whether or not the worker sleeps, so the
-/// worker falls asleep.
+/// The number of consecutive shorter rows of launches that show a program that waits for nearly
+/// each of its launches. It makes the first launches of a row itself, whether or not the worker
+/// sleeps, so the worker falls asleep.
 const SHORT_ROWS: u32 = 16;
 
-/// One of so many calls is timed while it is queued.
+/// The interval between calls that are timed while they are queued.
 const ASKED_INTERVAL: u64 = 64;
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
@@ -125,7 +125,7 @@ pub struct Queue {
     worker: Worker,
     gain: Gain,
     enqueue_cost: EnqueueCost,
-    /// What the driver has accepted.
+    /// The launches that the driver has accepted.
     pub accepted: Accepted,
     /// Whether it stays open where it gains nothing.
     stays_open: bool,
@@ -152,8 +152,8 @@ pub struct Queue {
     is_resting: AtomicBool,
     /// Whether it stays closed for good.
     ended: AtomicBool,
-    /// What the driver returned for a call that it refused although it had accepted it before; 0 if
-    /// it never did, or once a launch has returned it.
+    /// The error of a call that the driver refused although it had accepted it before; 0 if there
+    /// was none, or once a launch has returned it.
     refusal: AtomicU32,
     /// Events destroyed: what was accepted of a handle counts only until then.
     events_destroyed: AtomicU32,
@@ -286,7 +286,7 @@ impl Queue {
         }))
     }
 
-    /// What the queue does about a call that comes now.
+    /// Decides on a call that comes now.
     #[inline(always)]
     pub fn takes(&'static self) -> Taking {
         if self.ring.is_closed() {
@@ -327,7 +327,7 @@ impl Queue {
         is_put
     }
 
-    /// When handing over the next call began, ns, if the time that it takes is to be taken.
+    /// Returns the time at which handing over the next call began, in ns, if it is to be timed.
     #[inline(always)]
     pub fn asked_sample(&self) -> Option<u64> {
         self.ring.given().is_multiple_of(ASKED_INTERVAL).then(wait::now_ns)
@@ -360,8 +360,8 @@ impl Queue {
         self.events_destroyed.load(Relaxed)
     }
 
-    /// What a launch returns in place of its own result: the error of a call that was queued
-    /// and refused. Once.
+    /// Returns, once, the error of a call that was queued and refused: a launch returns it in place
+    /// of its own result.
     pub fn take_refusal(&'static self) -> Option<CUresult> {
         if self.refusal.load(Relaxed) == 0 {
             return None;
@@ -381,8 +381,9 @@ impl Queue {
         self.ring.made() != given
     }
 
-    /// A call is made for which the ring must be empty, after so many tickets. (Threads that do
-    /// this at the same time may count a row wrongly, which only moves when the worker sleeps.)
+    /// Ends a row: a call is made for which the ring must be empty, after `given` tickets. (Threads
+    /// that do this at the same time may count a row wrongly, which only changes when the worker
+    /// sleeps.)
     fn row_ends(&self, given: u64) {
         let handed_over = given.saturating_sub(self.waited_at.load(Relaxed));
         let row = handed_over + u64::from(self.streak.load(Relaxed));

@@ -1,4 +1,4 @@
-//! Opening and closing the queue.
+//! Opens and closes the queue.
 //!
 //! A closed queue gives out no tickets. It is in one of two states: *resting*, in which launches go
 //! directly to the driver and cost the same as without a queue, or *armed*, in which launches come
@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Shortest sleep of the worker while the queue is closed, nanoseconds.
 const LEAST_REST_NS: u64 = 1_000_000;
-/// How long a thread that ends the process waits for one that opens or closes the queue.
+/// The time for which a thread that ends the process waits for one that opens or closes the queue,
+/// in ns.
 const CHANGING_NS: u64 = 100_000_000;
 
 impl Queue {
@@ -63,7 +64,8 @@ impl Queue {
         self.worker.wake_if_asleep();
     }
 
-    /// How long the worker, which has nothing to do, sleeps at most; `None` if nothing will be due.
+    /// Returns the longest time for which the idle worker sleeps, in ns; `None` if nothing will be
+    /// due.
     pub(super) fn rest_ns(&self) -> Option<u64> {
         let is_resting = self.is_resting.load(SeqCst) && !self.ended.load(SeqCst);
         is_resting.then(|| self.gain.opens_in(wait::now_ns()).max(LEAST_REST_NS))

@@ -1,5 +1,5 @@
-//! What each entry point means to the queue: whether its calls are queued, pass it by, or wait
-//! until it is empty.
+//! The order that each entry point requires: its calls are queued, pass the queue by, or wait until
+//! it is empty.
 //!
 //! [`RULES`] is the one source. A rule names the beginning of an entry point's base name; the
 //! longest rule that fits decides. An entry point that no rule names waits, so one that this
@@ -10,7 +10,7 @@ use Order::{HandedOver, Passes, PassesAgain, Waits};
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::sync::OnceLock;
 
-/// What the queue does about a call.
+/// The treatment of a call by the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The call is queued where that is possible, else it waits until the ring is empty.
@@ -25,7 +25,7 @@ pub enum Order {
     Waits,
 }
 
-/// What a rule says when no rule names an entry point.
+/// The rule for an entry point that no rule names.
 const UNKNOWN: (Order, &str) = (Waits, "not known to the queue");
 
 /// Beginnings of base names, what the queue does, and why.
@@ -167,7 +167,7 @@ pub fn let_pass(which: fn(&str) -> bool) {
     WRONGLY_PASSING.get_or_init(|| which);
 }
 
-/// What the queue does about calls of the entry point at `index`, and why.
+/// Returns the treatment of calls of the entry point at `index`, and the reason.
 pub fn of(index: usize) -> (Order, &'static str) {
     let base = ENTRY_POINTS[index].base;
     if WRONGLY_PASSING.get().is_some_and(|passes| passes(base)) {

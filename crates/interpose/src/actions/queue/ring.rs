@@ -69,7 +69,7 @@ struct Place {
 /// A call that waits.
 #[derive(Clone, Copy)]
 pub struct Waiting {
-    /// What makes the call.
+    /// The functions that make the call.
     pub kind: &'static Kind,
     /// The context in which it is to be made.
     pub context: CUcontext,
@@ -190,8 +190,8 @@ impl Ring {
         self.places[ticket as usize % PLACES].turn.load(Acquire) == ticket + 1
     }
 
-    /// The call that is so many behind the next one, less than [`PLACES`], if it is there. For the
-    /// taker.
+    /// Returns the call `behind` places behind the next one (less than [`PLACES`]), if it is there.
+    /// Only the taker may call this.
     #[inline(always)]
     pub fn peek(&self, behind: usize) -> Option<Waiting> {
         let ticket = self.made.0.load(Relaxed) + behind as u64;

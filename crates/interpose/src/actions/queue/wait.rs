@@ -1,4 +1,4 @@
-//! How threads wait for each other: first by polling, then asleep in the kernel.
+//! Waits of threads for each other: first by polling, then asleep in the kernel.
 
 use std::ptr::{from_ref, null};
 use std::sync::atomic::AtomicU32;
@@ -17,8 +17,8 @@ pub fn pause(rounds: &mut u32) {
     }
 }
 
-/// Sleeps until `word` is woken, unless it no longer holds `value`; at most so many nanoseconds, if
-/// that is limited. It may wake for no reason.
+/// Sleeps until `word` is woken, unless it no longer holds `value`; at most `most_ns` nanoseconds,
+/// if that is given. It may wake for no reason.
 pub fn sleep(word: &AtomicU32, value: u32, most_ns: Option<u64>) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let most = most_ns.map(|ns| libc::timespec {
@@ -43,8 +43,8 @@ pub fn can_order_all_threads() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// What other threads stored before is seen by this thread's later loads, or they see what this
-/// thread stored before.
+/// Orders all threads' accesses: either this thread's later loads see what other threads stored
+/// before, or they see what this thread stored before.
 pub fn order_all_threads() {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }

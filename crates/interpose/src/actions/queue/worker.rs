@@ -31,8 +31,8 @@ const LOOKS: u32 = 6000;
 /// Rounds in which a thread looks whether its calls are made before it sleeps: some 200 µs.
 const WAITING_LOOKS: u32 = 6000;
 
-/// How long a thread that ends the process waits for a call whose arguments are not written yet: it
-/// may have interrupted the thread that writes them.
+/// The time for which a thread that ends the process waits for a call whose arguments are not
+/// written yet, in ns: it may have interrupted the thread that writes them.
 const MISSING_NS: u64 = 1_000_000_000;
 /// Pause between looks of a thread that ends the process, nanoseconds.
 const ENDING_PAUSE_NS: u64 = 100_000;
@@ -42,7 +42,7 @@ const ABSENT: u32 = 0;
 const AWAKE: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// What other threads see of the worker.
+/// The state of the worker that other threads see.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Worker {
@@ -301,7 +301,7 @@ impl Maker {
         true
     }
 
-    /// The next `count` calls of the ring were made, so many of them the program's.
+    /// Accounts for the next `count` calls of the ring, `of_program` of which are the program's.
     #[inline(always)]
     fn were_made(&mut self, count: usize, of_program: u64) {
         let queue = self.queue;

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
 struct Caller {
     /// The queue, which has to be empty first; none where nothing can wait.
     queue: Option<&'static Queue>,
-    /// What is noted of a launch that succeeds.
+    /// The note about a launch that succeeds.
     note: Option<Note>,
 }
 
@@ -213,7 +213,7 @@ unsafe fn attributes_of(config: &CUlaunchConfig) -> &[CUlaunchAttribute] {
     unsafe { std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) }
 }
 
-/// What tells the attributes from others; `None` if one of them refers to something that is not
+/// Returns a fingerprint of the attributes; `None` if one of them refers to something that is not
 /// copied, or is not known.
 #[inline(always)]
 fn attribute_print(attributes: &[CUlaunchAttribute]) -> Option<u64> {
@@ -270,7 +270,7 @@ struct Copied {
 const NO_BUFFER: usize = usize::MAX;
 
 impl Copied {
-    /// Where the parameters begin.
+    /// Returns the offset of the parameters.
     #[inline(always)]
     const fn parameters_at(attributes: usize) -> usize {
         (size_of::<Copied>() + attributes * size_of::<CUlaunchAttribute>()).next_multiple_of(ALIGNMENT)

@@ -73,7 +73,7 @@ pub static ACTION: Action = Action {
     },
 };
 
-/// What the slot at `index` holds while calls are queued.
+/// Returns the content of the slot at `index` while calls are queued.
 fn slot(index: usize, direct: *mut ()) -> *mut () {
     match order::of(index) {
         (Order::Passes, _) => direct,
@@ -85,13 +85,13 @@ fn slot(index: usize, direct: *mut ()) -> *mut () {
     }
 }
 
-/// What decides whether a call with plain arguments is queued.
+/// The facts that decide whether a call with plain arguments is queued.
 struct Facts<V> {
     /// The stream into which it is made.
     stream: CUstream,
-    /// What tells it from other calls of its entry point.
+    /// The words that distinguish it from other calls of its entry point.
     words: [u64; 2],
-    /// Whether the driver will accept what `words` do not tell.
+    /// Whether the driver will accept the part of the call that `words` do not cover.
     is_valid: V,
 }
 

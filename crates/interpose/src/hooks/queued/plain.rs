@@ -74,7 +74,7 @@ pub unsafe extern "C" fn wait<const INDEX: usize>(stream: CUstream, event: CUeve
     unsafe { hand_over::<signature::cuStreamWaitEvent, INDEX>((stream, event, flags), facts) }
 }
 
-/// What tells an event from others, and until when.
+/// Returns the words that identify an event, and its state.
 fn event_words(event: CUevent, flags: u32) -> [u64; 2] {
     let epoch = existing().map_or(0, |queue| queue.event_epoch());
     [event as u64, u64::from(epoch) << 32 | u64::from(flags)]

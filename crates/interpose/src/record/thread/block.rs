@@ -16,7 +16,7 @@ use std::sync::Once;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Whether a state may be used.
+/// The state of a block: whether it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -90,7 +90,8 @@ impl Block {
     }
 }
 
-/// From now on the one thread of a forked child has no state; false if that cannot be arranged.
+/// Arranges that the one thread of a forked child has no state; returns false if that cannot be
+/// arranged.
 fn children_forget() -> bool {
     extern "C" fn forget() {
         current::set(null());

@@ -1,4 +1,4 @@
-//! Where a thread finds its state: one word of thread-local storage.
+//! The pointer to a thread's state: one word of thread-local storage.
 //!
 //! A `thread_local!` of a shared library is reached through a call into the dynamic linker. This
 //! library is loaded with the program, so its word can lie in the part of thread-local storage
@@ -22,7 +22,7 @@ global_asm!(
     ".popsection",
 );
 
-/// What was last set in this thread; null at first.
+/// Returns the pointer that was last set in this thread; null at first.
 #[inline(always)]
 pub fn get() -> *const Block {
     let current: *const Block;

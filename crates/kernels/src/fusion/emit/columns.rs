@@ -20,7 +20,7 @@ use super::{At, Class, Emitter, line, words};
 pub struct Hidden {
     /// A zero.
     pub zero: String,
-    /// What `prmt` widens the lower and the upper half of a word with, from bf16 to f32.
+    /// The operands of `prmt` that widen the lower and the upper half of a word from bf16 to f32.
     pub halves: [String; 2],
 }
 

@@ -1,4 +1,4 @@
-//! The space of a kernel: which rows a block computes, which elements a thread, and where they lie.
+//! The space of a kernel: the rows of a block, the elements of a thread, and their positions.
 //!
 //! In the row form, element `((chunk · cluster + rank) · threads + thread) · vector + lane` of the
 //! row belongs to a thread of a block of the cluster, or of the blocks that share the row otherwise
@@ -42,7 +42,7 @@ pub struct Space {
     pub first_row: String,
     /// Number of the block, or of the blocks that share a row.
     pub block: String,
-    /// Whether the thread has a row at all; none if all have.
+    /// The predicate that the thread has a row at all; `None` if all have.
     pub has_row: Option<String>,
     /// Columns that a loop over the row has passed.
     passed: Option<String>,
@@ -285,7 +285,7 @@ impl Emitter<'_> {
         further
     }
 
-    /// Whether the thread has an element in this chunk; none if all have.
+    /// Returns the predicate that the thread has an element in this chunk; `None` if all have.
     pub(super) fn guard(&mut self, chunk: usize) -> Option<String> {
         if let Some(known) = self.guards.get(&chunk) {
             return known.clone();
@@ -380,7 +380,7 @@ impl Emitter<'_> {
         self.bases.retain(|(_, base), _| *base != Base::Iteration);
     }
 
-    /// How caches are to treat an access.
+    /// Returns the cache hint of an access.
     pub(super) fn hint(&self, access: &Access, is_store: bool) -> &'static str {
         match (self.schedule.streaming && streams(access), is_store) {
             (false, _) => "",

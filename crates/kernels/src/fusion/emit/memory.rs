@@ -79,7 +79,7 @@ impl Emitter<'_> {
         registers
     }
 
-    /// So many bytes into these registers; zeros where the guard does not hold.
+    /// Loads this number of bytes into these registers; zeros if the guard does not hold.
     pub(super) fn loads_into(
         &mut self,
         registers: &[String],
@@ -162,7 +162,7 @@ impl Emitter<'_> {
         self.widened(access.element, &[register], 0)
     }
 
-    /// Whether the lane holds a choice of a top-k.
+    /// Returns the predicate that the lane holds a choice of a top-k.
     pub(super) fn is_choice(&mut self) -> String {
         let (thread, short) = (self.space.thread.clone(), self.nest.short);
         self.compare("lt", &thread, short)

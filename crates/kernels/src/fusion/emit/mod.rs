@@ -1,4 +1,4 @@
-//! From a nest and a schedule to PTX.
+//! Translates a nest and a schedule into PTX.
 //!
 //! The text is straight-line code over virtual registers, unrolled over the elements of a thread;
 //! ptxas allocates registers. [`Emitter::element`] is the heart: it gives the register that holds
@@ -70,9 +70,9 @@ pub struct Emitter<'a> {
     counts: BTreeMap<Class, usize>,
     /// Registers of elements.
     known: HashMap<(Value, At), String>,
-    /// What stays known after a pass, of what is computed; everything if none.
+    /// The values that stay known after a pass; all if `None`.
     kept: Option<BTreeSet<Value>>,
-    /// Where a zero lies in shared memory, of which ptxas does not know that it is one; and what is
+    /// The position in shared memory of a zero that ptxas does not recognise as one, and the values
     /// made of it in this pass.
     zero: Option<usize>,
     hidden: Option<columns::Hidden>,
@@ -493,7 +493,7 @@ fn identity(reduction: Reduction) -> f64 {
     }
 }
 
-/// Registers of 4 bytes that hold so many elements.
+/// Returns the number of 4-byte registers that hold this number of elements.
 fn words(element: ElementType, count: usize) -> usize {
     (element.size() * count).div_ceil(4)
 }

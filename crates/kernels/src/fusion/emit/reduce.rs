@@ -156,7 +156,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Over groups of so many lanes.
+    /// Reduces over groups of `lanes` lanes.
     fn shuffled(&mut self, reduction: Reduction, mut number: String, lanes: usize) -> String {
         let mut distance = lanes / 2;
         while distance > 0 {
@@ -232,8 +232,8 @@ impl Emitter<'_> {
         self.graph.shape(value)[0]
     }
 
-    /// Every thread of the block goes through some of so many words of shared memory from `start`
-    /// on: the number of one, and its address.
+    /// Lets every thread of the block visit some of `count` words of shared memory from `start` on,
+    /// with the number of each and its address.
     pub(super) fn each_word(
         &mut self,
         start: usize,

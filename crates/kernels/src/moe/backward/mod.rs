@@ -12,12 +12,12 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::moe::plan::Plan;
 use crate::moe::shape::{Options, Shape, check_elements, wrong};
-use crate::moe::{Call, Form, Inputs, Moe, Output, Routing, Workspace, check};
+use crate::moe::{Call, Inputs, Moe, MoeForm, Output, Routing, Workspace, check};
 use crate::workspace::reserve;
 use crate::{Element, Result};
 
-/// What a forward pass keeps for a backward pass: the rows of experts, and the products with Gate
-/// and Up, `tokens · top_k · 2 · hidden` elements.
+/// The state that a forward pass keeps for a backward pass: the rows of experts, and the products
+/// with Gate and Up, `tokens · top_k · 2 · hidden` elements.
 #[derive(Debug)]
 pub struct Saved<T> {
     plan: Plan,
@@ -51,11 +51,11 @@ impl<T: Element> Saved<T> {
 /// A forward pass, as its backward pass reads it.
 #[derive(Debug)]
 pub struct Forward<'a, T> {
-    /// What it read.
+    /// The inputs.
     pub inputs: &'a Inputs<'a, Buffer<T>>,
-    /// What tokens chose.
+    /// The choices of tokens.
     pub routing: &'a Routing,
-    /// What it kept.
+    /// The state that it kept.
     pub saved: &'a Saved<T>,
 }
 
@@ -146,7 +146,7 @@ impl Moe {
         shape: &Shape,
         options: &Options,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         self.run(inputs, output, routing, Some(saved), shape, options, stream)
     }
 
@@ -163,8 +163,8 @@ impl Moe {
         &self,
         forward: &Forward<'_, T>,
         output_gradient: &Buffer<T>,
-        form: Option<Form>,
-    ) -> Result<(Gradients<Buffer<T>>, Form)> {
+        form: Option<MoeForm>,
+    ) -> Result<(Gradients<Buffer<T>>, MoeForm)> {
         let (shape, _) = forward.saved.of.ok_or_else(|| nothing_saved("Moe::forward_saving does"))?;
         let mut gradients = Gradients::new(&self.device, &shape)?;
         let form =
@@ -184,9 +184,9 @@ impl Moe {
         forward: &Forward<'_, T>,
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
-        form: Option<Form>,
+        form: Option<MoeForm>,
         stream: &Stream,
-    ) -> Result<Form> {
+    ) -> Result<MoeForm> {
         let Forward { inputs, routing, saved } = forward;
         let (shape, options) = &saved.of.ok_or_else(|| nothing_saved("Moe::forward_saving does"))?;
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
@@ -221,10 +221,10 @@ impl Moe {
     }
 }
 
-/// What the gradients of rows are computed from.
+/// The tensors from which the gradients of rows are computed.
 pub(super) struct Kept<'a, T> {
     pub inputs: &'a Inputs<'a, Buffer<T>>,
-    /// Those of choices.
+    /// The weights of choices.
     pub weights: &'a Buffer<f32>,
     pub plan: &'a Plan,
     pub projections: &'a Buffer<T>,
@@ -235,7 +235,7 @@ impl Call<'_> {
     /// those of the weights of choices; returns how many parts each of these has.
     pub(super) fn row_gradients<T: Element>(
         &self,
-        form: Form,
+        form: MoeForm,
         kept: &Kept<'_, T>,
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
@@ -246,13 +246,13 @@ impl Call<'_> {
         reserve(&mut workspace.hidden, self.rows * shape.hidden, stream)?;
         reserve(&mut workspace.rows, self.rows * shape.dim, stream)?;
         let parts = match form {
-            Form::Portable => portable::weight_parts(shape),
-            Form::Hopper => hopper::weight_parts(shape),
+            MoeForm::Portable => portable::weight_parts(shape),
+            MoeForm::Hopper => hopper::weight_parts(shape),
         };
         reserve(&mut workspace.weight_parts, self.rows * parts, stream)?;
         match form {
-            Form::Portable => self.portable_gradients(kept, output_gradient, gradients, workspace)?,
-            Form::Hopper => self.hopper_gradients(kept, output_gradient, gradients, workspace)?,
+            MoeForm::Portable => self.portable_gradients(kept, output_gradient, gradients, workspace)?,
+            MoeForm::Hopper => self.hopper_gradients(kept, output_gradient, gradients, workspace)?,
         }
         Ok(parts)
     }

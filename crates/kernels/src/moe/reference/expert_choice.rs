@@ -1,11 +1,11 @@
-//! Experts that choose tokens, in f64.
+//! Expert choice in f64 on the host: the definition.
 
 use super::{Row, check_inputs, dot, outputs, row_gradients, scores};
 use crate::Result;
 use crate::moe::shape::{Gate, Shape};
 use crate::moe::{ExpertOptions, Gradients, Inputs};
 
-/// What experts chose, each row of `[experts, capacity]` in the order of tokens.
+/// The choices of experts, each row of `[experts, capacity]` in the order of tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpertChoices {
     /// The tokens.

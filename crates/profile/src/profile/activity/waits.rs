@@ -8,7 +8,7 @@ use super::Second;
 /// Maximum events whose completion times are stored.
 const EVENTS: usize = 1 << 16;
 
-/// What a call waited for.
+/// The object that a call waited for.
 enum Waited {
     /// The work before an event on a stream, done at that moment in each of the three models.
     Event([u64; 3], u32),

@@ -22,7 +22,7 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     proptest::collection::vec((prop_oneof![0u64..20, 0u64..700], event), 0..300)
 }
 
-/// What is live at a moment, with its place.
+/// The live memory at a moment, with its place.
 type Live = Vec<(u64, usize)>;
 
 /// The moments of each part: what is live at its begin and after each event, and what is

@@ -1,5 +1,5 @@
-//! Configurations, graphs, streams and devices of the process that is read: what its identifiers
-//! stand for, and what is learnt of each.
+//! Configurations, graphs, streams and devices of the process that is read: the meaning of its
+//! identifiers, and the facts about each.
 
 use super::{Reading, THIS};
 use crate::profile::stacks::StackCounts;
@@ -36,7 +36,7 @@ pub(in crate::profile) struct GraphState {
 }
 
 impl Reading<'_> {
-    /// Where the state of a configuration is; `None` if it was not recorded.
+    /// Returns the index of a configuration's state; `None` if it was not recorded.
     pub(super) fn config(&mut self, id: u32) -> Option<usize> {
         if let Some(known) = self.config_places.get(id) {
             return Some(known);
@@ -63,7 +63,7 @@ impl Reading<'_> {
         Some(self.configs.len() - 1)
     }
 
-    /// Where the state of a graph is; one that was not recorded has no kernels.
+    /// Returns the index of a graph's state; a graph that was not recorded has no kernels.
     pub(super) fn graph(&mut self, id: u32) -> usize {
         if let Some(known) = self.graph_places.get(id) {
             return known;

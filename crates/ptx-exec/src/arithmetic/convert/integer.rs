@@ -57,7 +57,7 @@ pub(super) fn whole_doubles(a: &[f64; WARP], rounding: Rounding) -> [f64; WARP] 
     }
 }
 
-/// What a NaN becomes as an integer: zero, but the top bit where either side has 64 bits.
+/// Converts a NaN to an integer: zero, but the top bit if either side has 64 bits.
 #[inline(always)]
 fn nan_as_integer(how: Conversion) -> u64 {
     if how.from != ScalarType::F64 && how.to.bytes() != 8 {

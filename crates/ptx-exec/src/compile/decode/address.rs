@@ -6,14 +6,18 @@ use ptx::instruction::{Flag, Opcode};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::control;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
 use crate::registers::shapes::{binary, combine, compare, logic};
 
 /// Decodes these instructions. `None` if the opcode is none of them.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Cvta => convert_address(compiler, line, form),
         Opcode::Isspacep => is_space(compiler, line, form),
@@ -29,7 +33,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// What must be added to an address of a space to make it generic; `None` where both are the same.
+/// Returns the value to add to an address of a space to make it generic; `None` if both are the
+/// same.
 fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<Reg>> {
     match space {
         StateSpace::Global | StateSpace::Const => Ok(None),
@@ -40,7 +45,7 @@ fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<
     }
 }
 
-fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let from_generic = form.take(Flag::To);
     let Some(space) = form.take_space() else { return invalid("`cvta` needs a state space") };
     let ty = form.take_type();
@@ -66,7 +71,7 @@ fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form
     Ok(())
 }
 
-fn is_space(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn is_space(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Some(space) = form.take_space() else { return invalid("`isspacep` needs a state space") };
     let [Operand::Name(result), source] = line.operands.as_slice() else {
         return invalid("`isspacep` takes a predicate and an address");
@@ -124,7 +129,7 @@ fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
 }
 
 /// `mapa`: every cluster has one block, whose addresses stay what they are.
-fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take_space();
     let Some(ty) = form.take_type() else { return invalid("`mapa` needs a type") };
     let [destination, address, _] = line.operands.as_slice() else {
@@ -138,7 +143,7 @@ fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) ->
 }
 
 /// `getctarank`: the only block of a cluster has rank 0.
-fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take_space();
     form.take_type();
     let [destination, _] = line.operands.as_slice() else {
@@ -152,7 +157,7 @@ fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 }
 
 /// `createpolicy`: what a policy is, nobody may look at, and no access here heeds it.
-fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take_all();
     let Some(destination) = line.operands.first() else {
         return invalid("`createpolicy` takes a destination");
@@ -165,7 +170,7 @@ fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
 }
 
 /// The state space that `cvta` converts from or to, if generic addresses equal those of the space.
-pub(crate) fn is_identity(compiler: &FunctionCompiler, form: &mut Form) -> bool {
+pub(crate) fn is_identity(compiler: &FunctionCompiler, form: &mut Undecoded) -> bool {
     form.take(Flag::To);
     match form.take_space() {
         Some(StateSpace::Global | StateSpace::Const) => true,

@@ -8,7 +8,7 @@ use ptx::instruction::{Flag, Opcode, Phase};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::load_store;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access::{self, AccessHandler};
@@ -18,7 +18,11 @@ use crate::registers::shapes::{binary, select, unary};
 
 /// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of
 /// these.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Cp => copy(compiler, line, form),
         Opcode::Mbarrier => barrier(compiler, line, form),
@@ -31,7 +35,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
 }
 
 /// `st.async` and `red.async`: the store or reduction, and its bytes counted at an mbarrier.
-fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take(Flag::CompletesBytes);
     let vector = u64::from(form.vector.unwrap_or(1));
     let bytes = vector * form.types().first().map_or(0, |ty| ty.bytes());
@@ -47,7 +51,7 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
 }
 
 /// A copy of any kind, or what waits for one.
-fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     if !form.take(Flag::Asynchronous) {
         return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
@@ -65,7 +69,7 @@ fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 
 /// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it
 /// has first made the object wait for one more arrival, and nothing remains of it.
-fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take(Flag::Arrive);
     let count = u64::from(form.take(Flag::NoIncrement));
     let space = form.take_space();
@@ -78,7 +82,7 @@ fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut 
 }
 
 /// `cp.async` of 4, 8 or 16 bytes for each lane.
-fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let policy = form.take(Flag::CacheHint);
     load_store::cache_hints(form);
     let (_, _) = (form.take_space(), form.take_space());
@@ -107,8 +111,8 @@ fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -
     Ok(())
 }
 
-/// How many bytes come from the source: the operand says so, or is a predicate that it is to be
-/// ignored.
+/// Returns the number of bytes to copy from the source: the operand states it, or is a predicate
+/// for ignoring the source.
 fn copied_bytes(compiler: &mut FunctionCompiler, operand: &Operand, bytes: u64) -> Decoded<Reg> {
     let (predicate, ignored) = match operand {
         Operand::Not(name) => (compiler.predicate(*name)?, false),
@@ -152,7 +156,7 @@ fn generic_address(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
 }
 
 /// `cp.async.bulk` between global and shared memory.
-fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     if form.take_one(&[Flag::CommitGroup, Flag::WaitGroup]).is_some() {
         form.take(Flag::Read);
         return Ok(());
@@ -195,7 +199,7 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> D
 }
 
 /// `mbarrier`.
-fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Some(operation) = form.phase.take() else { return invalid("`mbarrier` needs an operation") };
     let no_complete = form.take(Flag::NoComplete);
     let expects = form.take(Flag::ExpectsBytes);

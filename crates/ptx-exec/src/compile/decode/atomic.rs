@@ -8,10 +8,10 @@ use ptx::body::{Line, Operand};
 use ptx::instruction::{Atomic, Flag, Opcode};
 
 use crate::arithmetic::numbers;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::control::copy;
 use crate::compile::decode::load_store::{
-    NO_DATA, Place, cache_hints, elements, ordering, place, vector_length, wide_registers,
+    NO_DATA, ResolvedAddress, cache_hints, elements, ordering, place, vector_length, wide_registers,
 };
 use crate::compile::decode::{halves, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -21,7 +21,7 @@ use crate::memory::atomics;
 use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 
 /// Decodes `atom` and `red`.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     ordering(form);
     let space = form.take_space();
     cache_hints(form);
@@ -57,7 +57,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     let destinations = destination.map(|operand| elements(operand, vector)).transpose()?;
     for (index, b) in elements(b, vector)?.iter().enumerate() {
         let offset = place.offset.wrapping_add(index as i64 * ty.bytes() as i64);
-        let element = Place { offset, ..place };
+        let element = ResolvedAddress { offset, ..place };
         scalar(compiler, run, element, ty, destinations.as_ref().map(|all| &all[index]), b, None)?;
     }
     Ok(())
@@ -66,7 +66,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
 fn scalar(
     compiler: &mut FunctionCompiler,
     run: AccessHandler,
-    place: Place,
+    place: ResolvedAddress,
     ty: ScalarType,
     destination: Option<&Operand>,
     b: &Operand,
@@ -91,25 +91,29 @@ fn scalar(
 
 /// Lets a vector whose address is no multiple of its size fault, and keeps the address: results may
 /// overwrite it.
-fn check_alignment(compiler: &mut FunctionCompiler, place: Place, bytes: u64) -> Decoded<Place> {
+fn check_alignment(
+    compiler: &mut FunctionCompiler,
+    place: ResolvedAddress,
+    bytes: u64,
+) -> Decoded<ResolvedAddress> {
     let class = compiler.class(place.address);
     let address = compiler.fresh(class);
     copy(compiler, address, place.address);
-    let place = Place { address, ..place };
+    let place = ResolvedAddress { address, ..place };
     let Some(probe) = access::probe(bytes) else {
         return invalid(format!("no vector has {bytes} bytes"));
     };
     let data = compiler.fresh(Class::Word);
     let mut args = NO_DATA;
     args.data[0] = data;
-    load_store::access(compiler, probe, Place { ..place }, args);
+    load_store::access(compiler, probe, ResolvedAddress { ..place }, args);
     Ok(place)
 }
 
 /// `.b128`: `exch` and `cas`.
 fn wide(
     compiler: &mut FunctionCompiler,
-    place: Place,
+    place: ResolvedAddress,
     operation: Atomic,
     destination: Option<&Operand>,
     b: &Operand,

@@ -5,8 +5,8 @@ use ptx::instruction::{Flag, Limit, Logic, Opcode, Permutation};
 use ptx::{Constant, ScalarType};
 
 use crate::arithmetic::permute::{self, permute_bytes};
-use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
+use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Reg};
 use crate::registers::handler::LaneHandler;
@@ -33,7 +33,7 @@ pub(crate) const OPCODES: [Opcode; 18] = {
 };
 
 /// Decodes pure instructions on bits.
-pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     match form.opcode? {
         Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Cnot => bitwise(form),
@@ -84,7 +84,7 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
     }
 }
 
-fn bitwise(form: &mut Form) -> Option<Pure> {
+fn bitwise(form: &mut Undecoded) -> Option<Pure> {
     let ty = form.take_type()?;
     let (run, sources) = match (form.opcode?, ty) {
         (Opcode::And, ScalarType::Pred) => (logic(|a, b, _| a & b), 2),
@@ -104,7 +104,7 @@ fn bitwise(form: &mut Form) -> Option<Pure> {
 }
 
 /// Shifts by more than the width give zeros, or copies of the sign.
-fn shift(form: &mut Form) -> Option<Pure> {
+fn shift(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     let left = form.opcode == Some(Opcode::Shl);
     let ty = form.take_type()?;
@@ -128,7 +128,7 @@ fn both(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-fn funnel(form: &mut Form) -> Option<Pure> {
+fn funnel(form: &mut Undecoded) -> Option<Pure> {
     let left = form.take_one(&[Flag::Left, Flag::Right])? == Flag::Left;
     let clamp = form.limit.take()? == Limit::Clamp;
     form.take_type();
@@ -142,7 +142,7 @@ fn funnel(form: &mut Form) -> Option<Pure> {
 }
 
 /// Position of the highest bit that differs from the sign, or all ones.
-fn find(form: &mut Form) -> Option<Pure> {
+fn find(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     let amount = form.take(Flag::ShiftAmount);
     let ty = form.take_type()?;
@@ -205,7 +205,7 @@ fn extract_field(a: u64, position: u32, length: u32, width: u32, signed: bool) -
     if a >> sign_at & 1 != 0 { value | !field_mask(kept, width) } else { value }
 }
 
-fn extract(form: &mut Form) -> Option<Pure> {
+fn extract(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     let ty = form.take_type()?;
     let run = match ty {
@@ -251,7 +251,7 @@ fn sign_extended(a: u32, bits: u32) -> u32 {
     if bits == 0 { 0 } else { extended }
 }
 
-fn sign_zero_extend(form: &mut Form) -> Option<Pure> {
+fn sign_zero_extend(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     let clamp = form.limit.take()? == Limit::Clamp;
     let ty = form.take_type()?;
@@ -270,7 +270,7 @@ pub(crate) fn byte_permutation() -> LaneHandler {
     registers!(u32 => u32, |a, b, c, _| permute::bytes(a, b, c))
 }
 
-fn permute(form: &mut Form) -> Option<Pure> {
+fn permute(form: &mut Undecoded) -> Option<Pure> {
     form.take_type()?;
     let run = match form.permutation.take() {
         None => byte_permutation(),
@@ -313,12 +313,12 @@ fn lookup(a: u32, b: u32, c: u32, table: u32) -> u32 {
 pub(crate) fn decode_lop3(
     compiler: &mut FunctionCompiler,
     line: &Line,
-    form: &mut Form,
+    form: &mut Undecoded,
 ) -> Option<Decoded<()>> {
     (form.opcode == Some(Opcode::Lop3)).then(|| lop3(compiler, line, form))
 }
 
-fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let ty = ScalarType::B32;
     let combination = form.logic.take();
     form.take_type();

@@ -7,8 +7,8 @@ use ptx::instruction::{Flag, Opcode, Property};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_extremum::{self, Extremum};
 use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, saturate_flushed, with_nan};
-use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::float::{Modifiers, single};
 use crate::compile::decode::halves::{flush_f16, pairwise};
 use crate::registers::shapes::{binary, registers, ternary, test, unary};
@@ -53,7 +53,7 @@ fn xor_sign(a: f32, b: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
 }
 
 /// Decodes the instructions of this module; `sources` is how many operands there are.
-pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, sources: usize) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded, modifiers: Modifiers, sources: usize) -> Option<Pure> {
     match form.opcode? {
         Opcode::Min | Opcode::Max if sources == 3 => extremum_of_three(form, modifiers),
         Opcode::Min | Opcode::Max => extremum(form, modifiers),
@@ -64,8 +64,8 @@ pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, sources: usize) -> O
     }
 }
 
-/// Of three numbers.
-fn extremum_of_three(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+/// Decodes an extremum of three numbers.
+fn extremum_of_three(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
     let (min, nan, abs) =
         (form.opcode == Some(Opcode::Min), form.take(Flag::PropagateNan), form.take(Flag::Absolute));
     if form.take_type()? != ScalarType::F32 || modifiers.sat {
@@ -100,7 +100,7 @@ fn extremum_of_three(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
     Pure::uniform(run, ScalarType::F32, 3)
 }
 
-fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+fn extremum(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
     let min = form.opcode == Some(Opcode::Min);
     let nan = form.take(Flag::PropagateNan);
     let xorsign = form.take(Flag::XorSign);
@@ -144,7 +144,7 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
 }
 
 /// `abs` and `neg` change the sign bit, of NaNs too.
-fn sign(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+fn sign(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
     use ScalarType::*;
     let abs = form.opcode == Some(Opcode::Abs);
     let ty = form.take_type()?;
@@ -168,7 +168,7 @@ fn sign(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
     Pure::uniform(run, ty, 1)
 }
 
-fn copy_sign(form: &mut Form) -> Option<Pure> {
+fn copy_sign(form: &mut Undecoded) -> Option<Pure> {
     let ty = form.take_type()?;
     let run = match ty {
         // The first operand gives the sign.
@@ -179,7 +179,7 @@ fn copy_sign(form: &mut Form) -> Option<Pure> {
     Pure::uniform(run, ty, 2)
 }
 
-fn test_property(form: &mut Form) -> Option<Pure> {
+fn test_property(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::{F32, F64, Pred};
     let property = form.property.take()?;
     let ty = form.take_type()?;

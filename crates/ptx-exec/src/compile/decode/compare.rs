@@ -6,7 +6,7 @@ use ptx::instruction::{Comparison as Relation, Flag, Logic, Opcode};
 
 use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
 use crate::compile::operand::class_of;
 use crate::operands::{self, Args, Class, Meaning, Reg};
@@ -14,7 +14,11 @@ use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{combine, compare, logic, select, ternary};
 
 /// Decodes comparisons and selections. `None` if the opcode is neither.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Setp => set_predicate(compiler, line, form),
         Opcode::Set => set(compiler, line, form),
@@ -122,7 +126,7 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
     })
 }
 
-/// What the handler of an integer comparison means.
+/// Returns the meaning of an integer comparison's handler.
 fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
     let signed = match ty {
         ScalarType::U32 | ScalarType::B32 => false,
@@ -142,7 +146,7 @@ fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
 /// `.and`, `.or`, `.xor` with a predicate that may be negated: the register and [`combine`]'s code.
 fn combination(
     compiler: &mut FunctionCompiler,
-    form: &mut Form,
+    form: &mut Undecoded,
     operand: Option<&Operand>,
 ) -> Decoded<(Reg, u32)> {
     let code = match (form.logic.take(), operand) {
@@ -164,7 +168,7 @@ struct Comparison {
     relation: Relation,
 }
 
-fn comparison(form: &mut Form) -> Decoded<Comparison> {
+fn comparison(form: &mut Undecoded) -> Decoded<Comparison> {
     let ftz = form.take(Flag::FlushToZero);
     match form.comparison.take() {
         Some(relation) => Ok(Comparison { ftz, relation }),
@@ -188,7 +192,7 @@ fn optional_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Dec
     }
 }
 
-fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Comparison { ftz, relation } = comparison(form)?;
     let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`setp` takes a predicate and two values");
@@ -224,7 +228,7 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) 
 }
 
 /// `set`: all ones or 1.0 where the comparison holds, else zero.
-fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Comparison { ftz, relation } = comparison(form)?;
     let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`set` takes a destination and two values");
@@ -262,7 +266,7 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded
     Ok(())
 }
 
-fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Some(ty) = form.take_type() else { return invalid("`selp` needs a type") };
     let [destination, a, b, predicate] = line.operands.as_slice() else {
         return invalid("`selp` takes a destination, two values and a predicate");
@@ -281,7 +285,7 @@ fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut For
 }
 
 /// `slct d, a, b, c`: `a` where `c` is not negative.
-fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let ftz = form.take(Flag::FlushToZero);
     let (Some(ty), Some(sign)) = (form.take_type(), form.take_type()) else {
         return invalid("`slct` needs two types");

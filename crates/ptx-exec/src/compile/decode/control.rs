@@ -5,7 +5,7 @@ use ptx::instruction::{Flag, Logic, Opcode};
 use ptx::{ScalarType, Variable};
 
 use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::{load_store, stack};
 use crate::compile::frame::{formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -18,7 +18,7 @@ use crate::runtime::device_runtime;
 pub(crate) fn decode<'m>(
     compiler: &mut FunctionCompiler<'m>,
     line: &Line<'m>,
-    form: &mut Form,
+    form: &mut Undecoded,
     next: Option<usize>,
 ) -> Option<Decoded<()>> {
     Some(match form.opcode? {
@@ -67,7 +67,12 @@ fn block_at(compiler: &FunctionCompiler, label: LabelId) -> u32 {
     }
 }
 
-fn branch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, next: Option<usize>) -> Decoded<()> {
+fn branch(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+    next: Option<usize>,
+) -> Decoded<()> {
     form.take(Flag::Uniform);
     let [Operand::Name(Symbol::Label(label))] = line.operands.as_slice() else {
         return invalid("`bra` takes a label of this function");
@@ -79,7 +84,7 @@ fn branch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, next: O
     Ok(())
 }
 
-fn branch_indexed(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn branch_indexed(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.take(Flag::Indexed);
     form.take(Flag::Uniform);
     let [index, Operand::Name(Symbol::BranchTargets(table))] = line.operands.as_slice() else {
@@ -108,13 +113,13 @@ pub(crate) fn leave(compiler: &mut FunctionCompiler) -> Decoded<()> {
     Ok(())
 }
 
-fn fence(compiler: &mut FunctionCompiler, form: &mut Form) {
+fn fence(compiler: &mut FunctionCompiler, form: &mut Undecoded) {
     // Every fence is the strongest one, whatever its scope; asynchronous proxies do not exist here.
     form.take_all();
     compiler.push(Op::Fence);
 }
 
-fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     form.scope.take();
     form.take(Flag::Aligned);
     if form.opcode == Some(Opcode::Bar) && form.take(Flag::Warp) {
@@ -174,7 +179,7 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
 }
 
 /// `barrier.cluster`: its orders are those of every barrier here.
-fn cluster_barrier(compiler: &mut FunctionCompiler, form: &mut Form) -> Decoded<()> {
+fn cluster_barrier(compiler: &mut FunctionCompiler, form: &mut Undecoded) -> Decoded<()> {
     let kind = match form.take_one(&[Flag::Arrive, Flag::Wait]) {
         Some(Flag::Arrive) => BarrierKind::ClusterArrive,
         Some(_) => BarrierKind::ClusterWait,
@@ -207,7 +212,7 @@ fn call_parts<'i, 'm>(operands: &'i [Operand<'m>]) -> Option<CallParts<'i, 'm>> 
     Some(CallParts { results, callee, arguments, last: rest.first() })
 }
 
-fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
+fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut Undecoded) -> Decoded<()> {
     form.take(Flag::Uniform);
     let Some(parts) = call_parts(&line.operands) else { return invalid("`call` takes a function") };
     let (callee, (returns, params)) = match *parts.callee {
@@ -267,8 +272,8 @@ fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut For
     registers.iter().try_for_each(|value| load_store::load_frame(compiler, value))
 }
 
-/// Where the results and arguments of a function that the device provides lie: where the function
-/// expects them, whether or not the declaration has its result.
+/// Returns the offsets of the results and arguments of a function that the device provides, in the
+/// function's layout, whether or not the declaration has its result.
 fn provided_layout(
     name: &str,
     builtin: Builtin,
@@ -309,7 +314,8 @@ fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// What an indirect call's last operand says about the functions it may call.
+/// Returns the results and parameters of the functions that an indirect call may call, from its
+/// last operand.
 fn signature<'m>(
     compiler: &FunctionCompiler<'m>,
     last: Option<&Operand<'m>>,

@@ -10,8 +10,8 @@ use crate::arithmetic::convert::{self, Conversion, format};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::numbers::{canonical, to_i32, to_u32};
 use crate::arithmetic::soft::Rounding;
-use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
+use crate::compile::decode::Undecoded;
 use crate::registers::handler::LaneHandler;
 use crate::registers::lanes::{Register, map, zip};
 use crate::registers::shapes::{binary, registers, unary};
@@ -105,7 +105,7 @@ macro_rules! typed_as {
 typed_as!(u8: U8, i8: S8, u16: U16, i16: S16, u32: U32, i32: S32, u64: U64, i64: S64);
 
 /// Decodes `cvt`.
-pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
     if form.take(Flag::Pack) {
         return pack_integers(form);
     }
@@ -203,7 +203,7 @@ fn two(a: &Register<u32>, b: &Register<u32>, conversion: u32) -> Register<u32> {
 }
 
 /// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
-fn pack_integers(form: &mut Form) -> Option<Pure> {
+fn pack_integers(form: &mut Undecoded) -> Option<Pure> {
     let saturates = form.take(Flag::Saturate);
     let (width, signed) = match form.take_one(&[Flag::Unsigned2, Flag::Signed2]) {
         Some(narrow) => (2, narrow == Flag::Signed2),

@@ -12,7 +12,7 @@ use crate::arithmetic::approximate;
 use crate::arithmetic::directed::{self, Directed, Operation};
 use crate::arithmetic::numbers::{canonical, flush, saturate, saturate_flushed};
 use crate::arithmetic::soft::Rounding;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::rounding;
 use crate::compile::decode::{Pure, choice, halves};
 use crate::registers::shapes::{binary, ternary, unary};
@@ -47,7 +47,7 @@ pub(crate) use single;
 
 /// An operation of [`directed`](crate::arithmetic::directed) whose sources have the type of the
 /// result.
-fn directed(form: &Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+fn directed(form: &Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     let (operation, sources) = arithmetic(form.opcode?)?;
     if ty == ScalarType::F64 && (modifiers.ftz || modifiers.sat) {
         return None;
@@ -62,7 +62,7 @@ fn how(operation: Operation, modifiers: Modifiers, narrow: Option<ScalarType>) -
     Directed { operation, rounding, ftz, sat, narrow }.pack()
 }
 
-/// What an opcode computes, and how many sources it takes.
+/// Returns the operation of an opcode, and the number of its sources.
 fn arithmetic(opcode: Opcode) -> Option<(Operation, usize)> {
     Some(match opcode {
         Opcode::Add => (Operation::Add, 2),
@@ -77,7 +77,7 @@ fn arithmetic(opcode: Opcode) -> Option<(Operation, usize)> {
 }
 
 /// `add.f32.f16` and its like: the narrow sources become `.f32` first.
-fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
+fn mixed(form: &Undecoded, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
     use ScalarType::F32;
     let sources: &[ScalarType] = match form.opcode? {
         Opcode::Add | Opcode::Sub => &[narrow, F32],
@@ -89,15 +89,15 @@ fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> 
 }
 
 /// `.f32x2`: both halves of a long.
-fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
+fn pair(form: &Undecoded, modifiers: Modifiers) -> Option<Pure> {
     if modifiers.sat || !form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
         return None;
     }
     directed(form, modifiers, ScalarType::F32x2)
 }
 
-/// Decodes instructions whose first type is a floating-point one and that have so many sources.
-pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
+/// Decodes instructions with `sources` sources whose first type is a floating-point one.
+pub(crate) fn decode(form: &mut Undecoded, sources: usize) -> Option<Pure> {
     let approx = form.take(Flag::Approximate);
     form.take(Flag::Full);
     let rounding = rounding(form);
@@ -125,7 +125,7 @@ pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
 }
 
 /// `.f32` to nearest even, and the approximations.
-fn single_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
+fn single_precision(form: &mut Undecoded, modifiers: Modifiers, approx: bool) -> Option<Pure> {
     let run = match form.opcode? {
         Opcode::Add => single!(modifiers, binary, |a, b| a + b),
         Opcode::Sub => single!(modifiers, binary, |a, b| a - b),
@@ -159,7 +159,7 @@ fn divide_approximately(a: f32, b: f32) -> f32 {
     if huge { a * (0.0f32).copysign(b) } else { a / b }
 }
 
-fn double_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
+fn double_precision(form: &mut Undecoded, modifiers: Modifiers, approx: bool) -> Option<Pure> {
     if modifiers.sat {
         return None;
     }
@@ -184,7 +184,8 @@ fn flush_double(value: f64) -> f64 {
     if value.is_subnormal() { 0.0f64.copysign(value) } else { value }
 }
 
-/// What the approximations of `.ftz.f64` see: the upper word of a number, without subnormals.
+/// Returns the part of a number that the approximations of `.ftz.f64` read: its upper word, without
+/// subnormals.
 #[inline(always)]
 fn upper_word(value: f64) -> f64 {
     flush_double(f64::from_bits(value.to_bits() & !0xffff_ffff))

@@ -7,8 +7,8 @@ use crate::arithmetic::approximate;
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_arithmetic::{self, Half, Operation};
 use crate::arithmetic::numbers::flush;
-use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::float::Modifiers;
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::registers;
@@ -49,7 +49,7 @@ pub(crate) fn flush_f16(half: u16) -> u16 {
 }
 
 /// `add`, `sub`, `mul` and `fma`, with their modifiers.
-fn arithmetic(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+fn arithmetic(form: &mut Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     use ScalarType::*;
     let (operation, sources) = match form.opcode? {
         Opcode::Add => (Operation::Add, 2),
@@ -81,7 +81,7 @@ fn arithmetic(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<P
 }
 
 /// Decodes arithmetic on halves and pairs of halves.
-pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     if form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
         return arithmetic(form, modifiers, ty);
     }

@@ -8,8 +8,8 @@ use ptx::body::Line;
 use ptx::instruction::{Flag, Opcode, Part};
 
 use crate::arithmetic::quotient;
-use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
+use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
 use crate::operands::{Args, Reg};
 use crate::registers::handler::LaneHandler;
@@ -249,7 +249,7 @@ fn dot2(a: u32, signed_a: bool, b: u32, signed_b: bool, c: u32) -> u32 {
     })
 }
 
-fn dot(form: &mut Form) -> Option<Pure> {
+fn dot(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::{B32, S32, U32};
     let four = form.opcode == Some(Opcode::Dp4a);
     let high = !four && form.part.take()? == Part::High;
@@ -275,7 +275,7 @@ fn dot(form: &mut Form) -> Option<Pure> {
 }
 
 /// Decodes integer arithmetic.
-pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
+pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
     use ScalarType::*;
     if form.is(&[Opcode::Dp4a, Opcode::Dp2a]) {
         return dot(form);
@@ -376,7 +376,7 @@ macro_rules! carried {
 pub(crate) fn decode_carry(
     compiler: &mut FunctionCompiler,
     line: &Line,
-    form: &mut Form,
+    form: &mut Undecoded,
 ) -> Option<Decoded<()>> {
     let carry = form.carry();
     if !carry.read && !carry.written {

@@ -5,7 +5,7 @@ use ptx::instruction::{Cache, Flag, Opcode};
 use ptx::{ScalarType, StateSpace, Variable};
 
 use crate::code::Input;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::atomic;
 use crate::compile::frame::{SymbolPlace, formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -16,7 +16,11 @@ use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::shapes::{select, test};
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Ld | Opcode::Ldu => load(compiler, line, form),
         Opcode::St => store(compiler, line, form),
@@ -26,7 +30,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
 }
 
 /// Takes the modifiers that say how an access is ordered; whether it is a strong one.
-pub(crate) fn ordering(form: &mut Form) -> bool {
+pub(crate) fn ordering(form: &mut Undecoded) -> bool {
     let strong = form.is_strong();
     form.order.take();
     form.scope.take();
@@ -36,7 +40,7 @@ pub(crate) fn ordering(form: &mut Form) -> bool {
 
 /// Takes the cache hints; whether they say that other multiprocessors read or write the same
 /// memory. To a scalar access they mean nothing here.
-pub(crate) fn cache_hints(form: &mut Form) -> bool {
+pub(crate) fn cache_hints(form: &mut Undecoded) -> bool {
     form.take(Flag::NonCoherent);
     form.take(Flag::CacheHint);
     form.take(Flag::CachePriority);
@@ -44,7 +48,7 @@ pub(crate) fn cache_hints(form: &mut Form) -> bool {
 }
 
 /// An address operand, resolved as far as it can be before the launch.
-pub(crate) struct Place {
+pub(crate) struct ResolvedAddress {
     pub(crate) space: Space,
     pub(crate) address: Reg,
     pub(crate) offset: i64,
@@ -54,7 +58,7 @@ pub(crate) fn place(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
     space: Option<StateSpace>,
-) -> Decoded<Place> {
+) -> Decoded<ResolvedAddress> {
     let (base, offset) = match operand {
         Operand::Address(address) if !address.rest.is_empty() => {
             return invalid("this address takes no coordinates");
@@ -85,11 +89,11 @@ pub(crate) fn place(
     }
     let narrow = compiler.named(&base)?.is_some_and(|(reg, _)| compiler.class(reg) == Class::Word);
     let address = compiler.source(&base, if narrow { ScalarType::U32 } else { ScalarType::U64 })?;
-    Ok(Place { space, address, offset })
+    Ok(ResolvedAddress { space, address, offset })
 }
 
 /// A place in a variable: its space is known, and offsets fold into places that are.
-fn variable(compiler: &mut FunctionCompiler, symbol: Symbol, offset: i64) -> Decoded<Place> {
+fn variable(compiler: &mut FunctionCompiler, symbol: Symbol, offset: i64) -> Decoded<ResolvedAddress> {
     let (space, class, input, offset) = match compiler.symbol_place(symbol)? {
         SymbolPlace::Frame(start) => {
             (Space::Local, Class::Long, Input::Frame(start.wrapping_add(offset as u32)), 0)
@@ -104,30 +108,34 @@ fn variable(compiler: &mut FunctionCompiler, symbol: Symbol, offset: i64) -> Dec
             return invalid(format!("`{}` is a function", compiler.body.name(symbol)));
         }
     };
-    Ok(Place { space, address: compiler.input(class, input), offset })
+    Ok(ResolvedAddress { space, address: compiler.input(class, input), offset })
 }
 
 /// An element of an array: its space is that of the array.
-fn indexed(compiler: &mut FunctionCompiler, element: Indexed) -> Decoded<Place> {
-    let Place { space, address, .. } = variable(compiler, element.array, 0)?;
+fn indexed(compiler: &mut FunctionCompiler, element: Indexed) -> Decoded<ResolvedAddress> {
+    let ResolvedAddress { space, address, .. } = variable(compiler, element.array, 0)?;
     let address = compiler.element_address(element, compiler.class(address))?;
-    Ok(Place { space, address, offset: 0 })
+    Ok(ResolvedAddress { space, address, offset: 0 })
 }
 
-fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSpace>) -> Decoded<Place> {
+fn absolute(
+    compiler: &mut FunctionCompiler,
+    address: i64,
+    space: Option<StateSpace>,
+) -> Decoded<ResolvedAddress> {
     let space = match space {
         Some(StateSpace::Shared) => Space::Shared,
         Some(StateSpace::Local) => Space::Local,
         _ => Space::Generic,
     };
-    Ok(Place { space, address: compiler.constant(Class::Long, address as u64), offset: 0 })
+    Ok(ResolvedAddress { space, address: compiler.constant(Class::Long, address as u64), offset: 0 })
 }
 
 /// Adds a step that accesses a place.
 pub(crate) fn access(
     compiler: &mut FunctionCompiler,
     handler: AccessHandler,
-    place: Place,
+    place: ResolvedAddress,
     args: AccessArgs,
 ) {
     let narrow = compiler.class(place.address) == Class::Word;
@@ -153,13 +161,13 @@ pub(crate) const NO_DATA: AccessArgs = AccessArgs {
     synchronises: false,
 };
 
-/// What an access has of the address `operand`; the rest is empty.
+/// Returns an access with the address `operand`; the rest is empty.
 pub(crate) fn address(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
     space: Option<StateSpace>,
 ) -> Decoded<AccessArgs> {
-    let Place { space, address, offset } = place(compiler, operand, space)?;
+    let ResolvedAddress { space, address, offset } = place(compiler, operand, space)?;
     let narrow = compiler.class(address) == Class::Word;
     Ok(AccessArgs { space, address, offset, narrow, ..NO_DATA })
 }
@@ -183,7 +191,7 @@ impl Move {
         }
     }
 
-    fn of(self, ty: ScalarType, class: Class) -> Decoded<AccessHandler> {
+    fn handler_for(self, ty: ScalarType, class: Class) -> Decoded<AccessHandler> {
         Ok(match (ty.bytes(), ty.is_signed(), class) {
             (1, false, Class::Word) => self.handler::<u32, u8>(),
             (1, true, Class::Word) => self.handler::<u32, i8>(),
@@ -203,12 +211,12 @@ impl Move {
 }
 
 /// Takes the length of a vector; 1 where there is none.
-pub(crate) fn vector_length(form: &mut Form) -> usize {
+pub(crate) fn vector_length(form: &mut Undecoded) -> usize {
     form.vector.take().unwrap_or(1).into()
 }
 
 /// Length and type of a vector that is no longer than the 32 bytes of the longest access.
-fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
+fn vector_and_type(form: &mut Undecoded) -> Decoded<(usize, ScalarType)> {
     let vector = vector_length(form);
     match form.take_type() {
         Some(ty) if vector as u64 * ty.bytes() > 32 => invalid(format!("{vector} times {ty} is too long")),
@@ -240,7 +248,7 @@ fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) ->
     }
 }
 
-fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let strong = ordering(form);
     let space = form.take_space();
     let shared_by_blocks = cache_hints(form);
@@ -273,12 +281,12 @@ fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
         }
     }
     let args = AccessArgs { data, synchronises: strong, ..NO_DATA };
-    access(compiler, kind.of(ty, class)?, place, args);
+    access(compiler, kind.handler_for(ty, class)?, place, args);
     destinations.into_iter().for_each(|(_, destination)| compiler.widen(destination));
     Ok(())
 }
 
-fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     if form.take(Flag::Bulk) {
         return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
@@ -300,7 +308,12 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     let class = compiler.class(data[0]);
     let at_once = strong || shared_by_blocks && vector > 1;
     let kind = if at_once && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
-    access(compiler, kind.of(ty, class)?, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
+    access(
+        compiler,
+        kind.handler_for(ty, class)?,
+        place,
+        AccessArgs { data, kind: AccessKind::Store, ..NO_DATA },
+    );
     Ok(())
 }
 
@@ -314,11 +327,16 @@ pub(crate) fn wide_registers(compiler: &mut FunctionCompiler, values: &[Operand]
 }
 
 /// Loads of `.b128`: strong ones of one value at once, all others like vectors of `.b64`.
-fn load_wide(compiler: &mut FunctionCompiler, place: Place, values: &[Operand], strong: bool) -> Decoded<()> {
+fn load_wide(
+    compiler: &mut FunctionCompiler,
+    place: ResolvedAddress,
+    values: &[Operand],
+    strong: bool,
+) -> Decoded<()> {
     let args = AccessArgs { data: wide_registers(compiler, values)?, synchronises: strong, ..NO_DATA };
     let handler = match strong && values.len() == 1 {
         true => atomics::load128(),
-        false => Move::Load.of(ScalarType::B64, Class::Long)?,
+        false => Move::Load.handler_for(ScalarType::B64, Class::Long)?,
     };
     access(compiler, handler, place, args);
     Ok(())
@@ -327,7 +345,7 @@ fn load_wide(compiler: &mut FunctionCompiler, place: Place, values: &[Operand], 
 /// Stores of `.b128`, likewise.
 fn store_wide(
     compiler: &mut FunctionCompiler,
-    place: Place,
+    place: ResolvedAddress,
     values: &[Operand],
     strong: bool,
 ) -> Decoded<()> {
@@ -338,7 +356,7 @@ fn store_wide(
         access(compiler, atomics::exchange128(), place, args);
         return Ok(());
     }
-    let handler = Move::Store.of(ScalarType::B64, Class::Long)?;
+    let handler = Move::Store.handler_for(ScalarType::B64, Class::Long)?;
     access(compiler, handler, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
     Ok(())
 }
@@ -352,7 +370,7 @@ pub(crate) fn load_frame(compiler: &mut FunctionCompiler, value: &FrameValue) ->
         compiler.lanes(test(|a: u32| a != 0), Args { d: register, a: word, ..Args::EMPTY });
         return Ok(());
     }
-    let handler = Move::Load.of(ty, compiler.class(register))?;
+    let handler = Move::Load.handler_for(ty, compiler.class(register))?;
     access_frame(compiler, handler, value, AccessKind::Load);
     Ok(())
 }
@@ -367,7 +385,7 @@ fn store_frame(compiler: &mut FunctionCompiler, value: &FrameValue) -> Decoded<(
         compiler.lanes(run, Args { d: word, a: yes, b: no, c: register, ..Args::EMPTY });
         return store_frame(compiler, &FrameValue { register: word, ty: ScalarType::U8, offset });
     }
-    let handler = Move::Store.of(ty, compiler.class(register))?;
+    let handler = Move::Store.handler_for(ty, compiler.class(register))?;
     access_frame(compiler, handler, value, AccessKind::Store);
     Ok(())
 }
@@ -379,7 +397,7 @@ fn access_frame(
     kind: AccessKind,
 ) {
     let address = compiler.input(Class::Long, Input::Frame(value.offset));
-    let place = Place { space: Space::Local, address, offset: 0 };
+    let place = ResolvedAddress { space: Space::Local, address, offset: 0 };
     let (data, copied) = (Reg::list(&[value.register]), value.ty.bytes() as u32);
     access(compiler, handler, place, AccessArgs { data, kind, copied, ..NO_DATA });
 }
@@ -411,7 +429,8 @@ fn frame_values(
     parts.iter().zip(places).map(value).collect()
 }
 
-/// Where the argument `operand` lies in the caller's frame. Registers and constants are put there.
+/// Returns the offset of the argument `operand` in the caller's frame. Registers and constants are
+/// stored there.
 pub(crate) fn spill_argument(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -428,7 +447,7 @@ pub(crate) fn spill_argument(
     Ok(offset)
 }
 
-/// Where the caller's frame takes a result, and the registers that it goes on to.
+/// Returns the offset of a result in the caller's frame, and the registers that receive it.
 pub(crate) fn result_place(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -493,8 +512,7 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
     Ok(values)
 }
 
-/// Whether the address is that of a kernel parameter, and where: for loads that need not be
-/// executed.
+/// Returns the offset of a kernel parameter if the address is one: such loads need not be executed.
 pub(crate) fn kernel_param(compiler: &FunctionCompiler, operand: &Operand) -> Option<u32> {
     let (Base::Name(symbol), offset) = operand.place()? else { return None };
     match compiler.symbol_place(symbol) {

@@ -8,7 +8,7 @@ use ptx::instruction::{Flag, Letter, Logic, Opcode};
 use crate::arithmetic::soft::{self, Rounding};
 use crate::code::Op;
 use crate::compile::decode::load_store;
-use crate::compile::decode::{Form, rounding};
+use crate::compile::decode::{Undecoded, rounding};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
     Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
@@ -16,7 +16,11 @@ use crate::matrix::{
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
 /// Decodes instructions on matrices. `None` if the opcode is none.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     let outcome = match form.opcode? {
         Opcode::Mma => multiply(compiler, line, form),
         Opcode::Wmma => match form.take_one(&[Flag::Load, Flag::Store, Flag::MultiplyAdd]) {
@@ -69,7 +73,7 @@ fn register_type(bits: u32) -> ScalarType {
     if bits == 64 { ScalarType::B64 } else { ScalarType::B32 }
 }
 
-fn shape(form: &mut Form) -> Decoded<Shape> {
+fn shape(form: &mut Undecoded) -> Decoded<Shape> {
     match form.tile.take() {
         Some([m, n, k]) if k > 0 => Ok(Shape { m: m.into(), n: n.into(), k: k.into() }),
         _ => invalid("this instruction needs a shape such as `.m16n8k16`"),
@@ -77,7 +81,7 @@ fn shape(form: &mut Form) -> Decoded<Shape> {
 }
 
 /// Whether the layout modifier is `.row`.
-fn is_row(form: &mut Form) -> Decoded<bool> {
+fn is_row(form: &mut Undecoded) -> Decoded<bool> {
     match form.take_layout() {
         Some(layout) => Ok(layout == Row),
         None => invalid("this instruction needs `.row` or `.col`"),
@@ -100,7 +104,7 @@ enum Kind {
 }
 
 impl Types {
-    fn take(form: &mut Form) -> Decoded<Types> {
+    fn take(form: &mut Undecoded) -> Decoded<Types> {
         match (form.take_type(), form.take_type(), form.take_type(), form.take_type()) {
             (Some(d), Some(a), Some(b), Some(c)) => Ok(Types { d, a, b, c }),
             // `wmma` names only these two where the factors are `.f16`.
@@ -109,8 +113,8 @@ impl Types {
         }
     }
 
-    /// How these types are multiplied; `terms` is how many products are added at once.
-    fn kind(self, form: &mut Form, terms: usize) -> Decoded<Kind> {
+    /// Returns the kind of product for these types; `terms` products are added at once.
+    fn kind(self, form: &mut Undecoded, terms: usize) -> Decoded<Kind> {
         use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let Types { d, a, b, c } = self;
         let float = |factor, c, d| Ok(Kind::Words(Arithmetic::Float(Float { factor, c, d, terms })));
@@ -194,7 +198,7 @@ fn check_shape(opcode: Opcode, Shape { m, n, k }: Shape, ty: ScalarType) -> Deco
 }
 
 /// `mma`.
-fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     if form.take(Flag::Sparse) {
         return unsupported("sparse products of matrices are not supported");
     }
@@ -237,7 +241,7 @@ fn accumulator(shape: Shape, ty: ScalarType) -> Layout {
 }
 
 /// `wmma.mma`.
-fn multiply_fragments(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn multiply_fragments(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     // How matrices lay in memory has been seen to when they were loaded.
     let _ = (is_row(form)?, is_row(form)?);
     let shape = shape(form)?;
@@ -283,7 +287,7 @@ fn emit_product(
 
 /// The matrix that `wmma.load` or `wmma.store` moves, and its place: fragment, registers, default
 /// stride.
-fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
+fn fragment(form: &mut Undecoded) -> Decoded<(Fragment, usize, usize)> {
     let Some(matrix) = form.letter.take() else {
         return invalid("`wmma` moves the matrices a, b, c and d");
     };
@@ -319,10 +323,10 @@ fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
     Ok((Fragment { layout, order, stride_bits }, count, if rows { width } else { height }))
 }
 
-/// Where a fragment lies in memory: its address and the register with the stride.
+/// Returns the address of a fragment in memory and the register with the stride.
 fn fragment_place(
     compiler: &mut FunctionCompiler,
-    form: &mut Form,
+    form: &mut Undecoded,
     address: &Operand,
     stride: Option<&Operand>,
     default: usize,
@@ -339,7 +343,7 @@ fn fragment_place(
     Ok((address, stride))
 }
 
-fn load_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn load_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let [results, address, rest @ ..] = line.operands.as_slice() else {
         return invalid("`wmma.load` takes a fragment and an address");
     };
@@ -349,7 +353,7 @@ fn load_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) 
     finish(compiler, Operation::LoadFragment(fragment), Some(address), vec![stride], results)
 }
 
-fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let [address, values, rest @ ..] = line.operands.as_slice() else {
         return invalid("`wmma.store` takes an address and a fragment");
     };
@@ -362,7 +366,7 @@ fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form)
 }
 
 /// `ldmatrix` and `stmatrix`.
-fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let count = match form.count.take() {
         Some(count @ (1 | 2 | 4)) => usize::from(count),
         _ => return invalid("this instruction needs `.x1`, `.x2` or `.x4`"),
@@ -392,7 +396,7 @@ fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> 
     finish(compiler, Operation::StoreTiles { transposed }, Some(address), sources, (Vec::new(), ty))
 }
 
-fn transpose(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn transpose(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let known = (form.tile.take() == Some([8, 8, 0]))
         & form.take(Flag::Transposed)
         & (form.take_type() == Some(ScalarType::B16));

@@ -1,4 +1,4 @@
-//! From an instruction to steps: asks each family of decoders in turn.
+//! Translates an instruction into steps: asks each family of decoders in turn.
 
 mod address;
 mod asynchronous;
@@ -28,13 +28,13 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::Args;
 use crate::registers::handler::LaneHandler;
 
-/// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they
-/// know, and what is left makes the instruction unsupported, so that no modifier is ever ignored by
-/// accident.
-pub(crate) type Form = ptx::instruction::Operation;
+/// The part of a mnemonic that no decoder has understood yet. Decoders *take* the modifiers that
+/// they know. The remaining ones make the instruction unsupported, so that no modifier is ever
+/// ignored by accident.
+pub(crate) type Undecoded = ptx::instruction::Operation;
 
 /// Takes `.rn`, `.rz`, `.rm` or `.rp`; to nearest where there is none.
-pub(crate) fn rounding(form: &mut Form) -> Rounding {
+pub(crate) fn rounding(form: &mut Undecoded) -> Rounding {
     let rounding = match form.rounding {
         Some(instruction::Rounding::Nearest) => Rounding::NearestEven,
         Some(instruction::Rounding::Zero) => Rounding::Zero,
@@ -75,7 +75,7 @@ impl Pure {
 pub(crate) fn instruction<'m>(
     compiler: &mut FunctionCompiler<'m>,
     line: &Line<'m>,
-    mut form: Form,
+    mut form: Undecoded,
     next: Option<usize>,
 ) -> Decoded<()> {
     check_elements(compiler, line, &form)?;
@@ -118,7 +118,7 @@ pub(crate) fn instruction<'m>(
 }
 
 /// Complains about elements of arrays (`array[1]`, `array[%r1]`) where ptxas takes none.
-fn check_elements(compiler: &FunctionCompiler, line: &Line, form: &Form) -> Decoded<()> {
+fn check_elements(compiler: &FunctionCompiler, line: &Line, form: &Undecoded) -> Decoded<()> {
     for operand in &line.operands {
         if let Some(problem) = compiler.body.wrong_element(operand) {
             return invalid(problem);
@@ -132,7 +132,7 @@ fn check_elements(compiler: &FunctionCompiler, line: &Line, form: &Form) -> Deco
 }
 
 /// Complains about modifiers that nobody has taken.
-fn left_over(line: &Line, form: &Form) -> Decoded<()> {
+fn left_over(line: &Line, form: &Undecoded) -> Decoded<()> {
     if form.is_spent() {
         return Ok(());
     }
@@ -140,8 +140,8 @@ fn left_over(line: &Line, form: &Form) -> Decoded<()> {
     unsupported(format!("`.{}` is not supported in `{mnemonic}`", form.left(mnemonic).unwrap_or_default()))
 }
 
-/// Decodes an instruction that has so many sources.
-fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
+/// Decodes an instruction with `sources` sources.
+fn pure(form: &mut Undecoded, sources: usize) -> Option<Pure> {
     if form.opcode == Some(Opcode::Cvt) {
         return convert::decode(form);
     }

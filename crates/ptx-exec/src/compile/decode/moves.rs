@@ -9,7 +9,7 @@ use ptx::instruction::{Opcode, Operation};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::{address, control, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{class_of, constant_bits};
@@ -18,14 +18,18 @@ use crate::operands::{Args, Class, Reg};
 use crate::registers::shapes::{binary, logic, quaternary, split};
 
 /// Decodes `mov` and its like. `None` if the opcode is another.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Mov => mov(compiler, line, form),
         _ => return None,
     })
 }
 
-fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let length = load_store::vector_length(form);
     let Some(ty) = form.take_type() else { return invalid("`mov` needs a type") };
     let [destination, source] = line.operands.as_slice() else {
@@ -244,8 +248,8 @@ impl FunctionCompiler<'_> {
         matches!(self.register(*symbol, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
     }
 
-    /// How often each register is written; parameters and results in registers once more, by the
-    /// caller or for it.
+    /// Counts the writes of each register; parameters and results in registers count once more, for
+    /// the caller's writes.
     fn count_writes(&self) -> Vec<u32> {
         let mut writes = vec![0; self.body.registers.len()];
         for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
@@ -262,7 +266,7 @@ impl FunctionCompiler<'_> {
 
     /// The input whose value an instruction puts into a register of type `ty`, if that is all it
     /// does.
-    fn input_of(&mut self, line: &Line, mut form: Form, ty: ScalarType, class: Class) -> Option<Reg> {
+    fn input_of(&mut self, line: &Line, mut form: Undecoded, ty: ScalarType, class: Class) -> Option<Reg> {
         let [_, source] = line.operands.as_slice() else { return None };
         match form.opcode? {
             Opcode::Mov => {

@@ -11,9 +11,9 @@ use ptx::instruction::Opcode;
 use ptx::{Constant, Function, ScalarType, Statement};
 
 use crate::code::Input;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::control::copy;
-use crate::compile::decode::load_store::{NO_DATA, Place, access as push_access};
+use crate::compile::decode::load_store::{NO_DATA, ResolvedAddress, access as push_access};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
@@ -62,7 +62,11 @@ pub(crate) fn leave(compiler: &mut FunctionCompiler) {
 }
 
 /// Decodes stack instructions. `None` if the opcode is none.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     if !form.is(&OPCODES) {
         return None;
     }
@@ -76,10 +80,10 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// Where the stack pointer lies.
-fn place(compiler: &mut FunctionCompiler) -> Place {
+/// Returns the place of the stack pointer.
+fn place(compiler: &mut FunctionCompiler) -> ResolvedAddress {
     let address = compiler.input(Class::Long, Input::StackEnd);
-    Place { space: Space::Local, address, offset: -8 }
+    ResolvedAddress { space: Space::Local, address, offset: -8 }
 }
 
 fn pointer(compiler: &mut FunctionCompiler) -> Reg {

@@ -8,7 +8,7 @@ use ptx::body::{Line, Operand};
 use ptx::instruction::{Atomic, Flag, Geometry as Dimensions, Letter, Limit, Opcode, Query as Asked};
 
 use crate::code::Op;
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::load_store::elements;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::Destination;
@@ -18,7 +18,11 @@ use crate::image::{Geometry, ImageOp, ImageStep, Query};
 use crate::operands::Reg;
 
 /// Decodes what reads or writes images. `None` if the opcode does neither.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Tex => fetch(compiler, line, form),
         Opcode::Tld4 => gather(compiler, line, form),
@@ -30,7 +34,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-fn geometry(form: &mut Form) -> Decoded<Geometry> {
+fn geometry(form: &mut Undecoded) -> Decoded<Geometry> {
     let flat = |dimensions, layered| Ok(Geometry { dimensions, layered, cube: false });
     match form.geometry.take() {
         Some(Dimensions::Line) => flat(1, false),
@@ -82,7 +86,7 @@ fn target(
     Ok((object, words))
 }
 
-/// Where results go: their registers, and what has to be done after the step.
+/// Returns the registers of the results, and the conversions after the step.
 fn results(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -108,7 +112,7 @@ fn push(compiler: &mut FunctionCompiler, step: ImageStep, destinations: Vec<Dest
 }
 
 /// The types of the result and of the coordinates.
-fn texture_types(form: &mut Form) -> Decoded<(ScalarType, ScalarType)> {
+fn texture_types(form: &mut Undecoded) -> Decoded<(ScalarType, ScalarType)> {
     match (form.take_type(), form.take_type()) {
         (Some(ScalarType::F32 | ScalarType::U32 | ScalarType::S32), None) | (None, _) => {
             invalid("a texture instruction needs the types of its result and of its coordinates")
@@ -120,7 +124,7 @@ fn texture_types(form: &mut Form) -> Decoded<(ScalarType, ScalarType)> {
     }
 }
 
-fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let level = match form.take_one(&[Flag::Level, Flag::Gradient, Flag::Base]) {
         Some(Flag::Level) => Level::Given,
         Some(Flag::Gradient) => Level::Gradient,
@@ -173,7 +177,7 @@ fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     Ok(())
 }
 
-fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let channel = match form.letter.take() {
         Some(Letter::R) => 0,
         Some(Letter::G) => 1,
@@ -199,7 +203,7 @@ fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
     Ok(())
 }
 
-fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let level = form.take(Flag::Level);
     let found = form.query.take().map(|query| match query {
         Asked::Width => Query::Width,
@@ -228,7 +232,7 @@ fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     Ok(())
 }
 
-/// What a surface instruction's modifiers say; `b` is true for bytes, false for texels.
+/// The modifiers of a surface instruction; `b` is true for bytes, false for texels.
 struct SurfaceForm {
     bytewise: bool,
     geometry: Geometry,
@@ -237,7 +241,7 @@ struct SurfaceForm {
     bounds: Bounds,
 }
 
-fn surface_form(form: &mut Form) -> Decoded<SurfaceForm> {
+fn surface_form(form: &mut Undecoded) -> Decoded<SurfaceForm> {
     let bytewise = match form.letter.take() {
         Some(Letter::B) => true,
         Some(Letter::P) => false,
@@ -258,7 +262,7 @@ fn surface_form(form: &mut Form) -> Decoded<SurfaceForm> {
     Ok(SurfaceForm { bytewise, geometry, count, ty, bounds })
 }
 
-fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     if !bytewise {
         return unsupported("formatted loads from surfaces are not supported");
@@ -288,7 +292,7 @@ fn stored(
     Ok(data)
 }
 
-fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     let [image, value] = line.operands.as_slice() else {
         return invalid("`sust` takes an image with coordinates and a value");
@@ -305,7 +309,7 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     Ok(())
 }
 
-fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let operation = form.atomic.take();
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     let combine = match operation {

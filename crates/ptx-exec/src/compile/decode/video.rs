@@ -9,7 +9,7 @@ use ptx::ScalarType;
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Atomic, Comparison, Flag, Limit, Opcode};
 
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::decode::bits::byte_permutation;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
@@ -17,7 +17,11 @@ use crate::registers::lanes::{Register, WARP, map, zip};
 use crate::registers::shapes::registers;
 
 /// Decodes video instructions. `None` if the opcode is none.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     if form.opcode? == Opcode::Vmad {
         return Some(multiply_add(compiler, line, form));
     }
@@ -29,9 +33,9 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// What an instruction computes, and how many numbers lie side by side; `None` if it is no video
-/// instruction.
-fn computation(form: &mut Form) -> Option<(Result<Computation, &'static str>, u32)> {
+/// Returns the computation of an instruction and the number of values side by side; `None` if it is
+/// no video instruction.
+fn computation(form: &mut Undecoded) -> Option<(Result<Computation, &'static str>, u32)> {
     use Opcode::*;
     let computation = match form.opcode? {
         Vadd | Vadd2 | Vadd4 => Computation::Add,
@@ -74,7 +78,7 @@ impl Fields {
     }
 }
 
-/// What is computed of two numbers.
+/// A computation on two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Computation {
     Add,
@@ -148,7 +152,7 @@ fn compute(computation: Computation, a: &Numbers, b: &Numbers) -> Numbers {
 }
 
 /// Takes the types; whether result, if it has a type, first and second source are signed.
-fn signs(form: &mut Form, typed: bool) -> Decoded<[u32; 3]> {
+fn signs(form: &mut Undecoded, typed: bool) -> Decoded<[u32; 3]> {
     let mut sign = || match form.take_type() {
         Some(ScalarType::S32) => Ok(1),
         Some(ScalarType::U32) => Ok(0),
@@ -187,7 +191,7 @@ fn extend(values: &Register<u32>, low: u32, width: u32, signed: bool) -> Numbers
     }
 }
 
-/// The least and the greatest number of so many bits.
+/// Returns the least and the greatest number of `width` bits.
 fn limits(width: u32, signed: bool) -> (i64, i64) {
     match signed {
         true => (-(1 << (width - 1)), (1 << (width - 1)) - 1),
@@ -208,7 +212,7 @@ fn with_part<'m>(compiler: &FunctionCompiler, operand: &Operand<'m>) -> Decoded<
 fn single(
     compiler: &mut FunctionCompiler,
     line: &Line,
-    form: &mut Form,
+    form: &mut Undecoded,
     computation: Computation,
 ) -> Decoded<()> {
     let word = ScalarType::U32;
@@ -301,7 +305,7 @@ fn compute_single(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>, immed
 }
 
 /// `vmad`.
-fn multiply_add<'m>(compiler: &mut FunctionCompiler, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
+fn multiply_add<'m>(compiler: &mut FunctionCompiler, line: &Line<'m>, form: &mut Undecoded) -> Decoded<()> {
     let word = ScalarType::U32;
     let [_, signed_a, signed_b] = signs(form, true)?;
     let plus_one = form.take(Flag::PlusOne);
@@ -393,7 +397,7 @@ fn compute_multiply_add(
 fn side_by_side(
     compiler: &mut FunctionCompiler,
     line: &Line,
-    form: &mut Form,
+    form: &mut Undecoded,
     computation: Computation,
     lanes: u32,
 ) -> Decoded<()> {

@@ -1,17 +1,21 @@
-//! Instructions by which the lanes of a warp talk to each other.
+//! Instructions by which the lanes of a warp communicate.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
 use ptx::instruction::{self, Atomic, Flag, Opcode, Vote};
 
 use crate::code::{FloatChoice, Op, Reduction, Shuffle, WarpOp};
-use crate::compile::decode::Form;
+use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::Destination;
 use crate::operands::{Args, Class, Reg};
 
 /// Decodes warp instructions. `None` if the opcode is none.
-pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Undecoded,
+) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Shfl => shuffle(compiler, line, form),
         Opcode::Vote => vote(compiler, line, form),
@@ -61,7 +65,7 @@ fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args,
     compiler.widen(destination);
 }
 
-fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
     let mode = match form.shuffle.take() {
         Some(instruction::Shuffle::Up) => Shuffle::Up,
@@ -86,7 +90,7 @@ fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
     Ok(())
 }
 
-fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
     let (op, ty) = match form.vote.take() {
         Some(Vote::All) => (WarpOp::All, ScalarType::Pred),
@@ -110,7 +114,7 @@ fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
     Ok(())
 }
 
-fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let Some(mode) = form.vote.take() else { return invalid("`match` needs a mode") };
     let sync = form.take(Flag::Synchronous);
     let Some(ty) = form.take_type() else { return invalid("`match` needs a type") };
@@ -126,7 +130,7 @@ fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> De
     Ok(())
 }
 
-fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
     let operation = form.atomic.take();
     let choice = FloatChoice { magnitude: form.take(Flag::Absolute), nan: form.take(Flag::PropagateNan) };
@@ -157,7 +161,7 @@ fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
     Ok(())
 }
 
-fn elect(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+fn elect(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
     let [destination, rest @ ..] = line.operands.as_slice() else {
         return invalid("`elect` takes a destination");

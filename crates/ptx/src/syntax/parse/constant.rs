@@ -14,7 +14,7 @@ use super::{Parsed, Parser};
 use crate::syntax::lexer::TokenKind;
 use crate::syntax::tree::Constant;
 
-/// How tightly `*` binds.
+/// The precedence of `*`.
 const PRODUCT: u8 = 9;
 
 /// A value with its type: integers are `.s64` or `.u64`.
@@ -60,7 +60,7 @@ impl Parser<'_, '_> {
         Ok(self.ternary()?.constant())
     }
 
-    /// What may follow a `-`: factors.
+    /// Parses the factors that may follow a `-`.
     pub(super) fn term(&mut self) -> Parsed<Constant> {
         Ok(self.binary(PRODUCT)?.constant())
     }

@@ -1,4 +1,4 @@
-//! What stands at module scope, and declarations wherever they stand.
+//! Parses statements at module scope, and declarations at any scope.
 
 use super::{Parsed, Parser};
 use crate::diagnostic::Diagnostic;

@@ -1,4 +1,4 @@
-//! Tokens to the tree, by recursive descent.
+//! Parses tokens into the tree, by recursive descent.
 //!
 //! [`Parser`] is the cursor with the helpers that all parts use; `directive` reads what stands at
 //! module scope and declarations, `statement` what stands in bodies, `operand` the operands,
@@ -16,7 +16,7 @@ use crate::diagnostic::{Diagnostic, Position};
 use crate::syntax::lexer::{Token, TokenKind, tokenize};
 use crate::syntax::tree::{Constant, Module, Name};
 
-/// How deeply scopes, initialisers, operands and expressions may nest.
+/// The maximum nesting of scopes, initialisers, operands and expressions.
 const MAX_DEPTH: u32 = 64;
 
 type Parsed<T> = Result<T, Diagnostic>;

@@ -1,4 +1,4 @@
-//! Operands of instructions.
+//! Parses the operands of instructions.
 
 use super::{Parsed, Parser};
 use crate::syntax::lexer::TokenKind;

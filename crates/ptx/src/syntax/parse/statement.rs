@@ -1,4 +1,4 @@
-//! Bodies of functions.
+//! Parses the bodies of functions.
 
 use super::{Parsed, Parser};
 use crate::syntax::lexer::TokenKind;

@@ -1,10 +1,11 @@
-//! Whether batches save time. They stop if launches made one by one take less time.
+//! Compares the time of launches in batches with that of single launches. Batches stop if they save
+//! no time.
 
 /// Launches in batches after which the sum is drawn up.
 const WINDOW: u64 = 1024;
 /// Graphs in a row that the driver refused after which batches stop.
 const REFUSALS: u32 = 8;
-/// How long they stop, nanoseconds: at first, and at most.
+/// The pauses of batches in nanoseconds: the first, and the longest.
 const PAUSE_NS: [u64; 2] = [1_000_000_000, 16_000_000_000];
 /// Share of the time of single launches that must be gained, percent.
 const LEAST_GAIN_PERCENT: u64 = 10;
@@ -24,7 +25,7 @@ pub struct BatchGain {
 }
 
 impl BatchGain {
-    /// Of batches that have not begun. They never stop if `stays_on`.
+    /// Creates the gain of batches that have not begun. They never stop if `stays_on`.
     pub fn new(stays_on: bool) -> BatchGain {
         BatchGain { stays_on, ..BatchGain::default() }
     }

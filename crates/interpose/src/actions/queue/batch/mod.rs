@@ -47,9 +47,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 /// Most and fewest launches of a batch.
 const MOST: usize = 32;
 const FEWEST: usize = 8;
-/// How often a sequence must have come before a graph is made of it.
+/// The number of times that a sequence must have come before a graph is made of it.
 const SIGHTINGS: u32 = 2;
-/// One of so many batches of a sequence is launched one by one, so that its kernels are timed.
+/// The interval between batches of a sequence that are launched one by one, so that their kernels
+/// are timed.
 const SINGLE_INTERVAL: u32 = 16;
 /// Calls that are made one by one, where there are no batches, before that is asked again.
 const CALLS_BETWEEN_LOOKS: usize = 256;
@@ -69,13 +70,13 @@ pub struct Node {
     pub dimensions: [u32; 7],
     /// The stream into which it is launched.
     pub stream: CUstream,
-    /// Where its parameters lie in `parameters`.
+    /// The positions of its parameters in `parameters`.
     pub layout: &'static Layout,
     /// Its parameters.
     pub parameters: *const u8,
 }
 
-/// What a batch does with a call that may be a launch.
+/// The functions by which batches treat a call that may be a launch.
 pub struct OfLaunch {
     /// The launch, if it can be part of a batch.
     ///
@@ -98,7 +99,7 @@ pub fn forbid() {
     FORBIDDEN.store(true, Release);
 }
 
-/// What batches neglect although they must not; see [`neglect`].
+/// Entry points that batches neglect although they must not; see [`neglect`].
 static NEGLECTED: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
 /// Has batches neglect what `which` names: what a test does to see whether it would notice. To be
@@ -129,7 +130,7 @@ unsafe fn drop_all(_: *mut u8, scratch: &mut super::Scratch) -> CUresult {
 pub struct Batches {
     control: &'static Control,
     gain: BatchGain,
-    /// How often sequences came, by [`key`].
+    /// The number of times that each sequence came, by [`key`].
     sightings: HashMap<u64, u32>,
     chains: HashMap<u64, Known>,
     /// Nodes of all chains.
@@ -159,11 +160,11 @@ struct Held {
     parameters: Vec<u8>,
 }
 
-/// What is to be done with the calls that wait.
+/// The next step for the calls that wait.
 pub enum Next {
     /// The next one is made alone.
     Single,
-    /// So many launches go out as the batch of this key.
+    /// Launch this number of launches as the batch of this key.
     Batch(u64, usize),
 }
 
@@ -196,9 +197,8 @@ impl Batches {
         is_decided
     }
 
-    /// What to do next, by the calls that wait in the ring, where it is not decided. The thread
-    /// that takes calls out asks. Whoever made calls has waited at the ticket `waited_at` for those
-    /// before.
+    /// Decides on the next step for the calls that wait in the ring. The thread that takes calls
+    /// out asks. Whoever made calls has waited at the ticket `waited_at` for those before.
     pub fn next(
         &mut self,
         ring: &Ring,
@@ -330,14 +330,14 @@ impl Batches {
         self.gain.single(ns);
     }
 
-    /// So many launches went out together, which took so long, all that was done for it included.
-    /// How much longer they would have taken alone, computed, ns.
+    /// Accounts for `launches` launches that went out together and took `ns`, all work for them
+    /// included. Returns the time that they would have taken longer alone, computed, in ns.
     pub fn was_batch(&mut self, launches: usize, ns: u64, now: u64) -> u64 {
         self.gain.batch(launches as u64, ns, now)
     }
 }
 
-/// Why a sequence ends.
+/// The reason why a sequence ends.
 #[derive(PartialEq, Eq)]
 enum End {
     /// A call of another kind comes, or the program waits.
@@ -348,8 +348,8 @@ enum End {
     Empty,
 }
 
-/// How many of the launches of a run that goes on make a batch: up to the last of those that, with
-/// the one before, have the least number.
+/// Returns the number of a continuing run's launches that make a batch: up to the last of those
+/// that, with the one before, have the least number.
 fn cut(run: &[Node]) -> usize {
     let number = |at: usize| spread(run[at].print.word() ^ run[at - 1].print.word().rotate_left(32));
     (FEWEST..=run.len()).rev().min_by_key(|&count| number(count - 1)).unwrap_or(run.len())
