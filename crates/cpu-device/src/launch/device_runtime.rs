@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::graph::condition;
 use crate::launch::{self, Arguments, Launch};
-use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
+use crate::memory::copy::{Copy, DeclaredMemory, Extent, Fill, Side};
 use crate::memory::{Allocation, Kind, Request};
 use crate::module::{Function, Module};
 use crate::observation::Configuration;

@@ -150,7 +150,7 @@ pub fn share_memory(found: &Allocation) -> Result<CUipcMemHandle> {
 /// Maps the allocation that a handle of another process names, for the context with this handle;
 /// returns its address.
 pub fn open_memory(handle: CUipcMemHandle, context: u64) -> Result<u64> {
-    let named = Named::decode(handle.reserved, What::Memory)?;
+    let named = HandleContent::decode(handle.reserved, SharedKind::Memory)?;
     ensure(named.process != std::process::id(), CUDA_ERROR_INVALID_CONTEXT)?;
     let key = (named.device, named.inode);
     let mut opened = opened();

@@ -255,8 +255,16 @@ mod tests {
         }
     }
 
-    fn thread(tid: u32, spans: &[SampledSpan]) -> SampledThread {
-        SampledThread::new(tid, spans.to_vec(), 10)
+    /// A span, what its thread did, and who held the lock that it waited for.
+    type Seen = (Span, HostState, Option<u32>);
+
+    fn sampled(seen: &[Seen]) -> Vec<SampledSpan> {
+        let one = |&(span, state, holder): &Seen| SampledSpan { span, state, holder, call: None };
+        seen.iter().map(one).collect()
+    }
+
+    fn thread(tid: u32, seen: &[Seen]) -> SampledThread {
+        SampledThread::new(tid, sampled(seen), 10)
     }
 
     /// A thread that runs.
@@ -290,7 +298,7 @@ mod tests {
         let spans =
             [span(200, 300, 11, 3), span(100, 200, 11, 1), span(150, 250, 11, 2), span(400, 390, 1, 4)];
         let thread = running(7, &spans);
-        let stacks = |spans: &[SampledSpan]| spans.iter().map(|(span, ..)| span.stack).collect::<Vec<_>>();
+        let stacks = |spans: &[SampledSpan]| spans.iter().map(|one| one.span.stack).collect::<Vec<_>>();
         assert_eq!(stacks(&thread.spans), [1, 3]);
         // Half a period before the first sample and after the last one.
         assert_eq!(thread.sampled, [(95, 305)]);
@@ -303,15 +311,21 @@ mod tests {
         assert_eq!(stacks(thread.spans_in(201, 999)), [3]);
         assert_eq!(stacks(thread.spans_in(301, 999)), Vec::<u32>::new());
         // Of an odd period, the larger half comes after.
-        assert_eq!(SampledThread::new(7, vec![(span(0, 20, 3, 1), Running, None)], 11).sampled, [(0, 26)]);
-        assert_eq!(SampledThread::new(7, vec![(span(20, 40, 3, 1), Running, None)], 11).sampled, [(15, 46)]);
+        assert_eq!(
+            SampledThread::new(7, sampled(&[(span(0, 20, 3, 1), Running, None)]), 11).sampled,
+            [(0, 26)]
+        );
+        assert_eq!(
+            SampledThread::new(7, sampled(&[(span(20, 40, 3, 1), Running, None)]), 11).sampled,
+            [(15, 46)]
+        );
     }
 
     #[test]
     fn a_thread_is_not_sampled_where_samples_are_far_apart() {
         let sampled = |second: Span, period_ns| {
             let spans = [span(100, 200, 2, 1), second].map(|span| (span, Running, None));
-            SampledThread::new(7, spans.into(), period_ns).sampled.len()
+            SampledThread::new(7, sampled(&spans), period_ns).sampled.len()
         };
         let at = |first_ns| span(first_ns, first_ns, 1, 2);
         // From 205 to five nanoseconds before the next one.
@@ -324,12 +338,12 @@ mod tests {
     #[test]
     fn the_nearest_span_counts_if_it_is_near_enough() {
         let thread = running(7, &[span(100, 200, 2, 1), span(220, 300, 2, 2)]);
-        let at = |moment, away| thread.at(moment, away).map(|(span, ..)| span.stack);
+        let at = |moment, away| thread.at(moment, away).map(|one| one.span.stack);
         assert_eq!([at(100, 0), at(200, 0), at(250, 0)], [Some(1), Some(1), Some(2)]);
         assert_eq!([at(209, 9), at(210, 10), at(211, 9)], [Some(1), Some(1), Some(2)]);
         assert_eq!([at(209, 8), at(211, 8)], [None, None]);
         assert_eq!([at(90, 10), at(89, 10), at(310, 10), at(311, 10)], [Some(1), None, Some(2), None]);
-        assert_eq!(running(7, &[]).at(5, 100).map(|(span, ..)| span.stack), None);
+        assert_eq!(running(7, &[]).at(5, 100).map(|one| one.span.stack), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Compares the corpus of the `ptx` crate, CUDA C++ compiled by NVRTC, as executed with the same
 //! computations in Rust.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
@@ -15,9 +15,7 @@ use apex_random::Random;
 /// The PTX files made from `program`, for every target.
 fn files(program: &str) -> Vec<(PathBuf, String)> {
     let mut files = test_manifest::ptx_corpus();
-    files.retain(|(path, _)| {
-        path.file_name().unwrap().to_string_lossy().starts_with(&format!("{program}."))
-    });
+    files.retain(|(path, _)| path.file_name().unwrap().to_string_lossy().starts_with(&format!("{program}.")));
     assert!(!files.is_empty(), "no PTX for {program}");
     files
 }
