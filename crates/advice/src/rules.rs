@@ -19,6 +19,7 @@ mod device_copies;
 mod double_arithmetic;
 mod exposed_copies;
 mod few_blocks_with_barriers;
+mod fills;
 mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
@@ -244,6 +245,9 @@ pub static RULES: &[Rule] = &[
     by_code::one_thread::RULE,
     by_code::products::RULE,
     by_code::doubles::RULE,
+    fills::RULE,
+    by_code::calls::RULE,
+    by_code::trigonometry::RULE,
 ];
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
@@ -256,6 +260,7 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
             small_copies::RULE,
             exposed_copies::RULE,
             device_copies::RULE,
+            fills::RULE,
         ],
     ),
     ("allocation", &[repeated_allocation::RULE]),
@@ -675,6 +680,15 @@ pub(crate) fn copying(profile: &Profile, of: impl Fn(&Copies) -> bool) -> Figure
     };
     let all = time(&|_| true) + profile.time_of_sets().value;
     account(profile, |accounts| accounts.copies).scaled(time(&of) / all.max(1.0))
+}
+
+/// The time in which the device sets memory and runs no kernel, ns: its part of the account of
+/// copies.
+pub(crate) fn setting(profile: &Profile) -> Figure {
+    let queued = profile.copies.iter().filter(|copy| !copy.wait());
+    let copies = total(queued.map(|copy| profile.time_of_copies(copy).value));
+    let sets = profile.time_of_sets().value;
+    account(profile, |accounts| accounts.copies).scaled(sets / (copies + sets).max(1.0))
 }
 
 /// Whether most launches are of kernels that XLA made.

@@ -55,6 +55,12 @@ pub enum FactKind {
     /// Accesses to arrays in local memory at indices that the compiler does not know. Share of the
     /// accesses to global, shared and local memory.
     LocalArray,
+    /// Calls by address (virtual functions, pointers to functions) in loops. Share of the
+    /// instructions of the kernel and of what it calls by name.
+    IndirectCalls,
+    /// The path that sine and cosine take for large arguments, in FP32 beyond 105,615 and in FP64
+    /// beyond 2^31. Share of the instructions that stand in it.
+    ArgumentReduction,
     /// A matrix product out of global memory without tiles. Share of all instructions: products and
     /// their loads.
     UntiledProduct,

@@ -8,6 +8,7 @@
 
 mod atomics;
 mod code;
+mod indirect;
 mod origins;
 mod reductions;
 mod rows;
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 
 pub use apex_counts::FactKind;
 
-use crate::analysis::{Values, reached};
+use crate::analysis::{Values, named};
 use crate::body::{Body, Names};
 use crate::estimate::{Estimator, Lanes, Place, Probed};
 use crate::flow::{Flow, Loop, Tree};
@@ -56,7 +57,8 @@ pub struct Fact {
 /// The facts about launches of a kernel in this configuration; none about a function without code.
 pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: &LaunchConfig) -> Vec<Fact> {
     let names = Names::new(module);
-    let bodies = reached(&names, module, kernel);
+    // (A call by address may reach any function, which says nothing about this kernel.)
+    let bodies = named(&names, kernel);
     if bodies.iter().map(|body| body.lines.len()).sum::<usize>() > MOST_LINES {
         return Vec::new();
     }
@@ -73,6 +75,7 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
     code::generators(&bodies, &mut found);
     code::heap(&bodies, &mut found);
     listing.prints(&bodies, &mut found);
+    listing.indirect(&bodies, &mut found);
     listing.divisions(&mut found);
     listing.doubles(&mut found);
     listing.sums(&mut found);
@@ -85,6 +88,7 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
     listing.fences(&mut found);
     listing.lonely(&mut found);
     listing.arrays(&mut found);
+    listing.reduction(&mut found);
     found.facts
 }
 

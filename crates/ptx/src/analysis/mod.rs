@@ -15,7 +15,7 @@ mod values;
 
 pub use definitions::{Definition, Origin};
 pub use request::{BANKS, LANES, MOST_TOUCHED, Request, SECTOR, Wavefronts};
-pub(crate) use shared::reached;
+pub(crate) use shared::named;
 pub use shared::{SharedLayout, static_shared_bytes};
 pub use sum::{Atom, AtomId, Sum, SumId, Sums, Term};
 pub use values::{Address, Element, Values};

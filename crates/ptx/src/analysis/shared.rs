@@ -73,7 +73,19 @@ pub fn static_shared_bytes<'m>(module: &'m Module, kernel: &'m Function) -> u64 
 
 /// The listings of a kernel and of the functions that it may call, the kernel first. A call by
 /// address may reach every function.
-pub(crate) fn reached<'m>(names: &Names<'m>, module: &'m Module, kernel: &'m Function) -> Vec<Body<'m>> {
+fn reached<'m>(names: &Names<'m>, module: &'m Module, kernel: &'m Function) -> Vec<Body<'m>> {
+    let all: Vec<&Function> = module.functions().collect();
+    follow(names, kernel, &all)
+}
+
+/// The listings of a kernel and of the functions that it names, or that those name, the kernel
+/// first.
+pub(crate) fn named<'m>(names: &Names<'m>, kernel: &'m Function) -> Vec<Body<'m>> {
+    follow(names, kernel, &[])
+}
+
+/// Follows calls from a kernel; those by address may reach `by_address`.
+fn follow<'m>(names: &Names<'m>, kernel: &'m Function, by_address: &[&'m Function]) -> Vec<Body<'m>> {
     let mut bodies = vec![names.body(kernel)];
     let mut next = 0;
     while let Some(body) = bodies.get(next) {
@@ -87,7 +99,7 @@ pub(crate) fn reached<'m>(names: &Names<'m>, module: &'m Module, kernel: &'m Fun
             let before = callees.len();
             callees.extend(functions);
             if operation.control() == Control::Call && callees.len() == before {
-                callees.extend(module.functions());
+                callees.extend(by_address);
             }
         }
         for callee in callees {

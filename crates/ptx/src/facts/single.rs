@@ -8,8 +8,8 @@ use crate::estimate::Place;
 use crate::instruction::{Class, Direction, accesses};
 use crate::syntax::StateSpace;
 
-/// Bytes of the array by which sine and cosine reduce large arguments, in FP32 and in FP64: it is
-/// written at known indices and read at an unknown one, for these arguments alone.
+/// Bytes of the array by which sine and cosine reduce large arguments, in FP32 and in FP64: no
+/// other argument needs it.
 const REDUCTION_BYTES: [u64; 2] = [28, 40];
 
 impl Listing<'_, '_> {
@@ -71,7 +71,7 @@ impl Listing<'_, '_> {
 
     /// Accesses to arrays in local memory at an index that the compiler does not know.
     pub(super) fn arrays(&self, found: &mut Found<'_>) {
-        let (mut all, mut parts, mut is_written) = (0.0, Parts::default(), false);
+        let (mut all, mut parts) = (0.0, Parts::default());
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let accessed = accesses(operation, &line.operands);
             let Some(access) = accessed.first() else { continue };
@@ -80,14 +80,13 @@ impl Listing<'_, '_> {
                 Some(StateSpace::Local) => {
                     all += self.weights[at];
                     if self.is_indexed(InstructionId(at as u32)) {
-                        is_written |= access.direction == Direction::Store;
                         parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
                     }
                 }
                 _ => {}
             }
         }
-        if is_written || !self.reduces_arguments() {
+        if !self.reduces_arguments() {
             found.tell(FactKind::LocalArray, parts, all);
         }
     }
@@ -95,8 +94,25 @@ impl Listing<'_, '_> {
     /// Whether the only local memory is as large as the array of sine and cosine.
     fn reduces_arguments(&self) -> bool {
         let places = self.body.variables.iter().map(|place| place.declaration);
-        let mut local = places.filter(|variable| variable.space == StateSpace::Local);
-        local.all(|variable| variable.bytes().is_some_and(|bytes| REDUCTION_BYTES.contains(&bytes)))
+        let mut local = places.filter(|variable| variable.space == StateSpace::Local).peekable();
+        local.peek().is_some()
+            && local.all(|variable| variable.bytes().is_some_and(|bytes| REDUCTION_BYTES.contains(&bytes)))
+    }
+
+    /// The path of sine and cosine for large arguments: accesses to their array, and what stands in
+    /// their loops.
+    pub(super) fn reduction(&self, found: &mut Found<'_>) {
+        if !self.reduces_arguments() {
+            return;
+        }
+        let mut parts = Parts::default();
+        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+            let accessed = accesses(operation, &line.operands);
+            if accessed.first().is_some_and(|access| access.space == Some(StateSpace::Local)) {
+                parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
+            }
+        }
+        found.tell(FactKind::ArgumentReduction, parts, self.all());
     }
 
     /// Whether the address of an access is not a variable's and a number.

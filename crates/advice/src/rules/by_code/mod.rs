@@ -9,11 +9,13 @@
 pub(super) mod accesses;
 pub(super) mod arrays;
 pub(super) mod atomics;
+pub(super) mod calls;
 pub(super) mod doubles;
 pub(super) mod one_thread;
 pub(super) mod printing;
 pub(super) mod products;
 pub(super) mod reductions;
+pub(super) mod trigonometry;
 pub(super) mod work;
 
 use super::{
@@ -177,7 +179,8 @@ mod tests {
     };
     use super::super::{RULES, Rule};
     use super::{
-        Needs, accesses, arrays, atomics, doubles, one_thread, printing, products, reductions, work,
+        Needs, accesses, arrays, atomics, calls, doubles, one_thread, printing, products, reductions,
+        trigonometry, work,
     };
     use apex_counts::{Direction, FactKind, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 20] = [
+        let faults: [(&Rule, Kernel); 22] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -232,6 +235,8 @@ mod tests {
             (&one_thread::RULE, with(FactKind::OneThread, 0.9, 0.0, 0.0)),
             (&products::RULE, with(FactKind::UntiledProduct, 0.3, 0.0, 0.0)),
             (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
+            (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
+            (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {

@@ -221,7 +221,7 @@ const SCALAR: Pattern = Pattern {
 };
 
 /// The share of a fact as evidence.
-fn share(of: &str, fact: &CodeFact) -> Evidence {
+pub(super) fn share(of: &str, fact: &CodeFact) -> Evidence {
     let share = Figure::computed(fact.share);
     Evidence::new(format!("share {of} (by its code)"), share, Unit::Share).decrease_towards(0.0)
 }
