@@ -1,5 +1,4 @@
-//! Cubins: the properties of a kernel in the tables of machine code, read without decoding an
-//! instruction.
+//! Cubins: what the tables of machine code say of a kernel, and where its instructions are.
 //!
 //! A cubin is an ELF file. A kernel is a symbol with the mark of an entry, in a section of code of
 //! its own; the sections that belong to it name that section in their header. `.nv.info` holds
@@ -73,6 +72,36 @@ pub fn kernel(cubin: &[u8], name: &str) -> Result<Option<Kernel>, ImageError> {
     file.entry(name.as_bytes())?.map(|entry| file.kernel(entry)).transpose()
 }
 
+/// The machine code of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code<'a> {
+    /// Its instructions.
+    pub bytes: &'a [u8],
+    /// Names of the functions that it calls without containing them, such as `vprintf`.
+    pub callees: Vec<&'a [u8]>,
+}
+
+/// The machine code of the kernel of this name; `None` if the cubin has no such kernel, or is for a
+/// GPU before Volta, whose instructions are others.
+///
+/// # Errors
+/// Bytes that are no cubin, or a table that points outside of it.
+pub fn code<'a>(cubin: &'a [u8], name: &str) -> Result<Option<Code<'a>>, ImageError> {
+    if !cubin.starts_with(&ELF_MAGIC) {
+        return Err(ImageError::Unrecognised);
+    }
+    let file = File { bytes: cubin, tables: Tables::of(cubin)? };
+    if file.architecture()? < VOLTA {
+        return Ok(None);
+    }
+    let Some(entry) = file.entry(name.as_bytes())? else { return Ok(None) };
+    let bytes = file.section(entry.code)?.content(cubin)?;
+    Ok(Some(Code { bytes, callees: file.callees(entry.symbol)? }))
+}
+
+/// The first architecture whose instructions have 128 bits.
+const VOLTA: u32 = 70;
+
 /// The contents of a table of symbols, and of that of their names.
 type Symbols<'a> = (&'a [u8], &'a [u8]);
 
@@ -134,6 +163,37 @@ impl<'a> File<'a> {
     fn symbols(&self) -> Result<Option<Symbols<'a>>, ImageError> {
         let Some(table) = self.first(|section| section.kind == Section::SYMBOLS)? else { return Ok(None) };
         Ok(Some((table.content(self.bytes)?, self.section(table.link)?.content(self.bytes)?)))
+    }
+
+    /// The architecture that the file is for (90 for sm_90). Byte 8 of an ELF file is the version of
+    /// its interface, the word at 48 has marks: up to version 7 the lowest byte is the
+    /// architecture, later the next one.
+    fn architecture(&self) -> Result<u32, ImageError> {
+        const VERSION_AT: usize = 8;
+        const MARKS_AT: usize = 48;
+        const FIRST_NEW: u8 = 8;
+        let version = *self.bytes.get(VERSION_AT).ok_or(ImageError::Truncated)?;
+        let marks = u32_at(self.bytes, MARKS_AT)?;
+        Ok(if version >= FIRST_NEW { marks >> 8 & 0xff } else { marks & 0xff })
+    }
+
+    /// The names of what a function calls: a list of pairs of symbols, caller and callee, of which
+    /// negative numbers are none.
+    fn callees(&self, caller: u32) -> Result<Vec<&'a [u8]>, ImageError> {
+        const MOST_CALLEES: usize = 64;
+        const SYMBOL_BYTES: usize = 24;
+        let Some(graph) = self.first(|section| section.kind == Section::CALL_GRAPH)? else {
+            return Ok(Vec::new());
+        };
+        let Some((symbols, names)) = self.symbols()? else { return Ok(Vec::new()) };
+        let pairs = graph.content(self.bytes)?.chunks_exact(8);
+        let called = pairs.filter(|pair| u32_at(pair, 0) == Ok(caller)).filter_map(|pair| {
+            let at = (u32_at(pair, 4).ok()? as usize).checked_mul(SYMBOL_BYTES)?;
+            let name = u32_at(symbols.get(at..)?, 0).ok()? as usize;
+            let rest = names.get(name..)?;
+            rest[..rest.len().min(MOST_NAME_BYTES)].split(|&byte| byte == 0).next()
+        });
+        Ok(called.take(MOST_CALLEES).collect())
     }
 
     /// Each table is walked once, and each name is read up to the longest that is believed.
@@ -417,6 +477,7 @@ mod tests {
             }
             for name in ["tiled", "stack", "nothing", "large"] {
                 let _ = kernel(&cubin, name);
+                let _ = code(&cubin, name).map(|code| code.map(|code| crate::machine::Work::of(code.bytes)));
             }
         }
 

@@ -14,6 +14,7 @@ mod container;
 pub mod cubin;
 mod elf;
 pub mod kept;
+pub mod machine;
 mod pointer;
 mod required;
 #[cfg(test)]

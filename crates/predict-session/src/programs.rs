@@ -1,6 +1,6 @@
 //! The code of a recorded session's kernels: PTX out of the images that the session keeps
 //! and what launches were given (`apex run --code`), as an estimate takes it. Of a kernel whose
-//! image has machine code alone, what the tables beside that say.
+//! image has machine code alone, what the tables beside that say, and what its instructions are.
 
 use apex_predict::Case;
 use apex_predict::code::{Code, LaunchArguments};
@@ -8,7 +8,7 @@ use apex_profile::{CodeFact, Kernel, KernelArguments, KnownCode, MachineCode, Pa
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use fatbin::{Image, cubin, kept};
 use ptx::estimate::{Argument, allocation_address};
-use ptx::{Module, Variable};
+use ptx::{FactKind, Module, Variable};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -39,8 +39,53 @@ struct Content<'p> {
     /// The kernels that were asked for, by symbol: all configurations of one share what is made of
     /// its code.
     kernels: RefCell<HashMap<String, Option<Code>>>,
-    /// The tables of its machine code, by symbol.
-    tables: HashMap<&'p str, cubin::Kernel>,
+    /// What its machine code says, by symbol.
+    tables: HashMap<&'p str, Machine>,
+}
+
+/// What the machine code of a kernel says.
+struct Machine {
+    tables: cubin::Kernel,
+    facts: Vec<CodeFact>,
+}
+
+impl Machine {
+    /// Of the kernel of this name; `None` if the cubin has none.
+    fn of(cubin: &[u8], symbol: &str) -> Option<Self> {
+        let tables = cubin::kernel(cubin, symbol).ok().flatten()?;
+        let code = cubin::code(cubin, symbol).ok().flatten();
+        let facts = code.map_or_else(Vec::new, |code| machine_facts(&code, &tables));
+        Some(Self { tables, facts })
+    }
+}
+
+/// Largest kernel whose instructions are looked at, bytes.
+const MOST_CODE_BYTES: usize = 1 << 20;
+/// Bytes of the array that sine and cosine have for large arguments, in FP64; with a frame around.
+const REDUCTION_BYTES: u32 = 48;
+
+/// What machine code tells of a kernel's cost: less than PTX, and computed likewise.
+fn machine_facts(code: &cubin::Code<'_>, tables: &cubin::Kernel) -> Vec<CodeFact> {
+    if code.bytes.len() > MOST_CODE_BYTES {
+        return Vec::new();
+    }
+    let work = fatbin::machine::Work::of(code.bytes);
+    let of = |kind, part: f64, all: f64, cost: f64, least: f64| {
+        let share = part / all.max(part);
+        let fact = CodeFact { kind, share, cost, least, by_parameter: false, file: None, line: None };
+        (part > 0.0).then_some(fact)
+    };
+    let calls = |name: &[u8]| f64::from(u8::from(code.callees.contains(&name)));
+    let arrays = if tables.local_bytes > Some(REDUCTION_BYTES) { work.arrays } else { 0.0 };
+    let (conversions, each) =
+        (work.conversions / work.double.max(1.0), work.double / work.global_loads.max(1.0));
+    let facts = [
+        of(FactKind::Doubles, work.double, work.double + work.single, conversions, each),
+        of(FactKind::LocalArray, arrays, work.accesses, 0.0, 0.0),
+        of(FactKind::Printf, calls(b"vprintf"), 1.0, 0.0, 0.0),
+        of(FactKind::DeviceHeap, calls(b"malloc"), 1.0, 0.0, 0.0),
+    ];
+    facts.into_iter().flatten().collect()
 }
 
 /// A fact as a profile has it.
@@ -138,12 +183,25 @@ impl<'p> Programs<'p> {
         self.recorded(kernel).case(kernel.launch, kernel.attributes)
     }
 
-    /// Returns the facts that a kernel's code tells about its cost, if its PTX is known.
+    /// What a kernel's code says about its cost, if its PTX or its machine code is known.
     pub fn facts(&self, kernel: &Kernel) -> Vec<CodeFact> {
         match self.find(kernel) {
             Some(Recorded::Code(code)) => code.facts(&kernel.launch).into_iter().map(fact).collect(),
+            Some(Recorded::Tables(_)) => self.machine_facts(kernel).unwrap_or_default(),
             _ => Vec::new(),
         }
+    }
+
+    fn machine_facts(&self, kernel: &Kernel) -> Option<Vec<CodeFact>> {
+        let image = kernel.code.as_ref()?.image.as_deref()?;
+        let content = self.content(image, self.architecture(kernel)?);
+        Some(content.tables.get(&*kernel.symbol)?.facts.clone())
+    }
+
+    /// The architecture of the device that ran a kernel (90 for 9.0).
+    fn architecture(&self, kernel: &Kernel) -> Option<u32> {
+        let (major, minor) = self.profile.devices.get(kernel.device?)?.compute_capability?;
+        Some(major.saturating_mul(10).saturating_add(minor))
     }
 
     fn find(&self, kernel: &Kernel) -> Option<Recorded> {
@@ -152,13 +210,12 @@ impl<'p> Programs<'p> {
         if !self.walked.contains(&(&*kernel.symbol, image)) {
             return None;
         }
-        let device = self.profile.devices.get(kernel.device?)?;
-        let (major, minor) = device.compute_capability?;
-        let content = self.content(image, major.saturating_mul(10).saturating_add(minor));
+        let content = self.content(image, self.architecture(kernel)?);
         let given = |parameters: &[Variable]| -> Vec<LaunchArguments> {
             code.arguments.iter().take(MOST_ARGUMENTS).filter_map(|one| given(parameters, one)).collect()
         };
-        let tables = || content.tables.get(&*kernel.symbol).cloned().map(Recorded::Tables);
+        let tables =
+            || content.tables.get(&*kernel.symbol).map(|machine| Recorded::Tables(machine.tables.clone()));
         content.code(&kernel.symbol, given).map(Recorded::Code).or_else(tables)
     }
 
@@ -182,10 +239,7 @@ impl<'p> Content<'p> {
         let modules = linked(parsed.collect()).into_iter().map(Arc::new).collect();
         let cubins: Vec<_> =
             parts.iter().filter_map(|part| fatbin::machine_code(part).ok()).flatten().collect();
-        let table = |symbol| {
-            let found = cubins.iter().find_map(|bytes| cubin::kernel(bytes, symbol).ok().flatten());
-            Some((symbol, found?))
-        };
+        let table = |symbol| Some((symbol, cubins.iter().find_map(|bytes| Machine::of(bytes, symbol))?));
         Self { modules, kernels: RefCell::default(), tables: symbols.filter_map(table).collect() }
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 const PTX: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels.ptx");
 const CUBIN: &[u8] = include_bytes!("../../fatbin/tests/data/four_kernels_sm_90.cubin");
+const DOUBLES: &[u8] = include_bytes!("../../fatbin/tests/data/doubles_sm_90.cubin");
 
 /// A kernel that calls a function of another module, and that module.
 const CALLER: &[u8] = b".version 8.0
@@ -118,6 +119,7 @@ fn predicted(kernels: Vec<Kernel>) -> Profile {
     let images = [
         ("text", packed(PTX)),
         ("binary", packed(CUBIN)),
+        ("doubles", packed(DOUBLES)),
         ("damaged", packed(&CUBIN[..900])),
         ("linked", linked),
         ("fatbin", packed(&kept::select(FATBIN, 90))),
@@ -230,4 +232,24 @@ fn the_code_of_busy_kernels_is_looked_into() {
     let [fact] = &facts(10.0)[..] else { panic!("one fact") };
     assert_eq!((fact.kind, fact.cost, fact.least), (ptx::FactKind::StridedAccesses, 32.0, 4.0));
     assert_eq!(facts(5.0), [], "it takes less than 5% of the time");
+}
+
+#[test]
+fn machine_code_tells_of_doubles_and_arrays() {
+    let profile = predicted(vec![
+        kernel("doubles", Some("doubles"), 10.0),
+        kernel("stack", Some("binary"), 10.0),
+        kernel("tiled", Some("binary"), 10.0),
+    ]);
+    let facts = |index: usize| {
+        let code = profile.kernels[index].code.as_ref().unwrap();
+        assert!(matches!(code.known, Some(KnownCode::MachineCode(_))));
+        let facts = code.facts.iter();
+        facts.map(|fact| (fact.kind, fact.share, fact.cost, fact.least)).collect::<Vec<_>>()
+    };
+    // Twelve instructions in a loop, and nine outside, for one load.
+    assert_eq!(facts(0), [(ptx::FactKind::Doubles, 1.0, 0.0, 105.0)]);
+    // A store at a computed index, a load at a known one, and a store to global memory.
+    assert_eq!(facts(1), [(ptx::FactKind::LocalArray, 1.0 / 3.0, 0.0, 0.0)]);
+    assert_eq!(facts(2), []);
 }

@@ -88,7 +88,6 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
     listing.fences(&mut found);
     listing.lonely(&mut found);
     listing.arrays(&mut found);
-    listing.reduction(&mut found);
     found.facts
 }
 

@@ -65,7 +65,8 @@ fn page() -> String {
          confidence. Rules `APEX-L…` need only recorded launches and calls, rules `APEX-T…` need sampled kernel times (`--timing\n\
          sampled` or `all`), and rules `APEX-C…` need the CPU device's counts (`apex run --device cpu`), which do not include GPU time.\n\
          Rules `APEX-P…` need the PTX of the kernels that take the GPU's time, which a session keeps unless it is recorded with\n\
-         `--no-ptx`; libraries such as cuBLAS have none.\n\
+         `--no-ptx`; libraries such as cuBLAS have none. Rules about FP64, arrays in local memory, `printf` and `malloc` also judge\n\
+         kernels of which the session has machine code alone.\n\
          `--suppress ID` disables a rule, `apex explain ID` prints its part of this page.\n\n\
          A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
          for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device. A finding *within*\n\

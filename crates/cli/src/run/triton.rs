@@ -1,7 +1,8 @@
 //! Stores the PTX of Triton's kernels. Triton loads machine code, and its cache contains the PTX
 //! beside it. After the program has ended, each cubin of the session is looked up in the cache by
 //! its bytes, and its PTX is copied into the session, because caches are emptied. Without `--code`
-//! the PTX replaces the cubin, and cubins without PTX are removed.
+//! the PTX replaces the cubin. Of cubins without PTX, the smallest stay, up to
+//! [`MOST_CUBINS_BYTES`] in all: their instructions tell what limits a kernel. The others are removed.
 //!
 //! A cache has a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. These files are
 //! untrusted like any other: only regular files within stated sizes are read, a limited number of
@@ -26,6 +27,8 @@ const MOST_FOLDERS: usize = 1 << 15;
 const MOST_FILES: usize = 64;
 /// Largest cubin that is looked for: those of Triton's kernels take some ten thousand bytes.
 const MOST_CUBIN_BYTES: u64 = 16 << 20;
+/// Most bytes of all cubins without PTX that stay without `--code`.
+const MOST_CUBINS_BYTES: u64 = 4 << 20;
 /// Largest PTX that is kept.
 const MOST_PTX_BYTES: u64 = 16 << 20;
 
@@ -37,8 +40,21 @@ type Wanted = HashMap<(u64, u64), u128>;
 pub fn keep(session: &Folder, control: &Control) {
     keep_from(session, control, caches);
     if control.keeps_only_ptx() {
-        remove(session, control, wanted(session).into_values());
+        remove(session, control, beyond(session, MOST_CUBINS_BYTES).into_iter());
     }
+}
+
+/// Cubins without PTX that have no room, the smallest of which go first.
+fn beyond(session: &Folder, most: u64) -> Vec<u128> {
+    let mut all: Vec<((u64, u64), u128)> = wanted(session).into_iter().collect();
+    all.sort_unstable();
+    let mut taken = 0u64;
+    let mut has_no_room = |bytes: u64| {
+        taken = taken.saturating_add(bytes);
+        taken > most
+    };
+    all.retain(|&((bytes, _), _)| has_no_room(bytes));
+    all.into_iter().map(|(_, hash)| hash).collect()
 }
 
 /// Removes images, and gives back the space that they took.
@@ -208,13 +224,13 @@ mod tests {
             }
         }
 
-        /// The image of a session that keeps PTX alone, after the cache was looked at; `None` if it
-        /// was removed.
-        fn kept_as_ptx(&self) -> Option<Vec<Vec<u8>>> {
+        /// The image of a session without `--code`, after the cache was looked at, with room for
+        /// cubins of so many bytes; `None` if it was removed.
+        fn kept_as_ptx(&self, most: u64) -> Option<Vec<Vec<u8>>> {
             self.control.code.ptx_only.store(1, Relaxed);
             let cache = self.dir.path().join("cache");
             keep_from(&self.folder, &self.control, || vec![cache]);
-            remove(&self.folder, &self.control, wanted(&self.folder).into_values());
+            remove(&self.folder, &self.control, beyond(&self.folder, most).into_iter());
             image::read(self.folder.path(), HASH).ok().map(|packed| kept::unpack(&packed).unwrap())
         }
 
@@ -273,17 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn without_machine_code_the_ptx_replaces_it_or_nothing_stays() {
+    fn the_ptx_replaces_machine_code_which_stays_where_it_has_room() {
         let session = Session::with(&[CUBIN], 1000);
         session.cached("d", CUBIN, Some(PTX));
-        assert_eq!(session.kept_as_ptx(), Some(vec![PTX.as_bytes().to_vec()]));
+        assert_eq!(session.kept_as_ptx(0), Some(vec![PTX.as_bytes().to_vec()]));
         let used = session.control.code.used_bytes.load(Relaxed);
         assert_eq!(used, image::read(session.folder.path(), HASH).unwrap().len() as u64);
         let other = Session::with(&[CUBIN], 1000);
-        assert_eq!(other.kept_as_ptx(), None);
+        assert_eq!(other.kept_as_ptx(CUBIN.len() as u64), Some(vec![CUBIN.to_vec()]));
+        assert_eq!(other.kept_as_ptx(CUBIN.len() as u64 - 1), None);
         assert_eq!(other.control.code.used_bytes.load(Relaxed), 0);
         assert_eq!(other.control.code.kept.load(Relaxed), 0);
         let text = Session::with(&[PTX.as_bytes()], 1000);
-        assert_eq!(text.kept_as_ptx(), Some(vec![PTX.as_bytes().to_vec()]));
+        assert_eq!(text.kept_as_ptx(0), Some(vec![PTX.as_bytes().to_vec()]));
     }
 }

@@ -1,6 +1,6 @@
 //! Images: the code that the program loads. The blocks that its kernels require are remembered, and
-//! the session stores by default its PTX, and small cubins until the program has ended: `apex run`
-//! replaces those of Triton's kernels by their PTX. With `apex run --code` it stores all that
+//! the session stores by default its PTX, and small images of machine code without PTX: `apex run`
+//! replaces those of Triton's kernels by their PTX, and removes what is too much. With `apex run --code` it stores all that
 //! describes launches.
 
 use super::Recorder;
@@ -18,8 +18,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// First bytes of a cubin.
-const ELF: [u8; 4] = *b"\x7fELF";
+/// First bytes of a cubin, and of a fatbin.
+const MACHINE_CODE: [[u8; 4]; 2] = [*b"\x7fELF", [0x50, 0xed, 0x55, 0xba]];
 /// Largest file that is read again after the driver has loaded it.
 const MOST_FILE_BYTES: u64 = 1 << 30;
 /// The same without `--code`.
@@ -27,7 +27,8 @@ const MOST_PTX_FILE_BYTES: u64 = 16 << 20;
 
 /// Most bytes of an image that is stored without `--code`: some hundred kernels have that much PTX.
 const MOST_PTX_BYTES: usize = 2 << 20;
-/// Most bytes of a cubin that is stored without `--code`: those of Triton's kernels have fewer.
+/// Most bytes of an image of machine code that is stored without `--code`: those of Triton's kernels
+/// and of XLA's have fewer.
 const MOST_CUBIN_BYTES: usize = 256 << 10;
 
 /// The images that this process has seen, by hash, and whether the session has them.
@@ -80,9 +81,10 @@ impl Recorder {
         if !self.control.keeps_only_ptx() {
             return Some(kept::select(part, architecture));
         }
-        let is_small_cubin = part.starts_with(&ELF) && part.len() <= MOST_CUBIN_BYTES;
-        let cubin = || is_small_cubin.then_some(Cow::Borrowed(part));
-        kept::select_ptx(part, architecture).or_else(cubin).filter(|kept| kept.len() <= MOST_PTX_BYTES)
+        let is_machine_code = MACHINE_CODE.iter().any(|magic| part.starts_with(magic));
+        let is_small = is_machine_code && part.len() <= MOST_CUBIN_BYTES;
+        let machine_code = || is_small.then(|| kept::select(part, architecture));
+        kept::select_ptx(part, architecture).or_else(machine_code).filter(|kept| kept.len() <= MOST_PTX_BYTES)
     }
 
     fn note_parts(&self, handle: u64, parts: &[&[u8]]) {

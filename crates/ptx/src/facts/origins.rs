@@ -156,7 +156,7 @@ impl Origins {
 /// The number that an operand is.
 fn number(operand: Option<&Operand<'_>>) -> Option<i128> {
     match operand? {
-        Operand::Constant(Constant::Integer(number)) => Some((*number).into()),
+        Operand::Constant(Constant::Integer(number)) => Some(*number),
         _ => None,
     }
 }

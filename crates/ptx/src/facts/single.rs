@@ -6,11 +6,14 @@ use crate::analysis::{Atom, Sum};
 use crate::body::InstructionId;
 use crate::estimate::Place;
 use crate::instruction::{Class, Direction, accesses};
-use crate::syntax::StateSpace;
+use crate::syntax::{StateSpace, Variable};
 
-/// Bytes of the array by which sine and cosine reduce large arguments, in FP32 and in FP64: no
-/// other argument needs it.
+/// Bytes of the array by which sine and cosine reduce large arguments, in FP32 and in FP64. It is
+/// used for these arguments alone.
 const REDUCTION_BYTES: [u64; 2] = [28, 40];
+/// The table that the reduction reads. Where its numbers are in the code instead, the array is
+/// written at known indices, and read at an unknown one.
+const REDUCTION_TABLE: &str = "__cudart_i2opi";
 
 impl Listing<'_, '_> {
     /// Accesses to global memory in loops that one thread of several executes. Kernels in which a
@@ -86,33 +89,21 @@ impl Listing<'_, '_> {
                 _ => {}
             }
         }
-        if !self.reduces_arguments() {
-            found.tell(FactKind::LocalArray, parts, all);
+        match self.reduces_arguments(is_written) {
+            true => found.tell(FactKind::ArgumentReduction, parts, self.all()),
+            false => found.tell(FactKind::LocalArray, parts, all),
         }
     }
 
-    /// Whether the only local memory is as large as the array of sine and cosine.
-    fn reduces_arguments(&self) -> bool {
-        let places = self.body.variables.iter().map(|place| place.declaration);
-        let mut local = places.filter(|variable| variable.space == StateSpace::Local).peekable();
-        local.peek().is_some()
-            && local.all(|variable| variable.bytes().is_some_and(|bytes| REDUCTION_BYTES.contains(&bytes)))
-    }
-
-    /// The path of sine and cosine for large arguments: accesses to their array, and what stands in
-    /// their loops.
-    pub(super) fn reduction(&self, found: &mut Found<'_>) {
-        if !self.reduces_arguments() {
-            return;
-        }
-        let mut parts = Parts::default();
-        for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
-            let accessed = accesses(operation, &line.operands);
-            if accessed.first().is_some_and(|access| access.space == Some(StateSpace::Local)) {
-                parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
-            }
-        }
-        found.tell(FactKind::ArgumentReduction, parts, self.all());
+    /// Whether the only local memory is the array of sine and cosine; `is_written`: at unknown
+    /// indices.
+    fn reduces_arguments(&self, is_written: bool) -> bool {
+        let places = || self.body.variables.iter().map(|place| place.declaration);
+        let has_table = places().any(|variable| variable.name.contains(REDUCTION_TABLE));
+        let mut local = places().filter(|variable| variable.space == StateSpace::Local);
+        let as_large =
+            |variable: &Variable| variable.bytes().is_some_and(|bytes| REDUCTION_BYTES.contains(&bytes));
+        (has_table || !is_written) && local.all(as_large)
     }
 
     /// Whether the address of an access is not a variable's and a number.

@@ -109,12 +109,13 @@ fn judge(profile: &Profile, pattern: &Pattern) -> Outcome {
         .zip(&profile.kernels)
         .filter(|(_, kernel)| has_remedy(kernel) && share(kernel) >= BUSY && !counted(kernel))
         .collect();
-    let (mut kernels, mut by_parameter) = (Vec::new(), false);
+    let (mut kernels, mut by_parameter, mut from_ptx) = (Vec::new(), false, true);
     for &(index, kernel) in &busy {
         let facts = kernel.code.iter().flat_map(|code| &code.facts);
         let mut faults = facts.filter(|fact| fact.kind == pattern.kind && (pattern.is_fault)(kernel, fact));
         if let Some(fact) = faults.next() {
             by_parameter |= fact.by_parameter;
+            from_ptx &= has_ptx(kernel);
             kernels.push(kernel_finding(profile, index, fault(pattern, kernel, share(kernel), fact)));
         }
     }
@@ -122,12 +123,23 @@ fn judge(profile: &Profile, pattern: &Pattern) -> Outcome {
         return unknown(&busy, share).map_or(Outcome::Clear, Outcome::Unjudged);
     }
     let headline = |who: &str| format!("{who}: {}", pattern.headline);
-    let draft = about_kernels(profile, kernels, sure(by_parameter), headline);
-    Outcome::found(Draft { summary: format!("{}, by its code", draft.summary), ..draft })
+    let draft = about_kernels(profile, kernels, sure(by_parameter, from_ptx), headline);
+    let by = if from_ptx { "code" } else { "machine code" };
+    Outcome::found(Draft { summary: format!("{}, by its {by}", draft.summary), ..draft })
 }
 
-fn sure(by_parameter: bool) -> Confidence {
+/// Whether a kernel's PTX is known.
+fn has_ptx(kernel: &Kernel) -> bool {
+    kernel.code.as_ref().is_some_and(|code| matches!(code.known, Some(KnownCode::Ptx)))
+}
+
+fn sure(by_parameter: bool, from_ptx: bool) -> Confidence {
     match by_parameter {
+        false if !from_ptx => confidence(
+            Level::Medium,
+            "computed from the kernel's machine code, without executing it; the cost depends on what limits \
+                the kernel",
+        ),
         false => confidence(
             Level::Medium,
             "by the kernel's PTX, without executing it; the cost depends on what limits the kernel",
@@ -155,12 +167,10 @@ fn place(fact: &CodeFact) -> String {
 
 /// Describes the busy kernels that have no known PTX; `None` if all have it.
 fn unknown(busy: &[(usize, &Kernel)], share: impl Fn(&Kernel) -> f64) -> Option<String> {
-    let knows =
-        |kernel: &Kernel| kernel.code.as_ref().is_some_and(|code| matches!(code.known, Some(KnownCode::Ptx)));
     let without: Vec<&Kernel> = busy
         .iter()
         .map(|(_, kernel)| *kernel)
-        .filter(|kernel| own(kernel.traits.owner.kind()) && !knows(kernel))
+        .filter(|kernel| own(kernel.traits.owner.kind()) && !has_ptx(kernel))
         .collect();
     let name = |kernel: &&Kernel| format!("`{}` ({} of GPU time)", kernel.short_name, percent(share(kernel)));
     let named: Vec<String> = without.iter().take(NAMED).map(name).collect();
@@ -183,7 +193,7 @@ mod tests {
         trigonometry, work,
     };
     use apex_counts::{Direction, FactKind, Space};
-    use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode};
+    use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode, MachineCode};
 
     /// A kernel whose PTX is known, and says this.
     fn saying(kernel: Kernel, facts: Vec<CodeFact>) -> Kernel {
@@ -280,6 +290,15 @@ mod tests {
     fn a_block_of_one_thread_has_no_other_that_could_help() {
         let facts = vec![fact(FactKind::OneThread, 0.9, 0.0, 0.0)];
         assert_clear(&one_thread::RULE, saying(kernel_of(1000, 1), facts));
+    }
+
+    #[test]
+    fn machine_code_is_named_as_the_source() {
+        let mut kernel = with(FactKind::Doubles, 1.0, 0.0, 140.0);
+        kernel.code.as_mut().expect("code").known = Some(KnownCode::MachineCode(MachineCode::default()));
+        let finding = assert_finds(&doubles::RULE, kernel);
+        assert!(finding.summary.ends_with(", by its machine code"), "{}", finding.summary);
+        assert!(finding.confidence.reason.contains("from the kernel's machine code"));
     }
 
     #[test]
