@@ -74,7 +74,7 @@ impl Listing<'_, '_> {
 
     /// Accesses to arrays in local memory at an index that the compiler does not know.
     pub(super) fn arrays(&self, found: &mut Found<'_>) {
-        let (mut all, mut parts) = (0.0, Parts::default());
+        let (mut all, mut parts, mut is_written) = (0.0, Parts::default(), false);
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let accessed = accesses(operation, &line.operands);
             let Some(access) = accessed.first() else { continue };
@@ -83,6 +83,7 @@ impl Listing<'_, '_> {
                 Some(StateSpace::Local) => {
                     all += self.weights[at];
                     if self.is_indexed(InstructionId(at as u32)) {
+                        is_written |= access.direction == Direction::Store;
                         parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
                     }
                 }
