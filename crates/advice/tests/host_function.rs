@@ -90,6 +90,7 @@ const BACKWARD: usize = 11;
 const LOADS_IN_STEP: usize = 12;
 const LINEAR: usize = 13;
 const CALL_BACK: usize = 14;
+const LAUNCHER: usize = 15;
 
 fn stacks() -> Vec<HostStack> {
     let main = || frame("/home/me/train.py", 41, "main");
@@ -130,6 +131,7 @@ fn stacks() -> Vec<HostStack> {
                 main(),
             ],
         ),
+        stack("tf_XLA", Vec::new()),
     ]
 }
 
@@ -193,6 +195,17 @@ fn names_both_threads_where_one_waits_for_the_lock_of_the_other() {
             `words` holds in words.py:9 count"
     );
     assert!(finding.change.starts_with("Run words.py:9 count in another process"), "{}", finding.change);
+}
+
+#[test]
+fn names_the_line_of_the_thread_for_which_one_without_lines_waits() {
+    let one = sampled(&[(LAUNCHER, 600, HostState::WaitsForLock, Some((Other::Thread, MAIN)))]);
+    let finding = assert_finds_in(RULE, one);
+    assert_eq!(
+        finding.summary,
+        "the GPU waits 60% of the time while thread `python` runs train.py:41 main, for which the launching thread waits"
+    );
+    assert!(finding.change.starts_with("Move train.py:41 main off the critical path"), "{}", finding.change);
 }
 
 #[test]

@@ -251,6 +251,7 @@ impl Kind {
             HostState::Sleeps => Self::Sleep,
             HostState::Running => Self::Code,
             _ if other == Some(Other::Worker) => Self::Workers,
+            _ if place.is_of_other => Self::Code,
             _ if other == Some(Other::Thread) => Self::Thread,
             _ => Self::Code,
         }
@@ -262,6 +263,9 @@ fn seen(place: &IdlePlace<'_>) -> String {
     let other = place.other.and_then(|(_, stack)| Some((stack, stack.place()?)));
     match (place.state, other) {
         (HostState::Running, _) => format!("the host runs {place}"),
+        (_, Some((stack, _))) if place.is_of_other => {
+            format!("thread `{}` runs {place}, for which the launching thread waits", stack.thread)
+        }
         (HostState::WaitsForGil, Some((stack, at))) => format!(
             "{place} waits for the interpreter's lock (GIL), which thread `{}` holds in {at}",
             stack.thread
