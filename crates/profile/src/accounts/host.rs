@@ -194,6 +194,8 @@ mod tests {
         use IdleCause::{Allocating, HostCode, Launching, Loading, Synchronising};
         let mut host = Host::default();
         host.called(1, 10, 30, Launching);
+        // It took no time.
+        host.called(1, 80, 80, Launching);
         host.called(1, 90, 140, Synchronising);
         host.called(2, 0, 20, Loading);
         // It begins while the call before it lasts.
@@ -215,13 +217,15 @@ mod tests {
         // Idle time of before may be explained later.
         assert_eq!(explained(&mut host, 0, 12, 1), [(0, 10, Loading), (10, 12, Launching)]);
         assert_eq!(explained(&mut host, 95, 100, 1), [(95, 100, Synchronising)]);
+        // Of two calls of a thread that overlap, the first one counts.
+        assert_eq!(explained(&mut host, 0, 25, 2), [(0, 20, Loading), (20, 25, Allocating)]);
         // A thread that made no call launches.
         assert_eq!(explained(&mut host, 25, 35, 9)[0], (25, 30, Launching));
-        assert_eq!(host.len(), 5);
+        assert_eq!(host.len(), 6);
         host.forget(59);
-        assert_eq!(host.len(), 3, "those that ended later stay");
+        assert_eq!(host.len(), 4, "those that ended later stay");
         host.forget(60);
-        assert_eq!(host.len(), 2);
+        assert_eq!(host.len(), 3);
         assert_eq!(explained(&mut host, 50, 70, 1), [(50, 70, Loading)]);
         assert_eq!(explained(&mut host, 95, 100, 1), [(95, 100, Synchronising)]);
     }

@@ -272,6 +272,9 @@ mod tests {
         assert_eq!(accounts(&ledger, Some(Startup)), [all[0], all[2]]);
         assert_eq!(accounts(&ledger, Some(Steady)), [all[1]]);
         assert!(accounts(&ledger, Some(Warmup)).is_empty());
+        // No time is none, also where it is told.
+        ledger.enter(2, 1_100);
+        ledger.add(1_100, 1_100, Use::Kernels);
         assert_eq!(
             [Startup, Steady, Warmup, End].map(|kind| ledger.has_phase(kind)),
             [true, true, false, false]
