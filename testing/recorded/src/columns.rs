@@ -203,9 +203,7 @@ fn planes(values: &[Vec<u8>]) -> Vec<u8> {
 /// The numbers of these planes.
 fn numbers(planes: &[u8], width: usize) -> impl Iterator<Item = u64> {
     let count = planes.len() / width;
-    (0..count).map(move |at| {
-        (0..width).map(|byte| u64::from(planes[byte * count + at]) << (8 * byte)).sum()
-    })
+    (0..count).map(move |at| (0..width).map(|byte| u64::from(planes[byte * count + at]) << (8 * byte)).sum())
 }
 
 /// Takes the first bytes off.
