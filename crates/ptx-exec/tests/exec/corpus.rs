@@ -1,7 +1,7 @@
 //! What NVRTC makes of CUDA C++ (the corpus of the `ptx` crate), executed and compared with the
 //! same in Rust.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
