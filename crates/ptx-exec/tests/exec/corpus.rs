@@ -15,9 +15,7 @@ use apex_random::Random;
 /// The PTX files made from `program`, for every target.
 fn files(program: &str) -> Vec<(PathBuf, String)> {
     let mut files = test_manifest::ptx_corpus();
-    files.retain(|(path, _)| {
-        path.file_name().unwrap().to_string_lossy().starts_with(&format!("{program}."))
-    });
+    files.retain(|(path, _)| path.file_name().unwrap().to_string_lossy().starts_with(&format!("{program}.")));
     assert!(!files.is_empty(), "no PTX for {program}");
     files
 }
