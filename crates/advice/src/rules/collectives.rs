@@ -65,7 +65,8 @@ pub(super) const SMALL: Rule = Rule {
         and at least 5% of the span together.",
     source: "APEX. A collective of a few kilobytes on NVLink has a latency of about 15 µs regardless of its size.",
     why: "Each collective has a latency and host overhead that do not depend on its size.",
-    change: "Reduce many tensors at once: DistributedDataParallel with larger buckets (bucket_cap_mb), or one flat buffer.",
+    change: "Reduce many tensors at once: DistributedDataParallel with larger buckets (bucket_cap_mb), or \
+             one flat buffer.",
     saving: "Nine tenths of the time of these kernels and of the idle time around their launches, between half and all of it.",
     verify: "collectives become fewer and longer, and the step's time decreases",
     judge: judge_small,
