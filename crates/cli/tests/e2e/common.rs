@@ -22,7 +22,7 @@ use test_process::{Child, Command};
 
 /// Longer than anything here takes, even on a busy machine: reaching it is a failure, not a
 /// measurement.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = test_process::LIMIT;
 
 /// The command under test.
 pub const APEX: &str = env!("CARGO_BIN_EXE_apex");
