@@ -19,6 +19,7 @@
 # programs, where they are missing, from Debian's packages, for root or with sudo:
 #   cc c++ readelf    compile the tests' programs in C and C++, and read libraries
 #   dpkg-deb          reads the package that xtask makes
+#   musl-gcc          links a program to musl
 #   node npm chromium build and open the page
 #   promtool          checks exported metrics and alert rules (crates/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
@@ -32,7 +33,7 @@ as_root() {
 }
 programs() {
   local pair packages=()
-  for pair in cc:gcc c++:g++ readelf:binutils dpkg-deb:dpkg node:nodejs npm:npm chromium:chromium; do
+  for pair in cc:gcc c++:g++ readelf:binutils dpkg-deb:dpkg node:nodejs npm:npm chromium:chromium musl-gcc:musl-tools; do
     command -v "${pair%:*}" >/dev/null || packages+=("${pair#*:}")
   done
   if [ "${#packages[@]}" = 0 ] && command -v promtool >/dev/null; then return; fi
