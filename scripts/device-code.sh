@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the CUDA C++ of the repository (but for crates/kernels: scripts/kernels.sh) to the PTX that is checked in.
+# Compiles the CUDA C++ of the repository (but for crates/kernels/kernels: scripts/kernels.sh) to the PTX that is checked in.
 #
-#   scripts/device-code.sh            # writes the PTX and crates/device-code/generated/manifest.txt
+#   scripts/device-code.sh            # writes the PTX and crates/device/device-code/generated/manifest.txt
 #   scripts/device-code.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #   scripts/device-code.sh --tools    # installs what it needs besides nvcc, and ends
 #
@@ -16,7 +16,7 @@
 set -euo pipefail
 
 nvrtc=nvidia-cuda-nvrtc-cu12==12.0.140
-generated=crates/device-code/generated
+generated=crates/device/device-code/generated
 
 fail() {
   echo "device-code: $*" >&2
@@ -110,26 +110,26 @@ finish() {
 name() { basename "$1" .cu; }
 
 declare -A versions=([nvrtc]=nvrtc-${nvrtc#*==} [nvcc]=nvcc-$(scripts/nvcc --version | sed -n 's/.* V//p'))
-for source in crates/device-code/suite/*.cu; do
+for source in crates/device/device-code/suite/*.cu; do
   start nvcc "$source" "$generated/suite/$(name "$source").ptx.zst" -arch=sm_80
 done
-for source in crates/device-code/tensors/*.cu; do
+for source in crates/device/device-code/tensors/*.cu; do
   start nvrtc "$source" "$generated/tensors/$(name "$source").ptx.zst" --gpu-architecture=compute_75
 done
 # Line information lets reports name the source lines of programs.
-for source in crates/device-code/demo/*.cu; do
+for source in crates/device/device-code/demo/*.cu; do
   start nvrtc "$source" "$generated/demo/$(name "$source").ptx" --gpu-architecture=compute_75 --generate-line-info
 done
-for source in crates/gpu/examples/*.cu; do
+for source in crates/kernels/gpu/examples/*.cu; do
   start nvrtc "$source" "${source%.cu}.ptx" --gpu-architecture=compute_75 --generate-line-info
 done
-for source in crates/ptx-exec/tests/nvcc/*.cu; do
+for source in crates/ptx/ptx-exec/tests/nvcc/*.cu; do
   for architecture in sm_80 sm_90; do
     start nvcc "$source" "${source%.cu}.$architecture.ptx" "-arch=$architecture"
   done
 done
 # The device runtime is there for separately compiled programs only.
-for source in crates/cpu-device/tests/rdc/*.cu; do
+for source in crates/device/cpu-device/tests/rdc/*.cu; do
   start nvcc "$source" "${source%.cu}.ptx" -arch=sm_80 -rdc=true
 done
 while [ "$finished" -lt ${#pids[@]} ]; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the kernels of crates/kernels to what is checked in beside them, and reads the compiler's report.
+# Compiles the kernels of crates/kernels/kernels to what is checked in beside them, and reads the compiler's report.
 #
-#   scripts/kernels.sh            # writes crates/kernels/binaries
+#   scripts/kernels.sh            # writes crates/kernels/kernels/binaries
 #   scripts/kernels.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
 # Portable kernels become PTX for sm_80; outputs that end in `.zst` are compressed. Hopper's become one fat binary for each pass
@@ -25,7 +25,7 @@ case "${1:-}" in
 esac
 nvcc=$PWD/scripts/nvcc
 
-folder=crates/kernels
+folder=crates/kernels/kernels
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 compiler=nvcc-$("$nvcc" --version | sed -n 's/.* V//p')

@@ -5,7 +5,7 @@
 
 Each program of the corpus that allocates and frees device memory at least 20 times is replayed call by call. A call that the pool answers
 costs half a pair of the pool's; one that reaches the driver costs what it takes on an idle H200 (waiting for work is not counted: the pool waits, too).
-All policies obey the bound of the shipped pool (crates/interpose/src/actions/pool/blocks.rs): live and kept memory take at most a twelfth or
+All policies obey the bound of the shipped pool (crates/record/interpose/src/actions/pool/blocks.rs): live and kept memory take at most a twelfth or
 32 MiB more than the program's peak.
 
 - *exact sizes* is what ships: whole blocks, given out for exactly their size, the oldest given back first.

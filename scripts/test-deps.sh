@@ -9,19 +9,19 @@
 #                     target/test-deps/onnxruntime
 # in target/test-deps:
 #   cuda-headers      cuda.h of the toolkit that the table of entry points comes from (xtask/src/toolkit/tests.rs)
-#   device-code       compiles the device code again, to compare (crates/device-code/tests)
+#   device-code       compiles the device code again, to compare (crates/device/device-code/tests)
 #   lint              ruff and mypy check the Python code, cargo-deny the dependencies (.ci/run)
 # and for the tests of real clients (crates/cli/tests/clients), there too:
 #   cuda13, cuda12    nvcc with the runtime of either version
 #   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
-# for the tests of the page (crates/page/web, crates/cli/tests/e2e/html.rs):
+# for the tests of the page (crates/show/page/web, crates/cli/tests/e2e/html.rs):
 #   node_modules      Vite, Svelte and TypeScript make the page again, to compare; playwright-core and axe-core open it
 # programs, where they are missing, from Debian's packages, for root or with sudo:
 #   cc c++ readelf    compile the tests' programs in C and C++, and read libraries
 #   dpkg-deb          reads the package that xtask makes
 #   musl-gcc          links a program to musl
 #   node npm chromium build and open the page
-#   promtool          checks exported metrics and alert rules (crates/metrics/tests); of the package prometheus
+#   promtool          checks exported metrics and alert rules (crates/show/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
 #   schemathesis      asks the dashboard what its description allows, and what it does not
 #   rotel             an OpenTelemetry collector: receives metrics and spans
@@ -52,8 +52,8 @@ programs() {
   return "$status"
 }
 page() {
-  local lock=crates/page/web/package-lock.json installed=crates/page/web/node_modules/.package-lock.json
-  [ "$installed" -nt "$lock" ] || npm --prefix crates/page/web ci --ignore-scripts --no-progress --loglevel=error
+  local lock=crates/show/page/web/package-lock.json installed=crates/show/page/web/node_modules/.package-lock.json
+  [ "$installed" -nt "$lock" ] || npm --prefix crates/show/page/web ci --ignore-scripts --no-progress --loglevel=error
 }
 # Beside the other downloads; npm may be one of the programs.
 (

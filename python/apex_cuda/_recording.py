@@ -1,7 +1,7 @@
 """Recording, switched on for a part of the program through the session's control page.
 
 The page is the file ``control`` of the session, which ``libapex.so`` maps and looks at in each call
-(`crates/trace/src/control.rs`); ``apex ctl`` switches the same.
+(`crates/record/trace/src/control.rs`); ``apex ctl`` switches the same.
 """
 
 import mmap

@@ -2,7 +2,7 @@
 
     scripts/gpu/attention.py OUT     # writes OUT/attention.md and OUT/attention.json
 
-It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
+It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/kernels/binaries), launched through the
 driver as src/attention/hopper.rs does it. Every output is poisoned with NaN before. Errors are relative, in the Frobenius
 norm, against float64 on the same random inputs. Times are those of bench.py (docs/results/method.md); the outputs of the sizes that
 are timed are compared with cuDNN's.
@@ -27,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import bench
 import hopper_tables
 
-BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/binaries"
+BINARIES = pathlib.Path(__file__).resolve().parents[2] / "crates/kernels/kernels/binaries"
 TILES = {64: (192, 128), 128: (128, 128), 256: (128, 80)}  # queries, keys
 VARIANT = pathlib.Path(os.environ["VARIANT"]) if "VARIANT" in os.environ else None
 MOST_SHARED = 227 * 1024

@@ -3,7 +3,7 @@
     scripts/gpu/attention_backward.py OUT            # writes OUT/backward.md and OUT/backward.json
     scripts/gpu/attention_backward.py OUT 256 128    # these head dimensions alone, into OUT/backward-256-128.md and .json
 
-It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
+It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/kernels/binaries), launched through the
 driver as src/attention/backward.rs does it; the forward pass before is ours too. Every output and every buffer between the
 kernels is poisoned with NaN before. Errors are relative, in the Frobenius norm, against float64 on the same random inputs.
 A time is that of all kernels of a backward pass (PyTorch's through autograd), by bench.py (docs/results/method.md).

@@ -2,7 +2,7 @@
 
     scripts/gpu/attention_decode.py OUT     # writes OUT/decode.md and OUT/decode.json
 
-It needs a GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the driver
+It needs a GPU and PyTorch. The kernels are those that are checked in (crates/kernels/kernels/binaries), launched through the driver
 as src/attention/decode.rs does it. Every output is poisoned with NaN before. Errors are relative, in the Frobenius norm,
 against float64 on the same random inputs. A time is that of both kernels, by bench.py (docs/results/method.md); launches take
 two caches of keys and values in turn, each larger than the L2. The copy's bandwidth counts the bytes read and those written.

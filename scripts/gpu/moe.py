@@ -2,7 +2,7 @@
 
     scripts/gpu/moe.py OUT     # writes OUT/moe.md and OUT/moe.json
 
-It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
+It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/kernels/binaries), launched through the
 driver as src/moe does it. Every output and every buffer between the kernels is poisoned before. Errors are relative, in the
 Frobenius norm, against float64 on the same random inputs. Times are those of bench.py (docs/results/method.md), whose rounds take
 the layers in random order: a GPU that has reached its power limit is slower, and what ran before decides when it does.

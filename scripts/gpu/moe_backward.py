@@ -2,7 +2,7 @@
 
     scripts/gpu/moe_backward.py OUT     # writes OUT/moe-backward.md and OUT/moe-backward.json
 
-It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
+It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/kernels/binaries), launched through the
 driver as src/moe/backward does it; the forward pass before is ours too. Every output and every buffer between the kernels is
 poisoned before. Errors are relative, in the Frobenius norm, against float64 on the same random inputs; those of few tokens are
 taken over several draws of inputs. Times are those of bench.py (docs/results/method.md).

@@ -5,7 +5,7 @@
     predict_check.py compare CSV      # anywhere (needs target/release/apex): a line for each kernel, and for all
     predict_check.py rough DATASET    # the same: durations of a data set's launches of which no arguments are known
 
-Kernels are those of crates/device-code/demo, as PTX. Inputs are random. Each launch runs twice to warm up, then once under ncu, with
+Kernels are those of crates/device/device-code/demo, as PTX. Inputs are random. Each launch runs twice to warm up, then once under ncu, with
 clocks and caches left alone.
 """
 
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KERNELS = os.path.join(HERE, "..", "..", "crates", "device-code", "generated", "demo")
+KERNELS = os.path.join(HERE, "..", "..", "crates", "device", "device-code", "generated", "demo")
 METRICS = {
     "duration_us": ("gpu__time_duration.sum", 1e-3),
     "achieved_occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", 1e-2),

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-# The metrics of crates/collect/src/ncu.rs, and the columns that they become.
+# The metrics of crates/predict/collect/src/ncu.rs, and the columns that they become.
 COLUMNS = {
     "profiled_time_us": ("gpu__time_duration.sum", 1e-3),
     "achieved_occupancy_percent": ("sm__warps_active.avg.pct_of_peak_sustained_active", 1),

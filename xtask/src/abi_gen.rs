@@ -42,9 +42,9 @@ fn root() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
-/// `crates/cuda-abi`
+/// `crates/cuda/cuda-abi`
 pub fn abi_folder() -> PathBuf {
-    root().join("crates/cuda-abi")
+    root().join("crates/cuda/cuda-abi")
 }
 
 /// `text` in the house's format.

@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Generate the ABI table of crates/cuda-abi from a toolkit's headers
+    /// Generate the ABI table of crates/cuda/cuda-abi from a toolkit's headers
     #[command(after_help = ABI_GEN_EXAMPLES)]
     AbiGen {
         /// The folder that holds cuda.h
@@ -67,7 +67,7 @@ Example, with the headers of the newest wheel:
   cargo xtask abi-gen headers/nvidia/cu13/include
 
 Needs a C preprocessor: cc, or what CC names. Symbols that the driver exports and no header declares come from
-crates/cuda-abi/undeclared.txt.";
+crates/cuda/cuda-abi/undeclared.txt.";
 
 const ABI_DIFF_EXAMPLES: &str = "\
 Exit code: 0 if the table says what the headers say, 1 if they differ, 2 if they cannot be compared.

@@ -1,62 +1,24 @@
-//! The shape of the workspace: who may depend on whom. ARCHITECTURE.md says why; this test says
-//! when it is broken.
+//! The shape of the workspace: who may depend on whom. Folders say it: a crate in
+//! `crates/WING/NAME` uses crates of its own wing and of the wings below. ARCHITECTURE.md explains
+//! the wings and lists the crates; the list is written by a test here, from the crates' manifests.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use test_process::Command;
 
-/// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 14] = [
-    &["test-process"],
-    &[
-        "apex-conventions",
-        "apex-counts",
-        "apex-untrusted",
-        "apex-http",
-        "apex-random",
-        "apex-kernel-names",
-        "apex-push",
-        "cuda-launch",
-        "test-build",
-        "test-golden",
-        "test-manifest",
-        "test-skip",
-    ],
-    &[
-        "apex-symbolization",
-        "cuda-abi",
-        "ptx",
-        "fatbin",
-        "apex-knowledge",
-        "apex-machine",
-        "apex-trace",
-        "occupancy",
-        "apex-csv",
-        "apex-protobuf",
-        "apex-device-code",
-    ],
-    &["apex-call-frames", "ptx-exec", "fake-driver", "fake-nvml", "apex-driver", "cudarc-client"],
-    &[
-        "apex-cpu-device",
-        "apex-nvrtc",
-        "apex-interpose",
-        "apex-alias",
-        "apex-model",
-        "apex-dataset",
-        "apex-host-stacks",
-        "driver-client",
-        "cuda-program",
-    ],
-    &["test-session", "test-recorded"],
-    &["apex-predict", "apex-profile", "flushing-library", "careless-library"],
-    &["apex-predict-session", "apex-live", "apex-timeline"],
-    &["apex-advice", "apex-demo", "apex-gpu"],
-    &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
-    &["apex-view"],
-    &["apex-training", "apex-page", "apex-top", "apex-metrics", "apex-alerts", "apex-kernels-c"],
-    &["apex-dashboard"],
-    &["apex-cli", "xtask"],
+/// The wings, lowest first, and what their crates have in common.
+const WINGS: [(&str, &str); 9] = [
+    ("base", "what knows nothing of CUDA"),
+    ("cuda", "what every part that meets CUDA says in the same words"),
+    ("ptx", "PTX read, analysed and executed"),
+    ("record", "what is recorded of a program, and how"),
+    ("device", "CUDA without a GPU, and device code to try it with"),
+    ("kernels", "for programs in Rust and Python: the host API, and kernels"),
+    ("predict", "durations from models, and the measurements that train them"),
+    ("session", "what a recorded session tells"),
+    ("show", "sessions for people and for other programs"),
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
@@ -118,33 +80,64 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("cargo prints UTF-8")
 }
 
-/// The workspace's own crates.
-struct Workspace {
-    /// Name, and the folder below the root.
-    members: BTreeMap<String, String>,
-    /// Their dependencies on each other, of every kind.
-    declared: BTreeMap<String, BTreeSet<String>>,
+/// A crate of the workspace, as its manifest describes it.
+struct Member {
+    /// Below the root: `crates/base/csv`.
+    folder: String,
+    holds: String,
+    /// A rule for its code, or empty.
+    never: String,
+    /// The other members that it depends on, and whether only its tests do.
+    dependencies: Vec<(String, bool)>,
 }
 
-impl Workspace {
-    fn load() -> Workspace {
-        let json = cargo(&["metadata", "--format-version=1", "--no-deps"]);
-        let metadata: Value = serde_json::from_str(&json).expect("cargo prints JSON");
-        let workspace_root = text(&metadata["workspace_root"]);
-        let mut workspace = Workspace { members: BTreeMap::new(), declared: BTreeMap::new() };
-        let names: BTreeSet<&str> =
-            list(&metadata["packages"]).map(|package| text(&package["name"])).collect();
-        for member in list(&metadata["packages"]) {
-            let folder = Path::new(text(&member["manifest_path"])).parent().expect("a manifest has a folder");
-            let folder = folder.strip_prefix(workspace_root).expect("members lie in the workspace");
-            let dependencies = list(&member["dependencies"]).map(|dependency| text(&dependency["name"]));
-            let dependencies = dependencies.filter(|name| names.contains(name)).map(str::to_owned);
-            let name = text(&member["name"]).to_owned();
-            workspace.declared.insert(name.clone(), dependencies.collect());
-            workspace.members.insert(name, folder.display().to_string());
+impl Member {
+    fn read(package: &Value, workspace_root: &str) -> Member {
+        let folder = Path::new(text(&package["manifest_path"])).parent().expect("a manifest has a folder");
+        let folder = folder.strip_prefix(workspace_root).expect("members lie in the workspace");
+        let dependencies = list(&package["dependencies"])
+            .map(|dependency| (text(&dependency["name"]).to_owned(), dependency["kind"] == "dev"));
+        Member {
+            folder: folder.display().to_string(),
+            holds: package["description"].as_str().unwrap_or_default().to_owned(),
+            never: package["metadata"]["apex"]["never"].as_str().unwrap_or_default().to_owned(),
+            dependencies: dependencies.collect(),
         }
-        workspace
     }
+
+    /// The crate's place among the wings: 0 is the lowest, the command and chores are above all.
+    fn wing(&self) -> usize {
+        let mut parts = self.folder.split('/');
+        let in_crates = parts.next() == Some("crates");
+        let (first, inner) = (parts.next(), parts.next());
+        match first.filter(|_| in_crates && inner.is_some()) {
+            Some(name) => WINGS
+                .iter()
+                .position(|(wing, _)| *wing == name)
+                .unwrap_or_else(|| panic!("{}: `{name}` is no wing", self.folder)),
+            None => WINGS.len(),
+        }
+    }
+
+    fn is_for_tests(&self) -> bool {
+        self.folder.starts_with("testing/")
+    }
+}
+
+/// The workspace's crates by name.
+fn members() -> BTreeMap<String, Member> {
+    let json = cargo(&["metadata", "--format-version=1", "--no-deps"]);
+    let metadata: Value = serde_json::from_str(&json).expect("cargo prints JSON");
+    let workspace_root = text(&metadata["workspace_root"]);
+    let packages = list(&metadata["packages"]);
+    let mut members: BTreeMap<String, Member> = packages
+        .map(|package| (text(&package["name"]).to_owned(), Member::read(package, workspace_root)))
+        .collect();
+    let names: BTreeSet<String> = members.keys().cloned().collect();
+    for member in members.values_mut() {
+        member.dependencies.retain(|(name, _)| names.contains(name));
+    }
+    members
 }
 
 /// Names of all that a crate links with its default features, directly or not, itself left out.
@@ -162,28 +155,30 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().unwrap_or_else(|| panic!("cargo's metadata has a list where {value} is")).iter()
 }
 
-/// Where a crate stands, 0 lowest.
-fn layer(name: &str) -> usize {
-    let found = LAYERS.iter().position(|layer| layer.contains(&name));
-    found.unwrap_or_else(|| panic!("{name} is in no layer: give it a place in LAYERS and in ARCHITECTURE.md"))
-}
-
 #[test]
-fn every_crate_has_a_layer_and_every_layer_its_crates() {
-    let workspace = Workspace::load();
-    let placed: BTreeSet<&str> = LAYERS.into_iter().flatten().copied().collect();
-    let present: BTreeSet<&str> = workspace.members.keys().map(String::as_str).collect();
-    assert_eq!(placed, present, "left: LAYERS; right: the workspace");
-}
-
-#[test]
-fn dependencies_point_down() {
-    let workspace = Workspace::load();
-    for (member, dependencies) in &workspace.declared {
-        for dependency in dependencies {
+fn a_wing_uses_only_wings_below() {
+    let members = members();
+    for (name, member) in members.iter().filter(|(_, member)| !member.is_for_tests()) {
+        for (used, _) in &member.dependencies {
+            let of = &members[used];
             assert!(
-                layer(dependency) < layer(member),
-                "{member} depends on {dependency}, which is not in a layer below it"
+                of.is_for_tests() || of.wing() <= member.wing(),
+                "{name} ({}) depends on {used} ({}), which is in a wing above it",
+                member.folder,
+                of.folder
+            );
+        }
+    }
+}
+
+#[test]
+fn the_product_does_not_link_what_is_for_tests() {
+    let members = members();
+    for (name, member) in members.iter().filter(|(_, member)| !member.is_for_tests()) {
+        for (used, only_in_tests) in &member.dependencies {
+            assert!(
+                *only_in_tests || !members[used].is_for_tests(),
+                "{name} links {used}, which is for tests"
             );
         }
     }
@@ -207,19 +202,61 @@ fn parts_that_must_not_know_each_other_do_not() {
     }
 }
 
-/// ARCHITECTURE.md names each crate by its folder, and no folder that is gone.
+/// The lines of ARCHITECTURE.md between which the list of crates stands.
+const LIST: [&str; 2] = [
+    "<!-- The manifests of the crates say this; BLESS=1 cargo test --workspace --test layers writes it. -->\n",
+    "<!-- end of the list -->\n",
+];
+
 #[test]
-fn the_architecture_page_names_the_crates_that_there_are() {
-    let workspace = Workspace::load();
-    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    for (member, folder) in &workspace.members {
-        // A crate inside another's folder is part of it.
-        let nested = workspace.members.values().any(|outer| folder.starts_with(&format!("{outer}/")));
-        assert!(
-            nested || page.contains(&format!("`{folder}`")),
-            "ARCHITECTURE.md does not name `{folder}` ({member})"
-        );
+fn the_architecture_page_lists_the_crates() {
+    let path = root().join("ARCHITECTURE.md");
+    let page = std::fs::read_to_string(&path).expect("ARCHITECTURE.md");
+    let (before, rest) = page.split_once(LIST[0]).expect("the page has a list of crates");
+    let (_, after) = rest.split_once(LIST[1]).expect("the list of crates ends");
+    let list = list_of(&members());
+    test_golden::assert_file(path, &format!("{before}{}{list}{}{after}", LIST[0], LIST[1]));
+}
+
+/// A table of crates for each wing, then what is above all of them and what is for tests.
+fn list_of(members: &BTreeMap<String, Member>) -> String {
+    let mut list = String::new();
+    for (wing, about) in WINGS {
+        write_table(&mut list, &format!("`crates/{wing}`: {about}"), &format!("crates/{wing}/"), members);
     }
+    list.push_str("\n### Above all wings\n\n| crate | what it holds | must never |\n| --- | --- | --- |\n");
+    for folder in ["crates/cli", "xtask"] {
+        let member = members.values().find(|member| member.folder == folder);
+        list.push_str(&row(folder, member.unwrap_or_else(|| panic!("{folder} is a crate"))));
+    }
+    write_table(&mut list, "`testing`: for tests alone", "testing/", members);
+    list.push('\n');
+    list
+}
+
+/// A table of the crates right below a folder.
+fn write_table(list: &mut String, title: &str, prefix: &str, members: &BTreeMap<String, Member>) {
+    let mut rows: Vec<(&str, &Member)> = members
+        .values()
+        .filter_map(|member| Some((member.folder.strip_prefix(prefix)?, member)))
+        // A crate in another one's folder is part of it.
+        .filter(|(name, _)| !name.contains('/'))
+        .collect();
+    rows.sort_by_key(|(name, _)| *name);
+    let _ = write!(list, "\n### {title}\n\n| crate | what it holds | must never |\n| --- | --- | --- |\n");
+    for (name, member) in rows {
+        list.push_str(&row(name, member));
+    }
+}
+
+fn row(name: &str, member: &Member) -> String {
+    let never = if member.is_for_tests() { "be linked by the product" } else { &member.never };
+    format!("| `{name}` | {} | {never} |\n", member.holds)
+}
+
+#[test]
+fn the_architecture_page_names_no_folder_that_is_gone() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     for named in page.split('`').skip(1).step_by(2).filter(|code| code.starts_with("crates/")) {
         assert!(root().join(named).exists(), "ARCHITECTURE.md names `{named}`, which is gone");
     }

@@ -45,12 +45,12 @@ mod tests {
     use apex_conventions::variables::{INTERNAL, TESTS, USERS, Variable};
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     fn page() -> String {
         let mut page = String::from(
             "# Environment variables\n\n\
-             <!-- Generated from crates/conventions/src/variables.rs: BLESS=1 cargo test -p apex-cli environment -->\n\n\
+             <!-- Generated from crates/cuda/conventions/src/variables.rs: BLESS=1 cargo test -p apex-cli environment -->\n\n\
              ## Options\n\n\
              Each option of `apex` can also be set by the environment variable `APEX_OPTION`: `--max-size 512M` by\n\
              `APEX_MAX_SIZE=512M`. The command line takes precedence. A flag is on for any value except `0`, `false`, `no`\n\
@@ -99,9 +99,13 @@ mod tests {
     #[test]
     fn every_variable_is_an_option_or_stated_once() {
         let mut names = BTreeSet::new();
-        for krate in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).expect("the crates")
-        {
-            let krate = krate.expect("a crate").path();
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let inside = |folder: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten();
+            entries.map(|entry| entry.expect("an entry").path()).collect()
+        };
+        let wings = inside(&crates);
+        for krate in wings.iter().flat_map(|wing| inside(wing)).chain(wings.iter().cloned()) {
             let sources = krate.join("src");
             if sources.is_dir() && !krate.ends_with("conventions") {
                 named_in(&sources, &mut names);

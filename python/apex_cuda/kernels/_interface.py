@@ -1,4 +1,4 @@
-"""The C interface of ``libapex_kernels_c.so`` (``crates/kernels-c``), called by ctypes.
+"""The C interface of ``libapex_kernels_c.so`` (``crates/kernels/kernels-c``), called by ctypes.
 
 The library is opened at the first call. It uses the driver that the process has loaded.
 """
@@ -84,7 +84,7 @@ def plan(
 
 @functools.cache
 def _packer(operands: int, integers: int, numbers: int) -> struct.Struct:
-    """What writes a call of so many values: `Header` of `crates/kernels-c`, and what follows it."""
+    """What writes a call of so many values: `Header` of `crates/kernels/kernels-c`, and what follows it."""
     return struct.Struct(f"=IiQQQIIII{operands}Q{integers}q{numbers}d")
 
 

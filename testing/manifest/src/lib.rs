@@ -55,13 +55,13 @@ pub fn files(folder: &str, ending: &str) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(ending)).map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// The PTX that compilers made of the programs in `crates/ptx/tests/corpus`: path without the ending
+/// The PTX that compilers made of the programs in `crates/ptx/ptx/tests/corpus`: path without the ending
 /// of its compression, and text.
 ///
 /// # Panics
 /// If it is missing.
 pub fn ptx_corpus() -> Vec<(PathBuf, String)> {
-    let packed = files("crates/ptx/tests/corpus", ".ptx.zst");
+    let packed = files("crates/ptx/ptx/tests/corpus", ".ptx.zst");
     assert!(!packed.is_empty(), "the corpus is missing");
     let text = |path: &String| String::from_utf8(content(path)).expect("PTX is text");
     packed.iter().map(|path| (repository().join(path).with_extension(""), text(path))).collect()

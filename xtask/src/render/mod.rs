@@ -13,7 +13,7 @@ use crate::c::{Prototype, Type, Unit};
 use crate::toolkit::Toolkit;
 use std::collections::BTreeMap;
 
-/// The generated files: path in `crates/cuda-abi/src`, and content.
+/// The generated files: path in `crates/cuda/cuda-abi/src`, and content.
 pub fn files(toolkit: &Toolkit) -> Vec<(&'static str, String)> {
     let names = Names::new(&toolkit.unit);
     vec![

@@ -188,8 +188,8 @@ mod tests {
     use apex_trace::control::Settings;
     use std::fs;
 
-    const CUBIN: &[u8] = include_bytes!("../../../fatbin/tests/data/four_kernels_sm_90.cubin");
-    const OTHER: &[u8] = include_bytes!("../../../fatbin/tests/data/four_kernels_sm_80.cubin");
+    const CUBIN: &[u8] = include_bytes!("../../../cuda/fatbin/tests/data/four_kernels_sm_90.cubin");
+    const OTHER: &[u8] = include_bytes!("../../../cuda/fatbin/tests/data/four_kernels_sm_80.cubin");
     const PTX: &str = ".version 8.1\n.target sm_90\n.address_size 64\n";
     const HASH: u128 = 7;
 

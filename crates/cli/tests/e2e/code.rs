@@ -52,7 +52,7 @@ fn a_recorded_launch_is_predicted_as_the_same_launch_with_its_ptx_and_arguments(
     let sandbox = Sandbox::new();
     record(&sandbox, "s", &["--code"]);
     assert_eq!(images(&sandbox.path("s")), 1);
-    let ptx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device-code/generated/demo/saxpy.ptx");
+    let ptx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/device-code/generated/demo/saxpy.ptx");
     let kernels = sandbox.json(&["report", "--json", "s"])["profile"]["kernels"].as_array().unwrap().clone();
     let recorded = predictions(&sandbox, &["s"]);
     assert!(!recorded.is_empty());

@@ -127,7 +127,7 @@ const DOCUMENTS: [(Document, &[Words], Words); 11] = [
 ];
 
 /// Documents that take minutes to make: schema, and the one that lies in the repository.
-const COMMITTED: [(Document, &str); 1] = [(documents::TRAIN, "crates/predict/models/card.json.zst")];
+const COMMITTED: [(Document, &str); 1] = [(documents::TRAIN, "crates/predict/predict/models/card.json.zst")];
 
 /// A product of matrices in FP32 without tensor cores.
 const PRODUCT: &str =
@@ -187,7 +187,8 @@ fn repository() -> PathBuf {
 /// of them wrong; a program that runs (`live`) until there is a file `end`; a Python program
 /// (`placed`); kernels with faults (`ragged`) and without (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
-    std::fs::copy(repository().join("crates/device-code/demo/matmul.cu"), sandbox.path("matmul.cu")).unwrap();
+    std::fs::copy(repository().join("crates/device/device-code/demo/matmul.cu"), sandbox.path("matmul.cu"))
+        .unwrap();
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
     output(&mut sandbox.apex(&["demo", "bad", "--device", "cpu", "--timing", "all", "-o", "strided"]), 0);
     for name in ["h200", "cut"] {
@@ -231,7 +232,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::write(sandbox.path("fill.ptx"), PTX).unwrap();
     std::fs::create_dir(sandbox.path("models")).unwrap();
     for file in apex_predict::Models::FILES {
-        let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+        let shipped = test_manifest::content(&format!("crates/predict/predict/models/{file}.zst"));
         std::fs::write(sandbox.path("models").join(file), shipped).unwrap();
     }
     let options = ["-o", "live", "--max-size", "64M"];
@@ -333,9 +334,12 @@ fn schemas(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn schemas_are_stated_once() {
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(repository().join("crates"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let wings = inside(&repository().join("crates"));
+    let crates = wings.iter().flat_map(|wing| inside(wing)).chain([repository().join("crates/cli")]);
+    let mut folders: Vec<PathBuf> = crates
         .filter(|folder| !folder.ends_with("conventions"))
         .map(|folder| folder.join("src"))
         .filter(|folder| folder.is_dir())

@@ -10,7 +10,7 @@ pub const HOSTILE: &str =
 
 /// Sources of the page, with its tests.
 fn web() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../page/web")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../show/page/web")
 }
 
 #[test]

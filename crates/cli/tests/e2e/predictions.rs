@@ -36,7 +36,7 @@ fn estimate(estimate: &Value) -> f64 {
 /// Replaces the models of a folder by others of random weights, each file in one step.
 fn random_models(folder: &Path, seed: u64) {
     for file in Models::FILES {
-        let shipped = test_manifest::content(&format!("crates/predict/models/{file}.zst"));
+        let shipped = test_manifest::content(&format!("crates/predict/predict/models/{file}.zst"));
         let like = Model::from_bytes(&shipped).unwrap();
         let (features, targets) = (like.features().clone(), like.network().targets().to_vec());
         let calibrations = vec![None; targets.len()];

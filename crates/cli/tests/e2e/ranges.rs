@@ -7,7 +7,7 @@ use test_process::Command;
 /// The program that the tests of the injected library use, with a driver to link with; `None` where
 /// it cannot be compiled.
 fn compiled(sandbox: &Sandbox) -> Option<()> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interpose/tests/shims/nvtx.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/interpose/tests/shims/nvtx.c");
     let device = Path::new(APEX).with_file_name("deps").join("libapex_cpu_device.so");
     std::os::unix::fs::symlink(device, sandbox.path("libcuda.so.1")).unwrap();
     let search = format!("-L{}", sandbox.path("").display());

@@ -1,0 +1,102 @@
+//! The CPU device computes what the H200 computed, but for what is known and explained.
+
+use apex_differential::corpus::{Corpus, Manifest};
+use std::path::{Path, PathBuf};
+use test_process::Command;
+
+/// The CPU device's library, which cargo has built beside this test.
+fn cpu_device() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let library = tests.with_file_name("libapex_cpu_device.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    library
+}
+
+fn corpus() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../data/h200/differential"))
+}
+
+fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
+    program.arg(command).args(arguments).arg("--driver").arg(cpu_device()).arg("--corpus").arg(corpus());
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), said.concat())
+}
+
+#[test]
+fn the_cpu_device_agrees_with_the_recorded_h200() {
+    let (agrees, said) = differential("check", &["--brief"]);
+    let unexplained: Vec<&str> =
+        said.lines().filter(|line| line.contains("NOT EXPLAINED")).take(20).collect();
+    let total = said.lines().last().unwrap_or_default();
+    assert!(agrees, "{}\n{total}", unexplained.join("\n"));
+}
+
+/// The comparison can fail: a known difference, looked at without the list, is one.
+#[test]
+fn a_difference_is_shown_with_its_program_and_both_results() {
+    let (ran, said) = differential("explain", &["slct.s32.s32"]);
+    assert!(ran, "{said}");
+    assert!(said.contains("slct.s32.s32 %r") && said.contains("constant of row 0"), "{said}");
+    assert!(said.contains("recorded was"), "{said}");
+}
+
+#[test]
+fn a_driver_that_is_none_is_an_error() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
+    program.args(["check", "--driver", "/nowhere/libcuda.so.1", "--corpus"]).arg(corpus());
+    let output = program.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("could not open the driver"), "{said}");
+}
+
+/// Records what begins with `only` on the CPU device; whether that went well, and what was said.
+fn record(only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
+    program.args(["record", "--only", only, "--driver"]).arg(cpu_device()).arg("--out").arg(out);
+    program.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto]));
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), said.concat())
+}
+
+#[test]
+fn a_corpus_grows_by_what_it_has_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, both] = ["first", "both"].map(|name| dir.path().join(name));
+    let (recorded, said) = record("txq.width", &first, None);
+    assert!(recorded && said.contains("1 programs run"), "{said}");
+    let (recorded, said) = record("txq.", &both, Some(&first));
+    assert!(
+        recorded && said.contains("9 programs run") && said.contains("10 programs (0 refused)"),
+        "{said}"
+    );
+    let (recorded, said) = record("txq.", &dir.path().join("none"), Some(&both));
+    assert!(recorded && said.contains("0 programs run"), "{said}");
+    let corpora = [&first, &both].map(|folder| Corpus::read(folder).unwrap());
+    assert!(corpora[1].cases.contains(&corpora[0].cases[0]), "what was there stays as it was");
+}
+
+/// A corpus is of one device.
+#[test]
+fn a_corpus_takes_nothing_from_another_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, said) = record("mov.b16/2 parts", dir.path(), Some(&small_corpus(dir.path())));
+    assert!(!recorded && said.contains("adds nothing to a corpus of another device"), "{said}");
+}
+
+/// A corpus without programs that says to be of another device.
+fn small_corpus(dir: &Path) -> PathBuf {
+    let manifest = Manifest {
+        device: "another device".into(),
+        driver: "1".into(),
+        date: "2026-01-01".into(),
+        programs: 0,
+        refused: 0,
+        results: 0,
+    };
+    let folder = dir.join("another");
+    Corpus { manifest, cases: Vec::new() }.write(&folder).unwrap();
+    folder
+}
