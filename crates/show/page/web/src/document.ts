@@ -164,11 +164,11 @@ export interface Machine {
   over_time: MachineOverTime | null;
 }
 
-/** How a program ended. */
+/** The way in which a program ended. */
 export interface Exit {
-  /** With this status. */
+  /** The program exited with this status. */
   code?: number;
-  /** By this signal. */
+  /** The program was ended by this signal. */
   signal?: number;
 }
 
@@ -540,7 +540,7 @@ export interface LongGap {
   after: string | null;
 }
 
-/** How much a finding matters in general; what it costs this job is in its `Saving`. */
+/** The importance of a finding in general; its cost in this job is in its `Saving`. */
 export type Severity = 'info' | 'low' | 'medium' | 'high';
 
 /** A step on a scale of three. */
@@ -798,5 +798,5 @@ export interface LineCounts {
 /** What a quantity is counted in. */
 export type MachineUnit = 'watts' | 'megahertz' | 'celsius' | 'bytes' | 'bytes_per_second' | 'share' | 'cpus' | 'count';
 
-/** What bounds a kernel. */
+/** The resource that bounds a kernel. */
 export type BoundBy = 'memory' | 'compute' | 'latency' | 'launch' | 'tail';
