@@ -19,8 +19,8 @@ const MAX_THREADS: u8 = 0x05;
 const REGCOUNT: u8 = 0x2f;
 
 fn files() -> Vec<PathBuf> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let folders = [crates.join("fatbin/tests/data"), crates.join("kernels/binaries")];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [root.join("tests/data"), root.join("../../kernels/kernels/binaries")];
     let all = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let is_image = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "cubin" || kind == "fatbin");
     all.map(|entry| entry.unwrap().path()).filter(is_image).collect()
