@@ -55,8 +55,8 @@ pub fn files(folder: &str, ending: &str) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(ending)).map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// The PTX that compilers made of the programs in `crates/ptx/ptx/tests/corpus`: path without the ending
-/// of its compression, and text.
+/// The PTX that compilers made of the programs in `crates/ptx/ptx/tests/corpus`: path without the
+/// ending of its compression, and text.
 ///
 /// # Panics
 /// If it is missing.

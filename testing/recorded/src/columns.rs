@@ -6,8 +6,8 @@
 //! second byte of each, and so on.
 //!
 //! 1. Times are stored in units.
-//! 2. A start is stored as its distance from the end of the record before it. Records whose start is
-//!    that of another one ([`Record::is_late`]) are a sequence of their own, without durations.
+//! 2. A start is stored as its distance from the end of the record before it. Records whose start
+//!    is that of another one ([`Record::is_late`]) are a sequence of their own, without durations.
 //! 3. Times are sorted by what is called, and by what was called before it: calls of the same
 //!    function have similar times. The order follows from heads and payloads, so it is not stored.
 
@@ -77,11 +77,11 @@ impl Chunk {
     }
 }
 
-/// In which order times are stored: positions of records.
+/// Orders in which times are stored: positions of records.
 struct Order {
-    /// By what is called.
+    /// By the called entry point.
     by_call: Vec<usize>,
-    /// By what was called before, and what is called.
+    /// By the previous and the called entry point.
     by_pair: Vec<usize>,
 }
 

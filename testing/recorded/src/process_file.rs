@@ -49,7 +49,7 @@ pub struct Record {
     pub duration: u32,
     /// The field `start`, in ticks.
     pub start: u64,
-    /// What follows the head; zeros behind the last slot.
+    /// The bytes behind the head; zeros behind the last slot.
     pub payload: [u8; 2 * SLOT_BYTES - HEAD_BYTES],
 }
 

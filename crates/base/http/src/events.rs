@@ -23,7 +23,8 @@ pub struct Event {
 pub enum Next {
     /// This for now.
     Events(Vec<Event>),
-    /// Nothing, and nothing before so long: the source is asked again then, or after fifteen seconds.
+    /// Nothing, and nothing before so long: the source is asked again then, or after fifteen
+    /// seconds.
     Later(Duration),
     /// This, and nothing afterwards. The client's browser asks anew, unless an event tells the page
     /// to close the stream.

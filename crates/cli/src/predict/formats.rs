@@ -45,7 +45,7 @@ pub fn json_line(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// How a cell is got; `None` is null.
+/// The function that makes a cell; `None` is null.
 type Cell = fn(&Answer) -> Option<String>;
 
 /// Columns that are added to those of the input.

@@ -2,7 +2,8 @@
 //! beside it. After the program has ended, each cubin of the session is looked up in the cache by
 //! its bytes, and its PTX is copied into the session, because caches are emptied. Without `--code`
 //! the PTX replaces the cubin. Of cubins without PTX, the smallest stay, up to
-//! [`MOST_CUBINS_BYTES`] in all: their instructions tell what limits a kernel. The others are removed.
+//! [`MOST_CUBINS_BYTES`] in all: their instructions tell what limits a kernel. The others are
+//! removed.
 //!
 //! A cache has a folder for each kernel, with `<name>.cubin` and `<name>.ptx`. These files are
 //! untrusted like any other: only regular files within stated sizes are read, a limited number of

@@ -4,10 +4,11 @@
 //! There are at most a dozen samples in some ten seconds. They end as soon as a process has made a
 //! CUDA call, and do not affect the program.
 //!
-//! What a sample says does not depend on how fast the machine is. A process that is between its start
-//! and the dynamic linker's work says nothing, however long it stays there: the linker maps the
-//! libraries of `LD_PRELOAD` before the C library, so only a process that has mapped the latter can be
-//! one without ours. A process that becomes another program meanwhile says nothing either.
+//! The meaning of a sample does not depend on the speed of the machine. A process that is between
+//! its start and the dynamic linker's work says nothing, however long it stays there: the linker
+//! maps the libraries of `LD_PRELOAD` before the C library, so only a process that has mapped the
+//! latter can be one without ours. A process that becomes another program meanwhile says nothing
+//! either.
 
 use super::inspect::Program;
 use super::libraries::RECORDER;
@@ -151,15 +152,15 @@ fn absent(pid: u32, image: Image, is_past_preloading: bool) -> Option<Recorder> 
     if let Some(obstacle) = Program::of(Path::new(&format!("/proc/{pid}/exe"))).obstacle() {
         return Some(Recorder::Without(obstacle));
     }
-    // A process that ends, or that is becoming another program, shows an empty environment, as does one
-    // that has none: its link, and where the environment ends, tell.
+    // A process that ends, or that is becoming another program, shows an empty environment, as does
+    // one that has none: its link, and where the environment ends, tell.
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     (image.is_complete() || !environment.is_empty()).then(|| without(&environment, is_past_preloading))
 }
 
-/// What the environment says of a process without the library, whose dynamic linker has dealt with
-/// `LD_PRELOAD` or not.
+/// Returns what the environment tells about a process without the library, whose dynamic linker has
+/// dealt with `LD_PRELOAD` or not.
 fn without(environment: &[u8], is_past_preloading: bool) -> Recorder {
     let variable = |name: &str| {
         environment.split(|&byte| byte == 0).find_map(|variable| variable.strip_prefix(name.as_bytes()))

@@ -13,8 +13,8 @@ fn complaint(sandbox: &Sandbox, command: &[&str]) -> String {
     message
 }
 
-/// What is said of a command that lives for some seconds and is `seen` meanwhile. A busy machine looks
-/// late: then the command lives longer.
+/// Returns the complaint about a command that lives for some seconds and is `seen` meanwhile. A
+/// busy machine looks late: then the command lives longer.
 fn complaint_once_seen<'c>(
     sandbox: &Sandbox,
     command: impl Fn(&'c str) -> Vec<String>,

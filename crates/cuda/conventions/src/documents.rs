@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Document {
     name: &'static str,
     version: u32,
-    /// What it is, in Markdown.
+    /// The description of the document, in Markdown.
     pub meaning: &'static str,
     /// Whether each document names the version of APEX that wrote it.
     names_writer: bool,

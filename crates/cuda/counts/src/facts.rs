@@ -30,8 +30,9 @@ pub enum FactKind {
     /// each loaded number is used at least twice, and most are in a loop. Share of all
     /// instructions; cost: products in a round of the loop; least: numbers loaded for them.
     ScalarProduct,
-    /// Calls of `printf`. Cost: 1 where each thread calls it, but for bounds of indices, and 0 where
-    /// data, or the number of a lane, decide. Least: instructions of a thread, 0 if there are loops.
+    /// Calls of `printf`. Cost: 1 where each thread calls it, but for bounds of indices, and 0
+    /// where data, or the number of a lane, decide. Least: instructions of a thread, 0 if there are
+    /// loops.
     Printf,
     /// A sum or another reduction through shared memory with a barrier in each step. Share of all
     /// instructions; cost: loads from global memory outside of it for each time that it is made.
@@ -39,8 +40,8 @@ pub enum FactKind {
     /// Accesses along a row of each thread's own, which begins where a table says. Share of the
     /// accesses to global memory; cost and least: sectors of a request.
     RowsByThread,
-    /// Atomic sums in floating point or 64 bits by all threads at one address. Share of the accesses to global
-    /// and shared memory.
+    /// Atomic sums in floating point or 64 bits by all threads at one address. Share of the
+    /// accesses to global and shared memory.
     OneTotal,
     /// Sums in floating point by a loop of compare-and-swap. Share likewise.
     SumBySwap,

@@ -1,6 +1,6 @@
-//! The table against a real driver: `data/h200/driver/addresses.csv` holds, for each exported symbol, the
-//! first question to `cuGetProcAddress_v2` (name, version, flags) that the driver answered with
-//! that symbol's address.
+//! The table against a real driver: `data/h200/driver/addresses.csv` holds, for each exported
+//! symbol, the first question to `cuGetProcAddress_v2` (name, version, flags) that the driver
+//! answered with that symbol's address.
 
 use cuda_abi::{ENTRY_POINTS, find, resolve};
 

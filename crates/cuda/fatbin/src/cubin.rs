@@ -165,8 +165,8 @@ impl<'a> File<'a> {
         Ok(Some((table.content(self.bytes)?, self.section(table.link)?.content(self.bytes)?)))
     }
 
-    /// The architecture that the file is for (90 for sm_90). Byte 8 of an ELF file is the version of
-    /// its interface, the word at 48 has marks: up to version 7 the lowest byte is the
+    /// The architecture that the file is for (90 for sm_90). Byte 8 of an ELF file is the version
+    /// of its interface, the word at 48 has marks: up to version 7 the lowest byte is the
     /// architecture, later the next one.
     fn architecture(&self) -> Result<u32, ImageError> {
         const VERSION_AT: usize = 8;

@@ -103,7 +103,7 @@ impl Section {
     pub const SYMBOLS: u32 = 2;
     /// Without bytes in the file.
     pub const NO_BITS: u32 = 8;
-    /// Which functions call which.
+    /// The calls from function to function.
     pub const CALL_GRAPH: u32 = 0x7000_0001;
     /// NVIDIA's attributes of the code.
     pub const INFO: u32 = 0x7000_0000;

@@ -21,7 +21,7 @@ const DEPTH: i32 = 4;
 /// The register that holds the address of the stack.
 const STACK: u8 = 1;
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// FADD, FMUL, FFMA.
@@ -45,27 +45,27 @@ pub enum Kind {
     Other,
 }
 
-/// What kernels are made of: the weights of their instructions, by what these do.
+/// The weights of a kernel's instructions by their effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Of [`Kind::Single`].
+    /// Weight of [`Kind::Single`].
     pub single: f64,
-    /// Of [`Kind::Double`].
+    /// Weight of [`Kind::Double`].
     pub double: f64,
-    /// Of [`Kind::Conversion`].
+    /// Weight of [`Kind::Conversion`].
     pub conversions: f64,
-    /// Of [`Kind::GlobalLoad`].
+    /// Weight of [`Kind::GlobalLoad`].
     pub global_loads: f64,
-    /// Of all accesses to memory.
+    /// Weight of all accesses to memory.
     pub accesses: f64,
-    /// Of [`Kind::Array`].
+    /// Weight of [`Kind::Array`].
     pub arrays: f64,
-    /// Of all instructions.
+    /// Weight of all instructions.
     pub all: f64,
 }
 
 impl Kind {
-    /// What an instruction does, by its lower half.
+    /// Returns the effect of an instruction, by its lower half.
     pub fn of(low: u64) -> Self {
         match low & 0x1ff {
             0x020 | 0x021 | 0x023 => Self::Single,
@@ -83,7 +83,7 @@ impl Kind {
 }
 
 impl Work {
-    /// What the machine code of a kernel is made of.
+    /// Sums the instructions in the machine code of a kernel.
     pub fn of(code: &[u8]) -> Self {
         let mut work = Work::default();
         for (instruction, depth) in code.chunks_exact(BYTES).zip(depths(code)) {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What others say that each instruction is: its lowest 12 bits.
+    /// The lowest 12 bits of instructions as other decoders know them.
     #[test]
     fn instructions_are_told_by_their_lowest_bits() {
         let of =

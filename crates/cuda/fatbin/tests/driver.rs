@@ -1,4 +1,4 @@
-//! What tables of machine code say, against what a driver said: the H200 of `data/h200/launches`.
+//! Tables of machine code against a driver's answers: the H200 of `data/h200/launches`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;

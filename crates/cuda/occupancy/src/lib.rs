@@ -2,8 +2,8 @@
 //!
 //! Everything here is computed, nothing is estimated: the same inputs give what
 //! `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers on a real device
-//! (`data/h200/device/occupancy.csv.zst` holds it to that). Words are those of the CUDA programming guide and
-//! of Nsight Compute.
+//! (`data/h200/device/occupancy.csv.zst` holds it to that). Words are those of the CUDA programming
+//! guide and of Nsight Compute.
 //!
 //! * [`DeviceLimits`]: what a multiprocessor (SM) has to give, by compute capability, corrected by
 //!   the attributes that the driver reports.

@@ -1,7 +1,8 @@
 //! The calculator against those who decide.
 //!
-//! * Every row of `data/h200/device/occupancy.csv.zst` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor`
-//!   answered on an H200 for a random kernel and configuration.
+//! * Every row of `data/h200/device/occupancy.csv.zst` is what
+//!   `cuOccupancyMaxActiveBlocksPerMultiprocessor` answered on an H200 for a random kernel and
+//!   configuration.
 //! * Every row of `tests/data/reference.csv` is what NVIDIA's own calculator (`cuda_occupancy.h`)
 //!   answers, for every compute capability; `tests/data/reference.c` made it.
 

@@ -1,4 +1,4 @@
-//! What programs pass to driver functions: pointers to results, structures, arrays and text, and
+//! Arguments of driver functions: pointers to results, structures, arrays and text, and
 //! handles.
 //!
 //! A pointer is null or valid: that is the contract of [`crate::entry`]. Nothing else is taken for

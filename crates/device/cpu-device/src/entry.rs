@@ -1,9 +1,9 @@
 //! Entry points: the declaration of driver functions, and the table of those declared.
 //!
 //! [`entries!`] declares functions by the symbols they are exported under. From each declaration
-//! come the function with the C signature (which the compiler compares with
-//! `cuda_abi::signature`), its slot in [`SLOTS`](crate::slots::SLOTS) and its line in [`coverage`](mod@crate::coverage).
-//! A symbol without a declaration returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! come the function with the C signature (which the compiler compares with `cuda_abi::signature`),
+//! its slot in [`SLOTS`](crate::slots::SLOTS) and its line in [`coverage`](mod@crate::coverage). A
+//! symbol without a declaration returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
 //!

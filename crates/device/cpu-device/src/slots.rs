@@ -1,4 +1,5 @@
-//! The table of all entry points: this library's function for each, or code that refuses it by name.
+//! The table of all entry points: this library's function for each, or code that refuses it by
+//! name.
 
 use crate::coverage;
 use crate::entry;
@@ -9,7 +10,8 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicPtr;
 
-/// Where the exported symbols jump to: this library's functions, as `cuda_abi::trampoline` asks.
+/// The targets of the exported symbols' jumps: this library's functions, as `cuda_abi::trampoline`
+/// asks.
 pub static SLOTS: [AtomicPtr<()>; COUNT] = {
     let mut functions = [None; COUNT];
     let mut list = 0;

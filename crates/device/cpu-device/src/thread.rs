@@ -33,7 +33,7 @@ pub struct State {
     pub id: u64,
     /// Its contexts, by handle, the current one last.
     pub contexts: RefCell<Vec<u64>>,
-    /// What `stream` keeps for it: its own default stream in each context where it has used one.
+    /// Kept by `stream`: the thread's own default stream in each context where it has used one.
     pub streams: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     /// How calls that could disturb a capture are taken.
     pub capture_mode: Cell<CUstreamCaptureMode>,

@@ -1,7 +1,8 @@
-//! The random inputs of the benchmark kernels, as `crates/device/device-code/suite/fill.cu` computes them.
+//! The random inputs of the benchmark kernels, as `crates/device/device-code/suite/fill.cu`
+//! computes them.
 
-/// Element `index` of the random words of `seed`, as `crates/device/device-code/suite/fill.cu` computes
-/// it.
+/// Element `index` of the random words of `seed`, as `crates/device/device-code/suite/fill.cu`
+/// computes it.
 pub fn word(index: u32, seed: u32) -> u32 {
     let mut bits = index.wrapping_mul(0x9e37_79b9).wrapping_add(seed);
     bits = (bits ^ (bits >> 16)).wrapping_mul(0x85eb_ca6b);

@@ -232,8 +232,8 @@ pub struct Models {
     timing: Timing,
 }
 
-/// The files that are part of the program, compressed, in the order of [`Models::FILES`]: two thirds
-/// of a merged ensemble's weights are zero. `scripts/models.sh` writes them.
+/// The files that are part of the program, compressed, in the order of [`Models::FILES`]: two
+/// thirds of a merged ensemble's weights are zero. `scripts/models.sh` writes them.
 const SHIPPED_FILES: [&[u8]; 3] = [
     include_bytes!("../models/small.apexmodel.zst"),
     include_bytes!("../models/large.apexmodel.zst"),

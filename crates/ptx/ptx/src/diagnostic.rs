@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where something stands in the PTX text; both counts start at 1, columns count bytes. 0 means
+/// A place in the PTX text; both counts start at 1, columns count bytes. 0 means
 /// unknown.
 ///
 /// Positions do not take part in comparisons: any two are equal.

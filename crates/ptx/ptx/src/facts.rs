@@ -74,8 +74,8 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
     found.constants(&probed, listing.all());
     code::generators(&bodies, &mut found);
     code::heap(&bodies, &mut found);
+    indirect::calls(&bodies, &mut found);
     listing.prints(&bodies, &mut found);
-    listing.indirect(&bodies, &mut found);
     listing.divisions(&mut found);
     listing.doubles(&mut found);
     listing.sums(&mut found);

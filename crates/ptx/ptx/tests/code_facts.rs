@@ -245,3 +245,36 @@ fn generators_are_told_by_their_tables() {
         .collect();
     assert_eq!(kinds, [vec![FactKind::GeneratorSetUp], vec![FactKind::GeneratorSetUp], vec![]]);
 }
+
+/// A loop that calls by address, a call by address outside of loops, and a loop that calls by name.
+/// No kernel has the table of a function that only a call by address might reach.
+#[test]
+fn calls_by_address_are_told_in_loops_and_lend_no_facts() {
+    let source = ".version 8.0\n.target sm_80\n.address_size 64\n
+        .global .align 4 .b8 precalc_xorwow_matrix[102400];
+        .func other() { .reg .b64 %a; mov.u64 %a, precalc_xorwow_matrix; ret; }
+        .func named() { ret; }
+        .visible .entry looped(.param .u64 p) {
+            .reg .b64 %f; .reg .b32 %i; .reg .pred %q;
+            ld.param.u64 %f, [p]; mov.u32 %i, 0;
+            again: prototype: .callprototype ()_(); call %f, prototype;
+            add.s32 %i, %i, 1; setp.lt.s32 %q, %i, 10; @%q bra again; ret; }
+        .visible .entry straight(.param .u64 p) {
+            .reg .b64 %f; ld.param.u64 %f, [p];
+            prototype: .callprototype ()_(); call %f, prototype; ret; }
+        .visible .entry by_name(.param .u64 p) {
+            .reg .b32 %i; .reg .pred %q; mov.u32 %i, 0;
+            again: call named; add.s32 %i, %i, 1; setp.lt.s32 %q, %i, 10; @%q bra again; ret; }";
+    let module = ptx::parse(source).unwrap();
+    let kinds: Vec<Vec<FactKind>> = kernels(&module)
+        .map(|kernel| facts_of(&module, kernel).iter().map(|fact| fact.kind).collect())
+        .collect();
+    assert_eq!(kinds, [vec![FactKind::IndirectCalls], vec![], vec![]]);
+}
+
+#[test]
+fn the_slow_path_of_sine_is_no_array() {
+    let kinds: Vec<FactKind> = facts("limits", "sines").iter().map(|fact| fact.kind).collect();
+    assert_eq!(kinds, [FactKind::ArgumentReduction]);
+    assert!(facts("limits", "local_histogram").iter().all(|fact| fact.kind != FactKind::ArgumentReduction));
+}

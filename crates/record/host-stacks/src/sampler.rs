@@ -50,8 +50,8 @@ const WRITE_EVERY_NS: u64 = 1_000_000_000;
 const MOST_THREADS: usize = 256;
 /// Most processes that are sampled.
 const MOST_PROCESSES: usize = 64;
-/// How long the end waits for a round that is being made or written. Only a file system that hangs
-/// takes so long; on a busy machine, a round may take a second.
+/// Time for which the end waits for a round that is being made or written. Only a file system that
+/// hangs takes so long; on a busy machine, a round may take a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A thread that samples until it is stopped.

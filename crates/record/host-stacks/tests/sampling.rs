@@ -161,8 +161,8 @@ fn spinning_threads(stacks: &HostStacks) -> BTreeSet<u32> {
     spins.map(|span| stacks.thread(span).1.tid).collect()
 }
 
-/// How often one of the two threads that compute waited for the other one, and how often one held the
-/// global lock.
+/// How often one of the two threads that compute waited for the other one, and how often one held
+/// the global lock.
 fn sharing(stacks: &HostStacks) -> (usize, usize) {
     let tids = spinning_threads(stacks);
     let other = |tid: u32| tids.iter().copied().find(|&other| other != tid);
@@ -185,8 +185,8 @@ fn impossible_pairs_are_rare(minor: u32, stacks: &HostStacks) {
     println!("3.{minor}: {unsettled} of {samples} samples are unsettled, {:?}", stacks.counters);
 }
 
-/// The number of settled pairs of known frames, and the stacks of those whose caller never calls the
-/// callee.
+/// The number of settled pairs of known frames, and the stacks of those whose caller never calls
+/// the callee.
 fn pairs(stacks: &HostStacks) -> (usize, Vec<Vec<(String, u32)>>) {
     let calls = |callee: &str| match callee {
         "first_callee" => Some("first_caller"),

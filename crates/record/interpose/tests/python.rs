@@ -234,8 +234,8 @@ fn stacks_are_sampled_within_their_share_of_the_time() {
     }
 }
 
-/// The lines of which a program's stacks are: of its first launch, and of samples, which are within their
-/// share of the time. The program launches from two lines.
+/// The lines of which a program's stacks are: of its first launch, and of samples, which are within
+/// their share of the time. The program launches from two lines.
 fn sampled_lines(timing: TimingMode, interpreter: &Path) -> BTreeSet<u32> {
     let recording = Recording::new(Settings { timing, ..Settings::default() });
     finished(&mut state(&recording, interpreter, &["sampled"]));

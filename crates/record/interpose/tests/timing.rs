@@ -221,7 +221,8 @@ fn contexts_may_come_and_go_with_readings_pending() {
 fn threads_that_time_never_spoil_another_threads_capture() {
     for host_time in [false, true] {
         let mut is_enough = false;
-        // On a busy machine the threads may hardly run between captures: then there are more of these.
+        // On a busy machine the threads may hardly run between captures: then there are more of
+        // these.
         for captures in [300, 1200, 4800, 19_200] {
             let recording = recording(TimingMode::All);
             let mut command = recording.client(&format!("capture-race {captures}"));

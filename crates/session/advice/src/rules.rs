@@ -250,7 +250,7 @@ pub static RULES: &[Rule] = &[
     by_code::trigonometry::RULE,
 ];
 
-/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
+/// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.
 pub static TOPICS: [(&str, &[Rule]); 8] = [
     (
         "copies",
@@ -674,21 +674,24 @@ pub(crate) const AROUND_LAUNCHES: &[IdleCause] = &[IdleCause::Launching, IdleCau
 
 /// The part of the time in copies ([`Accounts::copies`]) that copies of this sort take.
 pub(crate) fn copying(profile: &Profile, of: impl Fn(&Copies) -> bool) -> Figure {
-    let time = |of: &dyn Fn(&Copies) -> bool| {
-        let queued = profile.copies.iter().filter(|copy| !copy.wait() && of(copy));
-        total(queued.map(|copy| profile.time_of_copies(copy).value))
-    };
-    let all = time(&|_| true) + profile.time_of_sets().value;
-    account(profile, |accounts| accounts.copies).scaled(time(&of) / all.max(1.0))
+    copies_part(profile, queued_ns(profile, of))
 }
 
-/// The time in which the device sets memory and runs no kernel, ns: its part of the account of
-/// copies.
+/// The part of the time in copies that fills take: the account has both.
 pub(crate) fn setting(profile: &Profile) -> Figure {
-    let queued = profile.copies.iter().filter(|copy| !copy.wait());
-    let copies = total(queued.map(|copy| profile.time_of_copies(copy).value));
-    let sets = profile.time_of_sets().value;
-    account(profile, |accounts| accounts.copies).scaled(sets / (copies + sets).max(1.0))
+    copies_part(profile, profile.time_of_sets().value)
+}
+
+/// The part of the time in copies that belongs to transfers of this duration, in nanoseconds.
+fn copies_part(profile: &Profile, taken_ns: f64) -> Figure {
+    let all_ns = queued_ns(profile, |_| true) + profile.time_of_sets().value;
+    account(profile, |accounts| accounts.copies).scaled(taken_ns / all_ns.max(1.0))
+}
+
+/// The duration of queued copies of this sort, one after the other, in nanoseconds.
+fn queued_ns(profile: &Profile, of: impl Fn(&Copies) -> bool) -> f64 {
+    let queued = profile.copies.iter().filter(|copy| !copy.wait() && of(copy));
+    total(queued.map(|copy| profile.time_of_copies(copy).value))
 }
 
 /// Whether most launches are of kernels that XLA made.

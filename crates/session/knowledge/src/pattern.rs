@@ -25,9 +25,9 @@ impl Pattern {
 
 /// A pattern of a function on a call stack: `FILE:FUNCTION`, `FILE:` or `FUNCTION`. `FILE` is the
 /// end of a path, from the beginning of one of its folders or of its name; a file that ends with
-/// `/` stands for everything in the folder. `packages/numpy/` is the package alone, and not a folder
-/// of this name in another one. `FUNCTION` is a [`Pattern`] of the function's name,
-/// with or without the classes and functions that it is defined in.
+/// `/` stands for everything in the folder. `packages/numpy/` is the package alone, and not a
+/// folder of this name in another one. `FUNCTION` is a [`Pattern`] of the function's name, with or
+/// without the classes and functions that it is defined in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionPattern {
     file: String,
@@ -70,7 +70,7 @@ impl FunctionPattern {
     }
 }
 
-/// What a file in an installed package begins with in a pattern, and in a path.
+/// The beginning of a file in an installed package, in a pattern and in a path.
 const PACKAGES: &str = "packages/";
 const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 

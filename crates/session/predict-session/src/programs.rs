@@ -39,18 +39,18 @@ struct Content<'p> {
     /// The kernels that were asked for, by symbol: all configurations of one share what is made of
     /// its code.
     kernels: RefCell<HashMap<String, Option<Code>>>,
-    /// What its machine code says, by symbol.
+    /// Properties of the kernels' machine code, by symbol.
     tables: HashMap<&'p str, Machine>,
 }
 
-/// What the machine code of a kernel says.
+/// Properties of a kernel's machine code.
 struct Machine {
     tables: cubin::Kernel,
     facts: Vec<CodeFact>,
 }
 
 impl Machine {
-    /// Of the kernel of this name; `None` if the cubin has none.
+    /// Reads the kernel of this name; `None` if the cubin has none.
     fn of(cubin: &[u8], symbol: &str) -> Option<Self> {
         let tables = cubin::kernel(cubin, symbol).ok().flatten()?;
         let code = cubin::code(cubin, symbol).ok().flatten();
@@ -64,7 +64,8 @@ const MOST_CODE_BYTES: usize = 1 << 20;
 /// Bytes of the array that sine and cosine have for large arguments, in FP64; with a frame around.
 const REDUCTION_BYTES: u32 = 48;
 
-/// What machine code tells of a kernel's cost: less than PTX, and computed likewise.
+/// Returns the facts of machine code about a kernel's cost: fewer kinds than PTX has, computed
+/// likewise.
 fn machine_facts(code: &cubin::Code<'_>, tables: &cubin::Kernel) -> Vec<CodeFact> {
     if code.bytes.len() > MOST_CODE_BYTES {
         return Vec::new();
@@ -183,7 +184,7 @@ impl<'p> Programs<'p> {
         self.recorded(kernel).case(kernel.launch, kernel.attributes)
     }
 
-    /// What a kernel's code says about its cost, if its PTX or its machine code is known.
+    /// Returns the facts about a kernel's cost, if its PTX or its machine code is known.
     pub fn facts(&self, kernel: &Kernel) -> Vec<CodeFact> {
         match self.find(kernel) {
             Some(Recorded::Code(code)) => code.facts(&kernel.launch).into_iter().map(fact).collect(),

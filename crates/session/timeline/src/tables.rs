@@ -110,7 +110,7 @@ pub struct Kernel {
     pub frames: Vec<Frame>,
 }
 
-/// What answers show of a kernel as it is here.
+/// The fields of a kernel that answers show unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KernelRow {
     pub symbol: String,

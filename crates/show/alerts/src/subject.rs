@@ -1,6 +1,6 @@
 //! The part of a session that an alert is about.
 
-/// What an alert is about, within its session.
+/// The subject of an alert within its session.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// All of it.

@@ -1,4 +1,4 @@
-//! Why a request has no answer, and what it is answered instead.
+//! Reasons for which a request has no answer, and the responses in its place.
 
 use apex_http::{Response, StatusCode};
 use apex_view::Error;
@@ -6,7 +6,7 @@ use apex_view::Error;
 /// Media type of answers.
 pub const JSON: &str = "application/json";
 
-/// Why there is no answer.
+/// The reason for which a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The request makes no sense.

@@ -30,7 +30,7 @@ pub const PARAMETERS: [&[&str]; 3] = [
 /// Answers a request for a session's timeline, or a part of it; `None` if there is no such part.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason for which there is no answer.
 pub fn answer(
     timelines: &Timelines,
     request: &Request,

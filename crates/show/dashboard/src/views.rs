@@ -29,8 +29,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Age at which what was read is read again, where so many views take turns: all of them together
-    /// read for as long as one would alone.
+    /// Age at which what was read is read again, where so many views take turns: all of them
+    /// together read for as long as one would alone.
     pub fn longest(&self, took: Duration, views: u32) -> Duration {
         let Self { fresh, rest } = self;
         took.saturating_mul((rest + 1).saturating_mul(views.max(1)) - 1).max(*fresh)
@@ -159,8 +159,8 @@ impl Views {
         }
     }
 
-    /// How long what a view shows stays as it is, for somebody who has just looked at it. It may be read
-    /// again then.
+    /// How long what a view shows stays as it is, for somebody who has just looked at it. It may be
+    /// read again then.
     pub fn pause(&self, view: &View) -> Duration {
         // (Somebody may read it.)
         let Ok(open) = view.open.try_lock() else { return Duration::ZERO };
@@ -171,8 +171,8 @@ impl Views {
         }
     }
 
-    /// What was read last, if it is still valid; else what the session's files are like now. (What is
-    /// fresh is valid whatever the files are like, so that nobody looks at them.)
+    /// What was read last, if it is still valid; else what the session's files are like now. (What
+    /// is fresh is valid whatever the files are like, so that nobody looks at them.)
     fn last(&self, view: &View, open: &Open) -> Result<Result<Looked, Problem>, Option<u64>> {
         let result = |last: &Last| Ok(last.result.clone());
         let last = open.last.as_ref();
@@ -250,7 +250,7 @@ impl View {
 }
 
 impl Last {
-    /// How long it stays fresh from now on, where so many views are read again.
+    /// Time for which it stays fresh from now on, where so many views are read again.
     fn stays(&self, wanted: &ViewParameters, views: u32) -> Duration {
         let pace = if wanted.last.is_some() { LAST } else { WHOLE };
         pace.longest(self.took, views).saturating_sub(self.at.elapsed())

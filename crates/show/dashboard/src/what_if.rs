@@ -54,7 +54,7 @@ fn sides(text: &str) -> Option<[u32; 3]> {
 /// Answers a request about a kernel of a session.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason for which there is no answer.
 pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> Result<Response, Problem> {
     let parameters = [&ViewParameters::PARAMETERS[..], &PARAMETERS].concat();
     let (wanted, change) = (ViewParameters::among(request, &parameters)?, change(request)?);
@@ -69,7 +69,7 @@ pub fn answer(views: &Views, request: &Request, known: &Known, kernel: &str) -> 
 /// Answers a request for the lines of a kernel of a session.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason for which there is no answer.
 pub fn lines(views: &Views, request: &Request, known: &Known, kernel: &str) -> Result<Response, Problem> {
     let kernels = views.kernels(known, &ViewParameters::of(request)?)?;
     Ok(Response::new(StatusCode::OK, JSON, kernels.lines.json(kernel).map_err(Problem::Empty)?))

@@ -1,4 +1,4 @@
-//! What the formats of call stacks have in common: samples of the host while devices were idle, by
+//! Samples for the formats of call stacks: those of the host while devices were idle, by
 //! account and stack, with the idle time that they stand for.
 
 use std::collections::BTreeMap;
@@ -59,8 +59,8 @@ pub(crate) mod fixture {
         }
     }
 
-    /// `main` calls `f` in 6 samples of host code, and a function with an odd name in 2 of it and in
-    /// 3 of launch calls; a sample is 1 ms.
+    /// `main` calls `f` in 6 samples of host code, and a function with an odd name in 2 of it and
+    /// in 3 of launch calls; a sample is 1 ms.
     pub(crate) fn profile() -> Profile {
         let host_samples = vec![
             group(IdleCause::HostCode, true, &[(0, 5), (1, 2)]),

@@ -51,7 +51,7 @@ impl Strings {
     }
 }
 
-/// What the file defines, each once.
+/// The definitions of the file, each once.
 struct Defined<'p> {
     strings: Strings,
     locations: HashMap<&'p HostFrame, u64>,

@@ -2,8 +2,8 @@
 //!
 //! * [`Document`] is what the page shows, as data: the content of the JSON document
 //!   [`PAGE`](documents::PAGE), which docs/json.md describes. Its size is bounded, however long the
-//!   session is ([`Limits`]): long lists are cut, and what was cut is counted. Its types are written
-//!   as TypeScript by a test (`tests/typescript.rs`).
+//!   session is ([`Limits`]): long lists are cut, and what was cut is counted. Its types are
+//!   written as TypeScript by a test (`tests/typescript.rs`).
 //! * [`html`] is the document in the file that shows it: one page that needs nothing else.
 //! * [`what_if`] and [`KernelLines`] are what the page asks its server about a kernel.
 //! * [`served`] is the same page without a document: it asks its server for [`json`].

@@ -154,7 +154,7 @@ fn comment(text: &mut String, docs: &[String], indent: &str) {
 #[derive(Default)]
 struct Types {
     sources: BTreeMap<PathBuf, Source>,
-    /// Where the type of each name stands: file and name there.
+    /// The place of each named type: file and name there.
     named: BTreeMap<String, (PathBuf, String)>,
     wanted: VecDeque<String>,
     text: String,

@@ -16,8 +16,8 @@ impl Listing<'_, '_> {
         all.filter(|(_, operation)| operation.is(&[Opcode::Atom, Opcode::Red]))
     }
 
-    /// Atomic sums in floating point or 64 bits, at an address that no thread, block or data chooses,
-    /// by all threads. Those of 32-bit integers are combined within a warp by ptxas.
+    /// Atomic sums in floating point or 64 bits, at an address that no thread, block or data
+    /// chooses, by all threads. Those of 32-bit integers are combined within a warp by ptxas.
     pub(super) fn totals(&self, found: &mut Found<'_>) {
         let mut parts = Parts::default();
         for (at, operation) in self.atomics() {

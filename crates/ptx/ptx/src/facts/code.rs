@@ -16,7 +16,8 @@ const PRODUCTS: usize = 16;
 
 /// Finds kernels that use the tables for skipping ahead.
 pub(super) fn generators(bodies: &[Body<'_>], found: &mut Found<'_>) {
-    // The tables are static: in a namespace, and in code that is linked, their names have more around.
+    // The tables are static: in a namespace, and in code that is linked, their names have more
+    // around.
     let is_table = |name: &str| SKIP_AHEAD.iter().any(|stem| name.contains(stem));
     let mut places = bodies.iter().flat_map(|body| &body.variables);
     if places.any(|place| is_table(&place.declaration.name)) {

@@ -1,4 +1,4 @@
-//! What the values of registers depend on, and under which conditions an instruction is executed.
+//! Origins of values in registers, and conditions under which instructions are executed.
 //!
 //! An [`Origin`] holds on every path: what a register may have from anywhere is united. Arithmetic
 //! that keeps neighbours apart (sums, products with a number, shifts to the left) keeps the loads
@@ -20,7 +20,7 @@ const MOST_PASSES: usize = 12;
 /// Shifting a thread's index by so many bits or more leaves what the lanes of a warp share.
 const WARP_SHIFT: i128 = 5;
 
-/// What a value depends on.
+/// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Origin {
     /// The lane's number.
@@ -96,7 +96,7 @@ impl Origins {
         changed
     }
 
-    /// What an instruction makes.
+    /// Returns the origin of an instruction's results.
     fn made(
         &self,
         at: InstructionId,
@@ -135,7 +135,7 @@ impl Origins {
         sources.iter().take(2).any(|factor| self.of_operand(factor, body).is_uniform())
     }
 
-    /// What an operand depends on.
+    /// Returns the origin of an operand.
     pub fn of_operand(&self, operand: &Operand<'_>, body: &Body<'_>) -> Origin {
         let mut all = Origin::default();
         operand.registers(body, &mut |register| all.add(&self.registers[register.index()]));
@@ -147,7 +147,7 @@ impl Origins {
         all
     }
 
-    /// What a register depends on.
+    /// Returns the origin of a register.
     pub fn of_register(&self, register: RegisterId) -> &Origin {
         &self.registers[register.index()]
     }
@@ -221,7 +221,8 @@ impl<'m> Listing<'_, 'm> {
         found
     }
 
-    /// What the branch at the end of a block says where only one of its sides leads to another.
+    /// Adds the condition of the branch at the end of a block, if only one of its sides leads to
+    /// another one.
     fn decides(&self, parent: BlockId, block: BlockId, found: &mut Vec<Condition>) {
         let Some(last) = self.flow.block(parent).end.0.checked_sub(1).map(InstructionId) else { return };
         let line = &self.body.lines[last.index()];
@@ -279,8 +280,8 @@ impl<'m> Listing<'_, 'm> {
         equal && lanes == 1 && origins.iter().filter(|origin| origin.is_uniform()).count() == 1
     }
 
-    /// Whether each thread executes an instruction, but for bounds of indices: no condition asks for
-    /// data, and none for one lane of several.
+    /// Whether each thread executes an instruction, but for bounds of indices: no condition asks
+    /// for data, and none for one lane of several.
     pub(super) fn is_for_all(&self, at: InstructionId) -> bool {
         self.conditions(at).iter().all(|condition| {
             let (comparison, origins) = self.compared(condition);

@@ -1,4 +1,5 @@
-//! Work that one thread of a block does while the others wait, and arrays that are not in registers.
+//! Work that one thread of a block does while the others wait, and arrays that are not in
+//! registers.
 
 use super::origins::Condition;
 use super::{FactKind, Found, Listing, Parts};
@@ -56,7 +57,7 @@ impl Listing<'_, '_> {
         })
     }
 
-    /// What an instruction writes, where it is known.
+    /// Returns the value that an instruction writes, if it is known.
     fn made(&self, at: InstructionId) -> Option<&Sum> {
         let (result, _) = self.operations[at.index()].split(&self.body.lines[at.index()].operands);
         self.values.result(at, result?.register()?)

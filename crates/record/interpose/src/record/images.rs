@@ -1,7 +1,7 @@
 //! Images: the code that the program loads. The blocks that its kernels require are remembered, and
 //! the session stores by default its PTX, and small images of machine code without PTX: `apex run`
-//! replaces those of Triton's kernels by their PTX, and removes what is too much. With `apex run --code` it stores all that
-//! describes launches.
+//! replaces those of Triton's kernels by their PTX, and removes what is too much. With `apex run
+//! --code` it stores all that describes launches.
 
 use super::Recorder;
 use crate::objects::images::Image;
@@ -27,8 +27,8 @@ const MOST_PTX_FILE_BYTES: u64 = 16 << 20;
 
 /// Most bytes of an image that is stored without `--code`: some hundred kernels have that much PTX.
 const MOST_PTX_BYTES: usize = 2 << 20;
-/// Most bytes of an image of machine code that is stored without `--code`: those of Triton's kernels
-/// and of XLA's have fewer.
+/// Most bytes of an image of machine code that is stored without `--code`: those of Triton's
+/// kernels and of XLA's have fewer.
 const MOST_CUBIN_BYTES: usize = 256 << 10;
 
 /// The images that this process has seen, by hash, and whether the session has them.

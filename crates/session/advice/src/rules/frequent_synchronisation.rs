@@ -127,7 +127,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What to change, where it is not what the rule says: known loops over elements, values that are
+/// Returns the change to make, if it is not the rule's: known loops over elements, values that are
 /// copied one by one, functions of libraries that are known to wait, memory that host and device
 /// use in turn, other loops, results of XLA.
 fn change(profile: &Profile, launches: u64, looped: Option<&Loop>) -> Option<String> {

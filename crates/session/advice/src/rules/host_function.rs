@@ -125,7 +125,7 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// What the host does at a place, beside launching.
+/// The host's work at a place, beside launching.
 struct Work<'p> {
     place: IdlePlace<'p>,
     /// Idle time that launching does not explain, nanoseconds.
@@ -167,8 +167,8 @@ fn work_of_places(profile: &Profile, span: f64) -> Vec<Work<'_>> {
     named
 }
 
-/// Idle time that other rules do not explain by a driver call: short waits for allocations or copies
-/// are theirs.
+/// Idle time that other rules do not explain by a driver call: short waits for allocations or
+/// copies are theirs.
 fn is_of_code(activity: &Activity, samples: &IdleSamples) -> bool {
     samples.is_pause || host_bound::is_slow(activity) || AROUND_LAUNCHES.contains(&samples.cause)
 }

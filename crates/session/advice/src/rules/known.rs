@@ -3,7 +3,8 @@
 //! Each rule here reports the known cause that costs most; its finding has the title, the remedy
 //! and the check of that cause. What it claims is a share of time that was spent there: GPU time of
 //! the matched kernels, CPU time of the matched calls, idle time of the device that goes with them,
-//! or idle time in which samples found the host in a function. So a cause that matches and costs little stands below the one that dominates.
+//! or idle time in which samples found the host in a function. So a cause that matches and costs
+//! little stands below the one that dominates.
 
 mod calls;
 mod host;

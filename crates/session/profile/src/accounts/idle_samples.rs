@@ -280,8 +280,8 @@ mod tests {
     const ACCOUNT: IdleAccount =
         IdleAccount { phase: PhaseKind::Steady, cause: IdleCause::HostCode, is_pause: false };
 
-    /// What is known of idle time in which the device waits for thread 7: the times, the samples that
-    /// were read, and how often each other stack was seen beside each stack.
+    /// What is known of idle time in which the device waits for thread 7: the times, the samples
+    /// that were read, and how often each other stack was seen beside each stack.
     type Known = (u64, u64, u64, BTreeMap<(u32, Option<u32>), u64>);
 
     fn known(mut sampler: IdleSampler, stretches: &[(u64, u64)]) -> Known {

@@ -77,7 +77,7 @@ impl HostFrame {
     }
 }
 
-/// What stands for the file of a system call.
+/// The name in place of a file, for a system call.
 const SYSTEM_CALL: &str = "system call";
 
 /// Numbers and names of system calls (x86-64) that tell what a thread waits for: the disk, the

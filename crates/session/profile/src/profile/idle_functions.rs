@@ -259,9 +259,10 @@ impl Profile {
         self.activities.iter().flat_map(|activity| &activity.host_samples)
     }
 
-    /// Stacks of Python, each with the system call that its thread is in where it runs. A thread that
-    /// runs has no frame of compiled code, so that its time in the kernel looks like the line's own:
-    /// where some samples of a stack wait in a call, those that run are counted for it too.
+    /// Stacks of Python, each with the system call that its thread is in where it runs. A thread
+    /// that runs has no frame of compiled code, so that its time in the kernel looks like the
+    /// line's own: where some samples of a stack wait in a call, those that run are counted for it
+    /// too.
     fn in_calls(&self) -> BTreeMap<usize, usize> {
         let mut samples: BTreeMap<usize, u64> = BTreeMap::new();
         for one in self.idle_samples().flat_map(|group| &group.stacks) {

@@ -1,4 +1,4 @@
-//! Which functions of a host stack tell what the host does.
+//! Selection of the functions in a host stack that tell what the host does.
 //!
 //! A user acts upon two frames: the innermost line that is not a library's, and the function of a
 //! library that this line calls. Many functions between the two only pass a call on: wrappers of

@@ -1,5 +1,5 @@
-//! What each observation becomes, to the nanosecond, on made-up observations of a process that starts
-//! at a round time.
+//! What each observation becomes, to the nanosecond, on made-up observations of a process that
+//! starts at a round time.
 
 use super::*;
 use apex_profile::{Activity, Device, Figure, Gap, IdleCause};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use test_session::{LEGACY, Recording};
 
-/// When the process starts, nanoseconds since 1970.
+/// The start of the process, in nanoseconds since 1970.
 const START: u64 = 1_700_000_000_000_000_000;
 /// From its start to its last record.
 const LENGTH: u64 = 5_000;

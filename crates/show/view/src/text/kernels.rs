@@ -23,9 +23,9 @@ pub struct Row<'a> {
 pub struct Column {
     /// Its heading.
     pub heading: &'static str,
-    /// How it stands.
+    /// The alignment of the column.
     pub align: Align,
-    /// What a legend says of it; empty if nothing.
+    /// The column's text in a legend, or empty.
     pub meaning: &'static str,
     /// Its cell.
     pub cell: fn(&Row<'_>) -> String,

@@ -205,8 +205,8 @@ fn without_fault(job: &Profile) -> String {
     }
 }
 
-/// How many kernels ran: `3 launches`, or `at least 3 launches` where nobody knows how often the device
-/// ran the bodies of conditional nodes.
+/// How many kernels ran: `3 launches`, or `at least 3 launches` where nobody knows how often the
+/// device ran the bodies of conditional nodes.
 pub fn launches(profile: &Profile) -> String {
     let least = if profile.uncounted_nodes() > 0 { "at least " } else { "" };
     format!("{least}{}", units::counted(profile.totals.kernels_run(), "launch", "launches"))

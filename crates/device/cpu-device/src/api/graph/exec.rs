@@ -215,7 +215,7 @@ fn update(exec: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
     Ok(GraphExec::resolve(exec)?.update(&*Graph::resolve(graph)?)?.err())
 }
 
-/// What a launch does with memory that nodes allocate or free, in its order.
+/// Returns the allocations and frees of a launch's nodes, in its order.
 fn memory_uses(operations: &[Operation]) -> Vec<Use> {
     let uses = operations.iter().flat_map(|operation| match operation {
         Operation::Sequence(inner) => memory_uses(inner),

@@ -8,7 +8,7 @@ use apex_profile::{CodeFact, Figure, Kernel, Profile};
 
 /// Warp instructions that a slow GPU executes in a nanosecond.
 const RATE: f64 = 50.0;
-/// What a launch takes in any case, nanoseconds.
+/// Least duration of a launch, in nanoseconds.
 const LAUNCH_NS: f64 = 5e3;
 /// How many times as long as its instructions take a kernel takes if it prints.
 const SLOWER: f64 = 10.0;
@@ -56,8 +56,8 @@ const PRINTS: Pattern = Pattern {
     headline: "printf in the kernel",
 };
 
-/// How likely it is that launches print: each thread does, or the kernel takes far longer than its
-/// instructions.
+/// Returns the likelihood that launches print: each thread does, or the kernel takes far longer
+/// than its instructions.
 fn likelihood(kernel: &Kernel, fact: &CodeFact) -> Level {
     if fact.cost > 0.0 {
         return Level::High;

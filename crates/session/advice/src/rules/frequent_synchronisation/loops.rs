@@ -10,9 +10,9 @@ const SHARE: f64 = 0.5;
 
 /// A loop whose elements the host waits for one by one.
 pub(super) struct Loop {
-    /// What is seen, as the end of a sentence.
+    /// The observation, as the end of a sentence.
     pub seen: String,
-    /// What to change, where a known cause explains it.
+    /// The change to make, if a known cause explains the loop.
     pub known: Option<String>,
     /// Whether one step alone has many of them. Where a step is one round of the loop, a known
     /// cause alone shows the loop.

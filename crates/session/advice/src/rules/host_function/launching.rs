@@ -1,4 +1,4 @@
-//! How much of the host's time at a place is launching.
+//! The share of the host's time at a place that launching takes.
 //!
 //! A launch-bound program spends its idle time at the lines that launch, and a finding that calls
 //! these lines slow misses the cause: there are too many launches. So each line is held against the

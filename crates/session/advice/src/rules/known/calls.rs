@@ -59,7 +59,8 @@ fn judge(profile: &Profile) -> Outcome {
     outcome(found)
 }
 
-/// What the calls of a cause tell. A call belongs to the first cause that names it: it is `taken`.
+/// Returns the finding that the calls of a cause support. A call belongs to the first cause that
+/// names it: it is `taken`.
 fn known_by_calls<'k, 'p>(
     profile: &'p Profile,
     cause: &'k Cause,

@@ -40,7 +40,8 @@ fn function_in<'p>(stack: &'p HostStack, cause: &Cause) -> Option<&'p HostFrame>
     stack.frames.iter().rev().find(is_named)
 }
 
-/// What the samples say of a cause; `None` where its functions cost little, or were not sampled.
+/// Returns the finding that samples support for a cause; `None` where its functions cost little, or
+/// were not sampled.
 pub(super) fn known<'k>(
     profile: &Profile,
     places: &Places<'_>,
