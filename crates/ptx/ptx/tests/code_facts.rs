@@ -274,7 +274,7 @@ fn calls_by_address_are_told_in_loops_and_lend_no_facts() {
 
 #[test]
 fn the_slow_path_of_sine_is_no_array() {
-    let kinds: Vec<FactKind> = facts("limits", "sines").iter().map(|fact| fact.kind).collect();
-    assert_eq!(kinds, [FactKind::ArgumentReduction]);
-    assert!(facts("limits", "local_histogram").iter().all(|fact| fact.kind != FactKind::ArgumentReduction));
+    let has = |kernel, kind| facts("limits", kernel).iter().any(|fact| fact.kind == kind);
+    assert!(has("sines", FactKind::ArgumentReduction) && !has("sines", FactKind::LocalArray));
+    assert!(!has("local_histogram", FactKind::ArgumentReduction));
 }
