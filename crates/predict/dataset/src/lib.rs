@@ -111,7 +111,7 @@ impl DataSet {
         let (found, said) = (launches.len() as u64, manifest.counts.rows);
         if found != said {
             let why = format!(
-                "the file has {found} launches and the manifest says {said}: one of them is not this data set's"
+                "the file has {found} launches and {MANIFEST} says {said}: one of them is not this data set's"
             );
             return Err(Error::Manifest { path, why });
         }
@@ -191,6 +191,17 @@ mod tests {
         twice.write(folder.path()).unwrap();
         let error = DataSet::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("launches.csv") && error.contains("row 1 follows row 1"), "{error}");
+    }
+
+    #[test]
+    fn a_number_of_launches_that_the_manifest_does_not_say_is_told_with_both_files() {
+        let folder = tempfile::tempdir().unwrap();
+        sample().write(folder.path()).unwrap();
+        let mut manifest = sample().manifest;
+        manifest.counts.rows = 0;
+        manifest.write(&folder.path().join(MANIFEST)).unwrap();
+        let error = DataSet::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(MANIFEST) && error.contains(LAUNCHES), "{error}");
     }
 
     /// The damage to one byte of a file.
