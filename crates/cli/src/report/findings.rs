@@ -38,7 +38,7 @@ pub fn brief(
     }
     let rest = advice.findings.len().saturating_sub(shown);
     let more = match rest {
-        _ if advice.findings.is_empty() => return Ok(()),
+        _ if advice.findings.is_empty() => return unjudged(out, advice, width),
         0 => "`apex advise` shows the evidence, `apex explain RULE` a rule.".to_owned(),
         rest => format!(
             "{rest} more: `apex advise` shows all findings with their evidence, `apex explain RULE` a rule."
@@ -46,6 +46,18 @@ pub fn brief(
     };
     writeln!(out)?;
     for line in wrap(&more, width, "  ") {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Where nothing was found: how many rules could not judge.
+fn unjudged(out: &mut dyn Write, advice: &Advice, width: usize) -> io::Result<()> {
+    if advice.unjudged.is_empty() {
+        return Ok(());
+    }
+    let rules = units::counted(advice.unjudged.len() as u64, "rule", "rules");
+    for line in wrap(&format!("Not judged: {rules}. `apex advise` says why."), width, "  ") {
         writeln!(out, "{line}")?;
     }
     Ok(())

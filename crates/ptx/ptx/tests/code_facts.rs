@@ -273,8 +273,9 @@ fn calls_by_address_are_told_in_loops_and_lend_no_facts() {
 }
 
 #[test]
-fn the_slow_path_of_sine_is_no_array() {
+fn the_slow_path_of_sine_is_neither_an_array_nor_arithmetic_in_doubles() {
     let has = |kernel, kind| facts("limits", kernel).iter().any(|fact| fact.kind == kind);
     assert!(has("sines", FactKind::ArgumentReduction) && !has("sines", FactKind::LocalArray));
+    assert!(!has("sines", FactKind::Doubles));
     assert!(!has("local_histogram", FactKind::ArgumentReduction));
 }

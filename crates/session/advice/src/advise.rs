@@ -1,7 +1,9 @@
 //! Runs the rules, makes sure that the savings that they promise add up ([`capping`]), and orders
-//! their findings ([`ranking`]).
+//! their findings ([`ranking`]): specific causes before the general findings that contain them
+//! ([`leading`]).
 
 mod capping;
+mod leading;
 mod ranking;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
 use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
+use leading::{name_causes, note_leaders};
 use ranking::rank;
 
 /// Options of the caller.
@@ -105,6 +108,8 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     }
     rules::drop_waits(&mut advice.findings);
     drop_explained(&mut advice.findings);
+    note_leaders(profile, &mut advice.findings);
+    name_causes(profile, &mut advice.findings);
     cap_kernels(profile, &mut advice.findings);
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);

@@ -6,10 +6,11 @@ use serde::Serialize;
 use apex_profile::{Figure, total};
 
 /// The importance of a finding in general; its cost in this job is in its [`Saving`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing.
+    #[default]
     Info,
     /// Costs a little, or only sometimes.
     Low,
@@ -20,20 +21,22 @@ pub enum Severity {
 }
 
 /// The subject of a finding, and so the time that it can save.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Kernels: it can save time that the device is busy.
     Kernel,
     /// The host's side: it can save time that the device is idle.
+    #[default]
     Host,
 }
 
 /// A step on a scale of three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// A hint.
+    #[default]
     Low,
     /// Likely.
     Medium,
@@ -42,7 +45,7 @@ pub enum Level {
 }
 
 /// The certainty that the change saves as much as claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confidence {
     /// The level.
     pub level: Level,
@@ -134,10 +137,20 @@ pub struct Saving {
     /// idle time of a rule about kernels. [`crate::advise`] adds it to the others.
     #[serde(skip)]
     pub(crate) beyond: Option<Figure>,
-    /// Whether samples of the host's call stacks show the time that it saves. Such a saving is sure
-    /// to be about its function, where others infer a cause from calls.
+    /// What call stacks show of the host in the time that it saves. Such a saving is sure to be
+    /// about its function, where others infer a cause from calls.
     #[serde(skip)]
-    pub(crate) is_observed: bool,
+    pub observed: Option<Observed>,
+}
+
+/// The host's activity in idle time of the device, as its call stacks show it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Idle time with this activity, nanoseconds of all devices. A change saves at most this much
+    /// of it.
+    pub time_ns: Figure,
+    /// The activity with its place, after "while": "the host is in `f`, called from train.py:8 step".
+    pub doing: String,
 }
 
 impl Saving {
@@ -149,7 +162,7 @@ impl Saving {
 }
 
 /// One kernel configuration that has the fault.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelFinding {
     /// Index into [`apex_profile::Profile::kernels`].
     pub kernel: usize,
@@ -202,7 +215,7 @@ pub struct KnownCause {
 }
 
 /// The finding of one rule in a profile: one finding, however many kernels have the fault.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's identifier, `APEX-L01`.
     pub rule: String,
@@ -223,6 +236,13 @@ pub struct Finding {
     /// Names of rules whose findings about the same time this one explains.
     #[serde(skip)]
     pub(crate) explains: Vec<String>,
+    /// Identifiers of the rules whose general findings this one leads: it explains so much of their
+    /// time that it is said first (see [`crate::advise`]).
+    #[serde(skip)]
+    pub(crate) leads: Vec<String>,
+    /// What a general finding's summary says of the causes or the lines within its time.
+    #[serde(skip)]
+    pub within_time: Option<String>,
     /// A sentence about this profile, with values.
     pub summary: String,
     /// Values that speak for it, of the job.

@@ -22,6 +22,6 @@ pub use compare::{
     NewFinding, Per, Presence, Run, State, Steps, Together, compare,
 };
 pub use finding::{
-    Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, KnownCause, Level, Saving, Scope,
-    Severity, Unit, WhatIf,
+    Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, KnownCause, Level, Observed,
+    Saving, Scope, Severity, Unit, WhatIf,
 };

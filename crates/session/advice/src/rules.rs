@@ -39,6 +39,7 @@ mod misaligned_products;
 mod pageable_async_copy;
 mod parameter_passes;
 mod repeated_allocation;
+mod repeated_copies;
 mod repeated_loads;
 mod runs;
 mod short_blocks;
@@ -159,6 +160,35 @@ pub(crate) struct Draft {
 /// The rule that tells of idle time without its cause.
 pub(crate) const SYMPTOM: &str = low_utilisation::RULE.id;
 
+/// Rules whose findings name the account of idle time, and not its cause. APEX-T87 names a function
+/// where samples show one.
+pub(crate) const GENERAL: [&str; 6] = [
+    launch_bound::RULE.id,
+    host_bound::RULE.id,
+    frequent_synchronisation::RULE.id,
+    gpu_gap::RULE.id,
+    graph_candidate::RULE.id,
+    host_function::RULE.id,
+];
+
+/// Where the time of a general finding passes, in words; `None` if no call stack shows it.
+pub(crate) fn places_of(profile: &Profile, rule: &str) -> Option<String> {
+    let idle = Rule::named(rule).filter(|rule| rule.id != host_function::RULE.id)?.idle;
+    let is_launching = [launch_bound::RULE.id, graph_candidate::RULE.id].contains(&rule);
+    let sampled = (rule != graph_candidate::RULE.id).then(|| {
+        host_function::mostly_at(profile, |_, samples| {
+            idle.contains(&samples.cause) && !(is_launching && samples.is_pause)
+        })
+    });
+    let launched = || {
+        let stacks: Vec<StackCount> =
+            profile.kernels.iter().flat_map(|kernel| kernel.stacks.iter().copied()).collect();
+        profile.main_place(&stacks).map(|place| format!("most launches come from {place}"))
+    };
+    let sampled = sampled.flatten().map(|places| format!("the largest part of it at {places}"));
+    sampled.or_else(|| is_launching.then(launched).flatten())
+}
+
 /// The rule that says that launching is what the device waits for.
 pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
 
@@ -248,6 +278,7 @@ pub static RULES: &[Rule] = &[
     fills::RULE,
     by_code::calls::RULE,
     by_code::trigonometry::RULE,
+    repeated_copies::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.
@@ -261,6 +292,7 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
             exposed_copies::RULE,
             device_copies::RULE,
             fills::RULE,
+            repeated_copies::RULE,
         ],
     ),
     ("allocation", &[repeated_allocation::RULE]),
@@ -343,6 +375,8 @@ impl Rule {
             scope: self.scope,
             within: None,
             explains: Vec::new(),
+            leads: Vec::new(),
+            within_time: None,
             summary: draft.summary,
             evidence: draft.evidence,
             kernels: draft.kernels,
@@ -503,7 +537,10 @@ pub(crate) fn about_kernels(
     let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
     let launched = counted(launches, "launch", "launches");
     let share = match profile.counted_part(kernels.iter().map(|finding| finding.kernel)) {
-        None => format!("{} of all", percent(launches as f64 / profile.totals.kernels_run().max(1) as f64)),
+        None => format!(
+            "{} of all launches",
+            percent(launches as f64 / profile.totals.kernels_run().max(1) as f64)
+        ),
         Some((share, what)) => format!("{} of the {what}", percent(share)),
     };
     let who = match &kernels[..] {

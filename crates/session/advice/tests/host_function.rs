@@ -410,6 +410,56 @@ fn a_cause_that_makes_host_and_device_wait_claims_the_idle_time_from_a_part_of_i
 fn a_known_function_of_a_fifth_comes_before_launching() {
     let running = |stack, samples| (stack, samples, HostState::Running, None);
     let of = |samples| without_pauses(&[running(DUMPS, samples), running(STEP, 600 - samples)], 20_000);
-    assert_eq!(rules(&of(260))[0], KNOWN_HOST_WORK);
-    assert_eq!(rules(&of(100))[0], LAUNCH_BOUND);
+    for samples in [260, 101] {
+        assert_eq!(rules(&of(samples))[0], KNOWN_HOST_WORK, "{samples}");
+    }
+    // It claims its part first, and launching what is left.
+    let share = |rule| assert_finds_in(rule, of(101)).saving.of_job.expect("a share").value;
+    let (known, left) = (0.8 * 0.101, 0.6 - 0.8 * 0.101);
+    assert!((share(KNOWN_HOST_WORK) - known).abs() < 1e-9, "{}", share(KNOWN_HOST_WORK));
+    assert!((share(LAUNCH_BOUND) - left).abs() < 1e-9, "{}", share(LAUNCH_BOUND));
+}
+
+#[test]
+fn a_known_function_of_less_than_a_sixth_is_named_within_what_is_launch_bound() {
+    let running = |stack, samples| (stack, samples, HostState::Running, None);
+    let of = |samples| without_pauses(&[running(DUMPS, samples), running(STEP, 600 - samples)], 20_000);
+    let first = judge(&of(90)).findings.swap_remove(0);
+    assert_eq!(first.rule, LAUNCH_BOUND);
+    let within = "; 15% of that time passes while the host is in `json.dumps`, called from train.py:41 main";
+    assert!(first.summary.ends_with(within), "{}", first.summary);
+    assert!(first.change.contains(". For 15% of that time: "), "{}", first.change);
+    // Too little to be named: the line with most of the time is.
+    let first = judge(&of(15)).findings.swap_remove(0);
+    assert!(
+        first.summary.ends_with("; the largest part of it at train.py:50 step (98%)"),
+        "{}",
+        first.summary
+    );
+}
+
+#[test]
+fn time_without_samples_counts_neither_for_a_function_nor_against_it() {
+    let running = |stack, samples| (stack, samples, HostState::Running, None);
+    let mut one = without_pauses(&[running(DUMPS, 120), running(STEP, 480)], 20_000);
+    // Two thirds of the idle time were not sampled, so that the function has 7% of all of it.
+    one.activities[0].host_samples[0].sampled_ns /= 3.0;
+    assert_eq!(rules(&one)[0], KNOWN_HOST_WORK);
+}
+
+#[test]
+fn what_a_forked_worker_inherits_is_no_activity_of_its_own() {
+    let loader = |line, function| {
+        frame("/v/lib/python3.12/site-packages/torch/utils/data/dataloader.py", line, function)
+    };
+    let started = loader(1192, "_MultiProcessingDataLoaderIter.__init__");
+    let bootstrap = frame("/usr/lib/python3.12/multiprocessing/process.py", 314, "BaseProcess._bootstrap");
+    let of = |frames| {
+        let mut one = sampled(&[(NEXT, 600, HostState::WaitsForData, Some((Other::Worker, WORDS)))]);
+        one.host_stacks[WORDS] = stack("words", frames);
+        find(KNOWN_HOST_WORK, &one).and_then(|finding| finding.cause).map(|cause| cause.id)
+    };
+    let count = frame("/home/me/words.py", 9, "count");
+    assert_eq!(of(vec![count.clone(), bootstrap, started.clone()]), None);
+    assert_eq!(of(vec![count, started]).as_deref(), Some("dataloader-restarts"));
 }

@@ -9,6 +9,9 @@ use apex_profile::units;
 
 /// How a reader of the command's output sees other phases.
 pub const PHASE_OPTION: &str = "--phase startup, warmup or all";
+/// The topic of copies, and the share of the time from which they are not fine.
+const COPIES: &str = "copies";
+const MUCH: f64 = 0.25;
 /// How a reader of the dashboard sees them.
 pub const PHASE_MENU: &str = "Filters, Phase";
 
@@ -35,7 +38,10 @@ impl Shown<'_> {
             ));
         }
         let clear = |rule: &Rule| advice.clear.iter().any(|clear| clear == rule.slug);
-        let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(clear));
+        // What takes much of the time is not fine because no rule finds fault with it.
+        let accounts = self.job.accounts();
+        let takes_much = |topic: &str| topic == COPIES && accounts.copies.value >= MUCH * accounts.span_ns;
+        let fine = TOPICS.iter().filter(|(topic, rules)| rules.iter().all(clear) && !takes_much(topic));
         let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
         // What is wrong stands above it.
         if !fine.is_empty() && self.job.totals.kernels_run() > 0 && self.job.defects.is_empty() {

@@ -7,7 +7,7 @@ use crate::analysis::{Atom, Definition, Origin};
 use crate::body::{Body, InstructionId, Line, Operand, RegisterId, Symbol};
 use crate::estimate::{Place, machine};
 use crate::instruction::{Class, Control, Direction, Opcode, accesses};
-use crate::syntax::{ScalarType, StateSpace};
+use crate::syntax::{Constant, ScalarType, StateSpace};
 
 /// Tables by which generators of cuRAND skip ahead to their sequence.
 const SKIP_AHEAD: [&str; 2] = ["precalc_xorwow", "mrg32k3aM"];
@@ -37,6 +37,18 @@ pub(super) fn heap(bodies: &[Body<'_>], found: &mut Found<'_>) {
     }
     let all = parts.weight;
     found.tell(FactKind::DeviceHeap, parts, all);
+}
+
+/// The factor π/2 · 2^-64, by which sine and cosine of FP32 scale the reduced argument in their slow
+/// path for large ones.
+const REDUCTION_SCALE: u64 = 0x3bf9_21fb_5444_2d19;
+
+/// Whether an instruction is the product in FP64 of that path: the program does not ask for it.
+fn scales_reduction(line: &Line<'_>) -> bool {
+    let is_scale = |operand: &Operand<'_>| {
+        matches!(operand, Operand::Constant(Constant::Double(bits)) if *bits == REDUCTION_SCALE)
+    };
+    line.operands.iter().any(is_scale)
 }
 
 /// Whether an instruction names a function that the driver provides.
@@ -86,6 +98,8 @@ impl Listing<'_, '_> {
         for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
             let weight = self.weights[at];
             match operation.class() {
+                // One conversion before it, and one behind.
+                Class::Double if scales_reduction(line) => conversions -= 2.0 * weight,
                 Class::Double => {
                     all += weight;
                     parts.add(weight, (0.0, 0.0), Place::of(line));
@@ -97,7 +111,7 @@ impl Listing<'_, '_> {
             }
         }
         let doubles = parts.weight;
-        (parts.cost, parts.least) = (conversions, doubles * doubles / f64::max(loads, 1.0));
+        (parts.cost, parts.least) = (f64::max(conversions, 0.0), doubles * doubles / f64::max(loads, 1.0));
         found.tell(FactKind::Doubles, parts, all);
     }
 

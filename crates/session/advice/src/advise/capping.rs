@@ -9,7 +9,7 @@
 //!    and of that only what passes while the host does what the change removes ([`Rule::idle`]):
 //!    allocating less saves the idle time during allocations. Where too much is unknown to tell by
 //!    what, all known idle time and the unknown time are the limit. Findings share these times, the
-//!    largest first. A finding whose rule has a parent that fired lies *within* the parent's
+//!    largest first, but a finding that leads others before these ([`super::leading`]). A finding whose rule has a parent that fired lies *within* the parent's
 //!    ([`Finding::within`]): it is capped by that one, and does not add to it.
 //!
 //! No saving exceeds the accounts that it is taken from, and the upper end of its interval does not
@@ -70,15 +70,6 @@ fn explained(findings: &[Finding]) -> BTreeMap<String, usize> {
 /// Idle time whose function was sampled goes before idle time that a rule explains from calls
 /// alone, unless the latter is longer by this factor.
 const OBSERVED: f64 = 2.0;
-/// A function that was seen for this share of the job goes before the finding that the program is
-/// launch-bound, however much idle time that explains: it explains all that no other rule does.
-const SEEN: f64 = 0.2;
-
-/// Whether a finding names a function that was seen for so much of the job that it goes before the
-/// finding that the program is launch-bound.
-pub(super) fn is_seen(finding: &Finding) -> bool {
-    finding.saving.is_observed && finding.saving.of_job.is_some_and(|share| share.value >= SEEN)
-}
 
 /// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.
 pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
@@ -153,11 +144,13 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     let explained = explained(findings);
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
     let all_of = |finding: &Finding| time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value);
-    let launching = findings.iter().find(|finding| finding.rule == rules::LAUNCH_BOUND).map_or(0.0, all_of);
+    let led = |finding: &Finding| {
+        let led = findings.iter().filter(|general| finding.leads.contains(&general.rule));
+        led.map(|general| all_of(general).next_up()).fold(0.0, f64::max)
+    };
     let wanted = |f: usize| match &findings[f] {
-        finding if is_seen(finding) => (all_of(finding) * OBSERVED).max(launching.next_up()),
-        finding if finding.saving.is_observed => all_of(finding) * OBSERVED,
-        finding => all_of(finding),
+        finding if finding.saving.observed.is_some() => (all_of(finding) * OBSERVED).max(led(finding)),
+        finding => all_of(finding).max(led(finding)),
     };
     order.sort_by(|&a, &b| {
         let depth = |f: usize| {
@@ -187,8 +180,8 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
             (most.min(idle) + busy_most).min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
         let value = (value + busy.value).min(limit.map_or(most, |limit| limit.value)).min(most);
         let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
-        let is_observed = findings[f].saving.is_observed;
-        findings[f].saving = Saving { is_observed, ..rules::job_saving(profile, saved) };
+        let observed = findings[f].saving.observed.take();
+        findings[f].saving = Saving { observed, ..rules::job_saving(profile, saved) };
         findings[f].within = parent.map(|(parent, _)| parent);
     }
 }

@@ -1,12 +1,12 @@
 //! The order of findings: by what they save. Unknown savings come after known ones, and known
-//! savings of less than 2% of the job after these. A function of the host that was seen for a large
-//! share comes before the finding that launching is slow. Where the CPU device counted, its times
+//! savings of less than 2% of the job after these. A finding that leads another comes before it,
+//! whatever both save ([`super::leading`]). Where the CPU device counted, its times
 //! say nothing about a GPU: what it counted comes first, by the share of the counted work that the
 //! kernels concerned do, and the host's side comes last.
 
-use super::capping::{is_seen, time_of};
+use super::capping::time_of;
 use crate::finding::{Finding, KernelFinding, Scope};
-use crate::rules::{self, Needs, Rule};
+use crate::rules::{Needs, Rule};
 use apex_profile::{Profile, SaturatingSum as _};
 
 /// A finding that is known to save less of the job than this comes last.
@@ -43,12 +43,6 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
         Scope::Host => 0,
         Scope::Kernel => finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum(),
     };
-    // 2: known, 1: unknown, 0: known to be minor.
-    let known = |finding: &Finding| match finding.saving.of_job {
-        Some(share) if share.value < MINOR => 0,
-        Some(_) => 2,
-        None => 1,
-    };
     findings.sort_by(|a, b| {
         place(a)
             .cmp(&place(b))
@@ -61,16 +55,35 @@ pub(super) fn rank(profile: &Profile, findings: &mut [Finding]) {
             .then(concerned(b).cmp(&concerned(a)))
             .then(a.rule.cmp(&b.rule))
     });
-    put_before_launching(findings);
+    put_leaders_first(findings);
 }
 
-/// Moves the functions that were seen for a large share before the finding that the program is
-/// launch-bound.
-fn put_before_launching(findings: &mut [Finding]) {
-    let is_launching = |finding: &Finding| finding.rule == rules::LAUNCH_BOUND;
-    let Some(mut at) = findings.iter().position(is_launching) else { return };
-    while let Some(seen) = findings[at..].iter().position(is_seen) {
-        findings[at..=at + seen].rotate_right(1);
-        at += 1;
+/// Whether the saving of a finding is known, and worth a word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    Minor,
+    Unknown,
+    Worth,
+}
+
+fn known(finding: &Finding) -> Known {
+    match finding.saving.of_job {
+        Some(share) if share.value < MINOR => Known::Minor,
+        Some(_) => Known::Worth,
+        None => Known::Unknown,
+    }
+}
+
+/// Moves each finding before those that it leads. What leads is more specific than what is led, so
+/// this ends.
+fn put_leaders_first(findings: &mut [Finding]) {
+    let mut at = 0;
+    while let Some(general) = findings.get(at) {
+        let leads =
+            |finding: &Finding| finding.leads.contains(&general.rule) && known(finding) == Known::Worth;
+        match findings[at + 1..].iter().position(leads) {
+            Some(next) => findings[at..=at + 1 + next].rotate_right(1),
+            None => at += 1,
+        }
     }
 }

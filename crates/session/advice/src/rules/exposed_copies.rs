@@ -34,6 +34,34 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
+/// Whether copies of this sort can overlap with kernels and with copies in the other direction.
+fn is_pinned(copy: &Copies, direction: CopyDirection) -> bool {
+    copy.asynchronous
+        && copy.direction == direction
+        && copy.source != MemoryKind::Pageable
+        && copy.destination != MemoryKind::Pageable
+}
+
+pub(super) fn inwards(copy: &Copies) -> bool {
+    is_pinned(copy, CopyDirection::HostToDevice)
+}
+
+fn outwards(copy: &Copies) -> bool {
+    is_pinned(copy, CopyDirection::DeviceToHost)
+}
+
+/// The time that an ideal overlap of copies in, copies out and kernels saves, nanoseconds.
+fn overlapped(profile: &Profile) -> f64 {
+    let kernels = account(profile, |accounts| accounts.kernels).value;
+    let (inwards, outwards) = (copying(profile, inwards).value, copying(profile, outwards).value);
+    inwards + outwards + kernels - inwards.max(outwards).max(kernels)
+}
+
+/// Whether an overlap would save enough for a finding.
+pub(super) fn is_worth_overlapping(profile: &Profile) -> bool {
+    overlapped(profile) >= SAVED * profile.totals.span_ns.max(1.0)
+}
+
 fn judge(profile: &Profile) -> Outcome {
     let span = profile.totals.span_ns.max(1.0);
     let copies = account(profile, |accounts| accounts.copies);
@@ -41,22 +69,12 @@ fn judge(profile: &Profile) -> Outcome {
     let moved = |of: &dyn Fn(&Copies) -> bool| -> f64 {
         profile.copies.iter().filter(|copy| of(copy)).map(|copy| copy.bytes as f64).sum()
     };
-    let pinned = |copy: &Copies, direction| {
-        copy.asynchronous
-            && copy.direction == direction
-            && copy.source != MemoryKind::Pageable
-            && copy.destination != MemoryKind::Pageable
-    };
-    let inwards = |copy: &Copies| pinned(copy, CopyDirection::HostToDevice);
-    let outwards = |copy: &Copies| pinned(copy, CopyDirection::DeviceToHost);
     let (to_device, from_device) = (moved(&inwards), moved(&outwards));
     let to_and_fro = moved(&|copy| copy.direction != CopyDirection::DeviceToDevice);
     if copies.value < COPYING * span || 2.0 * (to_device + from_device) < to_and_fro {
         return Outcome::Clear;
     }
-    let (inwards, outwards) = (copying(profile, inwards).value, copying(profile, outwards).value);
-    let longest = inwards.max(outwards).max(kernels.value);
-    let saved = inwards + outwards + kernels.value - longest;
+    let saved = overlapped(profile);
     if saved < SAVED * span {
         return Outcome::Clear;
     }

@@ -12,7 +12,7 @@ use super::{
     AROUND_LAUNCHES, Draft, NOT_MODELLED, Needs, Outcome, Rule, compilation_cache, confidence, host_bound,
     job_saving, percent,
 };
-use crate::finding::{Evidence, Finding, Level, Saving, Scope, Severity, Unit};
+use crate::finding::{Evidence, Finding, Level, Observed, Saving, Scope, Severity, Unit};
 use apex_profile::{
     Activity, Figure, HostFrame, HostState, IdleCause, IdlePlace, IdleSamples, Other, Profile,
 };
@@ -114,7 +114,7 @@ fn judge(profile: &Profile) -> Outcome {
         kernels: Vec::new(),
         change: Some(change(profile, &first.place)),
         saving: Saving {
-            is_observed: true,
+            observed: Some(Observed { time_ns: first.time, doing: seen(&first.place) }),
             beyond: Some(Figure::predicted(0.0, (0.0, host_bound::behind_it(profile)))),
             ..job_saving(profile, Figure::predicted(time.value, (low / 2.0, high.min(span))))
         },

@@ -9,6 +9,7 @@
 mod calls;
 mod host;
 mod kernels;
+mod launches;
 mod variables;
 
 use std::collections::BTreeSet;
@@ -103,14 +104,19 @@ fn share_from(profile: &Profile, stacks: &[StackCount], cause: &Cause) -> Option
     if cause.functions.is_empty() {
         return Some(1.0);
     }
+    share_where(stacks, |count| {
+        let stack = profile.call_stacks.get(count.stack);
+        stack.is_some_and(|stack| has_function(stack, |file, function| cause.is_from(file, function)))
+    })
+}
+
+/// Share of the stacks that are such ones: of the sampled ones, or of those seen first if none was
+/// sampled; `None` without stacks.
+fn share_where(stacks: &[StackCount], is_such: impl Fn(&StackCount) -> bool) -> Option<f64> {
     let share = |weight: fn(&StackCount) -> u64| {
-        let is_from = |count: &&StackCount| {
-            let stack = profile.call_stacks.get(count.stack);
-            stack.is_some_and(|stack| has_function(stack, |file, function| cause.is_from(file, function)))
-        };
         let sum = |counts: &mut dyn Iterator<Item = &StackCount>| total(counts.map(|of| weight(of) as f64));
         let all = sum(&mut stacks.iter());
-        (all > 0.0).then(|| sum(&mut stacks.iter().filter(is_from)) / all)
+        (all > 0.0).then(|| sum(&mut stacks.iter().filter(|count| is_such(count))) / all)
     };
     share(|count| count.sampled).or_else(|| share(|count| count.first_seen))
 }

@@ -57,14 +57,8 @@ fn judge(profile: &Profile) -> Outcome {
     if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
-    let rest = |a: &Activity| a.span_ns - a.long_gaps_ns - in_pauses(a);
-    let bound =
-        |a: &&Activity| rest(a) > 0.0 && idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
-    let lost = Figure::sum(profile.activities.iter().filter(bound).map(|a| a.idle_part(idle(a))));
-    let Some(lost) = lost.filter(|lost| lost.value > 0.0 && median < SHORT_NS) else {
-        return Outcome::Clear;
-    };
-    let span: f64 = profile.activities.iter().filter(bound).map(rest).sum();
+    let Some(lost) = lost(profile) else { return Outcome::Clear };
+    let span: f64 = profile.activities.iter().filter(is_bound).map(rest).sum();
     Outcome::found(Draft {
         summary: format!(
             "the queue is empty for {} of the time, and the median kernel takes {}",
@@ -83,7 +77,7 @@ fn judge(profile: &Profile) -> Outcome {
             Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
         ],
         kernels: Vec::new(),
-        change: change(profile, &bound),
+        change: change(profile),
         saving: Saving {
             beyond: Some(Figure::predicted(
                 0.0,
@@ -98,11 +92,29 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
+/// The time without long gaps and pauses, in which launching may be slow.
+fn rest(activity: &Activity) -> f64 {
+    activity.span_ns - activity.long_gaps_ns - in_pauses(activity)
+}
+
+fn is_bound(activity: &&Activity) -> bool {
+    let (idle, rest) = (idle(activity), rest(activity));
+    rest > 0.0 && idle > IDLE * rest && idle <= EACH_NS * activity.launches as f64
+}
+
+/// The idle time for which launching is too slow, nanoseconds; `None` if it is not.
+pub(super) fn lost(profile: &Profile) -> Option<Figure> {
+    let median = median_kernel(profile).or_else(|| mean_kernel(profile))?;
+    let bound = profile.activities.iter().filter(is_bound);
+    let lost = Figure::sum(bound.map(|activity| activity.idle_part(idle(activity))));
+    lost.filter(|lost| lost.value > 0.0 && median < SHORT_NS)
+}
+
 /// Returns the change to make in place of the general advice: the framework's means, or the host's
 /// own code if it takes several times as long as the framework needs.
-fn change(profile: &Profile, bound: &impl Fn(&&Activity) -> bool) -> Option<String> {
+fn change(profile: &Profile) -> Option<String> {
     let owner = framework(profile)?;
-    let activities = || profile.activities.iter().filter(bound);
+    let activities = || profile.activities.iter().filter(is_bound);
     let code = total(activities().map(|a| idle_during(a, &[IdleCause::HostCode])));
     let launches = activities().map(|a| a.launches).saturating_sum();
     let each = code / launches.max(1) as f64;

@@ -71,6 +71,12 @@ fn page() -> String {
          A saving is a share of run time: 50% is a factor of 2. If several rules apply to the same kernel, each smaller saving counts only\n\
          for the time that the larger ones leave. Changes on the host cannot save more than the idle time of the device. A finding *within*\n\
          another one is part of its saving and does not add to it.\n\n\
+         Some findings name an account of idle time and not its cause: the program is launch-bound (T24), host-bound (T41), synchronises\n\
+         (L43), repeats a sequence of launches (L25), pauses (T16), or waits for a function (T87). A known cause (L96, T95) that explains at\n\
+         least a sixth of such a finding's time, by samples of the host's call stacks, by its launches or by its calls, comes first and\n\
+         claims its part first, and so does a function that samples found (T87) before the other five; the general finding claims what is\n\
+         left. A cause that explains less, from a twentieth on, is named in the general finding, with its remedy. Where no cause is known,\n\
+         the general finding names the lines at which most of its time passes.\n\n\
          Each saving has an interval from the certain minimum (often nothing) to the maximum that the rule's formula gives, within the\n\
          uncertainty of sampled times and modelled idle time. If launches repeat, a share refers to the steady state without start-up and\n\
          warm-up (`--phase` selects another phase), otherwise to the time from the first launch. If a rule names another block size and the\n\

@@ -9,7 +9,7 @@ use super::stacks::{StackCount, StackCounts};
 use crate::sketch::{Distribution, Sketch};
 
 /// Calls of one entry point.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Call {
     /// Name of the entry point.
     pub name: String,

@@ -20,6 +20,10 @@ const IDLE: f64 = 0.25;
 pub const LEAST: f64 = 0.02;
 /// A kernel with less of the counted work is no verdict on a program.
 const COUNTED: f64 = 0.03;
+/// A kernel with this share of the kernels' time is what the GPU does.
+const MAIN: f64 = 0.5;
+/// A cause with this share of the idle time stands for all of it.
+const ALL: f64 = 0.9;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
 
@@ -62,6 +66,7 @@ pub fn sentences(part: &Part<'_>, advice: &Advice) -> Vec<String> {
         false => worth(advice),
     };
     let lasted = if part.kernels.is_some() || part.job.on_cpu_device() { None } else { lasted(part) };
+    let first = first.or_else(|| fault_of_longest(part.job, advice));
     let remedy = first.map(|first| remedy(part, first)).or_else(|| next_look(part));
     [Some(sentence(part, advice)), units_of(part), lasted, remedy].into_iter().flatten().collect()
 }
@@ -78,6 +83,19 @@ fn keeps_busy(job: &Profile) -> bool {
     accounts.kernels.value >= (1.0 - IDLE) * accounts.span_ns
 }
 
+/// The first finding about the kernel that takes most of the GPU time of a busy device, where what
+/// the change saves is unknown.
+fn fault_of_longest<'a>(job: &Profile, advice: &'a Advice) -> Option<&'a Finding> {
+    let (kernel, share) = longest(job).filter(|_| !job.on_cpu_device() && keeps_busy(job))?;
+    let is_about = |finding: &&Finding| {
+        let mut kernels = finding.kernels.iter().filter_map(|found| job.kernels.get(found.kernel));
+        finding.saving.of_job.is_none()
+            && finding.severity > Severity::Info
+            && kernels.any(|found| std::ptr::eq(found, kernel))
+    };
+    advice.findings.iter().filter(|_| share >= MAIN).find(is_about)
+}
+
 /// Where no rule names a change and one of the program's own kernels keeps the GPU busy: how to see
 /// what limits it.
 fn next_look(part: &Part<'_>) -> Option<String> {
@@ -86,7 +104,7 @@ fn next_look(part: &Part<'_>) -> Option<String> {
     }
     let (kernel, share) = longest(part.job)?;
     let is_own = kernel.traits.owner.kind() == OwnerKind::Own;
-    if !is_own || share < 0.5 {
+    if !is_own || share < MAIN {
         return None;
     }
     // Triton's kernels come as machine code, which the CPU device does not execute.
@@ -244,6 +262,16 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
         );
     }
     let idle = accounts.idle_ns();
+    let busy = |what: &str, time: Figure| format!("{what} take {} of {of_what}", share_of(time, span));
+    let copying = |beside: &str| {
+        format!("{}, without overlapping kernels{beside}.", busy(what_copies(part.job), accounts.copies))
+    };
+    if of_span(accounts.copies) > IDLE.max(of_span(idle)) {
+        return match of_span(idle) >= IDLE {
+            true => copying(&format!("; for {} of {of_what} the GPU is idle", share_of(idle, span))),
+            false => copying(""),
+        };
+    }
     if of_span(idle) >= IDLE {
         return format!(
             "The GPU is idle {} of {of_what}: {}.",
@@ -251,12 +279,11 @@ fn time_went(part: &Part<'_>, advice: &Advice) -> String {
             why_idle(part, &accounts, advice)
         );
     }
-    let busy = |what: &str, time: Figure| format!("{what} take {} of {of_what}", share_of(time, span));
     if of_span(accounts.collectives) > IDLE {
         return format!("{}, without overlapping computation.", busy("Collectives", accounts.collectives));
     }
     if of_span(accounts.copies) > IDLE {
-        return format!("{}, without overlapping kernels.", busy("Copies", accounts.copies));
+        return copying("");
     }
     // Of kernels in graphs no times are known, and the longest of the others may be next to nothing.
     let top =
@@ -316,9 +343,26 @@ fn capitalised(text: &str) -> String {
 /// Why the device is idle: a pause where one takes most of it, else what the host does for most of
 /// it.
 fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
-    if let Some(named) = advice.findings.first().and_then(while_in_function) {
-        return named;
+    let idle = accounts.idle_ns().value;
+    if let Some((cause, share)) = advice.findings.first().and_then(|first| cause_of_idle(first, idle)) {
+        let whole = share * idle / accounts.span_ns.max(1.0);
+        return match share >= ALL {
+            true => cause,
+            false => format!(
+                "{} of {} {cause}; for the rest {}",
+                units::share(whole),
+                part.name,
+                account_of_idle(part, accounts, advice).0
+            ),
+        };
     }
+    let (account, within) = account_of_idle(part, accounts, advice);
+    within.map_or_else(|| account.clone(), |within| format!("{account}; {within}"))
+}
+
+/// What explains idle time where no finding names the cause: a pause that takes most of it, what a
+/// general finding says, else what the host does for most of it. Also what lies within that.
+fn account_of_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> (String, Option<String>) {
     let idle = accounts.idle_ns().value;
     let paused = total(part.job.activities.iter().map(|activity| activity.long_gaps_ns));
     let gaps = part.job.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
@@ -330,36 +374,60 @@ fn why_idle(part: &Part<'_>, accounts: &Accounts, advice: &Advice) -> String {
             _ => String::new(),
         };
         let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(cause, _)| while_in(*cause));
-        return format!(
+        let pause = format!(
             "{} without interruption, {} after the first launch{between}, {most}",
             units::time(gap.duration_ns.value),
             units::time((gap.start_ns - activity.start_ns).max(0.0))
         );
+        return (pause, None);
     }
     let causes = advice
         .findings
         .iter()
         .filter(|finding| finding.saving.of_job.is_some_and(|share| share.value >= LEAST));
     for cause in causes {
-        match cause.slug.as_str() {
-            "launch-bound" | "tiny-launches" => return "the host launches kernels too slowly".into(),
-            "frequent-synchronisation" => return "the host synchronises in every iteration".into(),
-            "host-bound" => return "it waits for host code".into(),
-            _ => {}
-        }
+        let what = match cause.slug.as_str() {
+            "launch-bound" | "tiny-launches" => "the host launches kernels too slowly",
+            "frequent-synchronisation" => "the host synchronises in every iteration",
+            "host-bound" => "it waits for host code",
+            _ => continue,
+        };
+        return (what.to_owned(), cause.within_time.clone());
     }
     let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
-    most.map_or("", |(cause, _)| while_in(*cause)).into()
+    (most.map_or("", |(cause, _)| while_in(*cause)).to_owned(), None)
 }
 
-/// What the host does meanwhile, where samples name the function: `while the host runs …`. What a
-/// known cause means stands behind a colon.
-fn while_in_function(first: &Finding) -> Option<String> {
-    let is_sampled = first.slug == "host-function"
-        || (first.slug == "known-host-work" && first.summary.contains(" while the host is in "));
-    let (_, named) = first.summary.split_once(" while ").filter(|_| is_sampled)?;
-    let named = named.split_once(": ").map_or(named, |(named, _)| named);
-    Some(format!("while {named}"))
+/// What a finding says of the idle time, and the share of it that it explains: what samples of the
+/// host's call stacks show (`while the host runs …`), or else a known cause, by what it may save.
+fn cause_of_idle(first: &Finding, idle_ns: f64) -> Option<(String, f64)> {
+    let share = |time: Figure| (time.value / idle_ns.max(1.0)).min(1.0);
+    let is_about_idle = Rule::named(&first.rule).is_some_and(|rule| !rule.idle.is_empty());
+    match (&first.saving.observed, &first.cause, first.saving.time_ns) {
+        (Some(observed), ..) => Some((format!("while {}", observed.doing), share(observed.time_ns))),
+        (None, Some(_), Some(time)) if is_about_idle => Some((within_sentence(&first.title), share(time))),
+        _ => None,
+    }
+}
+
+/// A title within a sentence: an article at its beginning is small, a name is not.
+fn within_sentence(title: &str) -> String {
+    match title.split_once(' ') {
+        Some((article @ ("A" | "An" | "The"), rest)) => format!("{} {rest}", article.to_lowercase()),
+        _ => title.to_owned(),
+    }
+}
+
+/// What the device does in the account of copies: it has fills, too.
+fn what_copies(job: &Profile) -> &'static str {
+    let fills = job.time_of_sets().value;
+    let copies = job.copies.iter().filter(|copy| !copy.wait());
+    let copies = total(copies.map(|copy| job.time_of_copies(copy).value));
+    match fills / (fills + copies).max(1.0) {
+        share if share >= ALL => "Fills of memory (memset)",
+        share if share > 1.0 - ALL => "Copies and fills of memory (memset)",
+        _ => "Copies",
+    }
 }
 
 /// What the host does meanwhile.
@@ -476,8 +544,10 @@ fn share_of(time: Figure, span: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, how_much, next_look, remedy, sentence};
-    use apex_advice::{Advice, Options, advise};
+    use super::{Part, how_much, next_look, remedy, sentence, sentences, within_sentence};
+    use apex_advice::{
+        Advice, Finding, KernelFinding, KnownCause, Observed, Options, Scope, Severity, advise,
+    };
     use apex_profile::names::Owner;
     use apex_profile::{
         Accounts, Activity, Basis, Device, Distribution, Figure, GpuTime, IdleCause, Kernel, KernelCounts,
@@ -620,6 +690,132 @@ mod tests {
         job.activities.remove(0);
         job.activities.truncate(1);
         assert!(said(&job).ends_with("for 36% of its time."), "{}", said(&job));
+    }
+
+    /// A second of a step with these accounts.
+    fn second(accounts: Accounts) -> Profile {
+        let activity =
+            Activity { span_ns: 1e9, accounts: Accounts { span_ns: 1e9, ..accounts }, ..Activity::default() };
+        Profile {
+            devices: vec![Device { name: "NVIDIA H200".into(), ..Device::default() }],
+            activities: vec![activity],
+            ..Profile::default()
+        }
+    }
+
+    fn found(rule: &str, slug: &str, title: &str, saves_ns: Option<f64>) -> Finding {
+        let mut finding = Finding::default();
+        (finding.rule, finding.slug, finding.title) = (rule.into(), slug.into(), title.into());
+        (finding.severity, finding.remedy) = (Severity::Medium, "Change it".into());
+        finding.saving.of_job = saves_ns.map(|time| Figure::measured(time / 1e9));
+        finding.saving.time_ns = saves_ns.map(Figure::measured);
+        finding
+    }
+
+    fn advice_of(findings: Vec<Finding>) -> Advice {
+        Advice { findings, ..Advice::default() }
+    }
+
+    #[test]
+    fn a_cause_is_given_its_own_part_of_the_idle_time() {
+        let idle = [(IdleCause::HostCode, Figure::measured(0.96e9))].into();
+        let job = second(Accounts { kernels: Figure::measured(0.04e9), idle, ..Accounts::default() });
+        let in_fsync = |time_ns| {
+            let mut finding = found("APEX-L96", "known-host-work", "A file is synced", Some(time_ns));
+            let doing = "the host is in `fsync`, called from log.py:34 step".to_owned();
+            finding.saving.observed = Some(Observed { time_ns: Figure::measured(time_ns), doing });
+            finding
+        };
+        let launching = || {
+            let mut finding = found("APEX-T24", "launch-bound", "Launch-bound", Some(0.6e9));
+            finding.within_time = Some("the largest part of it at log.py:30 step (70%)".into());
+            finding
+        };
+        let said = |findings| sentence(&whole(&job), &advice_of(findings));
+        assert_eq!(
+            said(vec![in_fsync(0.28e9), launching()]),
+            "The GPU is idle 96% of each step: 28% of each step while the host is in `fsync`, called from log.py:34 step; \
+                for the rest the host launches kernels too slowly."
+        );
+        assert_eq!(
+            said(vec![in_fsync(0.9e9), launching()]),
+            "The GPU is idle 96% of each step: while the host is in `fsync`, called from log.py:34 step."
+        );
+        assert_eq!(
+            said(vec![launching()]),
+            "The GPU is idle 96% of each step: the host launches kernels too slowly; the largest part of it at log.py:30 \
+                step (70%)."
+        );
+    }
+
+    #[test]
+    fn a_known_cause_without_samples_is_the_reason_that_its_remedy_belongs_to() {
+        let idle = [(IdleCause::Launching, Figure::measured(0.8e9))].into();
+        let job = second(Accounts { kernels: Figure::measured(0.2e9), idle, ..Accounts::default() });
+        let cause = KnownCause { id: "host-function-each-step".into(), source: String::new() };
+        let mut known =
+            found("APEX-L96", "known-host-work", "The stream calls a function of the host", Some(0.72e9));
+        known.cause = Some(cause);
+        let launching = found("APEX-T24", "launch-bound", "Launch-bound", Some(0.72e9));
+        assert_eq!(
+            sentence(&whole(&job), &advice_of(vec![known, launching])),
+            "The GPU is idle 80% of each step: the stream calls a function of the host."
+        );
+        assert_eq!(within_sentence("NumPy computes on the host"), "NumPy computes on the host");
+    }
+
+    #[test]
+    fn what_takes_most_of_a_step_is_said_before_idle_time() {
+        let idle = || [(IdleCause::HostCode, Figure::measured(0.35e9))].into();
+        let copying = |copies| {
+            let kernels = Figure::measured(0.65e9 - copies);
+            let job = second(Accounts {
+                copies: Figure::measured(copies),
+                kernels,
+                idle: idle(),
+                ..Accounts::default()
+            });
+            sentence(&whole(&job), &Advice::default())
+        };
+        assert_eq!(
+            copying(0.57e9),
+            "Copies take 57% of each step, without overlapping kernels; for 35% of each step the GPU is idle."
+        );
+        assert!(copying(0.3e9).starts_with("The GPU is idle 35% of each step"), "{}", copying(0.3e9));
+    }
+
+    #[test]
+    fn fills_are_no_copies() {
+        let mut job = second(Accounts { copies: Figure::measured(0.9e9), ..Accounts::default() });
+        let set = apex_profile::Call {
+            name: "cuMemsetD8Async".into(),
+            class: Some(apex_trace::layout::CallClass::Set),
+            bytes: 1 << 30,
+            count: 1,
+            ..apex_profile::Call::default()
+        };
+        job.calls = vec![set];
+        assert_eq!(
+            sentence(&whole(&job), &Advice::default()),
+            "Fills of memory (memset) take 90% of each step, without overlapping kernels."
+        );
+    }
+
+    #[test]
+    fn a_fault_of_unknown_saving_in_the_longest_kernel_is_the_change_to_make() {
+        let mut job = second(Accounts { kernels: Figure::measured(0.99e9), ..Accounts::default() });
+        job.kernels = vec![taking(Owner::Own, 0.9e9), taking(Owner::Own, 0.09e9)];
+        job.totals.gpu_time_ns = Some(Figure::measured(0.99e9));
+        let about = |kernel| {
+            let mut finding =
+                found("APEX-L80", "local-memory-size", "Local memory exceeds the L1 cache", None);
+            finding.scope = Scope::Kernel;
+            finding.kernels = vec![KernelFinding { kernel, ..KernelFinding::default() }];
+            finding
+        };
+        let said = |finding| sentences(&whole(&job), &advice_of(vec![finding])).pop().expect("a sentence");
+        assert_eq!(said(about(0)), "→ Change it.");
+        assert!(said(about(1)).starts_with("No rule names a change."), "{}", said(about(1)));
     }
 
     #[test]

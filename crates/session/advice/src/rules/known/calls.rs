@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::{Draft, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place};
-use super::{Known, causes_for, host, is_worth, likely_ns, outcome, saving, share_from};
+use super::super::{
+    Draft, Needs, Outcome, Rule, confidence, cost_of_calls, counted, from_place, launch_bound,
+};
+use super::{Known, causes_for, host, is_worth, launches, likely_ns, outcome, saving, share_from};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_knowledge::{Cause, Claims, Knowledge};
 use apex_profile::{Call, Figure, IdleCause, Profile, StackCount, total};
@@ -22,13 +24,13 @@ pub(in crate::rules) const RULE: Rule = Rule {
     idle: &IdleCause::ALL,
     detects: "Driver calls that a cause of the table of known causes names, by their names or by the functions on their call \
         stacks, about once per iteration or more often (at least 20 in a run without iterations); or functions that a cause \
-        names on the sampled call stacks of the host while the device is idle (at least 10 samples); if it saves at least \
-        2% of the time. The cause that saves most is the finding.",
+        names on the sampled call stacks of the host while the device is idle (at least 10 samples), or, in a launch-bound \
+        program, on the call stacks of launches; if it saves at least 2% of the time. The cause that saves most is the finding.",
     source: "Each cause names its public documentation; docs/knowledge.md describes the table.",
     why: "The calls show work that belongs before the loop: set-up of a library, compilation, a checkpoint.",
     change: "The cause has the remedy in the words of the program's framework.",
     saving: "A share of the CPU time of these calls, or of the idle time that goes with them, as the cause says; for sampled \
-        functions a share of the idle time in them.",
+        functions a share of the idle time in them, or of the idle time around their launches.",
     verify: "these calls disappear from the steps, and the GPU's busy share increases",
     judge,
 };
@@ -50,9 +52,13 @@ fn judge(profile: &Profile) -> Outcome {
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut found = Vec::new();
     let places = host::Places::of(profile);
+    let launching = launch_bound::lost(profile);
+    let saves = |known: &Known<'_>| known.saves_ns.unwrap_or(0.0);
     for (cause, remedy) in causes_for(profile, &knowledge) {
         let by_calls = known_by_calls(profile, cause, remedy, &mut taken);
         let seen = host::known(profile, &places, cause, remedy);
+        let launching = launching.and_then(|lost| launches::known(profile, lost, cause, remedy));
+        let seen = [seen, launching].into_iter().flatten().max_by(|a, b| saves(a).total_cmp(&saves(b)));
         // What was seen says more than what calls suggest.
         found.extend(seen.filter(|_| !cause.both || by_calls.is_some()).or(by_calls));
     }

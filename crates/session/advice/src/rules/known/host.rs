@@ -3,9 +3,9 @@
 use super::super::host_function::{SAMPLES, of_what, samples_of};
 use super::super::{Draft, confidence, job_saving, percent};
 use super::{Known, is_worth, likely_ns};
-use crate::finding::{Evidence, Level, Saving, Unit};
+use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::{Cause, Claims};
-use apex_profile::{Figure, HostFrame, HostStack, IdlePlace, Profile};
+use apex_profile::{Figure, Frame, HostFrame, HostStack, IdlePlace, Profile};
 
 /// Minimum part of the idle time in the functions of a cause that claims all of it.
 const PART: f64 = 0.05;
@@ -32,12 +32,20 @@ impl<'p> Places<'p> {
     }
 }
 
-/// The outermost function of a library on a stack that the cause is about.
+/// The outermost function of a library on a stack that the cause is about. A process that was
+/// forked has the frames of its parent below its own: these run in neither.
 fn function_in<'p>(stack: &'p HostStack, cause: &Cause) -> Option<&'p HostFrame> {
     let is_named = |frame: &&HostFrame| {
         frame.is_of_library() && cause.names_host(&frame.frame.file, &frame.frame.function)
     };
-    stack.frames.iter().rev().find(is_named)
+    let own = stack.frames.iter().position(begins_a_process).unwrap_or(stack.frames.len());
+    stack.frames[..own].iter().rev().find(is_named)
+}
+
+/// Whether a frame is the first of a process that Python's `multiprocessing` forked.
+fn begins_a_process(frame: &HostFrame) -> bool {
+    let Frame { file, function, .. } = &frame.frame;
+    file.ends_with("multiprocessing/process.py") && function.ends_with("_bootstrap")
 }
 
 /// Returns the finding that samples support for a cause; `None` where its functions cost little, or
@@ -52,17 +60,19 @@ pub(super) fn known<'k>(
         return None;
     }
     let time = profile.idle_time_where(|stack| function_in(stack, cause).is_some())?;
-    let saving = saving(profile, cause, time);
+    let mut saving = saving(profile, cause, time);
     if samples_of(profile, time.samples, time) < SAMPLES || !is_worth(profile, &saving) {
         return None;
     }
     let (place, function) = places.main(cause)?;
     let name = function.qualified_name();
     let from = place.line().map_or_else(String::new, |line| format!(", called from {line}"));
+    let doing = format!("the host is in `{name}`{from}");
     let span = profile.totals.span_ns.max(1.0);
+    saving.observed = Some(Observed { time_ns: time, doing: doing.clone() });
     let draft = Draft {
         summary: format!(
-            "the GPU waits {} {} while the host is in `{name}`{from}: {}",
+            "the GPU waits {} {} while {doing}: {}",
             percent(time.value / span),
             of_what(profile),
             cause.meaning.trim_end_matches('.')
@@ -94,5 +104,5 @@ fn saving(profile: &Profile, cause: &Cause, time: Figure) -> Saving {
     }
     let (low, high) = time.bounds();
     let figure = Figure::predicted(time.value * saves.likely, (low * saves.least, high * saves.most));
-    Saving { is_observed: true, ..job_saving(profile, figure.at_most(profile.totals.span_ns)) }
+    job_saving(profile, figure.at_most(profile.totals.span_ns))
 }

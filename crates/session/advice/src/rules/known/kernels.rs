@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::{
-    Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, kernel_finding, percent,
+    Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, counted, kernel_finding, launch_bound,
+    percent, share_of_launches,
 };
 use super::{Known, causes_for, names, outcome, share_from};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
@@ -26,7 +27,8 @@ pub(in crate::rules) const RULE: Rule = Rule {
     source: "Each cause names its public documentation; docs/knowledge.md describes the table.",
     why: "The operation is a slow form of one that has a faster form. The cause says which.",
     change: "The cause has the remedy in the words of the program's framework.",
-    saving: "A share of the GPU time of these kernels; the cause says which.",
+    saving: "A share of the GPU time of these kernels; the cause says which. Where its remedy makes launches needless and \
+        the program is launch-bound, also that share of the idle time around these launches.",
     verify: "the GPU time of these kernels decreases",
     judge,
 };
@@ -111,6 +113,20 @@ fn matched(profile: &Profile, cause: &Cause, sequence: &Sequence) -> Vec<usize> 
         .collect()
 }
 
+/// Idle time around the launches of a cause's kernels, of which the cause says that its remedy makes
+/// them needless: it explains that the program is launch-bound.
+fn idle_time(profile: &Profile, cause: &Cause, rows: &[(usize, f64)]) -> Option<Figure> {
+    let lost = cause
+        .explains
+        .iter()
+        .any(|rule| rule == launch_bound::RULE.slug)
+        .then(|| launch_bound::lost(profile))?;
+    let (kernels, saves) = (rows.iter().filter_map(|&(row, _)| profile.kernels.get(row)), cause.saves);
+    let around = lost?.scaled(share_of_launches(profile, kernels));
+    let (low, high) = around.bounds();
+    Some(Figure::predicted(around.value * saves.likely, (low * saves.least, high * saves.most)))
+}
+
 fn known<'k>(profile: &Profile, claimed: Claimed<'k>, share: f64) -> Known<'k> {
     let Claimed { cause, remedy, rows } = claimed;
     let saves = cause.saves;
@@ -134,5 +150,6 @@ fn known<'k>(profile: &Profile, claimed: Claimed<'k>, share: f64) -> Known<'k> {
     });
     draft.summary = format!("{}; {} of GPU time", draft.summary.trim_end_matches('.'), percent(share));
     draft.evidence = vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)];
+    draft.saving.beyond = idle_time(profile, cause, &rows);
     Known { cause, remedy, draft, saves_ns: Some(saves_ns) }
 }

@@ -115,6 +115,99 @@ fn a_call_belongs_to_the_most_particular_cause() {
     assert_eq!(of("main.cpp").as_deref(), Some("modules-loaded-each-step"));
 }
 
+/// Launch-bound for 80% of a second; of ten launches so many are made by a parametrisation that the
+/// program's line calls.
+fn launching_weights(of_ten: u64) -> Profile {
+    let frame = |file: &str, function: &str| Frame {
+        file: file.to_owned(),
+        line: Some(23),
+        function: function.to_owned(),
+    };
+    let library = |file: &str, function: &str| frame(&format!("/x/site-packages/torch/{file}"), function);
+    let line = || frame("/home/me/vocoder.py", "forward");
+    let stack = |frames| CallStack { frames, ..CallStack::default() };
+    let weights = library("nn/utils/parametrize.py", "ParametrizationList.forward");
+    let call_stacks = vec![
+        stack(vec![weights.clone(), library("nn/modules/conv.py", "Conv1d.forward"), line()]),
+        stack(vec![library("nn/modules/conv.py", "Conv1d.forward"), line()]),
+        // What a parametrisation calls back is the program's own.
+        stack(vec![line(), weights, line()]),
+    ];
+    let launched = |launches, stack| Kernel {
+        stacks: vec![StackCount { stack, first_seen: 1, sampled: 0 }],
+        ..called(timed(named(OWN), 2e3), launches, 3e3)
+    };
+    let kernels =
+        profile_of([launched(1_000 * of_ten, 0), launched(9_000 - 1_000 * of_ten, 1), launched(1_000, 2)]);
+    Profile {
+        kernels: kernels.kernels,
+        totals: Totals { launches: 10_000, ..profile_with([activity(1e9, 0.8)]).totals },
+        call_stacks,
+        ..profile_with([Activity { launches: 10_000, ..activity(1e9, 0.8) }])
+    }
+}
+
+#[test]
+fn a_function_that_makes_a_sixth_of_the_launches_leads_what_is_launch_bound() {
+    let advice = advise(&launching_weights(2), &Options::default());
+    let first = &advice.findings[0];
+    assert_eq!((cause(first), &first.rule[..]), ("pytorch-parametrised-weights", CALLS.id));
+    assert!(
+        first.summary.starts_with(
+            "20% of the launches are made in `torch.nn.utils.parametrize.ParametrizationList.forward`, called from \
+                vocoder.py:23 forward, and the GPU waits for launches 80% of the time: "
+        ),
+        "{}",
+        first.summary
+    );
+    // 90% of a fifth of the idle time, and the rest is left to launching.
+    let claims = |rule: &str| {
+        let finding = advice.findings.iter().find(|finding| finding.rule == rule).expect("it is found");
+        finding.saving.of_job.expect("a share").value
+    };
+    assert!((claims(CALLS.id) - 0.9 * 0.2 * 0.8).abs() < 1e-9, "{}", claims(CALLS.id));
+    assert!((claims("APEX-T24") - (0.8 - 0.9 * 0.2 * 0.8)).abs() < 1e-9, "{}", claims("APEX-T24"));
+    // A tenth is named within, with its remedy.
+    let advice = advise(&launching_weights(1), &Options::default());
+    let first = &advice.findings[0];
+    assert_eq!(first.rule, "APEX-T24");
+    assert!(first.summary.contains("; 10% of that time passes while the host makes 10% of the launches in"));
+    assert!(first.change.contains("remove_parametrizations"), "{}", first.change);
+    assert_clear_in(&CALLS, launching_weights(0));
+}
+
+#[test]
+fn kernels_whose_remedy_saves_launches_lead_what_is_launch_bound() {
+    let unfolding = "void at::native::im2col_kernel<double>(long, double const*, long, long, long, long, long, long, long, long, long, long, long, long, double*)";
+    let of = |launches| {
+        let kernels = [
+            called(timed(named(unfolding), 2e3), launches, 3e3),
+            called(timed(named(OWN), 2e3), 10_000 - launches, 3e3),
+        ];
+        Profile {
+            kernels: profile_of(kernels).kernels,
+            totals: Totals {
+                launches: 10_000,
+                gpu_time_ns: Some(apex_profile::Figure::measured(20e6)),
+                ..profile_with([activity(1e9, 0.8)]).totals
+            },
+            ..profile_with([Activity { launches: 10_000, ..activity(1e9, 0.8) }])
+        }
+    };
+    let first = |profile: &Profile| advise(profile, &Options::default()).findings.swap_remove(0);
+    let leads = first(&of(3_500));
+    assert_eq!(cause(&leads), "pytorch-slow-conv2d");
+    // 70% of 35% of the idle time, beside its kernels.
+    assert!((0.196..0.21).contains(&leads.saving.of_job.expect("a share").value), "{:?}", leads.saving);
+    assert!(leads.summary.contains("(3,500 launches, 35% of all launches)"), "{}", leads.summary);
+    let led = first(&of(1_500));
+    assert!(
+        led.summary.contains("15% of that time goes with “Convolution without cuDNN”"),
+        "{}",
+        led.summary
+    );
+}
+
 #[test]
 fn a_variable_is_named_first_where_it_costs() {
     let with = |value: &str, idle| {
