@@ -385,7 +385,7 @@ def print_first_sight(data, unseen):
         if name in seen:
             rule, title, text = first_finding(seen[name])
             right += (is_right := names_the_cause(program, rule, text))
-            achieved = "{} ({} to {})".format(*map(percent, saved(times[name])))
+            achieved = "{} ({} to {})".format(*map(percent, saved(times[name]))) if name in times else "-"
             cells = [f"`{program['kind']}/{program['name']}`", program["cause"], f"{rule}: {title}" if rule else "none",
                      "yes" if is_right else "**no**", achieved]
             print("| " + " | ".join(cells) + " |")
