@@ -215,7 +215,7 @@ impl Fresh {
 pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(output);
     if output.is_dir() {
-        bail!("{shown} is a folder: name a file in it, such as {shown}/output");
+        bail!("{shown} is a folder: name a file in it with -o, such as {shown}/output");
     }
     if let Some(folder) = output.parent().filter(|folder| matches!(folder.try_exists(), Ok(false)))
         && !folder.as_os_str().is_empty()

@@ -9,7 +9,7 @@ pub fn proposal<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Str
     let far = |known: &str| distance(&plain, &known.to_lowercase());
     let is_like = |known: &str| {
         let known = known.to_lowercase();
-        plain.len() > 2 && known.contains(&plain) || distance(&plain, &known) * 3 <= plain.chars().count()
+        plain.len() > 2 && known.contains(&plain) || distance(&plain, &known) * 4 < plain.chars().count()
     };
     let mut like: Vec<&str> = known.into_iter().filter(|known| is_like(known)).collect();
     like.sort_by_key(|known| (far(known), *known));
@@ -53,6 +53,7 @@ mod tests {
         assert_eq!(proposal("lunch-bound", known), " (did you mean `launch-bound`?)");
         assert_eq!(proposal("launch", known), " (did you mean `launch-bound`, `launch-small`?)");
         assert_eq!(proposal("apex-l9", known), " (did you mean `APEX-L19`?)");
+        assert_eq!(proposal("APEX-X99", known), "", "numbers that are not alike");
         assert_eq!(proposal("xyzzy", known), "");
         assert_eq!(proposal("", known), "");
     }

@@ -133,8 +133,14 @@ impl Table {
                 widths[flexible] -= given;
                 surplus -= given;
             }
+            let numbers = || shown.iter().filter(|&&column| self.columns[column].1 == Align::Right);
             match optional {
                 Some(optional) if surplus > 0 => shown.remove(optional),
+                // In a terminal so narrow, the last numbers tell most.
+                None if surplus > self.spare(&shown, &widths) && numbers().count() > 1 => {
+                    let first = shown.iter().position(|&column| self.columns[column].1 == Align::Right);
+                    shown.remove(first.unwrap_or_default())
+                }
                 _ => {
                     self.narrow(&shown, &mut widths, surplus);
                     return (shown, widths);
@@ -143,10 +149,21 @@ impl Table {
         }
     }
 
+    /// Whether a column holds text that can be shortened.
+    fn is_text(&self, column: usize) -> bool {
+        matches!(self.columns[column].1, Align::Left | Align::Flexible)
+    }
+
+    /// Characters that columns of text can give.
+    fn spare(&self, shown: &[usize], widths: &[usize]) -> usize {
+        let texts = shown.iter().zip(widths).filter(|&(&column, _)| self.is_text(column));
+        texts.map(|(_, width)| width.saturating_sub(LEAST_TEXT)).sum()
+    }
+
     /// Takes `surplus` characters from columns of text, the widest first: in a terminal so narrow
     /// that the flexible column alone cannot give them.
     fn narrow(&self, shown: &[usize], widths: &mut [usize], surplus: usize) {
-        let is_text = |place: &usize| matches!(self.columns[shown[*place]].1, Align::Left | Align::Flexible);
+        let is_text = |place: &usize| self.is_text(shown[*place]);
         for _ in 0..surplus {
             let texts = (0..widths.len()).filter(is_text);
             match texts.max_by_key(|&place| widths[place]).filter(|&place| widths[place] > LEAST_TEXT) {
@@ -200,6 +217,9 @@ pub const PARAGRAPH: usize = 100;
 /// Narrower lines do not break words: nothing can be read there.
 const LEAST_BROKEN: usize = 16;
 
+/// Wider lines do not break words either: what they hold may be searched or copied.
+const LEAST_UNBROKEN: usize = PARAGRAPH - 8;
+
 /// A word in parts of at most `width` characters. They end behind a character at which paths and
 /// lists may be broken, if there is one in the second half of the part.
 fn parts(word: &str, width: usize) -> Vec<String> {
@@ -219,7 +239,8 @@ fn parts(word: &str, width: usize) -> Vec<String> {
 /// [`PARAGRAPH`]. Each line after the first one is indented by `indent`. A word that is wider than
 /// the terminal is broken.
 pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
-    let widest_word = if width < LEAST_BROKEN { usize::MAX } else { width - indent.len().min(width / 2) };
+    let breaks = (LEAST_BROKEN..LEAST_UNBROKEN).contains(&width);
+    let widest_word = if breaks { width - indent.len() } else { usize::MAX };
     let width = width.min(PARAGRAPH);
     let mut lines = vec![String::new()];
     let text = printable(text);
@@ -322,6 +343,17 @@ mod tests {
     fn wrapped_lines_fit_unless_a_word_does_not() {
         assert_eq!(wrap("a bb ccc dddd", 6, " "), ["a bb", " ccc", " dddd"]);
         assert_eq!(wrap("a immeasurable b", 4, ""), ["a", "immeasurable", "b"]);
+    }
+
+    #[test]
+    fn numbers_go_where_nothing_else_can_and_the_last_ones_stay() {
+        let columns = [("kernel", Align::Flexible), ("launches", Align::Right), ("time", Align::Right)];
+        let mut table = Table::new(&columns);
+        table.row(vec!["k".repeat(40), "34,223".into(), "13.7 µs ±<1% ×50".into()]);
+        let line = |width| table.lines(width)[1].clone();
+        assert!(line(40).contains("34,223"));
+        assert!(!line(30).contains("34,223") && line(30).ends_with("×50"), "{}", line(30));
+        assert!([30, 33, 36, 40].into_iter().all(|width| line(width).chars().count() <= width));
     }
 
     #[test]
