@@ -1,12 +1,16 @@
 //! `apex explain`: the meaning of a rule, from the same table as `docs/advice.md`, or of a known
 //! cause.
 
-use crate::exit;
 use crate::output::{self, Color};
+use crate::{exit, similar};
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use apex_advice::rules::{RULES, Rule, VERIFY};
+use apex_conventions::documents;
 use apex_knowledge::{Cause, Framework, Knowledge};
+use clap::builder::FalseyValueParser;
+use serde::Serialize;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Explains advice rules and known causes: what they detect, why that costs time, what to change.
@@ -16,6 +20,8 @@ use std::process::ExitCode;
   apex explain APEX-T24             a rule of a report, by its identifier
   apex explain launch-bound L19     by name, or without APEX-
   apex explain pytorch-cat-in-loop  a known cause, by the identifier in JSON
+  apex explain --json | jq '.rules[].title'
+  apex explain --knowledge ours.toml our-cause
 
 Exit status: 0, or 1 if there is no such rule or cause.")]
 pub struct Args {
@@ -23,30 +29,130 @@ pub struct Args {
     /// listed
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
+    /// Files of known causes, beside those in ~/.config/apex/knowledge. May be repeated
+    #[arg(long, value_name = "FILE")]
+    knowledge: Vec<PathBuf>,
+    #[arg(long, help = format!("Print JSON (schema {})", documents::EXPLAIN), value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'k> {
+    rules: Vec<RuleDocument>,
+    causes: Vec<CauseDocument<'k>>,
+    /// Names that no rule and no cause has.
+    unknown: Vec<&'k str>,
+}
+
+#[derive(Serialize)]
+struct RuleDocument {
+    rule: &'static str,
+    slug: &'static str,
+    title: &'static str,
+    why: &'static str,
+    detects: &'static str,
+    source: &'static str,
+    change: &'static str,
+    saving: &'static str,
+    /// The rule whose finding contains this one's saving.
+    within: Option<&'static str>,
+    verify: String,
+}
+
+#[derive(Serialize)]
+struct CauseDocument<'k> {
+    id: &'k str,
+    title: &'k str,
+    why: &'k str,
+    source: &'k str,
+    changes: Vec<ChangeDocument<'k>>,
+    verify: String,
+}
+
+/// What to change; in every framework where none is named.
+#[derive(Serialize)]
+struct ChangeDocument<'k> {
+    framework: Option<&'static str>,
+    change: &'k str,
+}
+
+impl<'k> Document<'k> {
+    fn of(known: &[Explained<'k>], unknown: Vec<&'k str>) -> Self {
+        let rule = |one: &Explained<'k>| match one {
+            Explained::Rule(rule) => Some(RuleDocument::of(rule)),
+            Explained::Cause(_) => None,
+        };
+        let cause = |one: &Explained<'k>| match one {
+            Explained::Cause(cause) => Some(CauseDocument::of(cause)),
+            Explained::Rule(_) => None,
+        };
+        let (rules, causes) = (known.iter().filter_map(rule), known.iter().filter_map(cause));
+        Self { rules: rules.collect(), causes: causes.collect(), unknown }
+    }
+}
+
+impl RuleDocument {
+    fn of(rule: &'static Rule) -> Self {
+        let Rule { id, slug, title, parent, detects, source, why, change, saving, .. } = *rule;
+        let verify = format!("{VERIFY}: {}", rule.verify);
+        Self { rule: id, slug, title, why, detects, source, change, saving, within: parent, verify }
+    }
+}
+
+impl<'k> CauseDocument<'k> {
+    fn of(cause: &'k Cause) -> Self {
+        let change = |(framework, change): (Option<Framework>, &'k str)| {
+            ChangeDocument { framework: framework.map(Framework::key), change }
+        };
+        Self {
+            id: &cause.id,
+            title: &cause.title,
+            why: &cause.meaning,
+            source: &cause.source,
+            changes: cause.remedies.texts().map(change).collect(),
+            verify: format!("{VERIFY}: {}", cause.check),
+        }
+    }
 }
 
 /// Runs `apex explain`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let style = Style { color: color.on_stdout() };
     let width = output::width();
-    if args.rules.is_empty() {
-        return output::page(|out| list(out, style, width));
-    }
-    crate::knowledge::install(&[])?;
+    crate::knowledge::install(&args.knowledge)?;
     let knowledge = Knowledge::current();
-    let (mut known, mut is_any_unknown) = (Vec::new(), false);
-    for name in &args.rules {
+    let (known, unknown) = named(&args.rules, &knowledge);
+    for name in &unknown {
+        let rules = RULES.iter().flat_map(|rule| [rule.slug, rule.id]);
+        let causes = knowledge.causes().iter().map(|cause| cause.id.as_str());
+        let meant = similar::proposal(name, rules.chain(causes));
+        output::remark(format!("there is no rule or cause `{name}`{meant}; `apex explain` lists all rules"));
+    }
+    let is_any_unknown = !unknown.is_empty();
+    let written = if args.json {
+        let all = || RULES.iter().map(Explained::Rule).collect::<Vec<_>>();
+        let known = if args.rules.is_empty() { all() } else { known };
+        output::json(documents::EXPLAIN, &Document::of(&known, unknown))?
+    } else if args.rules.is_empty() {
+        output::page(|out| list(out, style, width))?
+    } else {
+        output::page(|out| known.iter().try_for_each(|one| one.explain(out, style, width)))?
+    };
+    Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
+}
+
+/// The rules and causes of these names, and the names that are none.
+fn named<'k>(names: &'k [String], knowledge: &'k Knowledge) -> (Vec<Explained<'k>>, Vec<&'k str>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for name in names {
         let cause = || knowledge.causes().iter().find(|cause| cause.id == *name).map(Explained::Cause);
         match Rule::named(name).map(Explained::Rule).or_else(cause) {
             Some(explained) => known.push(explained),
-            None => {
-                output::remark(format!("there is no rule or cause `{name}`; `apex explain` lists all rules"));
-                is_any_unknown = true;
-            }
+            None => unknown.push(name.as_str()),
         }
     }
-    let written = output::page(|out| known.iter().try_for_each(|one| one.explain(out, style, width)))?;
-    Ok(if is_any_unknown { ExitCode::from(exit::NO) } else { written })
+    (known, unknown)
 }
 
 /// The subject of an explanation.
@@ -147,6 +253,19 @@ mod tests {
             }
             assert_eq!(text.contains("Within: "), rule.parent.is_some(), "{}", rule.id);
         }
+    }
+
+    #[test]
+    fn rules_and_causes_are_data_too() {
+        let knowledge = Knowledge::shipped();
+        let cause = &knowledge.causes()[0];
+        let names = [RULES[0].slug.to_owned(), cause.id.clone(), "nothing".to_owned()];
+        let (known, unknown) = named(&names, &knowledge);
+        let document = Document::of(&known, unknown);
+        assert_eq!((document.rules[0].rule, document.rules[0].why), (RULES[0].id, RULES[0].why));
+        assert_eq!((document.causes[0].id, document.causes[0].source), (&*cause.id, &*cause.source));
+        assert!(!document.causes[0].changes.is_empty());
+        assert_eq!(document.unknown, ["nothing"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `apex export`: a session in other formats.
 
 use crate::loaded::{self, Source};
-use crate::{progress, session, units};
+use crate::{output, progress, session, units};
 use anyhow::{Context, bail};
 use apex_export::csv::Csv;
 use apex_export::json::{self, Json};
@@ -106,6 +106,11 @@ impl What {
     }
 }
 
+/// The reason for an export of stacks without any.
+const NO_STACKS: &str = "the export is empty: the session holds no call stacks of the host while a GPU was idle; \
+    `apex run` records them unless --host-stacks off is given, the program ends within some milliseconds, or the \
+    system refuses it, which `apex doctor` tells";
+
 /// Runs `apex export`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     args.check()?;
@@ -124,13 +129,18 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
                 args.write(&loaded, &mut reading, BufWriter::new(file))
             })
             .with_context(|| format!("cannot write {}", apex_untrusted::shown(path))),
-            None => args.write(&loaded, &mut reading, BufWriter::new(io::stdout())).map_err(Into::into),
+            None => args
+                .write(&loaded, &mut reading, BufWriter::new(io::stdout()))
+                .with_context(|| format!("cannot write {}", output::stdout_name())),
         }
     });
     match written {
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => {}
         other => other?,
+    }
+    if args.format.is_of_stacks() && !apex_export::has_stacks(&loaded.profile) {
+        output::remark(NO_STACKS);
     }
     for process in &loaded.session.processes {
         if let Some(failure) = process.read_failure() {

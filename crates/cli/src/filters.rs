@@ -1,7 +1,8 @@
 //! The options of `report`, `advise` and `diff` that select a part of a session.
 
-use crate::{output, units};
+use crate::{output, similar, units};
 use apex_advice::Advice;
+use apex_advice::rules::RULES;
 use apex_profile::KernelPattern;
 use apex_view::{Filters, Phase, Shown};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -60,7 +61,8 @@ pub fn remark_on_phases(shown: &[Shown<'_>]) {
 pub fn advise(shown: &Shown<'_>, suppress: &[String]) -> Advice {
     let advice = shown.advise(suppress);
     for name in &advice.unknown_suppressions {
-        output::remark(format!("--suppress {name}: there is no such rule"));
+        let meant = similar::proposal(name, RULES.iter().flat_map(|rule| [rule.slug, rule.id]));
+        output::remark(format!("--suppress {name}: there is no such rule{meant}"));
     }
     advice
 }

@@ -30,6 +30,7 @@ mod progress;
 mod report;
 mod run;
 mod session;
+mod similar;
 mod top;
 mod train;
 

@@ -3,6 +3,7 @@
 //! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand
 //! among the program's own lines. A reader that stops early (`apex report | head`) is no error.
 
+use anyhow::Context;
 use apex_conventions::documents::{Document, Envelope};
 use apex_untrusted::printable;
 use serde::Serialize;
@@ -73,9 +74,17 @@ fn terminal_width(file: libc::c_int) -> Option<usize> {
 pub fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).with_context(|| format!("cannot write {}", stdout_name()))
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The file that stdout is, as far as the system tells.
+pub fn stdout_name() -> String {
+    let file = std::fs::read_link("/proc/self/fd/1").ok().filter(|path| path.is_absolute());
+    file.map_or_else(|| "stdout".to_owned(), apex_untrusted::shown)
 }
 
 /// Writes a remark to stderr, on one line and printable. Errors of stderr are ignored.
@@ -129,7 +138,6 @@ pub fn json(document: Document, content: &impl Serialize) -> anyhow::Result<Exit
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
 
     #[test]
     fn each_cause_is_said_once() {

@@ -2,6 +2,7 @@
 
 use crate::output;
 use anyhow::{Context, anyhow, bail};
+use apex_trace::checksums;
 use apex_trace::control::CONTROL_FILE;
 use apex_trace::{has_process_files, is_session};
 use apex_untrusted::Folder;
@@ -214,7 +215,7 @@ impl Fresh {
 pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
     let shown = apex_untrusted::shown(output);
     if output.is_dir() {
-        bail!("{shown} is a folder: name a file in it with -o");
+        bail!("{shown} is a folder: name a file in it with -o, such as {shown}/output");
     }
     if let Some(folder) = output.parent().filter(|folder| matches!(folder.try_exists(), Ok(false)))
         && !folder.as_os_str().is_empty()
@@ -258,8 +259,15 @@ pub fn stdout_identity() -> Option<(u64, u64)> {
 
 /// Whether a file of this name in a session's folder is part of the session.
 fn is_part_of_session(name: &OsStr) -> bool {
-    [apex_machine::FILE, apex_host_stacks::FILE, apex_timeline::INDEX_FILE].iter().any(|&file| name == file)
-        || apex_trace::is_part_of_session(name)
+    [checksums::FILE, apex_timeline::INDEX_FILE].iter().any(|&file| name == file) || has_checksum(name)
+        || name == CONTROL_FILE
+}
+
+/// Whether a file of this name in a session's folder does not change once the program has ended.
+pub fn has_checksum(name: &OsStr) -> bool {
+    [apex_machine::FILE, apex_host_stacks::FILE].iter().any(|&file| name == file)
+        || Path::new(name).extension().is_some_and(|end| end == apex_trace::source::EXTENSION)
+        || apex_trace::is_part_of_session(name) && name != CONTROL_FILE
 }
 
 /// The file of a session that this is.

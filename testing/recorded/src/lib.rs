@@ -47,6 +47,9 @@ pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The checksums of the session's files, which are other ones after rounding.
+const CHECKSUMS: &str = "checksums";
+
 /// Packs a session's folder, with times rounded to multiples of `unit` ticks.
 ///
 /// # Errors
@@ -58,7 +61,7 @@ pub fn pack(session: &Path, archive: &Path, unit: u64) -> Result<()> {
         let target = packed.path().join(path.file_name().unwrap_or_default());
         if path.extension() == Some(OsStr::new("rec")) {
             fs::write(target.with_extension("columns"), in_columns(&fs::read(&path)?, unit)?)?;
-        } else {
+        } else if path.file_name() != Some(OsStr::new(CHECKSUMS)) {
             fs::copy(&path, &target)?;
         }
     }

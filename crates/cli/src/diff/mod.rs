@@ -67,7 +67,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let sessions = sessions.collect::<anyhow::Result<Vec<_>>>()?;
     let shown = filters.shown_alike(&sessions)?;
     filters::remark_on_phases(&shown);
-    let comparison = apex_view::compared(&shown, before.len());
+    let comparison = apex_view::compared(&sessions, &shown, before.len());
     if args.json {
         let content = DiffDocument::of(&sessions, &shown, before, after, &comparison);
         output::json(documents::DIFF, &content.context("no session")?)?;
@@ -76,6 +76,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         let style = Style { color: color.on_stdout() };
         let filters = shown.first().and_then(Shown::described);
         let commands = apex_view::different_commands(&apex_view::commands(&sessions, before.len()));
+        let commands = commands.into_iter().chain(apex_view::different_programs(&sessions, before.len()));
         let page = Page { args, comparison: &comparison, style, width: output::width() };
         output::page(|out| page.write(out, &verdict, filters.into_iter().chain(commands)))?;
     }
@@ -133,7 +134,9 @@ impl Page<'_> {
             |paths: &[PathBuf]| paths.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ");
         let (before, after) = self.args.sides();
         let sessions = format!("{} → {}", names(before), names(after));
-        writeln!(out, "{}", self.style.paint(Ink::Dim, sessions))?;
+        for line in wrap(&sessions, self.width, "  ") {
+            writeln!(out, "{}", self.style.paint(Ink::Dim, line))?;
+        }
         for line in notes.flat_map(|note| wrap(&note, self.width, "  ")) {
             writeln!(out, "{}", self.style.paint(Ink::Dim, line))?;
         }

@@ -12,6 +12,10 @@ use std::io::{self, Write};
 const LEGEND: &str =
     "ᵐ measured on samples · ᶜ computed exactly · ~ within chance, or too few samples or runs to tell";
 
+/// The reason why kernels can take more time than passes.
+const OVERLAP: &str = "GPU time is the sum over kernels: where kernels of several streams run at once, it is more than \
+    the time that passes.";
+
 /// The reason why there are no times of the CPU device.
 const NO_TIMES: &str = "Times are not compared: on the CPU device they are those of a busy host, and one run says \
     nothing about the next. Repeated runs can be compared: --before A1 A2 A3 --after B1 B2 B3.";
@@ -56,7 +60,19 @@ pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
             table.row(&format!("  {}", account.account), &account.time_ns, units::time);
         }
     }
-    table.write(out)
+    table.write(out)?;
+    let time = comparison.step_ns.as_ref().unwrap_or(&comparison.span_ns);
+    let overlap = if is_above(&comparison.gpu_time_ns, time) { OVERLAP } else { "" };
+    for line in wrap(overlap, page.width, "").iter().filter(|line| !line.is_empty()) {
+        writeln!(out, "{}", page.style.paint(Ink::Dim, line))?;
+    }
+    Ok(())
+}
+
+/// Whether a figure is above another one on a side.
+fn is_above(change: &Change, other: &Change) -> bool {
+    let above = |a: Option<Figure>, b: Option<Figure>| a.zip(b).is_some_and(|(a, b)| a.value > b.value * 1.01);
+    above(change.before, other.before) || above(change.after, other.after)
 }
 
 /// Writes the table of the CPU device's counts.
@@ -217,9 +233,10 @@ pub fn advice(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
         Per::Run => "the run takes",
     };
     if let Some(together) = &comparison.together {
+        let gone = comparison.followed.iter().filter(|followed| followed.state == State::Gone).count() as u64;
         let sentence = format!(
-            "The {} that are gone promised {} together; {what} {} less: {}.",
-            together.findings,
+            "{} promised {} together; {what} {} less: {}.",
+            counted_gone(gone, together.findings),
             interval(together.promised_ns),
             units::time(together.achieved_ns.value),
             told(together.kept)
@@ -229,6 +246,15 @@ pub fn advice(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The findings that are gone, as the table lists them, and those of them whose promises are summed
+/// up: the saving of a finding within another one is part of that one's.
+fn counted_gone(gone: u64, summed: u64) -> String {
+    match gone.saturating_sub(summed) {
+        0 => format!("The {gone} that are gone"),
+        parts => format!("The {gone} that are gone, {parts} of which are part of others or promised no time,"),
+    }
 }
 
 fn told(kept: Kept) -> &'static str {
@@ -405,6 +431,19 @@ mod tests {
             occupancy: change,
             counts: None,
         }
+    }
+
+    #[test]
+    fn findings_that_are_gone_are_counted_as_the_table_lists_them() {
+        assert_eq!(counted_gone(3, 3), "The 3 that are gone");
+        let some = "The 5 that are gone, 2 of which are part of others or promised no time,";
+        assert_eq!(counted_gone(5, 3), some);
+    }
+
+    #[test]
+    fn gpu_time_above_the_time_is_explained_on_either_side() {
+        let [less, more] = [1.0, 2.0].map(|after| kernel(Presence::Both, Some(1.0), Some(after)).total_ns);
+        assert!(is_above(&more, &less) && !is_above(&less, &more) && !is_above(&less, &less));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn brief(
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    heading(out, profile, advice, style)?;
+    heading(out, profile, advice, style, width)?;
     let shown = advice.findings.iter().filter(|finding| !is_minor(finding)).count().min(limit);
     let worth_a_word = advice.findings.iter().enumerate().filter(|(_, finding)| !is_minor(finding));
     for (i, finding) in worth_a_word.take(limit) {
@@ -71,7 +71,7 @@ pub fn full(
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    heading(out, profile, advice, style)?;
+    heading(out, profile, advice, style, width)?;
     for (i, finding) in advice.findings.iter().enumerate() {
         title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
@@ -94,7 +94,13 @@ pub fn full(
 }
 
 /// Writes the number of findings, and their joint saving.
-fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style) -> io::Result<()> {
+fn heading(
+    out: &mut dyn Write,
+    profile: &Profile,
+    advice: &Advice,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
     let judged = advice.rules.saturating_sub(advice.unjudged.len());
     let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
         (0, _) if profile.kernels.is_empty() => {
@@ -111,7 +117,7 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         }
         (count, _) => format!("Advice: {}", units::counted(count as u64, "finding", "findings")),
     };
-    writeln!(out, "{}", style.paint(Ink::Bold, line))
+    wrap(&line, width, "  ").iter().try_for_each(|line| writeln!(out, "{}", style.paint(Ink::Bold, line)))
 }
 
 fn title(
@@ -271,11 +277,8 @@ fn epilogue(
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
         }
     }
-    writeln!(
-        out,
-        "{}",
-        style.paint(Ink::Dim, "ᵐ measured (×n: on n samples) · ᶜ computed exactly · ᵖ predicted")
-    )
+    let marks = "ᵐ measured (×n: on n samples) · ᶜ computed exactly · ᵖ predicted";
+    wrap(marks, width, "").iter().try_for_each(|line| writeln!(out, "{}", style.paint(Ink::Dim, line)))
 }
 
 fn paragraph(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! and the accounts as bars.
 
 use crate::text::figures::share;
-use crate::text::{Ink, Style, bar, wrap};
+use crate::text::{Ink, Style, bar, shorten, wrap};
 use crate::units;
 use apex_advice::Advice;
 use apex_profile::{Account, Profile};
@@ -43,16 +43,23 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usi
     let length = units::time(step_ns.map_or(accounts.span_ns, |step_ns| step_ns.value));
     let heads = [title, length, of_all];
     let lead = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    let is_narrow = lead + names + COLUMNS > width;
+    let (lead, names) = if is_narrow { (0, names.min(width.saturating_sub(COLUMNS))) } else { (lead, names) };
+    if is_narrow {
+        for line in wrap(&heads.join(" "), width, "  ") {
+            writeln!(out, "{line}")?;
+        }
+    }
     let bars = width.saturating_sub(lead + names + COLUMNS).min(BAR);
     for (row, (account, time)) in entries.into_iter().enumerate() {
         let share = time.value / accounts.span_ns;
-        let head = heads.get(row).map_or("", String::as_str);
+        let head = heads.get(row).filter(|_| !is_narrow).map_or("", String::as_str);
         let ink = if matches!(account, Account::Idle(_)) { Ink::Warning } else { Ink::Dim };
         writeln!(
             out,
             "  {head:lead$}  {:>9}  {:names$}  {:>4}  {}",
             units::time(time.value / by),
-            account.name(),
+            shorten(account.name(), names),
             units::share(share),
             style.paint(ink, bar(share, bars).trim_end())
         )?;

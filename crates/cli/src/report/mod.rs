@@ -18,6 +18,7 @@ use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
+use anyhow::bail;
 use apex_advice::Advice;
 use apex_conventions::documents;
 use apex_machine::Summary;
@@ -34,6 +35,8 @@ use std::process::ExitCode;
 
 /// Kernels in the table unless the user says otherwise.
 const TOP: usize = 10;
+/// Problems of a session in a report; JSON has them all.
+const PROBLEMS: usize = 3;
 /// Findings in a report; `apex advise` has them all.
 const FINDINGS: usize = 5;
 
@@ -137,6 +140,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let Judged { filters, suppress, knowledge } = &args.view.judged;
     knowledge::install(knowledge)?;
     let filters = filters.filters();
+    if let Some(folder) = args.html.as_deref().filter(|path| path.is_dir()) {
+        bail!(page::not_a_file(folder, args.source.session.as_deref()));
+    }
     let loaded = args.source.load(&filters)?;
     let shown = filters.shown(&loaded)?;
     filters::remark_on_phases(std::slice::from_ref(&shown));
@@ -193,9 +199,12 @@ fn write_shown(
     let notes = shown
         .described()
         .into_iter()
+        .chain(problems(&loaded.profile.recorder.problems))
         .chain(shown.notes(&advice, PHASE_OPTION))
         .flat_map(|note| wrap(&note, width, "  "));
-    for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
+    let circumstances = circumstances(loaded);
+    let circumstances = circumstances.iter().flat_map(|line| wrap(line, width, "  "));
+    for line in notes.chain(circumstances).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     for sentence in
@@ -219,6 +228,17 @@ fn write_shown(
         idle::table(out, &shown.job, style, width)?;
     }
     findings::brief(out, profile, &advice, FINDINGS, style, width)
+}
+
+/// Notes on what is wrong with the session's files, and what it means.
+fn problems(problems: &[String]) -> Vec<String> {
+    let more = problems.len().saturating_sub(PROBLEMS);
+    let mut notes: Vec<String> =
+        problems.iter().take(PROBLEMS).map(|problem| format!("Damaged or incomplete: {problem}.")).collect();
+    if more > 0 {
+        notes.push(format!("{} like these, which `apex report --json` lists.", units::counted(more as u64, "problem", "problems")));
+    }
+    notes
 }
 
 fn top_kernels(

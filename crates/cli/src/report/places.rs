@@ -87,7 +87,9 @@ pub fn write(
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    writeln!(out, "{}", style.paint(Ink::Bold, title))?;
+    for line in wrap(title, width, "  ") {
+        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
+    }
     for (i, line) in table.lines(width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }

@@ -102,7 +102,7 @@ fn is_cpu_device(driver: &Path) -> bool {
 }
 
 /// Returns the reason why kernels cannot run on a GPU here.
-fn missing_for_gpu() -> Option<&'static str> {
+pub fn missing_for_gpu() -> Option<&'static str> {
     if device_nodes().is_empty() {
         return Some("no GPU here");
     }

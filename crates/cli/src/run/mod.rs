@@ -30,7 +30,7 @@ use apex_conventions::variables;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::image::PTX_MAX_BYTES;
 use apex_trace::meta::{self, Exit, Host, Meta};
-use apex_trace::{Headers, META_FILE, Session};
+use apex_trace::{Headers, META_FILE, Session, checksums};
 use apex_untrusted::{Folder, read};
 use apex_view::Loaded;
 use child::Signals;
@@ -348,6 +348,8 @@ pub fn record(
     if control.keeps_ptx() {
         triton::keep(&fresh.folder, &control);
     }
+    // Without them, the session is read unchecked, as older ones are.
+    let _ = checksums::store(&fresh.folder, session::has_checksum);
     Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })
 }
 

@@ -2,6 +2,7 @@
 //! looked like.
 
 use super::Recorded;
+use super::driver::{self, Driver};
 use super::inspect::{self, Program};
 use super::watch::{Recorder, Seen};
 use crate::units;
@@ -38,6 +39,9 @@ const LAUNCHERS: &[(&[&str], &str)] = &[
 pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Vec<String> {
     let mut lines = vec!["NOTHING WAS CAPTURED".to_string()];
     let mut causes = switched_off(loaded);
+    let device = loaded.session.meta.as_ref().map_or("", |meta| &meta.device);
+    let missing = driver::missing_for_gpu().filter(|_| variables::DRIVER.path().is_none());
+    causes.extend(without_gpu(device, missing));
     if causes.is_empty() {
         causes = self::causes(command, &recorded.seen, recorded.status);
     }
@@ -45,6 +49,12 @@ pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Ve
     let folder = apex_untrusted::shown(&recorded.session);
     lines.push(format!("`apex doctor` checks other causes; {folder} holds no launch and can be deleted"));
     lines
+}
+
+/// The cause where a GPU was asked for and there is none.
+fn without_gpu(device: &str, missing: Option<&str>) -> Option<String> {
+    let missing = missing.filter(|_| device == Driver::Gpu.name())?;
+    Some(format!("{missing}: add --device cpu, with which kernels run on APEX's CPU device"))
 }
 
 /// Causes that the session itself tells.
@@ -185,6 +195,13 @@ mod tests {
         let without = || Recorder::Without("its environment was cleared".into());
         let recorder = if is_loaded { Recorder::Loaded } else { without() };
         Seen { name: name.into(), recorder, other_driver: other_driver.map(String::from) }
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_there_is_named_with_the_device_that_is() {
+        let said = without_gpu("gpu", Some("no GPU here")).unwrap();
+        assert!(said.starts_with("no GPU here: add --device cpu"), "{said}");
+        assert_eq!((without_gpu("cpu", Some("no GPU here")), without_gpu("gpu", None)), (None, None));
     }
 
     #[test]

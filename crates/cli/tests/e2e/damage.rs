@@ -102,3 +102,46 @@ fn what_is_no_session_is_said_so() {
     let message = text(&output(&mut sandbox.apex(&["report"]), 125).stderr);
     assert!(message.contains("apex run"), "{message}");
 }
+
+/// Every command that reads says which byte has changed or which file is missing, in its notes too.
+#[test]
+fn a_changed_byte_and_a_missing_file_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "500"]);
+    let path = process_file(&sandbox);
+    let report = || {
+        let shown = output(&mut sandbox.apex(&["report", "s"]), 0);
+        (text(&shown.stdout), text(&shown.stderr))
+    };
+    let (sound, said) = report();
+    assert!(!said.contains("damaged") && !sound.contains("Damaged or incomplete"), "{said}{sound}");
+
+    let mut changed = std::fs::read(&path).unwrap();
+    changed[5000] ^= 1;
+    std::fs::write(&path, &changed).unwrap();
+    let (shown, said) = report();
+    assert!(said.contains(".rec: byte 0: is damaged: the 16384 bytes from here on"), "{said}");
+    assert!(shown.contains("Damaged or incomplete: ") && shown.contains("16384 bytes"), "{shown}");
+
+    std::fs::remove_file(&path).unwrap();
+    let (shown, said) = report();
+    assert!(said.contains("is missing: the CUDA calls of its process are in no figure"), "{said}");
+    assert!(!shown.contains("No kernel was launched"), "{shown}");
+
+    // An older session has no list of its files; its control page counts them.
+    std::fs::remove_file(sandbox.path("s/checksums")).unwrap();
+    let (shown, said) = report();
+    assert!(said.contains("1 of 1 process files that were made in the session are missing"), "{said}");
+    assert!(!shown.contains("No kernel was launched"), "{shown}");
+}
+
+#[test]
+fn an_export_of_call_stacks_without_any_says_why() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&["--host-stacks", "off"], &["launch", "20"]);
+    for format in ["collapsed", "speedscope"] {
+        let exported = output(&mut sandbox.apex(&["export", "--format", format, "s"]), 0);
+        let said = text(&exported.stderr);
+        assert!(said.contains("the session holds no call stacks of the host"), "{format}: {said}");
+    }
+}

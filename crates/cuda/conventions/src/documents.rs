@@ -60,6 +60,7 @@ pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
 pub const TOP: Document = document("top", 1, "`apex top --json`");
 pub const CTL: Document = document("ctl", 1, "`apex ctl status --json`").without_writer();
 pub const DOCTOR: Document = document("doctor", 1, "`apex doctor --json`");
+pub const EXPLAIN: Document = document("explain", 1, "`apex explain --json`");
 pub const COLLECT: Document = document("collect", 1, "`apex collect --json`").without_writer();
 pub const SUITE: Document = document("suite", 1, "`apex collect --list --json`").without_writer();
 pub const TRAIN: Document =
@@ -77,7 +78,7 @@ pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 
 /// Every document.
-pub const ALL: [Document; 22] = [
+pub const ALL: [Document; 23] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -88,6 +89,7 @@ pub const ALL: [Document; 22] = [
     TOP,
     CTL,
     DOCTOR,
+    EXPLAIN,
     COLLECT,
     SUITE,
     TRAIN,

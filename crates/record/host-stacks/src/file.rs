@@ -2,10 +2,12 @@
 //!
 //! The first line names the format. Processes, threads, frames, stacks and doings are defined by
 //! their order: the first frame of the file has the index 0, and so on. Stacks are numbered from 1,
-//! because 0 means that there is none.
+//! because 0 means that there is none. `reading` reads it.
 
 use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
+use crate::reading;
 use apex_conventions::documents::HOST_STACKS;
+use apex_trace::Meta;
 use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -20,44 +22,50 @@ pub const FILE: &str = "host-stacks.jsonl";
 const MOST_READ: u64 = 256 << 20;
 /// Most frames of a stack.
 const MOST_DEPTH: usize = 512;
-/// Problems that are kept.
-const MOST_PROBLEMS: usize = 20;
 
 /// Flags of a span in the file.
-mod flags {
+pub(crate) mod flags {
     pub const SETTLED: u32 = 1;
     pub const ASLEEP: u32 = 2;
     pub const HOLDS_GIL: u32 = 4;
 }
 
 /// Thread, stack, doing, first, last after first, samples, stands for, flags.
-type WrittenSpan = (u32, u32, u32, u64, u64, u32, u32, u32);
+pub(crate) type WrittenSpan = (u32, u32, u32, u64, u64, u32, u32, u32);
 
 /// A line of the file: one of these.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Line {
+pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
-    schema: Option<String>,
+    pub schema: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    head: Option<Head>,
+    pub head: Option<Head>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    process: Option<Process>,
+    pub process: Option<Process>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<Thread>,
+    pub thread: Option<Thread>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    frame: Option<(FrameKind, String, String, u32)>,
+    pub frame: Option<(FrameKind, String, String, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stack: Option<(u32, u32)>,
+    pub stack: Option<(u32, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    doing: Option<Doing>,
+    pub doing: Option<Doing>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<WrittenSpan>,
+    pub span: Option<WrittenSpan>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counters: Option<Counters>,
+    pub counters: Option<Counters>,
 }
 
 impl Line {
+    /// Whether it has no member that this version knows.
+    pub fn is_empty(&self) -> bool {
+        let Self { schema, head, process, thread, frame, stack, doing, span, counters } = self;
+        let definitions = process.is_none() && thread.is_none() && frame.is_none() && stack.is_none();
+        let others = schema.is_none() && head.is_none() && doing.is_none();
+        definitions && others && span.is_none() && counters.is_none()
+    }
+
     fn span(span: &Span) -> Self {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(span.is_settled, flags::SETTLED)
@@ -293,7 +301,7 @@ pub struct HostStacks {
     /// The frames.
     pub frames: Vec<Frame>,
     /// The stacks, of which the first has the number 1; callers come before what they call.
-    stacks: Vec<Stack>,
+    pub(crate) stacks: Vec<Stack>,
     /// The states of threads.
     pub doings: Vec<Doing>,
     /// The spans, in the order of writing: by their ends, except where threads ended. What each
@@ -309,16 +317,17 @@ impl HostStacks {
     /// Reads the file of the session in `dir`. A session without one is no problem: the program
     /// was short, or nothing was sampled.
     pub fn read(dir: &Path) -> Self {
-        let mut stacks = Self::default();
         let path = dir.join(FILE);
         let mut bytes = Vec::new();
         let is_read =
             read::open(&path, MOST_READ).and_then(|file| file.take(MOST_READ).read_to_end(&mut bytes));
-        match is_read {
-            Ok(_) => stacks.take_all(&path, &bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => stacks.problem(&path, &format!("cannot be read: {error}")),
-        }
+        let (mut stacks, problems) = match is_read {
+            Ok(_) => reading::read(&bytes, || Meta::has_ended(dir)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Default::default(),
+            Err(error) => (Self::default(), vec![format!("cannot be read: {error}")]),
+        };
+        let named = |what: String| format!("{}: {what}", apex_untrusted::shown(&path));
+        stacks.problems = problems.into_iter().map(named).collect();
         stacks
     }
 
@@ -348,76 +357,6 @@ impl HostStacks {
     pub fn thread(&self, span: &Span) -> (&Process, &Thread) {
         let thread = &self.threads[span.thread as usize];
         (&self.processes[thread.process as usize], thread)
-    }
-
-    fn problem(&mut self, path: &Path, what: &str) {
-        if self.problems.len() < MOST_PROBLEMS {
-            self.problems.push(format!("{}: {what}", apex_untrusted::shown(path)));
-        }
-    }
-
-    fn take_all(&mut self, path: &Path, bytes: &[u8]) {
-        // What is behind the last end of a line is a line that is being written.
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        for (at, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            if let Err(what) = self.take(line) {
-                self.problem(path, &format!("line {}: {what}", at + 1));
-                // Definitions are numbered by their order: after a line that is lost, numbers
-                // would name something else.
-                return;
-            }
-        }
-    }
-
-    /// Takes a line, or says what is wrong with it.
-    fn take(&mut self, line: &[u8]) -> Result<(), String> {
-        let line: Line = serde_json::from_slice(line).map_err(|error| format!("damaged: {error}"))?;
-        line.schema.map_or(Ok(()), |schema| HOST_STACKS.check(&schema))?;
-        if let Some(head) = line.head {
-            self.head = head;
-        }
-        self.processes.extend(line.process);
-        if let Some(thread) = line.thread {
-            known(thread.process, &self.processes, "process")?;
-            self.threads.push(thread);
-        }
-        if let Some((kind, function, file, line)) = line.frame {
-            self.frames.push(Frame { kind, function, file, line });
-        }
-        if let Some((callers, frame)) = line.stack {
-            known(frame, &self.frames, "frame")?;
-            self.known_stack(callers)?;
-            self.stacks.push(Stack { callers, frame });
-        }
-        self.doings.extend(line.doing);
-        if let Some((thread, stack, doing, first_ns, lasts, samples, stands_for, flags)) = line.span {
-            known(thread, &self.threads, "thread")?;
-            known(doing, &self.doings, "doing")?;
-            self.known_stack(stack)?;
-            let is = |flag: u32| flags & flag != 0;
-            self.spans.push(Span {
-                thread,
-                stack,
-                doing,
-                first_ns,
-                last_ns: first_ns.saturating_add(lasts),
-                samples: samples.max(1),
-                stands_for: stands_for.max(1),
-                is_settled: is(flags::SETTLED),
-                is_asleep: is(flags::ASLEEP),
-                holds_gil: is(flags::HOLDS_GIL),
-            });
-        }
-        self.counters = line.counters.unwrap_or(self.counters);
-        Ok(())
-    }
-
-    fn known_stack(&self, number: u32) -> Result<(), String> {
-        let exists = number as usize <= self.stacks.len();
-        exists.then_some(()).ok_or_else(|| format!("it names the stack {number}, which is not defined"))
     }
 
     /// Keeps the spans that stand for `stands_for` samples each.
@@ -451,9 +390,4 @@ impl HostStacks {
         self.spans.iter().try_for_each(|span| Line::span(span).append(bytes))?;
         Line { counters: Some(self.counters), ..line() }.append(bytes)
     }
-}
-
-fn known<T>(index: u32, all: &[T], what: &str) -> Result<(), String> {
-    let exists = (index as usize) < all.len();
-    exists.then_some(()).ok_or_else(|| format!("it names the {what} {index}, which is not defined"))
 }

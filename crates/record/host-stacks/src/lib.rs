@@ -15,13 +15,15 @@
 //!   writer leaves whole lines and at most one torn one at the end.
 //! * The file never exceeds a stated size. When it is full, spans are thinned uniformly in time,
 //!   and a span that stays stands for those that went ([`Span::stands_for`]).
-//! * The reader trusts nothing that a file says, and never panics.
+//! * The reader trusts nothing that a file says, and never panics. A damaged line costs what names
+//!   it, and is a problem.
 
 mod file;
 mod linux;
 mod native;
 mod process;
 mod python;
+mod reading;
 mod record;
 mod sampler;
 mod waits;

@@ -109,6 +109,115 @@ fn time_is_that_of_a_sleep_or_a_period_for_each_sample() {
     assert_eq!((once.time_in(100, 101, 50), once.time_in(101, 300, 50)), (50.0, 0.0));
 }
 
+/// The lines of a file with spans from `firsts`, and a session that says that it has ended.
+fn lines(dir: &Path, firsts: impl IntoIterator<Item = u64>) -> Vec<String> {
+    write(dir, 1 << 20, firsts);
+    let meta = r#"{"schema":1,"apex_version":"0.1.0","command":[],"cwd":"","started_real_ns":1,
+        "ended_real_ns":2,"exit":{"code":0},"device":"gpu","timing":"off"}"#;
+    std::fs::write(dir.join("session.json"), meta).unwrap();
+    let text = std::fs::read_to_string(dir.join(FILE)).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn read_lines(dir: &Path, lines: &[String]) -> HostStacks {
+    std::fs::write(dir.join(FILE), lines.join("\n") + "\n").unwrap();
+    HostStacks::read(dir)
+}
+
+/// The spans with what they name, so that numbers do not matter.
+fn meanings(stacks: &HostStacks) -> Vec<(u64, Vec<Frame>, Doing, u32)> {
+    let of = |span: &Span| {
+        let frames = stacks.frames(span.stack).cloned().collect();
+        (span.first_ns, frames, stacks.doing(span).clone(), stacks.thread(span).1.tid)
+    };
+    stacks.spans.iter().map(of).collect()
+}
+
+/// Whatever happens to one line, the spans that are read mean what they meant, most of them are
+/// read, and the problem names the line.
+#[test]
+fn a_damaged_line_costs_what_names_it_alone_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = lines(dir.path(), (0..30).map(|round| round * 10));
+    let sound = HostStacks::read(dir.path());
+    assert_eq!((sound.problems.len(), sound.spans.len()), (0, 30), "{:?}", sound.problems);
+    let (all, mut read) = (meanings(&sound), 0);
+    for at in 0..whole.len() {
+        let half = whole[at].len() / 2;
+        let damages: [String; 5] = [
+            whole[at][..half].to_owned(),
+            "garbage".to_owned(),
+            format!("{{\"fr{}", &whole[at][3..]),
+            whole[at].replacen("\":", "\"\u{b}", 1),
+            whole[at].replacen('[', "[-", 1).replacen(":{", ":[", 1),
+        ];
+        for damage in damages {
+            // What is left of the first line says all.
+            if damage.contains("\"head\":{") && !damage.contains('\u{b}') && !damage.contains("[-") {
+                continue;
+            }
+            let mut changed = whole.clone();
+            changed[at] = damage;
+            let stacks = read_lines(dir.path(), &changed);
+            let problems = stacks.problems.join("; ");
+            let line = format!("line {} ", at + 1);
+            assert!(problems.contains(&line) && problems.contains("not read"), "{}: {problems}", changed[at]);
+            for meaning in meanings(&stacks) {
+                let known = all.iter().find(|known| known.0 == meaning.0).unwrap();
+                let is_same = known.1 == meaning.1 || meaning.1.iter().any(|frame| *frame == Frame::default());
+                assert!(is_same && (&known.2, known.3) == (&meaning.2, meaning.3), "{}: {meaning:?}", changed[at]);
+            }
+            read += stacks.spans.len();
+        }
+    }
+    let most = whole.len() * 5 * 30;
+    assert!(read * 10 > most * 6, "{read} of {most} are read");
+}
+
+#[test]
+fn a_missing_line_moves_no_number_unseen() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = lines(dir.path(), (0..30).map(|round| round * 10));
+    let all = meanings(&HostStacks::read(dir.path()));
+    for at in 0..whole.len() - 1 {
+        let mut changed = whole.clone();
+        let is_definition = ["process", "thread", "frame", "stack", "doing"]
+            .iter()
+            .any(|kind| changed[at].starts_with(&format!("{{\"{kind}\"")));
+        changed.remove(at);
+        let stacks = read_lines(dir.path(), &changed);
+        assert!(meanings(&stacks).iter().all(|meaning| all.contains(meaning)), "without {}", whole[at]);
+        assert!(!is_definition || !stacks.problems.is_empty(), "without {}", whole[at]);
+    }
+}
+
+#[test]
+fn lines_without_a_break_between_them_are_all_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = lines(dir.path(), (0..30).map(|round| round * 10));
+    let all = meanings(&HostStacks::read(dir.path()));
+    for at in 0..whole.len() - 1 {
+        let mut joined = whole.clone();
+        let next = joined.remove(at + 1);
+        joined[at] += &format!("\u{b}{next}");
+        assert_eq!(meanings(&read_lines(dir.path(), &joined)), all, "{}", whole[at]);
+    }
+}
+
+#[test]
+fn cut_and_empty_files_of_sessions_that_have_ended_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = lines(dir.path(), (0..30).map(|round| round * 10)).join("\n") + "\n";
+    for (text, says) in [("", "is empty"), (&whole[..whole.len() / 2], "is cut"), (&whole[..whole.len() - 1], "is cut")] {
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        let problems = HostStacks::read(dir.path()).problems;
+        assert!(problems.len() == 1 && problems[0].contains(says), "{problems:?}");
+    }
+    std::fs::write(dir.path().join(FILE), whole.replace("host-stacks/1", "host-stacks/2")).unwrap();
+    let newer = HostStacks::read(dir.path());
+    assert!(newer.spans.is_empty() && newer.problems[0].contains("host-stacks/2"), "{:?}", newer.problems);
+}
+
 proptest::proptest! {
     #[test]
     fn any_bytes_are_a_file(

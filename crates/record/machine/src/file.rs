@@ -8,7 +8,9 @@
 
 use crate::record::{Device, Record, downsample};
 use apex_conventions::documents::MACHINE;
+use apex_trace::Meta;
 use apex_untrusted::folder::identity;
+use apex_untrusted::lines::{self, Unread};
 use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -22,6 +24,10 @@ pub const FILE: &str = "machine.jsonl";
 pub(crate) const MOST_BYTES: u64 = 4 << 20;
 /// Most bytes that are read.
 const MOST_READ: u64 = 4 * MOST_BYTES;
+/// The beginnings of lines.
+const BEGINNINGS: [&str; 3] = ["{\"schema\":\"", "{\"device\":{", "{\"record\":{"];
+/// The place of a device's line in them.
+const DEVICE: usize = 1;
 /// Devices that are read: more than machines have.
 const MOST_DEVICES: usize = 256;
 /// Problems that are kept.
@@ -42,6 +48,11 @@ struct Line {
 impl Line {
     fn head() -> Self {
         Self { schema: Some(MACHINE.to_string()), ..Self::default() }
+    }
+
+    /// Whether it has no member that this version knows.
+    fn is_empty(&self) -> bool {
+        self.schema.is_none() && self.device.is_none() && self.record.is_none()
     }
 
     fn device(device: &Device) -> Self {
@@ -163,6 +174,13 @@ impl Machine {
     pub fn read(dir: &Path) -> Self {
         let mut watcher = Watcher::new(dir);
         watcher.look();
+        if watcher.is_cut && Meta::has_ended(dir) {
+            let what = match watcher.machine.records.is_empty() && watcher.lines == 0 {
+                true => "is empty: what the machine did meanwhile is not known",
+                false => "is cut: its end is missing, and what the machine did then is not known",
+            };
+            watcher.machine.problem(&watcher.path, what);
+        }
         watcher.machine
     }
 
@@ -187,7 +205,13 @@ impl Machine {
 
     /// Takes a line, or says what is wrong with it.
     fn take(&mut self, line: &[u8]) -> Result<(), String> {
-        let line: Line = serde_json::from_slice(line).map_err(|error| format!("damaged: {error}"))?;
+        let first = serde_json::Deserializer::from_slice(line).into_iter::<Line>().next();
+        let first = first.ok_or("damaged: it is empty")?;
+        let bytes = line;
+        let line = first.map_err(|error| format!("damaged: {error}"))?;
+        if line.is_empty() && lines::kind(bytes, &BEGINNINGS).is_some() {
+            return Err("damaged: it has no member that is known".to_owned());
+        }
         line.schema.map_or(Ok(()), |schema| MACHINE.check(&schema))?;
         if let Some(device) = line.device {
             if self.devices.len() == MOST_DEVICES {
@@ -216,13 +240,17 @@ pub struct Watcher {
     /// Device and inode of the file that was read, and how far.
     read: Option<((u64, u64), u64)>,
     lines: u64,
+    unread: Unread,
+    /// Whether there is no whole line at the end.
+    is_cut: bool,
     machine: Machine,
 }
 
 impl Watcher {
     /// Will follow the file of the session in `dir`.
     pub fn new(dir: &Path) -> Self {
-        Self { path: dir.join(FILE), read: None, lines: 0, machine: Machine::default() }
+        let (path, unread, machine) = (dir.join(FILE), Unread::default(), Machine::default());
+        Self { path, read: None, lines: 0, unread, is_cut: false, machine }
     }
 
     /// Reads what is new, and returns all that is known.
@@ -245,21 +273,37 @@ impl Watcher {
         let same = self.read.filter(|(known, at)| *known == identity(&found) && *at <= found.len());
         let at = same.map_or(0, |(_, at)| at);
         if same.is_none() {
-            (self.machine, self.lines) = (Machine::default(), 0);
+            (self.machine, self.lines, self.unread) = (Machine::default(), 0, Unread::default());
         }
         file.seek(SeekFrom::Start(at))?;
         let mut bytes = Vec::new();
         file.take(MOST_READ).read_to_end(&mut bytes)?;
         // What is behind the last end of a line is a line that is being written.
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in bytes[..whole].split_inclusive(|&byte| byte == b'\n') {
             self.lines += 1;
-            if let Err(what) = self.machine.take(line) {
-                let path = self.path.clone();
-                self.machine.problem(&path, &format!("line {}: {what}", self.lines));
-            }
+            self.take(line.strip_suffix(b"\n").unwrap_or(line));
+        }
+        self.is_cut = whole < bytes.len() || self.lines == 0;
+        self.machine.problems.clear();
+        if let Some(said) = self.unread.said() {
+            let what = format!("{said}; what the machine did in the time of such lines is not known");
+            self.machine.problem(&self.path, &what);
         }
         self.read = Some((identity(&found), at + whole as u64));
         Ok(())
+    }
+    /// Takes a line, or the sound ones of lines between which the break was destroyed.
+    fn take(&mut self, line: &[u8]) {
+        let is_sound = line.is_empty() || serde_json::from_slice::<Line>(line).is_ok();
+        let pieces = if is_sound { vec![line] } else { lines::pieces(line, &BEGINNINGS) };
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            let Err(what) = self.machine.take(piece) else { continue };
+            self.unread.add(self.lines, &what);
+            // Devices are numbered by their order: one that is lost keeps its number.
+            if lines::kind(piece, &BEGINNINGS) == Some(DEVICE) && self.machine.devices.len() < MOST_DEVICES {
+                self.machine.devices.push(Device::default());
+            }
+        }
     }
 }

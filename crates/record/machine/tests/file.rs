@@ -138,6 +138,44 @@ fn damaged_lines_are_named_and_the_others_are_read() {
     assert_eq!(machine.records[0].host.get(Quantity::Load), Some(Span::of(2.0)));
 }
 
+/// Devices are numbered by their order.
+#[test]
+fn a_damaged_device_keeps_its_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = writer(dir.path(), 1 << 20);
+    (0..3).for_each(|index| writer.device(&device(index)).unwrap());
+    writer.record(record(0, 5.0)).unwrap();
+    let sound = Machine::read(dir.path());
+    let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
+    for damage in ["{\"device\":{\"uuid\":7", "{\"devicf\":{\"uuid\"", "{\"devicf\":{}}"] {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[2] = damage;
+        std::fs::write(dir.path().join(FILE), lines.join("\n") + "\n").unwrap();
+        let machine = Machine::read(dir.path());
+        assert_eq!(machine.devices[2], sound.devices[2], "{damage}");
+        assert!(machine.problems[0].contains("line 3 was not read"), "{:?}", machine.problems);
+        assert_eq!(machine.records, sound.records);
+    }
+}
+
+#[test]
+fn cut_and_empty_files_of_sessions_that_have_ended_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = writer(dir.path(), 1 << 20);
+    (0..3).for_each(|second| writer.record(record(second, 5.0)).unwrap());
+    let whole = std::fs::read(dir.path().join(FILE)).unwrap();
+    let meta = r#"{"schema":1,"apex_version":"0.1.0","command":[],"cwd":"","started_real_ns":1,
+        "ended_real_ns":2,"exit":{"code":0},"device":"gpu","timing":"off"}"#;
+    for (bytes, says) in [(&whole[..0], "is empty"), (&whole[..whole.len() - 9], "is cut")] {
+        std::fs::write(dir.path().join(FILE), bytes).unwrap();
+        assert_eq!(Machine::read(dir.path()).problems, [""; 0], "it may be written still");
+        std::fs::write(dir.path().join("session.json"), meta).unwrap();
+        let problems = Machine::read(dir.path()).problems;
+        assert!(problems.len() == 1 && problems[0].contains(says), "{problems:?}");
+        std::fs::remove_file(dir.path().join("session.json")).unwrap();
+    }
+}
+
 #[test]
 fn what_is_no_regular_file_is_not_opened() {
     let dir = tempfile::tempdir().unwrap();

@@ -64,6 +64,7 @@
 //! This crate knows neither writer nor reader. It is part of the injected library, so it depends
 //! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature
 //! `meta`).
+pub mod checksums;
 mod chunks;
 mod clock;
 mod codec;

@@ -97,12 +97,24 @@ impl Meta {
         stored.map_err(|error| in_file("cannot write", &folder.path().join(META_FILE), error))
     }
 
+    /// Whether this version of APEX recorded, or an older one.
+    pub(crate) fn is_known(&self) -> bool {
+        is_known(&self.apex_version)
+    }
+
+    /// Whether the session in a folder says that its program has ended.
+    pub fn has_ended(dir: &Path) -> bool {
+        Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.exit.is_some()))
+    }
+
     /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote
     /// it.
     pub(crate) fn load(dir: &Path) -> Result<(Option<Meta>, Vec<Problem>), Error> {
         #[derive(Deserialize)]
         struct Schema {
             schema: u32,
+            #[serde(default)]
+            apex_version: String,
         }
         let path = dir.join(META_FILE);
         let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: 0, what }]));
@@ -111,14 +123,43 @@ impl Meta {
             Err(error) => return problem(format!("cannot be read: {error}; what was run is unknown")),
         };
         match serde_json::from_slice(&json) {
-            Ok(Schema { schema }) if schema > SCHEMA => {
+            Ok(Schema { schema, apex_version }) if schema > SCHEMA && !is_known(&apex_version) => {
                 return Err(Error::Newer { path, version: schema, supported: SCHEMA });
             }
             _ => {}
         }
-        match serde_json::from_slice(&json) {
+        match serde_json::from_slice::<Meta>(&json) {
+            Ok(meta) if meta.schema != SCHEMA => {
+                let what = format!("is damaged: its schema is {}, and it is read as {SCHEMA}", meta.schema);
+                let problem = Problem { path, offset: 0, what };
+                Ok((Some(meta), vec![problem]))
+            }
             Ok(meta) => Ok((Some(meta), Vec::new())),
             Err(error) => problem(format!("is damaged: {error}; what was run is unknown")),
+        }
+    }
+}
+
+/// Whether a version of APEX, such as `0.9.1`, is this one or an older one.
+fn is_known(version: &str) -> bool {
+    let numbers = |version: &str| -> Option<Vec<u32>> {
+        version.split(['.', '-']).take(3).map(|number| number.parse().ok()).collect()
+    };
+    let (found, own) = (numbers(version), numbers(env!("CARGO_PKG_VERSION")));
+    found.is_some_and(|found| found.len() == 3 && own.is_some_and(|own| found <= own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_known;
+
+    #[test]
+    fn a_later_version_and_no_version_are_not_known() {
+        let own = env!("CARGO_PKG_VERSION");
+        for (version, expected) in
+            [(own, true), ("0.0.0", true), ("99.0.0", false), ("", false), ("0.0", false), ("x.y.z", false)]
+        {
+            assert_eq!(is_known(version), expected, "{version}");
         }
     }
 }

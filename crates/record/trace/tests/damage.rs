@@ -277,3 +277,129 @@ fn drop_causes_read_as_sentences() {
     assert!(cause(libc::ENOSPC as u32).unwrap().starts_with("No space left on device"));
     assert!(cause(LIMIT_REACHED).unwrap().contains("limit"));
 }
+
+/// The session of [`sound_bytes`], recorded by this version, with changed bytes in its file.
+#[cfg(feature = "meta")]
+fn changed_session(changes: &[(usize, u8)]) -> (tempfile::TempDir, Session) {
+    let dir = tempfile::tempdir().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let meta = format!(
+        r#"{{"schema":1,"apex_version":"{version}","command":["x"],"cwd":"/","started_real_ns":1,
+           "ended_real_ns":2,"exit":{{"code":0}},"device":"cpu","timing":"off"}}"#
+    );
+    fs::write(dir.path().join("session.json"), meta).unwrap();
+    let mut bytes = sound_bytes().to_vec();
+    for &(at, value) in changes {
+        bytes[at] = value;
+    }
+    fs::write(dir.path().join("1-1.rec"), bytes).unwrap();
+    let session = Session::open(dir.path()).unwrap();
+    (dir, session)
+}
+
+/// A session that this version recorded holds nothing newer.
+#[cfg(feature = "meta")]
+#[test]
+fn what_only_a_newer_apex_can_write_is_damage_in_a_session_of_this_one() {
+    let record = HEADER_BYTES + CHUNK_BYTES + 32 + 5 * SLOT_BYTES;
+    let definition = HEADER_BYTES + 32;
+    for (at, value, says) in [
+        (8, 3, "damaged: its version is 3, and it is read as version 1"),
+        (8, 0, "damaged: its version is 0"),
+        (0, b'B', "does not start like a process file, and is read as one"),
+        (record, 200, "no record here (kind 200"),
+        (definition, 99, "a definition of the unknown kind 99"),
+    ] {
+        let (_dir, session) = changed_session(&[(at, value)]);
+        let [problem] = session.problems.as_slice() else { panic!("{says}: {:?}", session.problems) };
+        assert!(problem.what.contains(says) && problem.offset as usize == at, "{problem}");
+        let lost = u64::from(at == record);
+        assert_eq!(session.processes[0].record_count, u64::from(THREADS * LAUNCHES) - lost, "{says}");
+    }
+}
+
+#[test]
+fn fields_of_the_header_that_cannot_be_are_named_and_not_used() {
+    use apex_trace::layout::FileHeader;
+    use std::mem::offset_of;
+    let anchors = offset_of!(FileHeader, latest);
+    for (at, says) in [
+        (offset_of!(FileHeader, dropped) + 7, "records were lost; how many is not known"),
+        (offset_of!(FileHeader, overwritten) + 7, "records were lost; how many is not known"),
+        (offset_of!(FileHeader, chunks) + 6, "chunks; those that are there are read"),
+        (offset_of!(FileHeader, clock) + 2, "the clock is "),
+        (offset_of!(FileHeader, ended) + 2, "the end of the process is "),
+        (offset_of!(FileHeader, queue_state) + 2, "the launch queue's state is "),
+        (offset_of!(FileHeader, pool_state) + 2, "the memory pool's state is "),
+        (offset_of!(FileHeader, start) + 15, "clocks contradict each other"),
+        (8 + 1, "its version is 257"),
+    ] {
+        let mut bytes = sound_bytes().to_vec();
+        bytes[at] ^= 1;
+        // Both of the newest anchors, of which one is used.
+        if at == offset_of!(FileHeader, start) + 15 {
+            bytes[anchors + 14] ^= 1;
+        }
+        let (process, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
+        let (process, [problem]) = (process.unwrap(), problems.as_slice()) else {
+            panic!("{says}: {problems:?}")
+        };
+        assert!(problem.what.starts_with("damaged: ") && problem.what.contains(says), "{problem}");
+        assert!(problem.offset <= at as u64 && problem.offset + 24 > at as u64, "{problem}");
+        assert_eq!((process.dropped, process.overwritten), (0, 0));
+        assert_eq!(process.record_count, u64::from(THREADS * LAUNCHES));
+    }
+}
+
+#[cfg(feature = "meta")]
+#[test]
+fn a_record_that_cannot_be_costs_itself_alone() {
+    let slot = |number: usize| HEADER_BYTES + CHUNK_BYTES + 32 + number * SLOT_BYTES;
+    for (at, value, says) in [
+        (slot(9) + 1, 0, "no record here (kind 2, 0 slots"),
+        (slot(9) + 1, 3, "no record here (kind 2, 3 slots"),
+        (slot(9), 0, "no record here (kind 0, 1 slots"),
+        (slot(9) + 15, 0x7f, "its time is not one of the process"),
+        (slot(9) + 12, 0xff, "ended before the one in front"),
+        (slot(9) + 26, 0x10, "its result is none of the driver's"),
+    ] {
+        let (_dir, session) = changed_session(&[(at, value)]);
+        let [problem] = session.problems.as_slice() else { panic!("{says}: {:?}", session.problems) };
+        assert!(problem.what.contains(says) && problem.what.ends_with("left out"), "{problem}");
+        assert_eq!(problem.offset, slot(9) as u64, "{says}");
+        let process = &session.processes[0];
+        assert_eq!(process.record_count, u64::from(THREADS * LAUNCHES) - 1, "{says}");
+        assert_eq!(process.records().count() as u64, process.record_count, "{says}");
+        assert_eq!(process.records_by_time().count() as u64, process.record_count, "{says}");
+    }
+}
+
+#[test]
+fn a_chunk_that_says_that_it_holds_less_than_it_does_is_named() {
+    let mut bytes = sound_bytes().to_vec();
+    let committed = HEADER_BYTES + CHUNK_BYTES + 4;
+    bytes[committed..committed + 4].copy_from_slice(&(100 * SLOT_BYTES as u32).to_le_bytes());
+    let (_, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(problem.what.contains("more records follow than the chunk says"), "{problem}");
+    assert_eq!(problem.offset as usize, HEADER_BYTES + CHUNK_BYTES + 32 + 100 * SLOT_BYTES);
+}
+
+/// The control page counts the process files, so that one that was removed is missed.
+#[test]
+fn a_process_file_that_was_removed_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = apex_trace::MappedControl::create(dir.path(), Default::default()).unwrap();
+    control.processes.store(2, std::sync::atomic::Ordering::Relaxed);
+    let said = |files: &[&str]| {
+        files.iter().for_each(|name| fs::write(dir.path().join(name), sound_bytes()).unwrap());
+        let session = Session::open(dir.path()).unwrap();
+        let all = session.problems.iter().map(ToString::to_string);
+        all.filter(|problem| problem.contains("process files")).collect::<Vec<_>>()
+    };
+    let none = said(&[]);
+    assert!(none[0].contains("*.rec: byte 0: 2 of 2 process files"), "{none:?}");
+    assert!(apex_trace::has_process_files(dir.path()), "the session had calls");
+    assert!(said(&["1.rec"])[0].contains("1 of 2 process files"));
+    assert_eq!(said(&["1.rec", "2.rec"]), [""; 0]);
+}

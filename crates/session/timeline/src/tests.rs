@@ -469,3 +469,80 @@ fn a_session_that_is_still_recorded_has_no_index_beside_it() {
     recording.exit();
     assert_eq!(count(made(dir.path())), 2 * before);
 }
+
+fn a_use() -> What {
+    What::all().next().unwrap()
+}
+
+#[test]
+fn an_event_begins_in_the_stretch_that_starts_with_it() {
+    let event = Event::new(100, 130, a_use());
+    assert!(cell_of(&[event], 50, 100).is_empty());
+    let begun = cell_of(&[event], 100, 120);
+    assert_eq!((begun.count, begun.time[a_use().place()]), (1, 20));
+    let going_on = cell_of(&[event], 120, 200);
+    assert_eq!((going_on.count, going_on.time[a_use().place()]), (0, 10));
+}
+
+#[test]
+fn a_median_is_that_of_the_lower_middle_to_half_a_bucket() {
+    let median = |durations: &[u64]| {
+        let mut cell = Cell::default();
+        durations.iter().for_each(|&duration| cell.begin(duration));
+        cell.median()
+    };
+    assert_eq!(median(&[]), None);
+    assert_eq!(median(&[0, 0, 7]), Some(0));
+    for duration in (100..1_000_000).step_by(997) {
+        let long = duration * 8;
+        for (durations, expected) in [
+            (vec![duration, long], duration),
+            (vec![1, duration, long], duration),
+            (vec![1, duration, duration, long, long], duration),
+            (vec![duration, long, long], long),
+        ] {
+            let found = median(&durations).unwrap() as f64 / expected as f64;
+            assert!((1.0 / 1.05..1.05).contains(&found), "{durations:?}: off by {found}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_takes_no_time_is_not_listed() {
+    let mut cell = Cell::default();
+    cell.cover(a_use(), 5, 0);
+    cell.cover(a_use(), 0, 9);
+    assert_eq!((cell.names(), cell.top()), (vec![], None));
+    cell.cover(a_use(), 7, 3);
+    assert_eq!(cell.top(), Some((7, 3)));
+}
+
+/// A cell that many events begin in is stored, and holds the time of the last one too.
+#[test]
+fn an_event_at_the_start_of_a_cell_counts_to_it_behind_others_that_have_no_length() {
+    let (at, cell) = (1 << 20, 1 << crate::lane::FINEST);
+    let mut events = vec![Event::new(at, at, a_use()); 20];
+    events.push(Event::new(at, at + 3 * cell, a_use()));
+    let (source, index) = written(&events);
+    let lane = Lane { source: &source, index: &index };
+    for (from, to) in [(at, at + cell), (at, at + 4 * cell), (at - cell, at + 2 * cell)] {
+        assert_eq!(lane.sum(from..to).unwrap(), cell_of(&events, from, to), "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_stretch_goes_on_only_without_a_gap_and_with_the_same_use() {
+    let (one, other) = (a_use(), What::all().nth(1).unwrap());
+    let mut stretches = crate::lane::Stretches::default();
+    let ended = [(0, 10, one), (10, 20, one), (25, 30, one), (30, 40, other)]
+        .map(|(from, to, what)| stretches.add(from, to, what));
+    let [first, second] = [Event::new(0, 20, one), Event::new(25, 30, one)];
+    assert_eq!(ended, [None, None, Some(first), Some(second)]);
+    assert_eq!(stretches.finish(), Some(Event::new(30, 40, other)));
+}
+
+#[test]
+fn a_lane_without_events_takes_no_time() {
+    let (_, index) = written(&[]);
+    assert_eq!((index.count, index.span), (0, (0, 0)));
+}

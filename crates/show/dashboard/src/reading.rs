@@ -108,7 +108,7 @@ pub fn compare(before: &[PathBuf], after: &[PathBuf], filters: &Filters) -> Resu
     let read = |dir: &PathBuf| Loaded::read(dir, filters);
     let loaded = before.iter().chain(after).map(read).collect::<Result<Vec<Loaded>, Error>>()?;
     let shown = filters.shown_alike(&loaded)?;
-    let comparison = apex_view::compared(&shown, before.len());
+    let comparison = apex_view::compared(&loaded, &shown, before.len());
     let document = DiffDocument::of(&loaded, &shown, before, after, &comparison);
     Ok(serde_json::to_string(&Envelope::of(documents::DIFF, document)).expect("plain data"))
 }

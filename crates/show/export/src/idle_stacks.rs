@@ -14,6 +14,12 @@ pub(crate) struct Sum {
     pub idle_ns: f64,
 }
 
+/// Whether a profile holds stacks, of which [`crate::collapsed`], [`crate::speedscope`] and
+/// [`crate::pprof`] are made.
+pub fn has_stacks(profile: &Profile) -> bool {
+    !of(profile).is_empty()
+}
+
 /// Sums by account, and by index into [`Profile::host_stacks`].
 pub(crate) fn of(profile: &Profile) -> BTreeMap<(IdleCause, usize), Sum> {
     let mut sums: BTreeMap<(IdleCause, usize), Sum> = BTreeMap::new();

@@ -24,4 +24,5 @@ pub mod table;
 pub mod timeline;
 mod timings;
 
+pub use idle_stacks::has_stacks;
 pub use reading::Reading;

@@ -15,6 +15,9 @@ pub struct DiffDocument<'a> {
     /// What was run on either side, each command once; sessions without a record of it left out.
     commands: [Vec<String>; 2],
     filters: Applied<'a>,
+    /// Why promises are not judged; absent where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unjudged: Option<String>,
     /// The first line of the page.
     verdict: String,
     comparison: &'a Comparison,
@@ -35,6 +38,7 @@ impl<'a> DiffDocument<'a> {
             after: names(after),
             commands: commands(sessions, before.len()),
             filters: shown.first()?.applied(),
+            unjudged: different_programs(sessions, before.len()),
             verdict: verdict(comparison),
             comparison,
         })
@@ -61,8 +65,66 @@ pub fn different_commands([before, after]: &[Vec<String>; 2]) -> Option<String> 
         .then(|| format!("The commands differ: {} → {}.", listed(before), listed(after)))
 }
 
-/// Compares what is shown of sessions: the first `before` ones with the others.
-pub fn compared(shown: &[Shown<'_>], before: usize) -> Comparison {
+/// Says that the sides ran different programs, whose promises are therefore not judged; `None`
+/// where a program is on both sides, or where one is unknown.
+pub fn different_programs(sessions: &[Loaded], before: usize) -> Option<String> {
+    let of = |sessions: &[Loaded]| -> BTreeSet<String> {
+        let commands = sessions.iter().filter_map(|loaded| Some(&loaded.session.meta.as_ref()?.command));
+        commands.filter_map(|command| program(command)).collect()
+    };
+    let (before, after) = sessions.split_at(before.min(sessions.len()));
+    let (before, after) = (of(before), of(after));
+    let is_known = !before.is_empty() && !after.is_empty();
+    (is_known && before.is_disjoint(&after)).then(|| {
+        let listed = |programs: &BTreeSet<String>| programs.iter().cloned().collect::<Vec<_>>().join(", ");
+        format!(
+            "Promises are not judged: {} and {} are different programs, and what one takes less than the other \
+             keeps no promise.",
+            listed(&before),
+            listed(&after)
+        )
+    })
+}
+
+/// The name of what a command runs: the script or module that an interpreter or launcher is given,
+/// else the executable.
+fn program(command: &[String]) -> Option<String> {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let is_script = |word: &&String| [".py", ".sh", ".jl", ".ipynb"].iter().any(|end| word.ends_with(end));
+    let module = || {
+        let at = command.iter().position(|word| word == "-m")?;
+        command.get(at + 1).filter(|_| command.first().is_some_and(|first| first.contains("python")))
+    };
+    let script = command.iter().skip(1).find(is_script);
+    let is_interpreted = command.first().is_some_and(|first| is_launcher(&name(first)));
+    let script = script.filter(|_| is_interpreted);
+    script.or_else(module).or(command.first()).map(|word| name(word))
+}
+
+/// Whether a program runs the script that it is given.
+fn is_launcher(name: &str) -> bool {
+    const LAUNCHERS: [&str; 12] = [
+        "python", "pypy", "bash", "sh", "env", "torchrun", "accelerate", "mpirun", "mpiexec", "srun", "uv", "julia",
+    ];
+    LAUNCHERS.iter().any(|launcher| {
+        name.strip_prefix(launcher).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    })
+}
+
+/// Compares what is shown of sessions: the first `before` ones with the others. Of different
+/// programs no promise is judged.
+pub fn compared(sessions: &[Loaded], shown: &[Shown<'_>], before: usize) -> Comparison {
+    let mut comparison = compared_as_one_program(shown, before);
+    if different_programs(sessions, before).is_some() {
+        comparison.together = None;
+        for followed in &mut comparison.followed {
+            (followed.basis, followed.achieved_ns, followed.kept) = (None, None, None);
+        }
+    }
+    comparison
+}
+
+fn compared_as_one_program(shown: &[Shown<'_>], before: usize) -> Comparison {
     let advice: Vec<Advice> = shown.iter().map(|shown| shown.advise(&[])).collect();
     let runs: Vec<Run<'_>> = shown
         .iter()
@@ -181,6 +243,22 @@ mod tests {
         );
         assert_eq!(said(&["a", "b"], &["a", "b"]), None);
         assert_eq!((said(&[], &["a"]), said(&["a"], &[])), (None, None));
+    }
+
+    #[test]
+    fn a_program_is_what_is_run_and_not_what_runs_it() {
+        for (command, expected) in [
+            ("python3.11 -u /work/train.py --fast", "train.py"),
+            ("/usr/bin/python train.py", "train.py"),
+            ("torchrun --nproc 2 train.py", "train.py"),
+            ("python -m package.train --fast", "package.train"),
+            ("./solver --script other.py", "solver"),
+            ("/opt/a/solver -n 4", "solver"),
+        ] {
+            let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            assert_eq!(program(&command).as_deref(), Some(expected), "{command:?}");
+        }
+        assert_eq!(program(&[]), None);
     }
 
     #[test]

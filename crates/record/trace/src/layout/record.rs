@@ -24,6 +24,13 @@ pub enum RecordKind {
     ArgumentSample = 8,
 }
 
+impl RecordKind {
+    /// Slots that a record of this kind takes.
+    pub fn slots(self) -> u8 {
+        if self == RecordKind::Call { 2 } else { 1 }
+    }
+}
+
 /// A record, which is written into a chunk as its bytes.
 ///
 /// # Safety

@@ -91,8 +91,14 @@ impl Definitions {
     }
 
     /// Adds what a part of a definitions chunk holds. `problem` is called with an offset in it.
-    /// False if what follows can't be understood.
-    pub(crate) fn add_chunk(&mut self, payload: &[u8], mut problem: impl FnMut(usize, String)) -> bool {
+    /// `is_known` says that no kind of definition can be newer than this reader. False if what
+    /// follows can't be understood.
+    pub(crate) fn add_chunk(
+        &mut self,
+        payload: &[u8],
+        is_known: bool,
+        mut problem: impl FnMut(usize, String),
+    ) -> bool {
         let mut at = 0;
         while at < payload.len() {
             let rest = &payload[at..];
@@ -109,6 +115,9 @@ impl Definitions {
                 return false;
             };
             match codec::decode(tag, bytes) {
+                Ok(Piece::Unknown) if is_known => {
+                    problem(at, format!("damaged: a definition of the unknown kind {tag}; it is left out"));
+                }
                 Ok(piece) => self.add(piece),
                 Err(what) => {
                     problem(at, format!("a definition (tag {tag}) is damaged: {what}; it is left out"))

@@ -20,12 +20,13 @@ use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset, text};
 use crate::reader::history::History;
 use crate::reader::problems::Problems;
 use crate::reader::process::Process;
-use crate::reader::records::{Event, Record, Segment, Step, walk};
+use crate::reader::records::{Event, Record, Segment, Step, out_of_order, walk};
 use crate::reader::source::{Opened, Source};
 use crate::reader::totals::Totals;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +50,10 @@ pub(crate) struct FileState {
     /// Whether the file will be looked at again, and only recent records are wanted.
     is_watched: bool,
     identity: Option<(u64, u64)>,
+    /// Whether no newer APEX can have recorded the session.
+    is_known: bool,
+    /// The tick at which the process made the file.
+    made: u64,
     /// Chunks that were found open.
     chunks: BTreeMap<u32, Chunk>,
     /// Chunks that may hold more than was read.
@@ -102,6 +107,8 @@ impl FileState {
             source,
             is_watched,
             identity: None,
+            is_known: false,
+            made: 0,
             chunks: BTreeMap::new(),
             unfinished: BTreeSet::new(),
             next: 0,
@@ -142,8 +149,8 @@ impl FileState {
 
     /// Reads new data, at most `most_bytes` of records, the newest first. The process has no
     /// records yet ([`Self::give`]); `None` if this is no process file, or none yet. Fails only if
-    /// the file is of a newer version.
-    pub fn look(&mut self, most_bytes: u64) -> Result<Option<Process>, Error> {
+    /// the file is of a newer version, which `is_known` says that it cannot be.
+    pub fn look(&mut self, most_bytes: u64, is_known: bool) -> Result<Option<Process>, Error> {
         self.passing = Problems::default();
         let opened = self.source.open().and_then(|file| Ok((file.place()?, file)));
         let (place, file) = match opened {
@@ -164,9 +171,12 @@ impl FileState {
         self.identity = Some(place.identity);
         let mut page = Vec::new();
         self.read(&file, 0, HEADER_BYTES, &mut page);
-        match FirstPage::parse(&page, &self.path)? {
+        match FirstPage::parse(&page, &self.path, is_known)? {
             FirstPage::Header(header) => {
+                (self.is_known, self.made) = (is_known, header.start.ticks);
+                header.faults.iter().for_each(|(offset, what)| self.problem(*offset, what.as_str()));
                 self.read_chunks(&header, &file, place.bytes, most_bytes);
+                self.check_definitions();
                 Ok(Some(self.process(*header, place.disk_bytes)))
             }
             FirstPage::HalfMade => {
@@ -177,6 +187,19 @@ impl FileState {
                 self.problem(0, "is no process file: it does not start like one; it is left out");
                 Ok(None)
             }
+        }
+    }
+
+    /// Finds launches of configurations that no definition describes.
+    fn check_definitions(&mut self) {
+        let undefined = self.totals.configs().filter(|&(config, _)| self.definitions.config(config).is_none());
+        let launches: u64 = undefined.map(|(_, launches)| launches).sum();
+        if launches > 0 && self.definitions.configs().next().is_some() {
+            let what = format!(
+                "{launches} launches name a kernel that the file does not define: the file is damaged, and \
+                 they are listed as launches of an unknown kernel"
+            );
+            self.problem(0, what);
         }
     }
 
@@ -354,14 +377,31 @@ impl FileState {
             }
             let at = self.begin(index, &head);
             let is_sound = self.read_payload(file, index, &head, at, SLOT_BYTES, bytes);
+            let end = payload_offset(index) + head.payload_bytes() as u64;
+            let has_more = self.overwritten == 0 && self.is_written(file, index, head.payload_bytes());
             // Looked at afterwards: then the bytes were read before any reuse.
             let mut after = Vec::new();
             let after = self.chunk_head(file, index, &mut after);
+            if has_more && after == Some(head) {
+                let what = "damaged: more records follow than the chunk says that it holds; they are lost";
+                self.lasting_problem(end, what);
+            }
             if after.is_some_and(|after| (after.kind, after.sequence) == (head.kind, head.sequence)) {
                 self.index_records(&Payload { index, sequence: head.sequence, at, is_sound, bytes });
                 return;
             }
         }
+    }
+
+    /// Whether a chunk that was never reused has bytes behind its payload, and behind the record
+    /// that a process may have been writing when it was killed.
+    fn is_written(&mut self, file: &Opened, index: u32, payload: usize) -> bool {
+        let from = payload + 2 * SLOT_BYTES;
+        let mut bytes = Vec::new();
+        if from + SLOT_BYTES <= CHUNK_PAYLOAD_BYTES {
+            self.read(file, payload_offset(index) + from as u64, SLOT_BYTES, &mut bytes);
+        }
+        bytes.iter().any(|&byte| byte != 0)
     }
 
     /// Returns the progress of reading a chunk since it was opened.
@@ -399,7 +439,8 @@ impl FileState {
             let start = payload_offset(index) + at as u64;
             let mut found = Vec::new();
             let definitions = Arc::make_mut(&mut self.definitions);
-            let whole = definitions.add_chunk(&bytes, |at, what| found.push((start + at as u64, what)));
+            let add = |at: usize, what| found.push((start + at as u64, what));
+            let whole = definitions.add_chunk(&bytes, self.is_known, add);
             found.into_iter().for_each(|(offset, what)| self.lasting_problem(offset, what));
             self.advance(index, at + bytes.len(), whole && is_sound);
         }
@@ -450,13 +491,17 @@ impl FileState {
     fn index_records(&mut self, payload: &Payload<'_>) {
         let mut run = self.open.remove(&payload.index);
         let mut whole = payload.is_sound;
-        for step in walk(payload.bytes) {
+        let misplaced = if self.is_known { out_of_order(payload.bytes) } else { BTreeSet::new() };
+        for step in walk(payload.bytes, self.is_known) {
             match step {
+                Ok(step) if misplaced.contains(&step.at) && self.fault(&step).is_none() => {
+                    let what = "damaged: this call ended before the one in front of it, or after the one behind";
+                    run = self.leave_out(payload, run, step.at..step.at + step.bytes.len(), what);
+                }
                 Ok(step) => run = self.index_step(payload, run, &step),
-                Err((at, what)) => {
-                    let what = format!("{what}; the rest of this chunk's records is lost");
-                    self.lasting_problem(payload_offset(payload.index) + (payload.at + at) as u64, what);
-                    whole = false;
+                Err(gap) => {
+                    whole &= gap.to < payload.bytes.len();
+                    run = self.leave_out(payload, run, gap.at..gap.to, &gap.what);
                 }
             }
         }
@@ -464,6 +509,33 @@ impl FileState {
             self.open.insert(payload.index, run);
         }
         self.advance(payload.index, payload.at + payload.bytes.len(), whole);
+    }
+
+    /// What cannot be in a record, as far as this reader knows what can.
+    fn fault(&self, step: &Step<'_>) -> Option<&'static str> {
+        Event::parse(step).filter(|_| self.is_known)?.fault(self.made)
+    }
+
+    /// Leaves out bytes of a chunk. What follows them goes into the run that is returned.
+    fn leave_out(
+        &mut self,
+        payload: &Payload<'_>,
+        run: Option<Segment>,
+        bytes: Range<usize>,
+        what: &str,
+    ) -> Option<Segment> {
+        let is_rest = bytes.end == payload.bytes.len();
+        let slots = bytes.len() / SLOT_BYTES;
+        let lost = match (is_rest, slots) {
+            (true, 2..) => "the rest of this chunk's records is lost".to_owned(),
+            (_, 0 | 1) => "it is left out".to_owned(),
+            _ => format!("{} bytes are left out", bytes.len()),
+        };
+        let Payload { index, sequence, at, .. } = *payload;
+        self.lasting_problem(payload_offset(index) + (at + bytes.start) as u64, format!("{what}; {lost}"));
+        let run = run?;
+        self.closed.extend(run.close());
+        Some(Segment::start(index, sequence, at + bytes.end, run.tid, run.taken))
     }
 
     /// Takes a record into its run; the next one goes into the run that is returned.
@@ -490,8 +562,13 @@ impl FileState {
             self.lasting_problem(payload_offset(index) + at as u64, what);
             Segment::start(index, sequence, at, 0, 0)
         });
+        let event = Event::parse(step);
+        if let Some(what) = self.fault(step) {
+            let what = format!("a damaged record: {what}");
+            return self.leave_out(payload, Some(run), step.at..step.at + step.bytes.len(), &what);
+        }
         run.to = end as u32;
-        match Event::parse(step) {
+        match event {
             Some(event) => self.index_event(&mut run, event),
             None if RecordKind::from_raw(step.kind).is_none() => self.unknown_records += 1,
             None => self.lasting_problem(

@@ -33,7 +33,18 @@ pub(crate) struct Header {
     pub queue_waiting: u64,
     pub pool_state: PoolState,
     pub pool: PoolFigures,
+    /// Fields that hold what cannot be: their offset, and what is wrong.
+    pub faults: Vec<(u64, String)>,
 }
+
+/// Most records that a process can have lost: a thousand a millisecond for nine years.
+const MOST_LOST: u64 = 1 << 48;
+/// Most chunks of a file: 1 PiB.
+const MOST_CHUNKS: u64 = 1 << 32;
+/// The difference that readings of two clocks may have.
+const SLACK_NS: u64 = 1_000_000_000;
+/// Versions from which on a number is no version.
+const NO_VERSION: u32 = 256;
 
 /// The content of a file's first page.
 #[derive(Debug)]
@@ -46,28 +57,103 @@ pub(crate) enum FirstPage {
 }
 
 impl FirstPage {
-    /// An error if a newer APEX wrote it.
-    pub fn parse(page: &[u8], path: &Path) -> Result<FirstPage, Error> {
+    /// An error if a newer APEX wrote it. `is_known` says that no newer one can have: then another
+    /// version is damage.
+    pub fn parse(page: &[u8], path: &Path, is_known: bool) -> Result<FirstPage, Error> {
         let magic = page.get(..MAGIC.len()).unwrap_or_default();
         if magic.iter().all(|&byte| byte == 0) {
             return Ok(FirstPage::HalfMade);
         }
-        if magic != MAGIC {
-            return Ok(FirstPage::Foreign);
-        }
+        let changed = magic.iter().zip(&MAGIC).filter(|(a, b)| a != b).count();
         let version = u32_at(page, offset_of!(FileHeader, version));
-        if version > VERSION {
-            return Err(Error::Newer { path: path.to_owned(), version, supported: VERSION });
-        }
-        if version == 0 || page.len() < HEADER_BYTES {
+        if changed > 1 || page.len() < HEADER_BYTES || changed == 1 && version != VERSION {
             return Ok(FirstPage::Foreign);
         }
-        Ok(FirstPage::Header(Box::new(Header::parse(page))))
+        let mut header = Header::parse(page);
+        if changed == 1 {
+            header.fault(0, "damaged: it does not start like a process file, and is read as one");
+        }
+        if version != VERSION {
+            if version > VERSION && version < NO_VERSION && !is_known && header.faults.is_empty() {
+                return Err(Error::Newer { path: path.to_owned(), version, supported: VERSION });
+            }
+            let what = format!("damaged: its version is {version}, and it is read as version {VERSION}");
+            header.fault(offset_of!(FileHeader, version), what);
+        }
+        Ok(FirstPage::Header(Box::new(header)))
     }
 }
 
 impl Header {
     fn parse(page: &[u8]) -> Header {
+        let mut header = Header::as_written(page);
+        header.check_enumerations(page);
+        header.check_clock();
+        header.check_counts();
+        header
+    }
+
+    fn fault(&mut self, offset: usize, what: impl Into<String>) {
+        self.faults.push((offset as u64, what.into()));
+    }
+
+    /// Finds enumerations that have a value without a meaning.
+    fn check_enumerations(&mut self, page: &[u8]) {
+        for (offset, what, is_known) in [
+            (offset_of!(FileHeader, clock), "the clock", (|raw| ClockKind::from_raw(raw).is_some()) as fn(u32) -> bool),
+            (offset_of!(FileHeader, ended), "the end of the process", |raw| Ended::from_raw(raw).is_some()),
+            (offset_of!(FileHeader, queue_state), "the launch queue's state", |raw| {
+                QueueState::from_raw(raw).is_some()
+            }),
+            (offset_of!(FileHeader, pool_state), "the memory pool's state", |raw| {
+                PoolState::from_raw(raw).is_some()
+            }),
+        ] {
+            let raw = u32_at(page, offset);
+            if !is_known(raw) {
+                self.fault(offset, format!("damaged: {what} is {raw}, which has no meaning; it is not known"));
+            }
+        }
+    }
+
+    /// Finds anchors that contradict each other. The newest one is then not used.
+    fn check_clock(&mut self) {
+        let (start, latest) = (self.start, self.latest);
+        let ticks = latest.ticks.checked_sub(start.ticks);
+        let ns = latest.monotonic_ns.checked_sub(start.monotonic_ns);
+        let is_sound = ticks.zip(ns).is_some_and(|(ticks, ns)| match self.clock {
+            Some(ClockKind::Monotonic) => ticks.abs_diff(ns) < SLACK_NS,
+            // Between 1 MHz and 100 GHz.
+            _ => ticks / 100 <= ns.saturating_add(SLACK_NS) && ns / 1000 <= ticks.saturating_add(SLACK_NS),
+        });
+        if !is_sound {
+            self.latest = start;
+            let what = "damaged: the readings of its clocks contradict each other; its times may be wrong";
+            self.fault(offset_of!(FileHeader, start), what);
+        }
+    }
+
+    /// Finds counts that cannot be, and takes them for unknown.
+    fn check_counts(&mut self) {
+        let lost = [
+            (offset_of!(FileHeader, dropped), &mut self.dropped),
+            (offset_of!(FileHeader, overwritten), &mut self.overwritten),
+        ];
+        let mut faults = Vec::new();
+        for (offset, count) in lost.into_iter().filter(|(_, count)| **count > MOST_LOST) {
+            let what = format!("damaged: it says that {count} records were lost; how many is not known");
+            faults.push((offset as u64, what));
+            *count = 0;
+        }
+        if self.chunks > MOST_CHUNKS {
+            let what = format!("damaged: it says that it has {} chunks; those that are there are read", self.chunks);
+            faults.push((offset_of!(FileHeader, chunks) as u64, what));
+            self.chunks = 0;
+        }
+        self.faults.append(&mut faults);
+    }
+
+    fn as_written(page: &[u8]) -> Header {
         let latest_count = u32_at(page, offset_of!(FileHeader, latest_count)) as usize;
         let latest = offset_of!(FileHeader, latest) + latest_count % 2 * size_of::<SharedAnchor>();
         let executable = offset_of!(FileHeader, executable);
@@ -105,6 +191,7 @@ impl Header {
             pool: PoolFigures::from_array(std::array::from_fn(|at| {
                 u64_at(page, offset_of!(FileHeader, pool) + at * size_of::<u64>())
             })),
+            faults: Vec::new(),
         }
     }
 }

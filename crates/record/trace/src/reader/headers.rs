@@ -7,7 +7,7 @@ use crate::layout::{ChunkHeader, ChunkKind, HEADER_BYTES};
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset};
 use crate::reader::process::Process;
 use crate::reader::source::{Opened, Source};
-use crate::reader::{Session, list};
+use crate::reader::{Session, is_of_known_version, list};
 use std::path::Path;
 
 /// The headers of a session.
@@ -27,9 +27,10 @@ impl Headers {
     /// As [`Session::open`].
     pub fn read(dir: &Path) -> Result<Headers, Error> {
         let (paths, _) = list(dir)?;
+        let is_known = is_of_known_version(dir);
         let (mut processes, mut problems, mut has_records) = (Vec::new(), Vec::new(), false);
         for path in paths {
-            match read_file(&path, &mut has_records)? {
+            match read_file(&path, is_known, &mut has_records)? {
                 Ok(process) => processes.push(process),
                 Err(what) => problems.push(Problem { path, offset: 0, what }),
             }
@@ -54,7 +55,11 @@ impl Headers {
 }
 
 /// The process of a file, or what is wrong with the file.
-fn read_file(path: &Path, has_records: &mut bool) -> Result<Result<Process, String>, Error> {
+fn read_file(
+    path: &Path,
+    is_known: bool,
+    has_records: &mut bool,
+) -> Result<Result<Process, String>, Error> {
     let source = Source::Path(path.to_owned());
     let file = match source.open() {
         Ok(file) => file,
@@ -64,7 +69,7 @@ fn read_file(path: &Path, has_records: &mut bool) -> Result<Result<Process, Stri
     if let Err(error) = file.read(0, HEADER_BYTES, &mut page) {
         return Ok(Err(format!("cannot be read: {error}")));
     }
-    let FirstPage::Header(header) = FirstPage::parse(&page, path)? else {
+    let FirstPage::Header(header) = FirstPage::parse(&page, path, is_known)? else {
         return Ok(Err("holds no process".to_owned()));
     };
     *has_records = *has_records || holds_records(&file, &header);

@@ -39,7 +39,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Name of the file in a session's directory that says what was run.
 pub const META_FILE: &str = "session.json";
 /// The extension of process files.
-const PROCESS_FILE_EXTENSION: &str = "rec";
+pub(crate) const PROCESS_FILE_EXTENSION: &str = "rec";
 /// Process files of a session, and files of counts, that are read: more than machines have
 /// processes.
 const MOST_FILES: usize = 100_000;
@@ -88,10 +88,41 @@ pub fn is_session(dir: &Path) -> bool {
 }
 
 /// Whether a process made a CUDA call in the session in `dir`: its first one makes the process's
-/// file.
+/// file, which may have been removed since.
 pub fn has_process_files(dir: &Path) -> bool {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| has_extension(&name, PROCESS_FILE_EXTENSION))
+        || files_made(dir) > 0
+}
+
+/// Process files that were made in a session, as its control page counts them; 0 without a page.
+fn files_made(dir: &Path) -> usize {
+    MappedControl::open(dir).map_or(0, |control| control.processes.load(Relaxed) as usize)
+}
+
+/// Says that process files are missing that were made, if the files that are found and those that
+/// are known to be missing are fewer.
+fn uncounted(dir: &Path, found: usize, missing: usize) -> Option<Problem> {
+    let made = files_made(dir);
+    let missing = made.checked_sub(found + missing).filter(|&missing| missing > 0)?;
+    let what = format!(
+        "{missing} of {made} process files that were made in the session are missing: the CUDA calls in them \
+         are in no figure"
+    );
+    let path = dir.join("*").with_extension(PROCESS_FILE_EXTENSION);
+    Some(Problem { path, offset: 0, what })
+}
+
+/// Whether `session.json` says that this version of APEX recorded the session, or an older one. A
+/// file of a newer format in it is then damaged.
+fn is_of_known_version(dir: &Path) -> bool {
+    #[cfg(feature = "meta")]
+    return crate::meta::Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.is_known()));
+    #[cfg(not(feature = "meta"))]
+    {
+        let _ = dir;
+        false
+    }
 }
 
 /// Whether a file of this name in a session's directory is part of the session.

@@ -139,7 +139,7 @@ impl Process {
     /// if it holds nothing, as the problems then say.
     pub fn from_bytes(name: &Path, bytes: &[u8]) -> Result<(Option<Process>, Vec<Problem>), Error> {
         let mut file = FileState::new(name, Source::Bytes(Arc::from(bytes)), false);
-        let mut process = file.look(u64::MAX)?;
+        let mut process = file.look(u64::MAX, false)?;
         settle_clocks(process.as_mut_slice());
         process.iter_mut().for_each(|process| file.give(process, 0));
         Ok((process, file.problems()))

@@ -13,8 +13,11 @@ use crate::reader::header::{ChunkHead, chunk_offset};
 use crate::reader::process::Process;
 use crate::reader::source::Opened;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::io;
+
+/// Most slots of a record.
+const MOST_SLOTS: u8 = 2;
 
 /// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,20 +134,127 @@ pub(crate) struct Step<'p> {
     pub bytes: &'p [u8],
 }
 
-/// Walks over slots. Ends at the end of `payload` or, with an error, at a record that can't be one.
-pub(crate) fn walk(payload: &[u8]) -> impl Iterator<Item = Result<Step<'_>, (usize, String)>> {
+/// A place that holds no record.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    /// Byte in the payload.
+    pub at: usize,
+    /// The byte at which a record follows, or the payload's end.
+    pub to: usize,
+    /// What was found there.
+    pub what: String,
+}
+
+/// Walks over slots. Where no record can be, gives the gap and goes on behind it, at the next slot
+/// that looks like a record. `is_known` says that no kind of record can be newer than this reader.
+pub(crate) fn walk(payload: &[u8], is_known: bool) -> impl Iterator<Item = Result<Step<'_>, Gap>> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let rest = &payload[at..];
+        let (start, rest) = (at, &payload[at..]);
         let [kind, slots, ..] = *rest else { return None };
-        let bytes = rest.get(..usize::from(slots) * SLOT_BYTES).filter(|_| slots > 0 && kind > 0);
-        let start = at;
-        at = bytes.map_or(payload.len(), |bytes| start + bytes.len());
+        let is_possible = match RecordKind::from_raw(kind) {
+            Some(known) => (known.slots()..=MOST_SLOTS).contains(&slots),
+            None => slots > 0 && kind > 0 && !is_known,
+        };
+        let bytes = rest.get(..usize::from(slots) * SLOT_BYTES).filter(|_| is_possible);
+        at = bytes.map_or_else(|| next_record(payload, start), |bytes| start + bytes.len());
         Some(bytes.map(|bytes| Step { at: start, kind, bytes }).ok_or_else(|| {
             let left = rest.len() / SLOT_BYTES;
-            (start, format!("no record here (kind {kind}, {slots} slots, where {left} are left)"))
+            let what = format!("no record here (kind {kind}, {slots} slots, where {left} are left)");
+            Gap { at: start, to: at, what }
         }))
     })
+}
+
+/// The first slot behind the one at `at` that looks like a record.
+fn next_record(payload: &[u8], at: usize) -> usize {
+    let looks = |at: &usize| {
+        let kind = RecordKind::from_raw(payload[*at]);
+        kind.is_some_and(|kind| payload.get(*at + 1) == Some(&kind.slots()))
+    };
+    (at + SLOT_BYTES..payload.len()).step_by(SLOT_BYTES).find(looks).unwrap_or(payload.len())
+}
+
+/// The largest result that a driver gives, with room.
+const MOST_RESULT: u32 = 9_999;
+/// Most bytes that a call can be about: an address space.
+const MOST_BYTES: u64 = 1 << 57;
+/// Ticks by which a thread's records may seem to go back: long durations are rounded, and sessions
+/// that are passed on have rounded times.
+const SLACK: u64 = 1 << 22;
+/// Ticks before the process file was made in which its first call may have begun.
+const BEFORE: u64 = 1 << 40;
+/// Most ticks that a process can run: years.
+const LONGEST: u64 = 1 << 58;
+
+impl Event {
+    /// What cannot be in a record of a process whose file was made at this tick.
+    pub(crate) fn fault(&self, made: u64) -> Option<&'static str> {
+        let head = Record { tid: 0, range: 0, event: *self };
+        let start = head.start();
+        if start < made.saturating_sub(BEFORE) || start > made.saturating_add(LONGEST) {
+            return Some("its time is not one of the process");
+        }
+        let (result, bytes) = match self {
+            Event::Launch(launch) => (launch.result, 0),
+            Event::GraphLaunch(launch) => (launch.result, 0),
+            Event::Call(call) => (call.result, call.bytes),
+            Event::Timing(timing) => (0, timing.raw_ns),
+            _ => (0, 0),
+        };
+        match () {
+            () if result > MOST_RESULT => Some("its result is none of the driver's"),
+            () if bytes > MOST_BYTES => Some("its size is beyond what can be"),
+            () => None,
+        }
+    }
+
+    /// When a call ended, in ticks; `None` for what is no call. A thread writes its calls in the
+    /// order of their ends.
+    fn end(&self) -> Option<u64> {
+        let is_call = matches!(self, Event::Launch(_) | Event::GraphLaunch(_) | Event::Call(_));
+        let record = Record { tid: 0, range: 0, event: *self };
+        is_call.then(|| record.start().saturating_add(record.duration_ticks()))
+    }
+}
+
+/// The calls that ended before the one in front of them or after the one behind them, though their
+/// neighbours are in order: their bytes in the payload.
+pub(crate) fn out_of_order(payload: &[u8]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut ends: Vec<(usize, u64)> = Vec::new();
+    for step in walk(payload, true).filter_map(Result::ok) {
+        match Event::parse(&step).and_then(|event| event.end()) {
+            Some(end) => ends.push((step.at, end)),
+            // Another thread's calls follow.
+            None if step.kind == RecordKind::Thread as u8 => find_out_of_order(&mut ends, &mut found),
+            None => {}
+        }
+    }
+    find_out_of_order(&mut ends, &mut found);
+    found
+}
+
+fn find_out_of_order(ends: &mut Vec<(usize, u64)>, found: &mut BTreeSet<usize>) {
+    let is_before = |a: u64, b: u64| a.saturating_add(SLACK) < b;
+    // Calls that are in order so far.
+    let mut sound: Vec<(usize, u64)> = Vec::with_capacity(ends.len());
+    for (place, &(at, end)) in ends.iter().enumerate() {
+        let next = ends.get(place + 1).map(|&(_, next)| next);
+        match sound.last() {
+            Some(&(last_at, last)) if is_before(end, last) => {
+                if next.is_some_and(|next| is_before(next, last)) {
+                    found.insert(last_at);
+                    sound.pop();
+                    sound.push((at, end));
+                } else {
+                    found.insert(at);
+                }
+            }
+            _ => sound.push((at, end)),
+        }
+    }
+    ends.clear();
 }
 
 impl Event {
@@ -238,7 +348,7 @@ impl Iterator for Records<'_> {
 
     fn next(&mut self) -> Option<Record> {
         loop {
-            while let Some(Ok(step)) = walk(&self.buffer[self.at..]).next() {
+            while let Some(Ok(step)) = walk(&self.buffer[self.at..], false).next() {
                 self.at += step.bytes.len();
                 if let Some(event) = Event::parse(&step) {
                     self.range = event.range_after(self.range);
@@ -315,7 +425,7 @@ impl<'p> RecordsByTime<'p> {
 impl Ordered {
     fn sort(&mut self, segment: &Segment) {
         let (mut reached, mut range) = (segment.first, 0);
-        for step in walk(&self.buffer).map_while(Result::ok) {
+        for step in walk(&self.buffer, false).map_while(Result::ok) {
             if let Some(event) = Event::parse(&step) {
                 range = event.range_after(range);
                 let start = Record { tid: 0, range, event }.start();
@@ -340,7 +450,7 @@ impl Iterator for RecordsByTime<'_> {
             let ordered = &mut self.open[place];
             let next = ordered.order.pop();
             let event = next
-                .and_then(|(_, at, _)| walk(&ordered.buffer[at as usize..]).next()?.ok())
+                .and_then(|(_, at, _)| walk(&ordered.buffer[at as usize..], false).next()?.ok())
                 .and_then(|step| Event::parse(&step));
             let (tid, range) = (ordered.tid, next.map_or(0, |(.., range)| range));
             self.await_next(place);

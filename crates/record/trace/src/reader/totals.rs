@@ -55,6 +55,12 @@ impl Totals {
         self.by_config.get(config as usize).copied().unwrap_or(0)
     }
 
+    /// Configurations that were launched, and how often.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = (u32, u64)> {
+        let launched = (0..).zip(&self.by_config).skip(1);
+        launched.map(|(config, &launches)| (config, launches)).filter(|&(_, launches)| launches > 0)
+    }
+
     /// Calls that are counted here. Those that were captured are not, and of those that failed only
     /// launches.
     pub fn counted_calls(&self) -> u64 {

@@ -5,7 +5,10 @@ use crate::error::{Error, Problem};
 use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;
 use crate::reader::source::Source;
-use crate::reader::{COUNTS_FILE_EXTENSION, MOST_FILES, Session, files_of, kept_code, list};
+use crate::checksums;
+use crate::reader::{
+    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, kept_code, list, uncounted,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +97,12 @@ impl Watcher {
         let (meta, mut problems) = crate::meta::Meta::load(&self.dir)?;
         #[cfg(not(feature = "meta"))]
         let mut problems = Vec::new();
-        let processes = self.look_at_processes(paths, &mut problems)?;
+        #[cfg(feature = "meta")]
+        let is_known = meta.as_ref().is_some_and(crate::meta::Meta::is_known);
+        #[cfg(not(feature = "meta"))]
+        let is_known = false;
+        problems.extend(self.check_files(paths.len()));
+        let processes = self.look_at_processes(paths, is_known, &mut problems)?;
         let (paths, left_out_counts) = files_of(&self.dir, COUNTS_FILE_EXTENSION)?;
         let counts = self.look_at_counts(paths, &mut problems)?;
         left_out += left_out_counts;
@@ -127,9 +135,20 @@ impl Watcher {
         Ok(session)
     }
 
+    /// What is wrong with the files of the session as such. A session that is watched is not
+    /// compared with its checksums, because that would read all of it at each look.
+    fn check_files(&self, found: usize) -> Vec<Problem> {
+        let mut problems = checksums::check(&self.dir, self.is_watched);
+        let is_records = |problem: &&Problem| problem.path.extension().is_some_and(|end| end == PROCESS_FILE_EXTENSION);
+        let missing = problems.iter().filter(is_records).filter(|problem| !problem.path.exists()).count();
+        problems.extend(uncounted(&self.dir, found, missing));
+        problems
+    }
+
     fn look_at_processes(
         &mut self,
         paths: Vec<PathBuf>,
+        is_known: bool,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<crate::Process>, Error> {
         self.files.retain(|path, _| paths.binary_search(path).is_ok());
@@ -138,7 +157,7 @@ impl Watcher {
         for path in paths {
             let new = || FileState::new(&path, Source::Path(path.clone()), self.is_watched);
             let file = self.files.entry(path.clone()).or_insert_with(new);
-            processes.extend(file.look(most_bytes)?);
+            processes.extend(file.look(most_bytes, is_known)?);
             problems.extend(file.problems());
         }
         processes.sort_by_key(|process| (process.start_real_ns, process.pid));

@@ -502,6 +502,107 @@ mod tests {
         }
     }
 
+    /// A start-up of `odd` launches of different functions over `start_ns`, and then `marks`
+    /// iterations of three launches, one each `gap`; and when the last one begins.
+    fn after_startup(odd: u32, start_ns: u64, marks: u64, gap: u64) -> (Launched, u64) {
+        let (mut launched, mut now) = (Launched::default(), 0);
+        for number in 0..odd {
+            launched.launch(1000 + number, u64::from(number) * start_ns / u64::from(odd), 1);
+        }
+        for number in 0..marks * 3 {
+            now = start_ns + number * gap;
+            launched.launch((number % 3) as u32, now, 1);
+        }
+        (launched, now)
+    }
+
+    fn finds_a_loop((launched, end): (Launched, u64)) -> bool {
+        launched.find_loop(end).is_some()
+    }
+
+    #[test]
+    fn a_graph_of_unknown_size_is_a_kernel_and_calls_of_a_sort_are_one_launch() {
+        let mut launched = Launched::default();
+        launched.launch(1, 0, 0);
+        launched.launch(1, 1, 4);
+        assert_eq!(launched.kernels, [1, 4]);
+        let mut calls = Launched::default();
+        [7, 7, 8, 7].into_iter().zip(0..).for_each(|(sort, start)| calls.call(sort, start));
+        assert_eq!((calls.functions, calls.kernels), (vec![7, 8, 7], vec![2, 1, 1]));
+    }
+
+    #[test]
+    fn ten_iterations_are_a_loop_and_nine_are_none() {
+        assert!(finds_a_loop(after_startup(0, 0, 11, GAP)));
+        assert!(!finds_a_loop(after_startup(0, 0, 10, GAP)));
+    }
+
+    #[test]
+    fn a_loop_takes_a_tenth_of_the_time_or_long_or_has_most_kernels() {
+        let (ms, s) = (1_000_000, 1_000_000_000);
+        // 60 iterations in 60 launches' time each third: their time is 177 gaps.
+        let of = |odd, start_ns, time| finds_a_loop(after_startup(odd, start_ns, 60, time / 180));
+        assert!(of(30, 16 * ms, 4 * ms), "a fifth of the time");
+        assert!(!of(30, 16 * ms, ms), "a twentieth, and short");
+        assert!(of(100, 10 * s, 40 * ms), "short, with most of the kernels");
+        assert!(!of(100, 10 * s, 20 * ms), "shorter");
+        assert!(!of(300, 10 * s, 40 * ms), "short, with less than half of the kernels");
+        assert!(of(300, 100 * s, 2 * s), "long");
+    }
+
+    #[test]
+    fn a_pause_counts_no_more_than_usual_intervals() {
+        let (mut launched, mut now) = (Launched::default(), 0);
+        for number in 0..40 {
+            now += if number == 20 { 1_000_000 } else { 10 };
+            launched.launch(1, now, 1);
+        }
+        assert_eq!(launched.times().last(), Some(&390));
+    }
+
+    #[test]
+    fn the_warmup_is_what_is_slower_than_later_iterations() {
+        let iterations = |durations: &[u64]| -> Vec<Range<u64>> {
+            let ends = durations.iter().scan(0, |now, duration| {
+                *now += duration;
+                Some(*now - duration..*now)
+            });
+            ends.collect()
+        };
+        let slow = [[200; 5].as_slice(), &[100; 20]].concat();
+        assert_eq!(warmup(&iterations(&slow)), 5);
+        let bearable = [[150; 5].as_slice(), &[100; 20]].concat();
+        assert_eq!(warmup(&iterations(&bearable)), 0);
+    }
+
+    /// Two iterations of warm-up, two that follow each other, and one behind a pause.
+    fn five(goes_on: bool) -> Loop {
+        let iterations = vec![10..30, 30..50, 50..60, 60..70, 90..100];
+        Loop { iterations, launches: 16, warmup: 2, goes_on }
+    }
+
+    #[test]
+    fn phases_begin_with_iterations_and_where_there_are_none() {
+        use PhaseKind::{Between, End, Startup, Steady, Warmup};
+        let begun = vec![
+            (0, Startup), (10, Warmup), (30, Warmup), (50, Steady), (60, Steady), (70, Between), (90, Steady),
+        ];
+        let ended: Vec<_> = begun.iter().copied().chain([(100, End)]).collect();
+        assert_eq!(format!("{:?}", five(true).boundaries()), format!("{:?}", Boundaries::from(begun)));
+        assert_eq!(format!("{:?}", five(false).boundaries()), format!("{:?}", Boundaries::from(ended)));
+    }
+
+    #[test]
+    fn iterations_of_a_window_lie_in_it_as_a_whole() {
+        let steady = |window: Range<u64>| {
+            let found = five(false).iterations(&window)?;
+            Some((found.count, found.start_ns, found.launches, found.warmup))
+        };
+        assert_eq!(steady(0..100), Some((3, 50.0, 3.2, 2)));
+        assert_eq!(steady(55..99), Some((1, 60.0, 3.2, 2)));
+        assert_eq!(steady(0..59), None);
+    }
+
     proptest! {
         #[test]
         fn marks_that_are_not_tried_are_not_the_best(

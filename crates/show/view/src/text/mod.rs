@@ -90,6 +90,8 @@ impl Align {
 const LEGIBLE: usize = 24;
 /// Fewest characters that a flexible column keeps.
 const NARROWEST: usize = 12;
+/// Fewest characters that a column of text keeps where the terminal is very narrow.
+const LEAST_TEXT: usize = 8;
 const GAP: &str = "  ";
 
 impl Table {
@@ -131,10 +133,43 @@ impl Table {
                 widths[flexible] -= given;
                 surplus -= given;
             }
+            let numbers = || shown.iter().filter(|&&column| self.columns[column].1 == Align::Right);
             match optional {
                 Some(optional) if surplus > 0 => shown.remove(optional),
-                _ => return (shown, widths),
+                // In a terminal so narrow, the last numbers tell most.
+                None if surplus > self.spare(&shown, &widths) && numbers().count() > 1 => {
+                    let first = shown.iter().position(|&column| self.columns[column].1 == Align::Right);
+                    shown.remove(first.unwrap_or_default())
+                }
+                _ => {
+                    self.narrow(&shown, &mut widths, surplus);
+                    return (shown, widths);
+                }
             };
+        }
+    }
+
+    /// Whether a column holds text that can be shortened.
+    fn is_text(&self, column: usize) -> bool {
+        matches!(self.columns[column].1, Align::Left | Align::Flexible)
+    }
+
+    /// Characters that columns of text can give.
+    fn spare(&self, shown: &[usize], widths: &[usize]) -> usize {
+        let texts = shown.iter().zip(widths).filter(|&(&column, _)| self.is_text(column));
+        texts.map(|(_, width)| width.saturating_sub(LEAST_TEXT)).sum()
+    }
+
+    /// Takes `surplus` characters from columns of text, the widest first: in a terminal so narrow
+    /// that the flexible column alone cannot give them.
+    fn narrow(&self, shown: &[usize], widths: &mut [usize], surplus: usize) {
+        let is_text = |place: &usize| self.is_text(shown[*place]);
+        for _ in 0..surplus {
+            let texts = (0..widths.len()).filter(is_text);
+            match texts.max_by_key(|&place| widths[place]).filter(|&place| widths[place] > LEAST_TEXT) {
+                Some(widest) => widths[widest] -= 1,
+                None => return,
+            }
         }
     }
 
@@ -179,19 +214,44 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// Most characters of a line of a paragraph: longer ones are hard to read.
 pub const PARAGRAPH: usize = 100;
 
-/// Words in lines of at most `width` characters, and never more than [`PARAGRAPH`], each line after
-/// the first one indented by `indent`.
+/// Narrower lines do not break words: nothing can be read there.
+const LEAST_BROKEN: usize = 16;
+
+/// Wider lines do not break words either: what they hold may be searched or copied.
+const LEAST_UNBROKEN: usize = PARAGRAPH - 8;
+
+/// A word in parts of at most `width` characters. They end behind a character at which paths and
+/// lists may be broken, if there is one in the second half of the part.
+fn parts(word: &str, width: usize) -> Vec<String> {
+    let (mut parts, mut rest) = (Vec::new(), word.to_owned());
+    while rest.chars().count() > width {
+        let end = |count: usize| rest.char_indices().nth(count).map_or(rest.len(), |(at, _)| at);
+        let (half, whole) = (end(width / 2), end(width));
+        let gentle = rest[half..whole].rfind(['/', ',', ';', '=', '-', '_']).map(|at| half + at + 1);
+        let tail = rest.split_off(gentle.unwrap_or(whole));
+        parts.push(std::mem::replace(&mut rest, tail));
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Words in lines of at most `width` characters, and, as long as a word allows, of no more than
+/// [`PARAGRAPH`]. Each line after the first one is indented by `indent`. A word that is wider than
+/// the terminal is broken.
 pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let breaks = (LEAST_BROKEN..LEAST_UNBROKEN).contains(&width);
+    let widest_word = if breaks { width - indent.len() } else { usize::MAX };
     let width = width.min(PARAGRAPH);
     let mut lines = vec![String::new()];
-    for word in printable(text).split_whitespace() {
+    let text = printable(text);
+    for word in text.split_whitespace().flat_map(|word| parts(word, widest_word)) {
         let line = lines.last_mut().expect("never empty");
         let room = width.saturating_sub(line.chars().count() + 1);
         if line.trim().is_empty() {
-            line.push_str(word);
+            line.push_str(&word);
         } else if word.chars().count() <= room {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         } else {
             lines.push(format!("{indent}{word}"));
         }
@@ -283,6 +343,41 @@ mod tests {
     fn wrapped_lines_fit_unless_a_word_does_not() {
         assert_eq!(wrap("a bb ccc dddd", 6, " "), ["a bb", " ccc", " dddd"]);
         assert_eq!(wrap("a immeasurable b", 4, ""), ["a", "immeasurable", "b"]);
+    }
+
+    #[test]
+    fn numbers_go_where_nothing_else_can_and_the_last_ones_stay() {
+        let columns = [("kernel", Align::Flexible), ("launches", Align::Right), ("time", Align::Right)];
+        let mut table = Table::new(&columns);
+        table.row(vec!["k".repeat(40), "34,223".into(), "13.7 µs ±<1% ×50".into()]);
+        let line = |width| table.lines(width)[1].clone();
+        assert!(line(40).contains("34,223"));
+        assert!(!line(30).contains("34,223") && line(30).ends_with("×50"), "{}", line(30));
+        assert!([30, 33, 36, 40].into_iter().all(|width| line(width).chars().count() <= width));
+    }
+
+    #[test]
+    fn words_that_are_wider_than_a_line_are_broken_where_paths_are() {
+        let path = "/home/somebody/experiments/train_the_large_model.py";
+        for width in [16, 20, 40, 51] {
+            let lines = wrap(&format!("python {path} --fast"), width, "  ");
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:#?}");
+            let joined: String = lines.iter().map(|line| line.trim()).collect();
+            assert_eq!(joined.replace(' ', ""), format!("python{path}--fast"), "nothing is lost");
+        }
+        assert_eq!(wrap(path, 30, "  ")[0], "/home/somebody/experiments/");
+        assert_eq!(wrap(&"x".repeat(50), 20, "")[0].len(), 20, "or anywhere");
+    }
+
+    #[test]
+    fn columns_of_text_give_way_in_a_terminal_that_is_narrower_than_they_are() {
+        let columns = [("account", Align::Left), ("function", Align::Flexible), ("self", Align::Right)];
+        let mut table = Table::new(&columns);
+        table.row(vec!["idle: waiting for the host".into(), "f".repeat(40), "12%".into()]);
+        for width in [24, 30, 40, 60] {
+            let line = &table.lines(width)[1];
+            assert!(line.chars().count() <= width && line.ends_with("12%"), "{width}: {line}");
+        }
     }
 
     #[test]

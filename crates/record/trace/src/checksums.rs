@@ -1,0 +1,296 @@
+//! The checksums of a session's files, which `apex run` writes when the program has ended.
+//!
+//! Records are written by one store into a mapping, so they carry no checksum: that would lengthen
+//! each launch. The files do not change after the program's end, so a list of their names, lengths
+//! and sums is made then. A reader learns from it which file is missing, is cut, or has other bytes
+//! than those that were recorded. A session without the list is an older one, or one whose
+//! `apex run` was killed; it is read unchecked.
+//!
+//! The list is text: a line with the format, a line for each file (name, bytes, and the sums of its
+//! blocks, in hexadecimal), and a line with the sum of the lines before. A file that a process
+//! still writes has `-` for its sums.
+
+use crate::error::Problem;
+use crate::layout::FileHeader;
+use apex_untrusted::{Folder, read};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+
+/// Its name in a session's folder.
+pub const FILE: &str = "checksums";
+/// The first line.
+const FORMAT: &str = "apex.checksums/1";
+/// Bytes that one sum is of; the last block of a file is shorter.
+const BLOCK_BYTES: usize = 16 << 10;
+/// Most bytes of a list that are read: of files of 600 GiB.
+const MOST_READ: u64 = 512 << 20;
+/// What stands in the place of sums of a file that is still written.
+const OPEN: &str = "-";
+
+/// A file of the list.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    bytes: u64,
+    /// `None` for a file that was still written.
+    sums: Option<Vec<u32>>,
+}
+
+/// Writes the list of the files in a session's folder for which `is_part` is true.
+///
+/// # Errors
+/// Those of the system: the session then stays without a list.
+pub fn store(folder: &Folder, is_part: impl Fn(&OsStr) -> bool) -> io::Result<()> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder.path())? {
+        let entry = entry?;
+        if is_part(&entry.file_name()) {
+            entries.extend(entry_of(&entry.path())?);
+        }
+    }
+    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
+    folder.replace(FILE, 0o600, text_of(&entries).as_bytes())
+}
+
+/// The entry of a file; `None` for a name that no file of a session has.
+fn entry_of(path: &Path) -> io::Result<Option<Entry>> {
+    let name = path.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name));
+    let Some(name) = name else { return Ok(None) };
+    let mut file = read::open(path, read::PROCESS_FILE)?;
+    let is_records = path.extension().is_some_and(|found| found == crate::reader::PROCESS_FILE_EXTENSION);
+    let sums = if is_records && is_written(&file) { None } else { Some(sums_of(&mut file)?) };
+    Ok(Some(Entry { name: name.to_owned(), bytes: file.metadata()?.len(), sums }))
+}
+
+/// Whether the process of a file still runs, as far as this one can see.
+fn is_written(file: &File) -> bool {
+    use std::os::unix::fs::FileExt;
+    let mut pid = [0; size_of::<u32>()];
+    if file.read_exact_at(&mut pid, offset_of!(FileHeader, pid) as u64).is_err() {
+        return false;
+    }
+    // SAFETY: signal 0 is sent to nobody; the call only tells whether the process exists.
+    let found = unsafe { libc::kill(u32::from_le_bytes(pid).cast_signed(), 0) };
+    found == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether a name is that of a file in the folder itself, and keeps the lines apart.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(|c: char| c == '/' || c.is_control())
+}
+
+fn sums_of(file: &mut impl Read) -> io::Result<Vec<u32>> {
+    let (mut sums, mut block) = (Vec::new(), Vec::with_capacity(BLOCK_BYTES));
+    loop {
+        block.clear();
+        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+        if block.is_empty() {
+            return Ok(sums);
+        }
+        sums.push(sum(&block));
+    }
+}
+
+/// A sum of 32 bits. Each step is a bijection of the state, so one changed word always changes the
+/// state, and two changes cancel out with the probability of chance.
+fn sum(bytes: &[u8]) -> u32 {
+    let step = |state: u64, word: u64| {
+        let mixed = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    };
+    let mut words = bytes.chunks_exact(8);
+    let mut state = step(0, bytes.len() as u64);
+    for word in words.by_ref() {
+        state = step(state, word.try_into().map_or(0, u64::from_le_bytes));
+    }
+    let state = words.remainder().iter().fold(state, |state, &byte| step(state, byte.into()));
+    (step(state, 0) >> 32) as u32
+}
+
+fn text_of(entries: &[Entry]) -> String {
+    let mut text = format!("{FORMAT}\n");
+    for Entry { name, bytes, sums } in entries {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{name}\t{bytes}\t");
+        match sums {
+            None => text += OPEN,
+            Some(sums) => sums.iter().for_each(|sum| text += &format!("{sum:08x}")),
+        }
+        text.push('\n');
+    }
+    let all = sum(text.as_bytes());
+    text + &format!("end\t{all:08x}\n")
+}
+
+/// The entries of a list, or what is wrong with it.
+fn entries_of(text: &str) -> Result<Vec<Entry>, String> {
+    let (first, _) = text.split_once('\n').ok_or("it is empty or cut")?;
+    if first != FORMAT {
+        return Err(format!("its format is {first}, and this APEX reads {FORMAT}"));
+    }
+    let (lines, end) = text.rsplit_once("end\t").ok_or("it is cut")?;
+    if end.trim_end() != format!("{:08x}", sum(lines.as_bytes())) {
+        return Err("it is damaged".to_owned());
+    }
+    lines.lines().skip(1).map(|line| entry_in(line).ok_or_else(|| "it is damaged".to_owned())).collect()
+}
+
+fn entry_in(line: &str) -> Option<Entry> {
+    let mut parts = line.split('\t');
+    let (name, bytes, sums) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+    let eight = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+    let sums = match sums {
+        OPEN => None,
+        digits => Some(digits.as_bytes().chunks(8).map(eight).collect::<Option<Vec<_>>>()?),
+    };
+    is_plain(name).then(|| Entry { name: name.to_owned(), bytes, sums })
+}
+
+/// Compares the files of a session with its list. With `is_brief`, only finds those that are
+/// missing.
+pub(crate) fn check(dir: &Path, is_brief: bool) -> Vec<Problem> {
+    let path = dir.join(FILE);
+    let found = match read::read_to_string(&path, MOST_READ) {
+        Ok(text) => entries_of(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => Err(format!("it cannot be read: {error}")),
+    };
+    let compare = |entry: &Entry| compare(&dir.join(&entry.name), entry, is_brief);
+    match found {
+        Ok(entries) => entries.iter().filter_map(compare).collect(),
+        Err(what) => {
+            vec![problem(path, 0, format!("the files of this session cannot be checked for damage: {what}"))]
+        }
+    }
+}
+
+fn problem(path: PathBuf, offset: u64, what: String) -> Problem {
+    Problem { path, offset, what }
+}
+
+/// What is wrong with a file of the list. One that cannot be read is told where it is read.
+fn compare(path: &Path, entry: &Entry, is_brief: bool) -> Option<Problem> {
+    let tell = |offset, what| Some(problem(path.to_owned(), offset, what));
+    let mut file = match read::open(path, read::PROCESS_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return tell(0, missing(path)),
+        Err(_) => return None,
+        Ok(file) => file,
+    };
+    let sums = entry.sums.as_ref().filter(|_| !is_brief)?;
+    let bytes = file.metadata().ok()?.len();
+    if bytes != entry.bytes {
+        let what = format!("is damaged: it had {} bytes when it was recorded, and has {bytes}", entry.bytes);
+        return tell(bytes.min(entry.bytes), what);
+    }
+    let found = sums_of(&mut file).ok()?;
+    let mut changed = (0..sums.len()).filter(|&block| found.get(block) != sums.get(block));
+    let first = changed.next()?;
+    let others = match changed.count() {
+        0 => String::new(),
+        others => format!(", and so are {others} other blocks"),
+    };
+    let length = BLOCK_BYTES.min((bytes - (first * BLOCK_BYTES) as u64) as usize);
+    let what = format!(
+        "is damaged: the {length} bytes from here on are not those that were recorded{others}; figures \
+         that come from them are wrong or missing"
+    );
+    tell((first * BLOCK_BYTES) as u64, what)
+}
+
+fn missing(path: &Path) -> String {
+    let is_records = path.extension().is_some_and(|found| found == crate::reader::PROCESS_FILE_EXTENSION);
+    match is_records {
+        true => "is missing: the CUDA calls of its process are in no figure".to_owned(),
+        false => "is missing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        store(&Folder::open(dir.path()).unwrap(), |name| name != FILE).unwrap();
+        dir
+    }
+
+    fn told(dir: &Path) -> Vec<(String, u64, String)> {
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        check(dir, false).into_iter().map(|found| (name(&found.path), found.offset, found.what)).collect()
+    }
+
+    #[test]
+    fn any_changed_bit_is_found_with_its_place() {
+        let bytes: Vec<u8> = (0..BLOCK_BYTES * 2 + 13).map(|at| (at % 251) as u8).collect();
+        let dir = session(&[("host-stacks.jsonl", &bytes), ("empty", b"")]);
+        assert_eq!(told(dir.path()), []);
+        for at in [0, 7, 8, BLOCK_BYTES - 1, BLOCK_BYTES, bytes.len() - 1] {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                fs::write(dir.path().join("host-stacks.jsonl"), &changed).unwrap();
+                let told = told(dir.path());
+                assert_eq!(told[0].1, (at / BLOCK_BYTES * BLOCK_BYTES) as u64, "{told:?}");
+                assert!(told[0].2.contains("not those that were recorded"), "{told:?}");
+            }
+        }
+        let mut changed = bytes.clone();
+        (changed[0], changed[BLOCK_BYTES]) = (9, 9);
+        fs::write(dir.path().join("host-stacks.jsonl"), &changed).unwrap();
+        assert!(told(dir.path())[0].2.contains("1 other block"));
+    }
+
+    #[test]
+    fn missing_cut_and_longer_files_are_named() {
+        let dir = session(&[("1-2.rec", b""), ("machine.jsonl", b"lines\n"), ("a.ptx", b"code")]);
+        fs::remove_file(dir.path().join("1-2.rec")).unwrap();
+        fs::write(dir.path().join("machine.jsonl"), "").unwrap();
+        fs::write(dir.path().join("a.ptx"), "code and more").unwrap();
+        let told = told(dir.path());
+        let names: Vec<_> = told.iter().map(|(name, at, _)| (name.as_str(), *at)).collect();
+        assert_eq!(names, [("1-2.rec", 0), ("a.ptx", 4), ("machine.jsonl", 0)]);
+        assert!(told[0].2.starts_with("is missing: the CUDA calls"), "{told:?}");
+        assert!(told[2].2.contains("had 6 bytes when it was recorded, and has 0"), "{told:?}");
+        assert_eq!(check(dir.path(), true).len(), 1, "a brief look finds what is missing");
+    }
+
+    #[test]
+    fn a_file_that_is_still_written_may_change() {
+        let mut header = vec![0; 4096];
+        let pid = offset_of!(FileHeader, pid);
+        header[pid..pid + 4].copy_from_slice(&std::process::id().to_le_bytes());
+        let dir = session(&[("1-2.rec", &header)]);
+        header.push(1);
+        fs::write(dir.path().join("1-2.rec"), &header).unwrap();
+        assert_eq!(told(dir.path()), []);
+        fs::remove_file(dir.path().join("1-2.rec")).unwrap();
+        assert_eq!(told(dir.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_damaged_list_accuses_no_file() {
+        let dir = session(&[("1-2.rec", b"records"), ("session.json", b"{}")]);
+        let whole = fs::read(dir.path().join(FILE)).unwrap();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 4;
+            fs::write(dir.path().join(FILE), &changed).unwrap();
+            let told = told(dir.path());
+            assert!(told.len() <= 1 && told.iter().all(|(name, ..)| name == FILE), "byte {at}: {told:?}");
+            fs::write(dir.path().join(FILE), &whole[..at]).unwrap();
+            assert!(check(dir.path(), false).iter().all(|found| found.path.ends_with(FILE)), "{at} bytes");
+        }
+        let outside = format!("{FORMAT}\n../other\t1\t00000000\n");
+        let outside = format!("{outside}end\t{:08x}\n", sum(outside.as_bytes()));
+        fs::write(dir.path().join(FILE), outside).unwrap();
+        assert!(told(dir.path())[0].2.contains("it is damaged"));
+    }
+}
