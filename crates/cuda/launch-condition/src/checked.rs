@@ -5,7 +5,7 @@ use cuda_launch::{Dim3, LaunchConfig};
 use std::ops::Range;
 
 /// Most bytes of a kernel's parameters for which conditions are evaluated.
-pub const MOST_PARAMETER_BYTES: usize = 512;
+pub const MOST_PARAMETER_BYTES: usize = 256;
 /// Most different terms of a condition, the threads along three axes included.
 const MOST_TERMS: usize = 24;
 /// Most regions of a condition.

@@ -81,6 +81,9 @@ impl fmt::Display for Damaged {
 impl std::error::Error for Damaged {}
 
 impl Plan {
+    /// Name of the plan's file in a session.
+    pub const FILE: &'static str = "launches.plan";
+
     /// The plan as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Out(MAGIC.to_vec());

@@ -5,8 +5,9 @@
 //! last, so a reader that sees it sees the whole key.
 
 use super::{Zeroable, spread, zeroed};
-use cuda_launch::LaunchConfig;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::cell::UnsafeCell;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// The properties in which equal launches agree.
@@ -17,8 +18,34 @@ pub struct ConfigKey {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// The configuration.
+    /// The configuration that the program asks for. If its threads are launched in another block,
+    /// that stands in place of the cluster ([`PackedBlock::as_cluster`]).
     pub launch: LaunchConfig,
+}
+
+/// The sides of a block, which CUDA allows, in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedBlock(NonZeroU32);
+
+impl PackedBlock {
+    /// `None` of a block that CUDA does not allow.
+    pub fn of(block: Dim3) -> Option<PackedBlock> {
+        let [x, y, z] = block.to_array();
+        let is_allowed = (1..=1024).contains(&x) && (1..=1024).contains(&y) && (1..=64).contains(&z);
+        NonZeroU32::new(x | y << 11 | z << 22).filter(|_| is_allowed).map(PackedBlock)
+    }
+
+    /// It in place of a cluster: no launch has one of this size, and a reshaped launch has none.
+    #[inline(always)]
+    pub fn as_cluster(self) -> Dim3 {
+        Dim3::new(u32::MAX, self.0.get(), 0)
+    }
+
+    /// The block that stands in place of a cluster; `None` of a cluster.
+    pub fn in_cluster(cluster: Dim3) -> Option<Dim3> {
+        let word = cluster.y;
+        (cluster.x == u32::MAX).then(|| Dim3::new(word & 0x7ff, word >> 11 & 0x7ff, word >> 22))
+    }
 }
 
 impl ConfigKey {

@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::layout::{
     BatchFigures, CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended,
-    FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, SharedAnchor, VERSION,
+    FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState,
+    SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -33,6 +34,8 @@ pub(crate) struct Header {
     pub queue_waiting: u64,
     pub pool_state: PoolState,
     pub pool: PoolFigures,
+    pub reshape_state: ReshapeState,
+    pub reshape_refused: u64,
 }
 
 /// The content of a file's first page.
@@ -105,6 +108,9 @@ impl Header {
             pool: PoolFigures::from_array(std::array::from_fn(|at| {
                 u64_at(page, offset_of!(FileHeader, pool) + at * size_of::<u64>())
             })),
+            reshape_state: ReshapeState::from_raw(u32_at(page, offset_of!(FileHeader, reshape_state)))
+                .unwrap_or_default(),
+            reshape_refused: u64_at(page, offset_of!(FileHeader, reshape_refused)),
         }
     }
 }
