@@ -93,6 +93,11 @@ impl Values {
         self.known.get(&definition).map(|&id| self.sums.get(id))
     }
 
+    /// The value of a definition, if anything in the function made it a sum.
+    pub fn definition(&self, definition: Definition) -> Option<&Sum> {
+        self.known.get(&definition).map(|&id| self.sums.get(id))
+    }
+
     /// The address of an access of an instruction, the first of which is number 0 (see
     /// [`accesses`]). None where neither a register nor a variable has the address, and in code
     /// that is never reached.
@@ -246,7 +251,8 @@ impl<'m> Maker<'_, 'm> {
         }
         let types = operation.types();
         let ty = *types.first()?;
-        let number = !ty.is_float() && operation.part != Some(Part::High);
+        let is_packed = matches!(ty, ScalarType::U16x2 | ScalarType::S16x2);
+        let number = !ty.is_float() && !is_packed && operation.part != Some(Part::High);
         let wide = operation.part == Some(Part::Wide);
         match (operation.opcode?, sources) {
             (Opcode::Ld, [source]) => self.parameter(operation, source, bits),
