@@ -31,7 +31,7 @@ pub use refusal::{Place, Reason, Refusal};
 
 use code::Code;
 use cuda_launch::{Dim3, LaunchConfig};
-use launch_condition::{Apart, Bound, Condition};
+use launch_condition::{Apart, Bound, Condition, Sum};
 use memory::{Duties, Duty};
 use ptx::body::Names;
 use ptx::flow::Flow;
@@ -127,6 +127,11 @@ impl Proof {
         for limit in &duties.limits {
             let sum = limit.limit.sum().ok_or(Refusal::of(Reason::Overflow))?;
             condition.bounds.push(Bound { axis: limit.axis as u8, limit: sum });
+        }
+        // Along an axis without either, nothing is done by anyone.
+        let is_limited = |axis: usize| duties.limits.iter().any(|limit| limit.axis == axis);
+        for axis in (0..3).filter(|axis| !is_limited(*axis) && duties.same_threads[*axis].is_none()) {
+            condition.bounds.push(Bound { axis: axis as u8, limit: Sum::default() });
         }
         for (duty, refusal) in &duties.duties {
             add(duty, duties, &mut condition).ok_or_else(|| refusal.clone())?;
