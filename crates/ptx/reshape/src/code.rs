@@ -9,6 +9,9 @@ use ptx::flow::{BlockId, Flow};
 use ptx::instruction::{Operation, Operations};
 use ptx::{Constant, Module};
 
+/// Most factors of a product: index, size, and three extents.
+const MOST_FACTORS: usize = 5;
+
 /// A kernel's code.
 pub(crate) struct Code<'a, 'm> {
     pub module: &'m Module,
@@ -28,7 +31,7 @@ pub(crate) struct Code<'a, 'm> {
 impl<'a, 'm> Code<'a, 'm> {
     pub fn new(module: &'m Module, body: &'a Body<'m>, operations: &'a Operations, flow: &'a Flow) -> Self {
         let definitions = Definitions::of(body, operations, flow);
-        let values = Values::of(body, operations, flow);
+        let values = Values::with_factors(body, operations, flow, MOST_FACTORS);
         let reached = flow.reverse_postorder();
         let mut code = Code {
             module,

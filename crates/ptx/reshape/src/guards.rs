@@ -142,6 +142,11 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         let mut first = form.clone();
         first.rounds.remove(&round);
         let mut needs = bound.needs.clone();
+        // A number that is the same for all threads needs no comparison before the first round.
+        if first.is_known() {
+            needs.extend(Need::at_most(&first.constant.plus_number(1)?, &bound.limit));
+            return Some(Bound { form, limit: bound.limit.clone(), needs });
+        }
         for entry in entries {
             let room = bound.limit.minus(&first.constant)?;
             let same = entry.iter().find(|one| {

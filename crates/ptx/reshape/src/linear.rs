@@ -246,12 +246,21 @@ fn of_piece(
         }
         Piece::Atom(Atom::Extended { value, signed, .. }) => {
             number = linear(code, code.values.sums().get(value), signed, bounds, needs)?;
-            let own = coordinates_or_all(&number, bounds)?;
-            needs.extend(Range::of(&number, &own)?.within(32, signed));
+            needs.extend(
+                within(&number, signed, &[])
+                    .filter(Vec::is_empty)
+                    .or_else(|| within(&number, signed, bounds))?,
+            );
         }
         Piece::Atom(_) => return None,
     }
     Some(number)
+}
+
+/// What keeps a number within those that 32 bits hold.
+fn within(number: &Linear, signed: bool, bounds: &[Bound]) -> Option<Vec<Need>> {
+    let own = coordinates_or_all(number, bounds)?;
+    Some(Range::of(number, &own)?.within(32, signed))
 }
 
 /// The coordinates of a number; if a bound is about the number itself, that number as one.

@@ -121,9 +121,13 @@ pub(crate) fn duties(code: &Code<'_, '_>, indices: &Indices, rules: &Rules) -> R
     if found.iter().filter(writes).count() > 0 && found.len() > MOST_ACCESSES {
         return Err(Refusal::of(Reason::TooLong));
     }
+    // What a store needs by itself comes first: other pairs may rest on it.
+    for store in found.iter().filter(writes) {
+        pair(code, store, store, rules, &mut duties)?;
+    }
     for (place, store) in found.iter().enumerate().filter(|(_, access)| writes(access)) {
         for (other_place, other) in found.iter().enumerate() {
-            if other_place >= place || !writes(&other) {
+            if other_place > place || !writes(&other) {
                 pair(code, store, other, rules, &mut duties)?;
             }
         }
@@ -451,6 +455,11 @@ fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<
     let (distance, shifted) = between(a, b)?;
     if a.axes != b.axes {
         return None;
+    }
+    // One address for all threads lies before another one.
+    let (before, after) = (distance <= -one.bytes, distance >= other.bytes);
+    if shifted.is_none() && one.coordinates.is_empty() && other.coordinates.is_empty() && (before || after) {
+        return Some(Vec::new());
     }
     let mut strides: Vec<Stride> = Vec::new();
     for coordinate in one.coordinates.iter().chain(&other.coordinates) {

@@ -65,6 +65,7 @@ const PURE: &[Opcode] = &[
     Opcode::Szext,
     Opcode::Tanh,
     Opcode::Testp,
+    Opcode::Xor,
 ];
 
 /// Directives that demand nothing of a block but that it is small.
