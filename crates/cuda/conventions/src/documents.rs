@@ -76,8 +76,10 @@ pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a sessi
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 
+pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
+
 /// Every document.
-pub const ALL: [Document; 22] = [
+pub const ALL: [Document; 23] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -100,6 +102,7 @@ pub const ALL: [Document; 22] = [
     TIMELINE_LAUNCH,
     MACHINE,
     HOST_STACKS,
+    TUNED,
 ];
 
 #[cfg(feature = "serde")]

@@ -7,19 +7,21 @@ use std::ops::Range;
 /// Most bytes of a kernel's parameters for which conditions are evaluated.
 pub const MOST_PARAMETER_BYTES: usize = 256;
 /// Most different terms of a condition, the threads along three axes included.
-const MOST_TERMS: usize = 24;
+const MOST_TERMS: usize = 15;
 /// Most regions of a condition.
 const MOST_REGIONS: usize = 16;
 /// Most terms of a product.
-const TERMS_OF_PRODUCT: usize = 3;
+const TERMS_OF_PRODUCT: usize = 5;
 /// Stands for the factor 1 among the terms of a product.
 const ONE: u8 = MOST_TERMS as u8;
 
-/// A factor times the values at three places.
+/// A factor times the values at some places.
 #[derive(Clone, Copy, Debug)]
 struct Flat {
     factor: i64,
-    terms: [u8; TERMS_OF_PRODUCT],
+    first: u8,
+    /// The other places; mostly there are none.
+    others: Option<[u8; TERMS_OF_PRODUCT - 1]>,
 }
 
 /// A sum: its products, as a part of [`Checked::products`].
@@ -76,7 +78,9 @@ impl Checked {
             for (at, term) in product.terms.iter().enumerate() {
                 *terms.get_mut(at)? = self.place(*term)?;
             }
-            self.products.push(Flat { factor: product.factor, terms });
+            let [first, others @ ..] = terms;
+            let others = Some(others).filter(|_| product.terms.len() > 1);
+            self.products.push(Flat { factor: product.factor, first, others });
         }
         Some(start..u16::try_from(self.products.len()).ok()?)
     }
@@ -114,8 +118,8 @@ impl Checked {
     /// be one that CUDA allows.
     #[inline]
     pub fn reshaped(&self, asked: &LaunchConfig, block: Dim3, parameters: &[u8]) -> Option<LaunchConfig> {
-        let launch = in_blocks(asked, block)?;
-        let (before, after) = (threads(asked)?, threads(&launch)?);
+        let before = threads(asked)?;
+        let (launch, after) = in_blocks(asked, &before, block)?;
         let changed: [bool; 3] = std::array::from_fn(|axis| before[axis] != after[axis]);
         if changed.iter().zip(self.same_threads).any(|(&changed, same)| changed && same) {
             return None;
@@ -164,8 +168,10 @@ impl Checked {
     fn value(&self, sum: &Products, values: &Values) -> Option<i64> {
         let products = self.products.get(usize::from(sum.start)..usize::from(sum.end))?;
         products.iter().try_fold(0_i64, |sum, product| {
-            let [a, b, c] = product.terms.map(|term| values[usize::from(term)]);
-            let value = product.factor.checked_mul(a)?.checked_mul(b)?.checked_mul(c)?;
+            let mut value = product.factor.checked_mul(values[usize::from(product.first)])?;
+            for term in product.others.into_iter().flatten() {
+                value = value.checked_mul(values[usize::from(term)])?;
+            }
             sum.checked_add(value)
         })
     }
@@ -193,20 +199,33 @@ fn integer(bytes: &[u8], signed: bool) -> Option<i64> {
 /// Most blocks along the axes, on every device.
 const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// At least the same threads along each axis in blocks of this shape, if CUDA allows the grid.
+/// At least the same threads along each axis in blocks of this shape, as
+/// [`LaunchConfig::with_block`] has them, if CUDA allows the grid; and how many threads these are.
 #[inline]
-fn in_blocks(asked: &LaunchConfig, block: Dim3) -> Option<LaunchConfig> {
-    let launch = asked.with_block(block)?;
-    let fits = launch.grid.to_array().iter().zip(MOST_BLOCKS).all(|(&blocks, most)| blocks <= most);
-    fits.then_some(launch)
+fn in_blocks(asked: &LaunchConfig, threads: &[i64; 3], block: Dim3) -> Option<(LaunchConfig, [i64; 3])> {
+    let (mut grid, sides) = (asked.grid.to_array(), block.to_array());
+    let (before, mut after) = (asked.block.to_array(), *threads);
+    for axis in 0..3 {
+        if sides[axis] != before[axis] {
+            // At most 31 bits (`threads`), so that a division of 32 bits is enough.
+            grid[axis] = (threads[axis] as u32).checked_next_multiple_of(sides[axis])? / sides[axis];
+            after[axis] = i64::from(grid[axis]) * i64::from(sides[axis]);
+        }
+    }
+    let fits = grid.iter().zip(MOST_BLOCKS).all(|(&blocks, most)| blocks <= most);
+    let is_counted = after.iter().all(|&threads| threads <= i64::from(i32::MAX));
+    let is_clustered = asked.cluster != Dim3::ZERO;
+    (fits && is_counted && !is_clustered)
+        .then(|| (LaunchConfig { grid: grid.into(), block, ..*asked }, after))
 }
 
 /// Threads along each axis; `None` where a 32-bit number of the kernel could not count them.
 #[inline]
 fn threads(launch: &LaunchConfig) -> Option<[i64; 3]> {
     let (grid, block) = (launch.grid.to_array(), launch.block.to_array());
-    let along: [i64; 3] = std::array::from_fn(|axis| i64::from(grid[axis]) * i64::from(block[axis]));
-    along.iter().all(|&threads| threads <= i64::from(i32::MAX)).then_some(along)
+    let along: [i64; 3] =
+        std::array::from_fn(|axis| (u64::from(grid[axis]) * u64::from(block[axis])).cast_signed());
+    along.iter().all(|threads| (0..=i64::from(i32::MAX)).contains(threads)).then_some(along)
 }
 
 #[cfg(test)]
@@ -268,6 +287,29 @@ mod tests {
     }
 
     #[test]
+    fn the_launch_is_the_one_that_with_block_makes() {
+        let anything = Checked::of(&Condition {
+            bounds: (0..3).map(|axis| Bound { axis, limit: Sum::constant(0) }).collect(),
+            ..Condition::default()
+        });
+        let anything = anything.unwrap();
+        for grid in [[1, 1, 1], [63, 1, 1], [1000, 7, 3], [1 << 20, 65_535, 2]] {
+            for block in [[1, 1, 1], [16, 2, 1], [48, 5, 3], [1024, 1, 1]] {
+                let asked = LaunchConfig::new(grid, block);
+                for other in [[32, 1, 1], [256, 4, 1], [7, 3, 2], [1024, 1, 1], block] {
+                    let expected = asked.with_block(other.into()).unwrap();
+                    let [_, y, z] = expected.grid.to_array();
+                    let expected = (y.max(z) <= 65_535).then_some(expected);
+                    assert_eq!(anything.reshaped(&asked, other.into(), &[]), expected, "{asked} {other:?}");
+                }
+            }
+        }
+        let clustered = LaunchConfig { cluster: Dim3::ONE, ..LaunchConfig::new(4, 32) };
+        assert_eq!(anything.reshaped(&clustered, 64.into(), &[]), None);
+        assert_eq!(anything.reshaped(&LaunchConfig::new(4, 32), Dim3::ZERO, &[]), None);
+    }
+
+    #[test]
     fn regions_that_overlap_are_refused() {
         let to = 1 << 20;
         for (from, n, holds) in [
@@ -298,7 +340,7 @@ mod tests {
         wrong.apart[0].second = 2;
         assert!(Checked::of(&wrong).is_none());
         wrong = copy();
-        wrong.regions[0].bytes = Sum(vec![Product { factor: 1, terms: vec![N; 4] }]);
+        wrong.regions[0].bytes = Sum(vec![Product { factor: 1, terms: vec![N; 6] }]);
         assert!(Checked::of(&wrong).is_none());
         wrong.regions[0].bytes = Sum::of(1, Term::Threads(3));
         assert!(Checked::of(&wrong).is_none());

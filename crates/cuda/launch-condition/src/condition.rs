@@ -25,7 +25,7 @@ pub enum Term {
 pub struct Product {
     /// The constant factor.
     pub factor: i64,
-    /// At most three terms.
+    /// At most five terms.
     pub terms: Vec<Term>,
 }
 

@@ -35,6 +35,18 @@ impl PackedBlock {
         NonZeroU32::new(x | y << 11 | z << 22).filter(|_| is_allowed).map(PackedBlock)
     }
 
+    /// It as a number, which is not 0.
+    #[inline(always)]
+    pub fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The inverse of [`PackedBlock::word`]; `None` of 0.
+    #[inline(always)]
+    pub fn from_word(word: u32) -> Option<PackedBlock> {
+        NonZeroU32::new(word).map(PackedBlock)
+    }
+
     /// It in place of a cluster: no launch has one of this size, and a reshaped launch has none.
     #[inline(always)]
     pub fn as_cluster(self) -> Dim3 {
@@ -43,8 +55,15 @@ impl PackedBlock {
 
     /// The block that stands in place of a cluster; `None` of a cluster.
     pub fn in_cluster(cluster: Dim3) -> Option<Dim3> {
-        let word = cluster.y;
-        (cluster.x == u32::MAX).then(|| Dim3::new(word & 0x7ff, word >> 11 & 0x7ff, word >> 22))
+        PackedBlock::from_word(cluster.y).filter(|_| cluster.x == u32::MAX).map(Dim3::from)
+    }
+}
+
+impl From<PackedBlock> for Dim3 {
+    #[inline(always)]
+    fn from(packed: PackedBlock) -> Dim3 {
+        let word = packed.word();
+        Dim3::new(word & 0x7ff, word >> 11 & 0x7ff, word >> 22)
     }
 }
 

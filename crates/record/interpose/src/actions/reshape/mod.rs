@@ -16,10 +16,12 @@
 //! 3. *Captures.* While a stream of the process captures, nothing is reshaped: queries of a graph's
 //!    nodes return what the program asked for.
 //! 4. *Never more launches than the program's.* Each launch is made once, in one shape.
-//! 5. The launch path takes no lock, allocates nothing, and asks the driver nothing, except when a
+//! 5. *Fast.* A launch that repeats an earlier one is looked up ([`memo`]), unless launches draw. The
+//!    launch path takes no lock, allocates nothing, and asks the driver nothing, except when a
 //!    function is met for the first time.
 
 mod draw;
+mod memo;
 mod parameters;
 
 use crate::driver;
@@ -36,6 +38,7 @@ use cuda_abi::types::*;
 use cuda_launch::{Dim3, LaunchConfig};
 use draw::Turns;
 use launch_condition::{Checked, Plan, size_class};
+use memo::{Key, Memo, Shape};
 use parameters::Layout;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
@@ -75,6 +78,8 @@ struct Kernel {
     name: String,
     condition: Checked,
     choices: Vec<Choice>,
+    /// Whether some launches draw, so that equal launches have different shapes.
+    draws: bool,
 }
 
 /// The blocks for launches of one size.
@@ -92,6 +97,7 @@ struct Function {
     /// Most threads of a block.
     most_threads: u32,
     layout: Layout,
+    memo: Memo,
 }
 
 impl OfProcess for Reshape {
@@ -118,11 +124,7 @@ pub fn start(file: &'static ProcessFile, objects: &'static Objects) -> Option<&'
 
 /// The shape in which a launch is made: `None` for the program's.
 #[inline]
-pub fn shape(
-    function: CUfunction,
-    asked: &LaunchConfig,
-    passed: Passed,
-) -> Option<(LaunchConfig, PackedBlock)> {
+pub fn shape(function: CUfunction, asked: &LaunchConfig, passed: Passed) -> Shape {
     let reshape = RESHAPE.get()?;
     let function = reshape.function(function)?;
     // SAFETY: the contract of every hook, which passes the program's own arguments on, and the
@@ -141,9 +143,10 @@ impl Reshape {
         let path = SESSION.path()?.join(Plan::FILE);
         let plan = Plan::from_bytes(&read::read(&path, MOST_PLAN_BYTES).ok()?).ok()?;
         let kernels = plan.kernels.into_iter().map(|kernel| {
-            let choices = kernel.choices.into_iter().map(Choice::of).collect::<Option<_>>()?;
+            let choices = kernel.choices.into_iter().map(Choice::of).collect::<Option<Vec<_>>>()?;
             let condition = Checked::of(&kernel.condition)?;
-            Some(Kernel { code: kernel.code, name: kernel.name, condition, choices })
+            let draws = choices.iter().any(|choice: &Choice| choice.turns.is_some());
+            Some(Kernel { code: kernel.code, name: kernel.name, condition, choices, draws })
         });
         Some(Box::new(Reshape {
             kernels: kernels.collect::<Option<_>>()?,
@@ -230,17 +233,36 @@ impl Reshape {
     /// # Safety
     /// `passed` is what a launch of `function` passes to the driver.
     #[inline]
-    unsafe fn shape(
-        &self,
-        function: &Function,
-        asked: &LaunchConfig,
-        passed: Passed,
-    ) -> Option<(LaunchConfig, PackedBlock)> {
+    unsafe fn shape(&self, function: &Function, asked: &LaunchConfig, passed: Passed) -> Shape {
         let kernel = &self.kernels[function.kernel];
-        let class = size_class(asked);
-        let is_its = |choice: &&Choice| choice.asked == asked.block && choice.size_class == class;
+        if self.objects.captures.any() || !is_plain(asked) {
+            return None;
+        }
+        // SAFETY: by contract.
+        let words = if kernel.draws { None } else { unsafe { function.layout.words(passed) } };
+        // SAFETY: by contract.
+        let Some(words) = words else { return unsafe { self.decide(function, asked, passed) } };
+        let key = Key::of(asked, &words);
+        function.memo.get(&key, asked).or_else(|| {
+            // SAFETY: by contract.
+            let shape = unsafe { self.decide(function, asked, passed) }?;
+            function.memo.put(&key, shape);
+            Some(shape)
+        })
+    }
+
+    /// Decides about a launch that is not remembered.
+    ///
+    /// # Safety
+    /// As [`Reshape::shape`].
+    #[inline(never)]
+    unsafe fn decide(&self, function: &Function, asked: &LaunchConfig, passed: Passed) -> Shape {
+        let kernel = &self.kernels[function.kernel];
+        // (The block first: it costs less than the size, and rules out most launches of kernels
+        // that are launched in several.)
+        let is_its = |choice: &&Choice| choice.asked == asked.block && choice.size_class == size_class(asked);
         let choice = kernel.choices.iter().find(is_its)?;
-        if self.objects.captures.any() || !is_plain(asked) || !function.holds(asked.block) {
+        if !function.holds(asked.block) {
             return None;
         }
         let (block, packed) = choice.drawn()?;
@@ -285,7 +307,7 @@ impl Function {
     fn of(handle: CUfunction, at: usize, kernel: &Kernel) -> Option<Function> {
         let most_threads = driver::function_attributes(driver::function_of(handle)?)?.max_threads_per_block;
         let layout = Layout::of(&driver::parameters(handle, parameters::MOST)?, &kernel.condition)?;
-        Some(Function { kernel: at, most_threads, layout })
+        Some(Function { kernel: at, most_threads, layout, memo: Memo::default() })
     }
 
     /// Whether it can be launched in these blocks.
@@ -301,5 +323,6 @@ impl Function {
 fn is_plain(asked: &LaunchConfig) -> bool {
     let Dim3 { x, y, z } = asked.grid;
     let is_grid = |side: u32| (1..=65_535).contains(&side);
-    is_grid(y) && is_grid(z) && x.wrapping_sub(1) < i32::MAX as u32 && asked.dynamic_shared_bytes == 0
+    let has_no_more = asked.dynamic_shared_bytes == 0 && asked.cluster == Dim3::ZERO;
+    is_grid(y) && is_grid(z) && x.wrapping_sub(1) < i32::MAX as u32 && has_no_more
 }

@@ -10,6 +10,17 @@ use std::ptr::copy_nonoverlapping;
 /// Most parameters of a kernel.
 pub const MOST: usize = 4096;
 
+/// Most parameters that are compared with those of earlier launches.
+pub const MOST_WORDS: usize = 11;
+
+/// The parameters of a launch, each in a word.
+pub struct Words {
+    /// Their values; zeros where there are fewer.
+    pub words: [u64; MOST_WORDS],
+    /// How many there are.
+    pub count: usize,
+}
+
 /// The parameters of a function that a condition refers to: their numbers and positions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -34,6 +45,32 @@ impl Layout {
             }
         }
         is_known.then_some(Layout { needed, bytes })
+    }
+
+    /// The parameters of a launch in words; `None` if there are too many or too large ones, or the
+    /// program gives them in one buffer.
+    ///
+    /// # Safety
+    /// As [`Layout::read`].
+    #[inline(always)]
+    pub unsafe fn words(&self, passed: Passed) -> Option<Words> {
+        let count = self.needed.len();
+        if count > MOST_WORDS || !passed.extra.is_null() || passed.parameters.is_null() {
+            return None;
+        }
+        let mut words = [0; MOST_WORDS];
+        for (word, &(index, Parameter { bytes, .. })) in words.iter_mut().zip(&self.needed) {
+            // SAFETY: by contract; the driver reads as many bytes there.
+            unsafe {
+                let from = *passed.parameters.add(index);
+                *word = match bytes {
+                    8 => from.cast::<u64>().read_unaligned(),
+                    4 => from.cast::<u32>().read_unaligned().into(),
+                    _ => return None,
+                };
+            }
+        }
+        Some(Words { words, count })
     }
 
     /// The parameters of a launch; `None` if the program passes them in a way that is not known.
