@@ -22,9 +22,10 @@ const WINGS: [(&str, &str); 9] = [
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
-const LINKS_AT_MOST: [(&str, &[&str]); 10] = [
+const LINKS_AT_MOST: [(&str, &[&str]); 11] = [
     ("cuda-abi", &[]),
     ("cuda-launch", &[]),
+    ("launch-condition", &["cuda-launch"]),
     ("apex-counts", &[]),
     ("apex-conventions", &[]),
     ("apex-driver", &["cuda-abi", "cuda-launch", "libc"]),
@@ -37,6 +38,7 @@ const LINKS_AT_MOST: [(&str, &[&str]); 10] = [
         &[
             "cuda-abi",
             "cuda-launch",
+            "launch-condition",
             "apex-call-frames",
             "apex-conventions",
             "apex-counts",

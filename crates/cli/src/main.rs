@@ -33,6 +33,7 @@ mod session;
 mod similar;
 mod top;
 mod train;
+mod tune;
 
 use apex_profile::units;
 use apex_untrusted::printable;
@@ -73,6 +74,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Tune(tune::Args),
     Report(report::Args),
     Advise(advise::Args),
     Explain(explain::Args),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
     let color = arguments.color;
     let done = match arguments.command {
         Command::Run(args) => run::execute(&args, color),
+        Command::Tune(args) => tune::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
         Command::Explain(args) => explain::execute(&args, color),

@@ -14,6 +14,7 @@ mod memory;
 mod order;
 mod places;
 mod programs;
+mod shaped;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,6 +78,8 @@ fn main() {
         "memory-until-full" => memory::until_full(),
         "memory-refused" => memory::refused(),
         "memory-shared" => memory::shared(),
+        "shaped" => shaped::rounds(number(1), number(2) as u32, number(3) != 0),
+        "shaped-cases" => shaped::cases(),
         "places-contexts" => places::contexts(number(1), number(2) != 0),
         "places-green" => places::green_contexts(number(1), number(2) != 0),
         "places-own-streams" => places::own_streams(number(1), number(2), number(3) != 0),

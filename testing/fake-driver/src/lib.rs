@@ -17,6 +17,7 @@
 //! | `FAKE_REFUSES_DELAYS_AFTER=n` | launches of `apex_delay` after the first `n` are refused |
 //! | `FAKE_MEMORY=n` | the device has `n` bytes |
 //! | `FAKE_KEEPS_MEMORY=1` | frees of device memory are refused |
+//! | `FAKE_LEAST_THREADS=n` | kernels in blocks of fewer than `n` threads take four times as long |
 //! | `FAKE_NO_PTX=1` | the PTX of others does not load |
 
 mod busy;
@@ -90,6 +91,7 @@ implemented! {
     cuDriverGetVersion => lookup::driver_version,
     cuGetProcAddress => lookup::get_proc_address,
     cuGetProcAddress_v2 => lookup::get_proc_address_v2,
+    cuDeviceGetCount => lookup::device_count,
     cuDeviceGetName => lookup::device_name,
     cuDeviceGetUuid_v2 => lookup::device_uuid,
     cuDeviceTotalMem_v2 => lookup::device_memory,

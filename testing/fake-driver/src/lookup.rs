@@ -108,6 +108,12 @@ unsafe extern "C" fn from_the_future() -> CUresult {
     42
 }
 
+pub unsafe extern "C" fn device_count(count: *mut i32) -> CUresult {
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *count = 1 };
+    CUDA_SUCCESS
+}
+
 pub unsafe extern "C" fn device_name(name: *mut c_char, length: i32, _: CUdevice) -> CUresult {
     let count = DEVICE_NAME.len().min(length as usize);
     // SAFETY: the caller keeps to the driver's contract.

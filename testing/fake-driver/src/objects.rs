@@ -126,13 +126,31 @@ fn add_function(image: &Image, module: u64, name: &CStr) -> Option<u64> {
         return None;
     }
     let table = image.code.iter().find_map(|code| fatbin::cubin::kernel(code, text).ok().flatten());
-    let parameters = table.and_then(|table| table.parameters).unwrap_or_default();
+    let parameters =
+        table.and_then(|table| table.parameters).unwrap_or_else(|| parameters_in(&image.text, text));
     let function =
         Function { name: name.to_owned(), parameters, module, dynamic_limit: 49152, block: [1; 3] };
     let mut world = world();
     let handle = world.functions.add(function);
     work::note_function(world.functions.place(handle), text);
     Some(handle)
+}
+
+/// The parameters of a kernel that a text defines as PTX does, as far as they are numbers of 32 and
+/// 64 bits.
+fn parameters_in(text: &str, name: &str) -> Vec<fatbin::cubin::Parameter> {
+    let list = text.split_once(&format!(".entry {name}(")).and_then(|(_, rest)| rest.split_once(')'));
+    let sizes = list.into_iter().flat_map(|(list, _)| list.split(',')).map_while(|parameter| {
+        let is = |size: &str| parameter.trim().starts_with(&format!(".param .u{size} "));
+        if is("64") { Some(8) } else { is("32").then_some(4) }
+    });
+    let mut end = 0_u32;
+    let parameter = |bytes: u32| {
+        let offset = end.next_multiple_of(bytes);
+        end = offset + bytes;
+        fatbin::cubin::Parameter { offset, bytes }
+    };
+    sizes.map(parameter).collect()
 }
 
 pub unsafe extern "C" fn get_function(

@@ -96,6 +96,13 @@ fn is_busy() -> bool {
     *BUSY
 }
 
+/// Threads of a block below which kernels take four times as long; 0 if they never do.
+fn least_threads() -> u32 {
+    static THREADS: std::sync::LazyLock<usize> =
+        std::sync::LazyLock::new(|| number_of("FAKE_LEAST_THREADS").unwrap_or(0));
+    *THREADS as u32
+}
+
 /// Whether the host's calls take time.
 fn host_takes_time() -> bool {
     static TAKES: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| is_set("FAKE_HOST_TIME"));
@@ -157,6 +164,10 @@ fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
         }
         // SAFETY: the one who launches it keeps to the driver's contract: one number.
         ns = unsafe { parameters.kernelParams.read().cast::<u32>().read() };
+    }
+    let threads = parameters.blockDimX * parameters.blockDimY * parameters.blockDimZ;
+    if !is_delay && threads < least_threads() {
+        ns *= 4;
     }
     if CAPTURING.load(Ordering::Relaxed) != 0 && capture(stream, NodeKind::Kernel(parameters)) {
         return CUDA_SUCCESS;

@@ -108,7 +108,7 @@ impl Recording {
             function,
             context: 1,
             launch: LaunchConfig::new(blocks, threads),
-            requires_block: false,
+            ..Config::default()
         }));
         self.configs
     }

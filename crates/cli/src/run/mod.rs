@@ -16,6 +16,7 @@ pub mod libraries;
 mod machine;
 mod not_started;
 mod triton;
+mod tuned;
 mod uncaptured;
 mod watch;
 
@@ -51,6 +52,9 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
+/// Files of a session before its program starts.
+const FIRST_FILES: [&str; 3] = [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE];
+
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -60,6 +64,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
   apex run --fast -- python generate.py
+  apex run --tuned stencil.tuned.json -- ./stencil
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
@@ -133,6 +138,13 @@ pub struct Recording {
         hide_possible_values = true
     )]
     pub fast: Vec<Fast>,
+    /// Launch kernels in the blocks that `apex tune` found to be faster and proved to change no result.
+    /// A profile of another device, driver or code is not applied
+    #[arg(long, value_name = "PROFILE")]
+    pub tuned: Option<PathBuf>,
+    /// Launch kernels by this plan (what `apex tune` runs)
+    #[arg(long, hide = true, value_name = "FILE", conflicts_with = "tuned")]
+    pub launch_plan: Option<PathBuf>,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -300,8 +312,9 @@ pub fn record(
             return Err(error.into());
         }
     };
-    if let Err(error) = write_first(&meta, &fresh.folder) {
-        fresh.discard(&[CONTROL_FILE, META_FILE]);
+    let plan = tuned::plan(recording);
+    if let Err(error) = write_first(&meta, &fresh.folder).and_then(|()| tuned::write(plan, &fresh.folder)) {
+        fresh.discard(&FIRST_FILES);
         return Err(error.into());
     }
 
@@ -316,13 +329,13 @@ pub fn record(
     let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
     if let Some(signal) = signals.ends_before_start() {
-        fresh.discard(&[CONTROL_FILE, META_FILE]);
+        fresh.discard(&FIRST_FILES);
         child::end_by(signal);
     }
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
         Err(error) => {
-            fresh.discard(&[CONTROL_FILE, META_FILE]);
+            fresh.discard(&FIRST_FILES);
             return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
         }
     };
@@ -542,6 +555,7 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let waiting =
         profile.processes.iter().filter_map(|process| Some((process.pid, process.queue.as_ref()?.not_made)));
     tell_lost(lost, &loaded.session, waiting);
+    tuned::tell(profile).into_iter().for_each(output::remark);
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };

@@ -183,7 +183,7 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
         let function = Function { id, name: name.into(), attributes: Some(attributes) };
         assert!(file.define(&Definition::Function(function)));
         let launch = LaunchConfig::new(blocks, threads);
-        let config = Config { id, function: id, context: 1, launch, requires_block: false };
+        let config = Config { id, function: id, context: 1, launch, ..Config::default() };
         assert!(file.define(&Definition::Config(config)));
         for _ in 0..10 {
             clock += 100_000;
@@ -233,7 +233,7 @@ pub fn place_session(folder: &Path) {
             function: 1,
             context: 0,
             launch: LaunchConfig::new(66, 256),
-            requires_block: false,
+            ..Config::default()
         }),
         Definition::Graph(Graph { id: 1, kernels: vec![(1, 2)], ..Graph::default() }),
         Definition::PythonCode(PythonCode {

@@ -41,4 +41,5 @@ mod signals;
 mod survival;
 mod top;
 mod trainings;
+mod tune;
 mod verdicts;

@@ -77,6 +77,8 @@ pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a sessi
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 
+pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
+
 /// Every document.
 pub const ALL: [Document; 23] = [
     REPORT,
@@ -102,6 +104,7 @@ pub const ALL: [Document; 23] = [
     TIMELINE_LAUNCH,
     MACHINE,
     HOST_STACKS,
+    TUNED,
 ];
 
 #[cfg(feature = "serde")]

@@ -13,6 +13,10 @@
 //! only the calls themselves are timed. What `--code` adds is the difference of the two rows with
 //! sampled timing, whose kernels have parameters.
 //!
+//! "Reshaped" launches are made in another block, for which the condition of a proof is evaluated:
+//! two guards and two buffers. What that costs is the difference to "recording, shaped", the same
+//! program without a plan.
+//!
 //! The rows named "waits" are a program that waits for each of its launches: their figures are of a
 //! launch and the synchronisation behind it. It has nothing to gain from the launch queue, so
 //! "queue" has it closed nearly all the time; in "queue open" it stays open.
@@ -23,6 +27,7 @@
 mod client;
 
 use apex_trace::control::{MappedControl, Settings, TimingMode};
+use launch_condition::Plan;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,6 +91,8 @@ fn rows() -> Vec<Row> {
             Settings { code_max_bytes: apex_trace::image::DEFAULT_MAX_BYTES, ..sampled() },
             &[],
         ),
+        row("recording, shaped", 1, "shaped", off(), &[]),
+        row("reshaped", 1, "shaped", off(), &[]),
         row("bare, busy driver", 1, "", off(), &[DISABLED, BUSY]),
         row("recording, busy driver", 1, "", off(), &[BUSY]),
         row("bare, cold program", 200, "cold", off(), &[DISABLED]),
@@ -114,6 +121,9 @@ fn run_all(chosen: &str, libraries: &[String]) {
         for row in rows().into_iter().filter(|row| row.name.contains(chosen)) {
             for (at, library) in libraries.iter().enumerate() {
                 let session = session(temporary.path(), &format!("{round}-{}-{at}", row.name), row.settings);
+                if row.name == "reshaped" {
+                    std::fs::write(session.join(Plan::FILE), client::plan().to_bytes()).expect("a plan");
+                }
                 let mut command = Command::new(&me);
                 command.args([&row.configurations.to_string(), row.what]).env("LD_PRELOAD", library);
                 command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
@@ -139,6 +149,8 @@ fn measure(configurations: u32, what: &str) {
     let (is_cold, waits) = (what.contains("cold"), what.contains("waits"));
     let (launch, function, mut parameters) = if what == "given" {
         client::start_with_parameters()
+    } else if what == "shaped" {
+        client::start_shaped()
     } else {
         let (launch, function) = client::start();
         (launch, function, [std::ptr::null_mut(); 4])

@@ -188,6 +188,19 @@ pub fn describe_device(device: CUdevice) -> Device {
     }
 }
 
+/// The name of each device of the process, and the driver's version; empty if the driver does not
+/// tell.
+pub fn all_devices() -> Vec<(String, u32)> {
+    let mut count = 0;
+    // SAFETY: the out-parameter is valid.
+    let is_known = succeeds(unsafe { real!(cuDeviceGetCount)(&mut count) });
+    let describe = |device| {
+        let Device { name, driver_version, .. } = describe_device(device);
+        (name, driver_version)
+    };
+    (0..count).filter(|_| is_known).map(describe).collect()
+}
+
 /// Whether `stream`, or the work of the calling thread on it, is being captured. Not to be asked of
 /// the legacy default stream, which can't be captured.
 pub fn is_capturing(stream: CUstream) -> bool {

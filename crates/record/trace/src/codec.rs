@@ -121,6 +121,9 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             [grid, block, cluster].iter().for_each(|sides| out.u32s(&sides.to_array()));
             out.u32(dynamic_shared_bytes);
             out.u32(config.requires_block.into());
+            if let Some((grid, block)) = config.asked {
+                [grid, block].iter().for_each(|sides| out.u32s(&sides.to_array()));
+            }
         }),
         Definition::Graph(graph) => graph_piece(buffer, graph, &graph.kernels),
         Definition::PythonCode(code) => framed(buffer, tag::PYTHON_CODE, |out| {
@@ -156,6 +159,7 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
         Definition::FunctionCode(code) => framed(buffer, tag::FUNCTION_CODE, |out| {
             out.u32(code.id);
             out.bytes(&code.image.to_le_bytes());
+            out.bytes(&code.ptx.to_le_bytes());
         }),
         Definition::Arguments(arguments) => framed(buffer, tag::ARGUMENTS, |out| {
             out.u32s(&[arguments.id, arguments.config]);
@@ -306,6 +310,8 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             },
             // Sessions of earlier versions end here.
             requires_block: !input.0.is_empty() && input.u32()? != 0,
+            // As all others do whose launch is the program's.
+            asked: if input.0.is_empty() { None } else { Some((input.dim3()?, input.dim3()?)) },
         }),
         tag::GRAPH => Definition::Graph(Graph {
             id: input.u32()?,
@@ -345,9 +351,12 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             domain: input.string()?,
             name: input.string()?,
         }),
-        tag::FUNCTION_CODE => {
-            Definition::FunctionCode(FunctionCode { id: input.u32()?, image: input.u128()? })
-        }
+        tag::FUNCTION_CODE => Definition::FunctionCode(FunctionCode {
+            id: input.u32()?,
+            image: input.u128()?,
+            // Sessions of earlier versions end here.
+            ptx: if input.0.is_empty() { 0 } else { input.u128()? },
+        }),
         tag::ARGUMENTS => Definition::Arguments(Arguments {
             id: input.u32()?,
             config: input.u32()?,

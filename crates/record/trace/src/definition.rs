@@ -4,7 +4,7 @@
 //! bytes. Identifiers count from 1 within a process and within a tag.
 
 use crate::python::PythonCode;
-use cuda_launch::{FunctionAttributes, LaunchConfig};
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 
 /// The meaning of an identifier.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +138,8 @@ pub struct FunctionCode {
     pub id: u32,
     /// The image's hash.
     pub image: u128,
+    /// A hash of the PTX text that the program gave the driver; 0 if it gave machine code.
+    pub ptx: u128,
 }
 
 /// The kinds of memory that the pointers among a kernel's arguments pointed to in the first launch
@@ -195,6 +197,9 @@ pub struct Config {
     pub launch: LaunchConfig,
     /// Whether the code requires this block (`.reqntid`).
     pub requires_block: bool,
+    /// The grid and block that the program asked for, if APEX launches these threads in other
+    /// blocks (`apex run --tuned`).
+    pub asked: Option<(Dim3, Dim3)>,
 }
 
 /// The work of one launch of an executable graph.

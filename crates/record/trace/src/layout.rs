@@ -22,7 +22,7 @@ mod record;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub use actions::{BatchFigures, PoolFigures, PoolState, QueueFigures, QueueState};
+pub use actions::{BatchFigures, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState};
 pub use record::{
     ArgumentSample, Call, CallClass, GraphLaunch, LONG_UNIT, Launch, MemoryKind, NO_CONFIG, RangeChange,
     RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
@@ -102,6 +102,11 @@ pub struct FileHeader {
     pub queue_taken: OwnLine,
     /// Calls of these that were made.
     pub queue_made: OwnLine,
+    /// A [`ReshapeState`].
+    pub reshape_state: AtomicU32,
+    /// Launches of the plan's kernels that were made as the program asked, because the condition
+    /// of the proof did not hold for them.
+    pub reshape_refused: AtomicU64,
 }
 
 /// A counter on a cache line of its own.

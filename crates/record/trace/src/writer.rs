@@ -23,7 +23,7 @@ use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
     BatchFigures, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, OwnLine, PoolFigures, PoolState,
-    QueueFigures, QueueState, RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
+    QueueFigures, QueueState, RecordKind, ReshapeState, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::ticks::{self, now};
@@ -104,6 +104,8 @@ impl ProcessFile {
             batches: [const { AtomicU64::new(0) }; 3],
             queue_taken: OwnLine::default(),
             queue_made: OwnLine::default(),
+            reshape_state: AtomicU32::new(0),
+            reshape_refused: AtomicU64::new(0),
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -233,6 +235,18 @@ impl ProcessFile {
         if self.is_ours() {
             self.shared.header().pool_state.store(state as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Says what became of the plan by which launches are reshaped.
+    pub fn set_reshape_state(&self, state: ReshapeState) {
+        if self.is_ours() {
+            self.shared.header().reshape_state.store(state as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a launch for which the condition of its kernel's proof did not hold.
+    pub fn count_reshape_refused(&self) {
+        self.count(&self.shared.header().reshape_refused, 1);
     }
 
     /// Says what the memory pool has done so far.

@@ -122,7 +122,7 @@ impl Program {
             function: id,
             context: 1,
             launch: LaunchConfig::new(264, 256),
-            requires_block: false,
+            ..Config::default()
         };
         let function = |id| Function { id, name: format!("_Z10kernel_{id:03}PKfPfi"), attributes: None };
         let stream = Stream { id: 1, handle: 1, context: 1, kind: StreamKind::NonBlocking };

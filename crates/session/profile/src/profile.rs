@@ -32,6 +32,7 @@ mod predictions;
 mod queue;
 mod ranges;
 mod reading;
+mod reshaping;
 mod sampled;
 mod sequences;
 pub(crate) mod serde_layout;
@@ -65,7 +66,7 @@ pub use devices::DeviceNames;
 pub use geometry::Geometry;
 pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
 pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
-pub use kernels::{Kernel, Launches};
+pub use kernels::{Asked, Kernel, Launches};
 pub use launches::LaunchesOverTime;
 pub use lines::Sources;
 pub use memory::Memory;
@@ -74,6 +75,7 @@ pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
+pub use reshaping::{Reshaping, State as ReshapingState};
 pub use sequences::Sequence;
 pub use serde_layout::{memory_kind_name, stream_kind_name};
 pub use sizes::{SizeGroup, Sizes};
@@ -251,6 +253,9 @@ pub struct Process {
     pub queue: Option<LaunchQueue>,
     /// Its memory pool, with `apex run --fast=memory`.
     pub pool: Option<MemoryPool>,
+    /// What became of the plan by which its launches are reshaped, with `apex run --tuned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reshaping: Option<Reshaping>,
 }
 
 /// An executable graph, or its state after an update.

@@ -95,7 +95,7 @@ fn define(file: &ProcessFile) {
         let launch = LaunchConfig::new(264, 256);
         [
             Definition::Function(Function { id, name, attributes: None }),
-            Definition::Config(Config { id, function: id, context: 1, launch, requires_block: false }),
+            Definition::Config(Config { id, function: id, context: 1, launch, ..Config::default() }),
         ]
     });
     definitions.into_iter().chain(streams).chain(kernels).for_each(|one| assert!(file.define(&one)));

@@ -13,7 +13,7 @@ mod shared;
 mod sum;
 mod values;
 
-pub use definitions::{Definition, Origin};
+pub use definitions::{Cursor, Definition, Definitions, Origin};
 pub use request::{BANKS, LANES, MOST_TOUCHED, Request, SECTOR, Wavefronts};
 pub(crate) use shared::named;
 pub use shared::{SharedLayout, static_shared_bytes};

@@ -8,9 +8,6 @@ use crate::body::{SpecialRegister, VariableId};
 /// Most terms of a sum.
 const MOST_TERMS: usize = 12;
 
-/// Most factors of a product.
-const MOST_FACTORS: usize = 3;
-
 /// The elements of sums: a number that each thread has, read as an unsigned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Atom {
@@ -123,14 +120,14 @@ impl Sum {
         Sum { bits: self.bits, constant: self.constant.wrapping_mul(factor) & mask(self.bits), terms }
     }
 
-    /// The product of two; none if it has too many terms or factors.
-    pub fn times(&self, other: &Sum) -> Option<Sum> {
+    /// The product of two; none if it has too many terms, or a product of more factors than this.
+    pub fn times(&self, other: &Sum, most_factors: usize) -> Option<Sum> {
         let mut terms = self.times_number(other.constant).terms;
         terms.extend(other.times_number(self.constant).terms);
         for a in &self.terms {
             for b in &other.terms {
                 let mut factors: Vec<AtomId> = a.factors.iter().chain(&b.factors).copied().collect();
-                if factors.len() > MOST_FACTORS {
+                if factors.len() > most_factors {
                     return None;
                 }
                 factors.sort_unstable();

@@ -24,6 +24,9 @@ use crate::flow::{BlockId, Flow, Loop};
 use crate::instruction::{Access, Flag, Opcode, Operation, Part, accesses};
 use crate::syntax::{Constant, FunctionKind, ScalarType, StateSpace};
 
+/// Most factors of a product, unless the caller wants more.
+const MOST_FACTORS: usize = 3;
+
 /// The largest element of an array is 64 KiB.
 const MOST_SHIFT: u32 = 16;
 
@@ -61,12 +64,23 @@ pub struct Element {
 impl Values {
     /// The values of a listing, whose operations and blocks are given.
     pub fn of(body: &Body<'_>, operations: &[Operation], flow: &Flow) -> Values {
+        Values::with_factors(body, operations, flow, MOST_FACTORS)
+    }
+
+    /// The same with products of up to this number of factors; larger ones are unknown.
+    pub fn with_factors(
+        body: &Body<'_>,
+        operations: &[Operation],
+        flow: &Flow,
+        most_factors: usize,
+    ) -> Values {
         let definitions = Definitions::of(body, operations, flow);
         let loops = flow.loops(definitions.dominators());
         let values =
             Values { loops, sums: Sums::default(), known: HashMap::new(), addresses: HashMap::new() };
         let inductions = HashMap::new();
-        let mut maker = Maker { body, operations, flow, definitions: &definitions, values, inductions };
+        let definitions = &definitions;
+        let mut maker = Maker { body, operations, flow, definitions, values, inductions, most_factors };
         maker.follow();
         if maker.find_inductions() {
             maker.values.known.clear();
@@ -90,6 +104,11 @@ impl Values {
     /// number of results, or one that is neither 32 nor 64 bits wide.
     pub fn result(&self, at: InstructionId, register: RegisterId) -> Option<&Sum> {
         let definition = Definition { register, origin: Origin::Instruction(at) };
+        self.known.get(&definition).map(|&id| self.sums.get(id))
+    }
+
+    /// The value of a definition, if anything in the function made it a sum.
+    pub fn definition(&self, definition: Definition) -> Option<&Sum> {
         self.known.get(&definition).map(|&id| self.sums.get(id))
     }
 
@@ -118,6 +137,7 @@ struct Maker<'a, 'm> {
     values: Values,
     /// The induction variables by their definitions at the loop's head.
     inductions: HashMap<Definition, Induction>,
+    most_factors: usize,
 }
 
 impl<'m> Maker<'_, 'm> {
@@ -172,7 +192,7 @@ impl<'m> Maker<'_, 'm> {
     fn induced(&mut self, definition: Definition, bits: u32) -> Option<Sum> {
         let Induction { before, step, round } = self.inductions.get(&definition)?;
         let (before, step, round) = (*before, step.clone(), Atom::Round(*round));
-        let rise = step.times(&self.values.sums.single(round, bits))?;
+        let rise = step.times(&self.values.sums.single(round, bits), self.most_factors)?;
         self.value(before, bits).plus(&rise)
     }
 
@@ -246,7 +266,8 @@ impl<'m> Maker<'_, 'm> {
         }
         let types = operation.types();
         let ty = *types.first()?;
-        let number = !ty.is_float() && operation.part != Some(Part::High);
+        let is_packed = matches!(ty, ScalarType::U16x2 | ScalarType::S16x2);
+        let number = !ty.is_float() && !is_packed && operation.part != Some(Part::High);
         let wide = operation.part == Some(Part::Wide);
         match (operation.opcode?, sources) {
             (Opcode::Ld, [source]) => self.parameter(operation, source, bits),
@@ -264,10 +285,12 @@ impl<'m> Maker<'_, 'm> {
             (Opcode::Neg, [a]) => Some(self.operand(a, bits, cursor)?.times_number(u64::MAX)),
             (Opcode::Add, [a, b]) => self.operand(a, bits, cursor)?.plus(&self.operand(b, bits, cursor)?),
             (Opcode::Sub, [a, b]) => self.operand(a, bits, cursor)?.minus(&self.operand(b, bits, cursor)?),
-            (Opcode::Mul, [a, b]) => self.operand(a, bits, cursor)?.times(&self.operand(b, bits, cursor)?),
+            (Opcode::Mul, [a, b]) => {
+                self.operand(a, bits, cursor)?.times(&self.operand(b, bits, cursor)?, self.most_factors)
+            }
             (Opcode::Mad, [a, b, c]) => {
-                let product = self.operand(a, bits, cursor)?.times(&self.operand(b, bits, cursor)?)?;
-                product.plus(&self.operand(c, bits, cursor)?)
+                let (a, b) = (self.operand(a, bits, cursor)?, self.operand(b, bits, cursor)?);
+                a.times(&b, self.most_factors)?.plus(&self.operand(c, bits, cursor)?)
             }
             (Opcode::Shl, [a, Operand::Constant(Constant::Integer(by))]) => {
                 let factor = u32::try_from(*by).ok().and_then(|by| 1u64.checked_shl(by)).unwrap_or(0);
@@ -321,7 +344,8 @@ impl<'m> Maker<'_, 'm> {
         if (width(ty), bits) != (Some(32), 64) {
             return None;
         }
-        self.extended(a, ty.is_signed(), cursor)?.times(&self.extended(b, ty.is_signed(), cursor)?)
+        let (a, b) = (self.extended(a, ty.is_signed(), cursor)?, self.extended(b, ty.is_signed(), cursor)?);
+        a.times(&b, self.most_factors)
     }
 
     fn extended(&mut self, operand: &Operand<'m>, signed: bool, cursor: &Cursor<'_, '_>) -> Option<Sum> {

@@ -1,5 +1,6 @@
 //! Shared parts of the benchmarks: the driver as a program finds it.
 
+use launch_condition::{Apart, Bound, Choice, Condition, Plan, PlannedKernel, Region, Sum, Term, code_hash};
 use std::ffi::{CStr, c_void};
 
 /// `cuLaunchKernel`
@@ -36,6 +37,45 @@ pub fn start_with_parameters() -> (Launch, *mut c_void, [*mut c_void; 4]) {
     let leak = |words: [u64; 3]| Box::leak(Box::new(words)).as_mut_ptr().cast();
     let parameters = [leak([memory, 0, 0]), leak([7, 0, 0]), leak([1, memory + 4096, 2]), leak([3, 0, 0])];
     (symbol(c"cuLaunchKernel"), function, parameters)
+}
+
+/// PTX of a kernel with two buffers and the number of their elements. (No driver of the benchmark
+/// compiles it.)
+const SHAPED: &str = ".visible .entry shaped_5000(.param .u64 to, .param .u64 from, .param .u32 n)\0";
+
+/// The driver's way to launch, a function of a new context whose launches the [`plan`] reshapes,
+/// and parameters for it.
+#[allow(dead_code, reason = "not every benchmark reshapes launches")]
+pub fn start_shaped() -> (Launch, *mut c_void, [*mut c_void; 4]) {
+    let function = function(SHAPED.as_bytes(), c"shaped_5000");
+    let leak = |word: u64| Box::leak(Box::new(word)) as *mut u64;
+    let parameters = [leak(1 << 20), leak(1 << 21), leak(100), leak(0)].map(|word| word.cast());
+    (symbol(c"cuLaunchKernel"), function, parameters)
+}
+
+/// A plan in which launches of one block of 128 have two of 64.
+#[allow(dead_code, reason = "not every benchmark reshapes launches")]
+pub fn plan() -> Plan {
+    let n = Term::Parameter { offset: 16, bytes: 4, signed: true };
+    let region = |offset| Region {
+        start: Sum::of(1, Term::Parameter { offset, bytes: 8, signed: false }),
+        bytes: Sum::of(4, n),
+    };
+    let condition = Condition {
+        bounds: vec![Bound { axis: 0, limit: Sum::of(1, n) }],
+        at_most: vec![(Sum::of(1, n), Sum::constant(1 << 30))],
+        regions: vec![region(0), region(8)],
+        apart: vec![Apart { first: 0, second: 1, or_same: true }],
+        ..Condition::default()
+    };
+    let choice = Choice { asked: 128.into(), size_class: 7, blocks: vec![64.into()], draws: false };
+    let kernel = PlannedKernel {
+        code: code_hash(SHAPED.as_bytes()),
+        name: "shaped_5000".into(),
+        condition,
+        choices: vec![choice],
+    };
+    Plan { device: "Fake GPU".into(), driver_version: 13_000, kernels: vec![kernel] }
 }
 
 /// The driver's way to wait for everything in the current context.

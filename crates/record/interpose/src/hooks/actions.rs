@@ -1,19 +1,19 @@
 //! The table of actions. A new action is a folder in [`crate::actions`], its hooks, and a line
 //! here.
 
-use super::{Hook, gives_addresses, pooled, queued};
-use crate::actions::{self, Ending, Slots};
+use super::{Hook, gives_addresses, pooled, queued, reshaped};
+use crate::actions::{Ending, Slots};
 use crate::flush;
 use crate::record::Recorder;
 
 /// All actions, in the order in which they start and end. Before a call, the last one comes first:
 /// it is the one nearest to the driver.
-static ACTIONS: [&Action; 2] = [&queued::ACTION, &pooled::ACTION];
+static ACTIONS: [&Action; 3] = [&queued::ACTION, &pooled::ACTION, &reshaped::ACTION];
 
 /// An action as the loader sees it.
 pub struct Action {
-    /// The ways of `--fast` that ask for it.
-    pub ways: &'static [&'static str],
+    /// Whether the user asks for it.
+    pub is_wanted: fn() -> bool,
     /// Makes it for this process. False, and the file's header says so, if that fails.
     pub start: fn(&'static Recorder, Slots) -> bool,
     /// Its hook in place of the ordinary one of the entry point at an index, whatever slots are set
@@ -52,8 +52,7 @@ pub static ALWAYS: Holding = Holding {
 
 /// Starts the actions that the user wants, as far as they are possible here.
 pub fn start(recorder: &'static Recorder, slots: Slots) -> Vec<&'static Action> {
-    let is_wanted = |action: &&&Action| action.ways.iter().any(|way| actions::is_wanted(way));
-    let wanted = ACTIONS.iter().copied().filter(|action| is_wanted(&action));
+    let wanted = ACTIONS.iter().copied().filter(|action| (action.is_wanted)());
     let started: Vec<_> = wanted.filter(|action| (action.start)(recorder, slots)).collect();
     if !started.is_empty() {
         flush::register(flush::Flush { is_due, run });

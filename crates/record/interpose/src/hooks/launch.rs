@@ -7,6 +7,7 @@ use crate::objects::Objects;
 use crate::record::arguments::Passed;
 use crate::record::launch::Launch;
 use crate::switch::guarded;
+use crate::tables::PackedBlock;
 use apex_trace::layout::flags;
 use cuda_abi::signature;
 use cuda_abi::types::*;
@@ -27,33 +28,47 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    let asked = Launch {
-        function,
-        config: LaunchConfig {
-            grid: Dim3::new(grid_x, grid_y, grid_z),
-            block: Dim3::new(block_x, block_y, block_z),
-            cluster: Dim3::ZERO,
-            dynamic_shared_bytes: dynamic_shared,
-        },
-        stream,
-        flags: 0,
-        can_be_timed: true,
-        passed: Passed { parameters, extra },
+    let config = LaunchConfig {
+        grid: Dim3::new(grid_x, grid_y, grid_z),
+        block: Dim3::new(block_x, block_y, block_z),
+        cluster: Dim3::ZERO,
+        dynamic_shared_bytes: dynamic_shared,
     };
+    // SAFETY: the contract of every hook.
+    unsafe { kernel_in::<INDEX>(function, config, None, stream, Passed { parameters, extra }) }
+}
+
+/// Makes and records a launch of `function` as [`kernel`] does, in blocks of another shape if there
+/// is one: the configuration and the shape.
+///
+/// # Safety
+/// The contract of every hook, and the driver accepts a launch in that shape where it accepts the
+/// program's.
+#[inline(always)]
+pub unsafe fn kernel_in<const INDEX: usize>(
+    function: CUfunction,
+    config: LaunchConfig,
+    reshaped: Option<(LaunchConfig, PackedBlock)>,
+    stream: CUstream,
+    passed: Passed,
+) -> CUresult {
+    let block = reshaped.map(|(_, block)| block);
+    let asked = Launch { function, config, block, stream, flags: 0, can_be_timed: true, passed };
+    let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = reshaped.map_or(config, |(made, _)| made);
     let arguments = (
         function,
-        grid_x,
-        grid_y,
-        grid_z,
-        block_x,
-        block_y,
-        block_z,
-        dynamic_shared,
+        grid.x,
+        grid.y,
+        grid.z,
+        block.x,
+        block.y,
+        block.z,
+        dynamic_shared_bytes,
         stream,
-        parameters,
-        extra,
+        passed.parameters,
+        passed.extra,
     );
-    // SAFETY: the contract of every hook.
+    // SAFETY: by contract.
     observe::launch(unsafe { Call::<signature::cuLaunchKernel, INDEX>::new(arguments) }, asked)
 }
 
@@ -77,6 +92,7 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
             cluster: Dim3::ZERO,
             dynamic_shared_bytes: dynamic_shared,
         },
+        block: None,
         stream,
         flags: flags::COOPERATIVE,
         can_be_timed: true,
@@ -94,15 +110,32 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    let arguments = (config, function, parameters, extra);
     // SAFETY: the contract of every hook.
+    unsafe { kernel_ex_in::<INDEX>(config, None, function, Passed { parameters, extra }) }
+}
+
+/// As [`kernel_in`], for [`kernel_ex`]: the program's configuration, and the one that is launched if
+/// it is another one.
+///
+/// # Safety
+/// As [`kernel_in`].
+#[inline(always)]
+pub unsafe fn kernel_ex_in<const INDEX: usize>(
+    config: *const CUlaunchConfig,
+    reshaped: Option<(&CUlaunchConfig, PackedBlock)>,
+    function: CUfunction,
+    passed: Passed,
+) -> CUresult {
+    let made = reshaped.map_or(config, |(made, _)| std::ptr::from_ref(made));
+    let arguments = (made, function, passed.parameters, passed.extra);
+    // SAFETY: by contract.
     let call = unsafe { Call::<signature::cuLaunchKernelEx, INDEX>::new(arguments) };
     // SAFETY: the contract of every hook: null, or what the driver reads.
     match unsafe { config.as_ref() } {
         Some(config) => {
             // SAFETY: likewise the attributes that it points to.
-            let asked = unsafe { launch_of(config, function, Passed { parameters, extra }) };
-            observe::launch(call, asked)
+            let asked = unsafe { launch_of(config, function, passed) };
+            observe::launch(call, Launch { block: reshaped.map(|(_, block)| block), ..asked })
         }
         None => call.forward(),
     }
@@ -122,6 +155,7 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction, passed: Passe
             cluster: Dim3::ZERO,
             dynamic_shared_bytes: config.sharedMemBytes,
         },
+        block: None,
         stream: config.hStream,
         flags: 0,
         can_be_timed: true,
@@ -182,6 +216,7 @@ fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {
             cluster: Dim3::ZERO,
             dynamic_shared_bytes: entry.sharedMemBytes,
         },
+        block: None,
         stream: entry.hStream,
         flags: flags::COOPERATIVE,
         can_be_timed: false,
@@ -240,6 +275,7 @@ fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Laun
     Launch {
         function,
         config: LaunchConfig { grid: Dim3::new(grid[0] as u32, grid[1] as u32, 1), ..config },
+        block: None,
         stream,
         flags: 0,
         can_be_timed: true,

@@ -8,10 +8,10 @@ use super::actions::Action;
 use super::call::Call;
 use super::macros::index_table;
 use super::{Hook, is_seen_by_pool, observe, ordinary};
-use crate::actions::Ending;
 use crate::actions::pool::work::Wait;
 use crate::actions::pool::{self, Answer};
 use crate::actions::queue::now_ns;
+use crate::actions::{Ending, is_wanted};
 use crate::driver;
 use crate::objects::Objects;
 use crate::switch::caught;
@@ -38,7 +38,7 @@ index_table! {
 
 /// The memory pool.
 pub static ACTION: Action = Action {
-    ways: &["memory"],
+    is_wanted: || is_wanted("memory"),
     start: |recorder, _| pool::start(&recorder.file, recorder.objects, is_seen_by_pool).is_some(),
     hook: |index| table()[index],
     watches: pool::watches,

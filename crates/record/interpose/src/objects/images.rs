@@ -1,5 +1,6 @@
 //! The image that each module, library and function comes from: its hash if the session stores
-//! images, and the blocks that its kernels require. An image without either is not remembered.
+//! images, the blocks that its kernels require, and which PTX it is. An image without any of them
+//! is not remembered.
 
 use super::{Objects, lock};
 use crate::tables::put;
@@ -20,6 +21,8 @@ pub struct Image {
     pub hash: Option<u128>,
     /// The blocks that its kernels require.
     pub required: Arc<Vec<RequiredBlock>>,
+    /// The hash of the PTX that the driver compiles, if the program loads no machine code.
+    pub ptx: Option<u128>,
 }
 
 /// The origin of a handle.
@@ -36,7 +39,7 @@ const MOST_STEPS: usize = 4;
 impl Objects {
     /// A module or library was made of an image.
     pub fn note_image(&self, handle: u64, image: Image) {
-        if image.hash.is_some() || !image.required.is_empty() {
+        if image.hash.is_some() || image.ptx.is_some() || !image.required.is_empty() {
             self.note_origin(handle, Origin::Image(image));
         }
     }
@@ -69,6 +72,12 @@ impl Objects {
             // The program got it in a way that no hook sees.
             self.image_behind(driver::module_of(function)? as u64)
         })
+    }
+
+    /// The PTX that a handle's code was compiled from, if the program got the handle for a module or
+    /// library that it has loaded as PTX. Asks nobody, so the handle may be anything.
+    pub fn ptx_behind(&self, handle: CUfunction) -> Option<u128> {
+        self.image_behind(handle as u64)?.ptx
     }
 
     fn image_behind(&self, handle: u64) -> Option<Image> {

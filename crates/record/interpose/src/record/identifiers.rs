@@ -7,7 +7,7 @@ use crate::limits;
 use crate::objects::graphs::Content;
 use crate::objects::{epochs, streams};
 use crate::switch::guarded;
-use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
+use crate::tables::{ConfigKey, ConfigTable, HandleMap, PackedBlock, put};
 use crate::timing::{Calibrated, EMPTY_KERNEL_NS};
 use apex_trace::definition::{
     Config, Context, Definition, Device, Function, FunctionCode, Graph, Stream, StreamKind,
@@ -195,7 +195,9 @@ impl Recorder {
             return id;
         }
         let description = self.objects.describe_function(handle);
-        let image = self.objects.image_of(handle).and_then(|image| image.hash);
+        let code = self.objects.image_of(handle);
+        let ptx = code.as_ref().and_then(|code| code.ptx).unwrap_or(0);
+        let image = code.and_then(|code| code.hash);
         let digest = digest(&description, image);
         let mut given = self.identifiers.given();
         let id = match given.functions.get(&digest) {
@@ -207,7 +209,7 @@ impl Recorder {
                     return 0;
                 }
                 if let Some(image) = image {
-                    self.file.define(&Definition::FunctionCode(FunctionCode { id, image }));
+                    self.file.define(&Definition::FunctionCode(FunctionCode { id, image, ptx }));
                 }
                 put(&mut given.functions, digest, id);
                 id
@@ -239,11 +241,17 @@ impl Recorder {
             return NO_CONFIG;
         }
         let mut launch = key.launch;
+        let block = PackedBlock::in_cluster(launch.cluster);
         if launch.cluster == Dim3::ZERO {
             launch.cluster = driver::required_cluster(handle);
+        } else if block.is_some() {
+            launch.cluster = Dim3::ZERO;
         }
         let required = self.objects.required_block(handle);
         launch.block = required.unwrap_or(launch.block);
+        let reshaped = block.and_then(|block| launch.with_block(block));
+        let asked = reshaped.map(|_| (launch.grid, launch.block));
+        launch = reshaped.unwrap_or(launch);
         let _given = self.identifiers.given();
         let define = |id| {
             self.file.define(&Definition::Config(Config {
@@ -252,6 +260,7 @@ impl Recorder {
                 context: key.context,
                 launch,
                 requires_block: required.is_some(),
+                asked,
             }))
         };
         self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG)

@@ -12,6 +12,7 @@ use apex_conventions::variables;
 use apex_trace::image;
 use apex_untrusted::read;
 use fatbin::kept;
+use launch_condition::code_hash;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -91,7 +92,11 @@ impl Recorder {
         let architecture = driver::architecture();
         let required = parts.iter().flat_map(|part| fatbin::required_blocks(part, architecture)).collect();
         let hash = self.keeps_images().then(|| self.keep(parts)).flatten();
-        self.objects.note_image(handle, Image { hash, required: Arc::new(required) });
+        let ptx = match parts {
+            [part] => fatbin::compiled_ptx(part, architecture).map(|text| code_hash(&text)),
+            _ => None,
+        };
+        self.objects.note_image(handle, Image { hash, required: Arc::new(required), ptx });
     }
 
     /// The hash of an image, if the session has it.

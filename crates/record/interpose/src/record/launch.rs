@@ -11,7 +11,7 @@ use super::thread::Thread;
 use super::{Done, Recorder, api};
 use crate::objects::epochs;
 use crate::switch::{caught, guarded};
-use crate::tables::ConfigKey;
+use crate::tables::{ConfigKey, PackedBlock};
 use crate::timing::wants_all;
 use apex_trace::TickCounter;
 use apex_trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
@@ -24,8 +24,11 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Launch {
     /// A function, or a library's kernel.
     pub function: CUfunction,
-    /// The configuration.
+    /// The configuration that the program asks for.
     pub config: LaunchConfig,
+    /// The block that its threads are launched in, if it is another one
+    /// ([`crate::actions::reshape`]).
+    pub block: Option<PackedBlock>,
     /// As the program gave it.
     pub stream: CUstream,
     /// [`flags`] of the record.
@@ -214,7 +217,8 @@ fn define(recorder: &Recorder, launch: &Launch, context: u32, result: CUresult) 
 }
 
 fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {
-    ConfigKey { function, context, launch: launch.config }
+    let cluster = launch.block.map_or(launch.config.cluster, PackedBlock::as_cluster);
+    ConfigKey { function, context, launch: LaunchConfig { cluster, ..launch.config } }
 }
 
 /// All that tells one configuration from another, the function's handle in place of its identifier,
@@ -227,6 +231,7 @@ impl Words {
     fn of(launch: &Launch, context: u32, epoch: u32) -> Words {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = launch.config;
+        let cluster = launch.block.map_or(cluster, PackedBlock::as_cluster);
         Words([
             launch.function as u64,
             two(grid.x, grid.y),

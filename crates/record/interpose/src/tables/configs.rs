@@ -5,8 +5,9 @@
 //! last, so a reader that sees it sees the whole key.
 
 use super::{Zeroable, spread, zeroed};
-use cuda_launch::LaunchConfig;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::cell::UnsafeCell;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// The properties in which equal launches agree.
@@ -17,8 +18,53 @@ pub struct ConfigKey {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// The configuration.
+    /// The configuration that the program asks for. If its threads are launched in another block,
+    /// that stands in place of the cluster ([`PackedBlock::as_cluster`]).
     pub launch: LaunchConfig,
+}
+
+/// The sides of a block, which CUDA allows, in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedBlock(NonZeroU32);
+
+impl PackedBlock {
+    /// `None` of a block that CUDA does not allow.
+    pub fn of(block: Dim3) -> Option<PackedBlock> {
+        let [x, y, z] = block.to_array();
+        let is_allowed = (1..=1024).contains(&x) && (1..=1024).contains(&y) && (1..=64).contains(&z);
+        NonZeroU32::new(x | y << 11 | z << 22).filter(|_| is_allowed).map(PackedBlock)
+    }
+
+    /// It as a number, which is not 0.
+    #[inline(always)]
+    pub fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The inverse of [`PackedBlock::word`]; `None` of 0.
+    #[inline(always)]
+    pub fn from_word(word: u32) -> Option<PackedBlock> {
+        NonZeroU32::new(word).map(PackedBlock)
+    }
+
+    /// It in place of a cluster: no launch has one of this size, and a reshaped launch has none.
+    #[inline(always)]
+    pub fn as_cluster(self) -> Dim3 {
+        Dim3::new(u32::MAX, self.0.get(), 0)
+    }
+
+    /// The block that stands in place of a cluster; `None` of a cluster.
+    pub fn in_cluster(cluster: Dim3) -> Option<Dim3> {
+        PackedBlock::from_word(cluster.y).filter(|_| cluster.x == u32::MAX).map(Dim3::from)
+    }
+}
+
+impl From<PackedBlock> for Dim3 {
+    #[inline(always)]
+    fn from(packed: PackedBlock) -> Dim3 {
+        let word = packed.word();
+        Dim3::new(word & 0x7ff, word >> 11 & 0x7ff, word >> 22)
+    }
 }
 
 impl ConfigKey {

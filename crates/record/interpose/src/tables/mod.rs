@@ -8,7 +8,7 @@
 mod configs;
 mod handles;
 
-pub use configs::{ConfigKey, ConfigTable};
+pub use configs::{ConfigKey, ConfigTable, PackedBlock};
 pub use handles::HandleMap;
 
 use std::alloc::{Layout, alloc_zeroed};

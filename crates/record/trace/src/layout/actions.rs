@@ -109,6 +109,37 @@ impl PoolState {
     }
 }
 
+/// What became of the plan by which launches are reshaped (`apex run --tuned`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ReshapeState {
+    /// There was none.
+    #[default]
+    NotWanted = 0,
+    /// No kernel of it was launched.
+    Unused = 1,
+    /// Launches were reshaped.
+    On = 2,
+    /// The device is another one than the plan's.
+    OtherDevice = 3,
+    /// The driver is another one than the plan's.
+    OtherDriver = 4,
+    /// The plan could not be read, or its tables could not be allocated.
+    Failed = 5,
+    /// The driver does not report the layout of functions' parameters (before CUDA 12.4).
+    OldDriver = 6,
+}
+
+impl ReshapeState {
+    /// The state that is stored as `raw`.
+    pub fn from_raw(raw: u32) -> Option<ReshapeState> {
+        use ReshapeState::{Failed, NotWanted, OldDriver, On, OtherDevice, OtherDriver, Unused};
+        [NotWanted, Unused, On, OtherDevice, OtherDriver, Failed, OldDriver]
+            .into_iter()
+            .find(|&state| state as u32 == raw)
+    }
+}
+
 /// Figures of the memory pool of a process. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolFigures {

@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::layout::{
     BatchFigures, CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended,
-    FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, SharedAnchor, VERSION,
+    FileHeader, HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState,
+    SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -35,6 +36,8 @@ pub(crate) struct Header {
     pub pool: PoolFigures,
     /// Fields that hold what cannot be: their offset, and what is wrong.
     pub faults: Vec<(u64, String)>,
+    pub reshape_state: ReshapeState,
+    pub reshape_refused: u64,
 }
 
 /// Most records that a process can have lost: a thousand a millisecond for nine years.
@@ -192,6 +195,9 @@ impl Header {
                 u64_at(page, offset_of!(FileHeader, pool) + at * size_of::<u64>())
             })),
             faults: Vec::new(),
+            reshape_state: ReshapeState::from_raw(u32_at(page, offset_of!(FileHeader, reshape_state)))
+                .unwrap_or_default(),
+            reshape_refused: u64_at(page, offset_of!(FileHeader, reshape_refused)),
         }
     }
 }

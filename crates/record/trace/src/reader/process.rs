@@ -2,7 +2,9 @@
 
 use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
-use crate::layout::{BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState};
+use crate::layout::{
+    BatchFigures, Ended, LIMIT_REACHED, PoolFigures, PoolState, QueueFigures, QueueState, ReshapeState,
+};
 use crate::reader::definitions::Definitions;
 use crate::reader::file::FileState;
 use crate::reader::header::Header;
@@ -60,6 +62,10 @@ pub struct Process {
     pub pool_state: PoolState,
     /// The statistics of the memory pool.
     pub pool: PoolFigures,
+    /// What became of the plan by which its launches are reshaped.
+    pub reshape_state: ReshapeState,
+    /// Launches of the plan's kernels for which the condition of the proof did not hold.
+    pub reshape_refused: u64,
     /// The meaning of the identifiers in its records.
     pub definitions: Arc<Definitions>,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
@@ -117,6 +123,8 @@ impl Process {
             queue_waiting: header.queue_waiting,
             pool_state: header.pool_state,
             pool: header.pool,
+            reshape_state: header.reshape_state,
+            reshape_refused: header.reshape_refused,
             definitions: Arc::default(),
             threads: BTreeMap::new(),
             record_count: 0,

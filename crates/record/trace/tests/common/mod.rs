@@ -220,6 +220,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                     dynamic_shared_bytes: w[11],
                 },
                 requires_block: known,
+                asked: (w[0] % 2 == 0).then(|| ([w[4], w[3], w[2]].into(), [w[7], w[6], w[5]].into())),
             }),
             7 => Definition::Graph(Graph {
                 id,
@@ -259,7 +260,11 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 bytes: long,
                 modified_ns: long.rotate_left(32),
             }),
-            11 => Definition::FunctionCode(FunctionCode { id, image: u128::from_le_bytes(uuid) }),
+            11 => Definition::FunctionCode(FunctionCode {
+                id,
+                image: u128::from_le_bytes(uuid),
+                ptx: u128::from_be_bytes(uuid),
+            }),
             12 => Definition::Arguments(Arguments {
                 id,
                 config: w[0],

@@ -155,7 +155,7 @@ impl Definitions {
                     cluster: [cluster; 3].into(),
                     dynamic_shared_bytes: dynamic_shared,
                 },
-                requires_block: false,
+                ..Config::default()
             }));
         }
         let kernels = vec![(1, self.nodes[0]), (2, self.nodes[1]), (77, 1)];
@@ -241,7 +241,7 @@ fn grids_of_more_blocks_than_fit_a_word_saturate() {
             function,
             context: 1,
             launch: LaunchConfig::new([u32::MAX; 3], [u32::MAX; 3]),
-            requires_block: false,
+            ..Config::default()
         }));
         program.launch(1, 1);
         program.launch_with(1, 1, flags::COOPERATIVE, 0);

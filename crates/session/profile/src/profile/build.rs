@@ -29,7 +29,8 @@ use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
-    MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Sources, Stream, Totals, code, lines,
+    MemoryPool, Process, Profile, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream, Totals, code,
+    lines,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
@@ -256,6 +257,7 @@ impl Builder {
                 ended: process.ended != Ended::Unmarked,
                 queue: LaunchQueue::of(process),
                 pool: MemoryPool::of(process),
+                reshaping: Reshaping::of(process),
             },
         };
         Self { processes: vec![started], recorder, ..Self::default() }

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use apex_kernel_names::{Identity, Row, Traits, identify, unique_short_names, with_mark};
 use apex_trace::definition::{self, Config, Function};
 use apex_trace::layout::{Launch, MemoryKind, flags};
-use cuda_launch::{FunctionAttributes, LaunchConfig};
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use serde::Serialize;
 
 use super::Device;
@@ -42,6 +42,9 @@ pub struct Kernel {
     /// Whether its code requires this block, so that the program cannot choose another.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub requires_block: bool,
+    /// What the program asked for, if APEX launched these threads in other blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
     /// Attributes; `None` if they could not be read.
     pub attributes: Option<FunctionAttributes>,
     /// Number of launches.
@@ -69,6 +72,15 @@ pub struct Kernel {
     pub prediction: Option<Prediction>,
 }
 
+/// Grid and block of a launch that APEX made in other blocks (`apex run --tuned`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Asked {
+    /// The grid that the program asked for.
+    pub grid: Dim3,
+    /// The block that it asked for.
+    pub block: Dim3,
+}
+
 impl Kernel {
     /// Sixteen hexadecimal digits, unique within a profile. They are a hash of the kernel's
     /// identity, so they stay the same while the session grows, and in each part of it.
@@ -76,6 +88,9 @@ impl Kernel {
         let image = self.code.as_ref().and_then(|code| code.image.as_deref());
         let mut hasher = DefaultHasher::new();
         (&self.symbol, self.device, self.launch, self.attributes, image).hash(&mut hasher);
+        if let Some(asked) = self.asked {
+            asked.hash(&mut hasher);
+        }
         format!("{:016x}", hasher.finish())
     }
 
@@ -134,6 +149,7 @@ struct Key {
     attributes: Option<FunctionAttributes>,
     launch: LaunchConfig,
     requires_block: bool,
+    asked: Option<Asked>,
     /// Functions of one name from several images are several kernels.
     image: Option<u128>,
 }
@@ -175,6 +191,7 @@ impl Kernels {
             attributes: function.and_then(|function| function.attributes),
             launch: config.launch,
             requires_block: config.requires_block,
+            asked: config.asked.map(|(grid, block)| Asked { grid, block }),
             image,
         };
         self.place(key)
@@ -342,7 +359,7 @@ impl Counts {
     }
 
     fn finish(self, names: &Names) -> Kernel {
-        let Key { device, symbol, attributes, launch, requires_block, image } = self.key;
+        let Key { device, symbol, attributes, launch, requires_block, asked, image } = self.key;
         let Identity { name, short_name, traits } = names.get(&symbol);
         Kernel {
             name,
@@ -352,6 +369,7 @@ impl Counts {
             device,
             launch,
             requires_block,
+            asked,
             attributes,
             launches: self.launches,
             cpu: self.cpu.distribution(),

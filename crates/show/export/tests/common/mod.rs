@@ -92,7 +92,7 @@ fn definitions() -> Vec<Definition> {
         Definition::Function(Function { id, name: name.to_string(), attributes })
     });
     let config = |id, function, launch| {
-        Definition::Config(Config { id, function, context: 1, launch, requires_block: false })
+        Definition::Config(Config { id, function, context: 1, launch, ..Config::default() })
     };
     let clusters = LaunchConfig { cluster: 2.into(), ..LaunchConfig::new((64, 2), 100) };
     let device =

@@ -1,14 +1,39 @@
-//! The effect of `apex run --fast` on the program, in sentences.
+//! The effect of `apex run --fast` and `--tuned` on the program, in sentences.
+
+use std::collections::BTreeSet;
 
 use apex_profile::units;
 use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
 
-/// Sentences about the launch queues and the memory pools of the processes; none if neither was
-/// requested.
+/// Sentences about the launch queues, the memory pools and the reshaped launches of the processes;
+/// none if nothing of it was requested.
 pub fn sentences(profile: &Profile) -> Vec<String> {
     let mut sentences = of_queues(profile);
+    sentences.extend(of_shapes(profile));
     sentences.extend(profile.processes.iter().filter_map(|process| process.pool.as_ref()).map(of_pool));
     sentences
+}
+
+/// About the launches that were made in other blocks.
+fn of_shapes(profile: &Profile) -> Option<String> {
+    let reshaping = || profile.processes.iter().filter_map(|process| process.reshaping);
+    reshaping().next()?;
+    let kernels = || profile.kernels.iter().filter(|kernel| kernel.asked.is_some());
+    let launches: u64 = kernels().map(|kernel| kernel.launches.calls).sum();
+    let functions = kernels().map(|kernel| &kernel.symbol).collect::<BTreeSet<_>>().len();
+    let refused = reshaping().fold(0_u64, |sum, reshaping| sum.saturating_add(reshaping.refused));
+    let kept = match refused {
+        0 => String::new(),
+        count => format!(
+            " {} made as the program asked, because the condition of the proof did not hold for them.",
+            units::counted(count, "launch was", "launches were")
+        ),
+    };
+    Some(format!(
+        "--tuned made {} of {} in other blocks than the program asked for.{kept}",
+        units::counted(launches, "launch", "launches"),
+        units::counted(functions as u64, "kernel", "kernels"),
+    ))
 }
 
 fn of_pool(pool: &MemoryPool) -> String {

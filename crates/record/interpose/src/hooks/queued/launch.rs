@@ -1,11 +1,12 @@
 //! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it
 //! from being queued.
 
-use super::super::{launch, observe};
+use super::super::{observe, reshaped};
 use super::taking;
 use crate::actions::queue::accepted::{Layout, PARAMETER_BYTES, Print};
 use crate::actions::queue::batch::{Node, OfLaunch};
 use crate::actions::queue::{self, Kind, LARGEST_BYTES, Queue, Scratch, Taking};
+use crate::actions::reshape;
 use crate::driver;
 use crate::parameters::{Buffer, buffer_of};
 use crate::record::Done;
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
     unsafe {
         hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL).unwrap_or_else(|caller| {
             caller.makes(|| {
-                launch::kernel::<INDEX>(
+                reshaped::kernel::<INDEX>(
                     function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
                     extra,
                 )
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
         let handed_over = asked
             .map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, &Kinds::<INDEX>::KERNEL_EX));
         handed_over.unwrap_or_else(|caller| {
-            caller.makes(|| launch::kernel_ex::<INDEX>(config, function, parameters, extra))
+            caller.makes(|| reshaped::kernel_ex::<INDEX>(config, function, parameters, extra))
         })
     }
 }
@@ -341,8 +342,8 @@ impl<const INDEX: usize> Kinds<INDEX> {
         Kind { make: make_kernel_ex::<INDEX>, launch: Some(OfLaunch { node, record: record::<INDEX> }) };
 }
 
-/// A launch as a batch sees it; `None` for those with attributes, and those whose parameters come
-/// in a buffer of the program's own form.
+/// A launch as a batch sees it; `None` for those with attributes, those whose parameters come in a
+/// buffer of the program's own form, and those that may be reshaped.
 ///
 /// # Safety
 /// [`Copied::write`] wrote the arguments.
@@ -353,7 +354,14 @@ unsafe fn node(arguments: *mut u8) -> Option<Node> {
     // SAFETY: the parameters follow.
     let parameters = unsafe { arguments.add(Copied::parameters_at(0)) };
     let is_plain = copied.attributes == 0 && copied.buffer_bytes == NO_BUFFER;
-    is_plain.then_some(Node { print, function, dimensions, stream, layout, parameters })
+    (is_plain && !reshape::may_reshape(function)).then_some(Node {
+        print,
+        function,
+        dimensions,
+        stream,
+        layout,
+        parameters,
+    })
 }
 
 /// Records a launch that went out in a batch.
@@ -369,7 +377,7 @@ unsafe fn record<const INDEX: usize>(arguments: *mut u8, start: u64, end: u64) {
     let (function, stream) = (copied.function, copied.stream);
     // (Arguments are kept of timed launches alone, and none of a batch is timed.)
     let passed = Passed::UNKNOWN;
-    let asked = Launch { function, config, stream, flags: 0, can_be_timed: true, passed };
+    let asked = Launch { function, config, stream, block: None, flags: 0, can_be_timed: true, passed };
     observe::launched_with_others::<INDEX>(asked, Done { start, end, result: CUDA_SUCCESS });
 }
 
@@ -414,7 +422,7 @@ unsafe fn make_kernel<const INDEX: usize>(arguments: *mut u8, scratch: &mut Scra
         make(arguments, scratch, |copied, parameters, extra| {
             let [gx, gy, gz, bx, by, bz, shared] = copied.dimensions;
             let (function, stream) = (copied.function, copied.stream);
-            launch::kernel::<INDEX>(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+            reshaped::kernel::<INDEX>(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
         })
     }
 }
@@ -439,7 +447,7 @@ unsafe fn make_kernel_ex<const INDEX: usize>(arguments: *mut u8, scratch: &mut S
                 attrs: attributes,
                 numAttrs: copied.attributes,
             };
-            launch::kernel_ex::<INDEX>(&config, copied.function, parameters, extra)
+            reshaped::kernel_ex::<INDEX>(&config, copied.function, parameters, extra)
         })
     }
 }

@@ -13,10 +13,10 @@ use super::actions::{Action, Holding};
 use super::call::Function;
 use super::macros::index_table;
 use super::{Hook, is_launch, ordinary};
-use crate::actions::Ending;
 use crate::actions::queue::accepted::Print;
 use crate::actions::queue::order::{self, Order};
 use crate::actions::queue::{self, Kind, Queue, Scratch, Taking};
+use crate::actions::{Ending, is_wanted};
 use crate::objects::streams::{is_own_default, is_per_thread, normalised};
 use crate::{driver, flush};
 use cuda_abi::types::*;
@@ -55,7 +55,7 @@ index_table! {
 
 /// The launch queue.
 pub static ACTION: Action = Action {
-    ways: &["queue", "batch"],
+    is_wanted: || is_wanted("queue") || is_wanted("batch"),
     start: |recorder, slots| queue::start(recorder, slots).is_some(),
     hook: |_| None,
     watches: |_| false,

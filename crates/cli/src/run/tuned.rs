@@ -1,0 +1,58 @@
+//! `apex run --tuned`: from a profile to the plan that the injected library follows, and what became
+//! of it.
+//!
+//! A profile that cannot be used is no reason not to run the program: the reason is said, and all
+//! launches are made as the program asks.
+
+use super::Recording;
+use crate::output;
+use crate::tune::profile;
+use anyhow::Context;
+use apex_profile::{Profile, ReshapingState};
+use apex_untrusted::{Folder, read};
+use launch_condition::Plan;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Largest plan that is read, bytes.
+const MOST_PLAN_BYTES: u64 = 16 << 20;
+
+/// The plan as bytes; `None` if there is none to follow. Why not is said.
+pub fn plan(recording: &Recording) -> Option<Vec<u8>> {
+    let read = |path: &Path| read::read(path, MOST_PLAN_BYTES).context("cannot read the plan");
+    let plan = match (&recording.tuned, &recording.launch_plan) {
+        (Some(path), _) => profile::load(path).map(|tuning| tuning.plan().to_bytes()),
+        (None, Some(path)) => read(path),
+        (None, None) => return None,
+    };
+    plan.inspect_err(|error| {
+        output::remark(format!(
+            "--tuned: launches are made as the program asks, because {}",
+            output::causes(error)
+        ));
+    })
+    .ok()
+}
+
+/// Writes a plan into a session.
+pub fn write(plan: Option<Vec<u8>>, session: &Folder) -> anyhow::Result<()> {
+    let Some(plan) = plan else { return Ok(()) };
+    let written = session.create_new(Plan::FILE).and_then(|mut file| file.write_all(&plan));
+    written.context("cannot write the plan of launches into the session")
+}
+
+/// Says why launches were made as the program asked.
+pub fn tell(profile: &Profile) -> Option<String> {
+    let states: Vec<_> =
+        profile.processes.iter().filter_map(|process| Some(process.reshaping?.state)).collect();
+    let is = |state| states.contains(&state);
+    let why = match () {
+        () if is(ReshapingState::OtherDevice) => "the profile is of another device",
+        () if is(ReshapingState::OtherDriver) => "the profile is of another driver: run `apex tune` again",
+        () if is(ReshapingState::OldDriver) => "the driver is older than CUDA 12.4",
+        () if is(ReshapingState::Failed) => "the plan could not be read",
+        () if states.is_empty() || is(ReshapingState::On) => return None,
+        () => "the program launched no kernel of the profile: its code or sizes are others",
+    };
+    Some(format!("--tuned: launches were made as the program asked, because {why}"))
+}

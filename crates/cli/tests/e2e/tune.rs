@@ -1,0 +1,236 @@
+//! `apex tune` and `apex run --tuned`: on the CPU device, programs compute what they compute without
+//! a profile; on a driver without a GPU, whose times depend on the block, the search finds the
+//! better one.
+
+use crate::common::{APEX, Sandbox, output, text};
+use apex_reshape::Proof;
+use apex_trace::{Event, Session};
+use apex_tune::{Change, Ratio, Size, Tuned, Tuning, document};
+use cuda_launch::Dim3;
+use launch_condition::code_hash;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use test_process::Command;
+
+/// The PTX of the program `shaped`, as the program has it.
+fn ptx() -> String {
+    let source = include_str!("../../../../testing/driver-client/src/shaped.rs");
+    let (_, rest) = source.split_once("CStr = c\"").expect("the PTX begins");
+    rest.split_once("\";").expect("it ends").0.to_owned()
+}
+
+/// The program, recorded in the session `s` on the CPU device with more options.
+fn on_cpu(sandbox: &Sandbox, options: &[&str], words: &[&str]) -> Command {
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "s"]);
+    command.args(options).arg("--").arg(test_build::program("driver-client")).args(words);
+    command
+}
+
+/// A profile of the CPU device in which launches of 1,000 values in blocks of 16 have blocks of 256.
+fn profile() -> Tuning {
+    let sandbox = Sandbox::new();
+    output(&mut on_cpu(&sandbox, &[], &["shaped", "1", "16", "1"]), 0);
+    let session = Session::open(sandbox.path("s")).unwrap();
+    let device = session.processes[0].definitions.devices().next().unwrap().clone();
+    let module = ptx::parse(&ptx()).unwrap();
+    let condition = Proof::of(&module, "step_20000").and_then(|proof| proof.condition()).unwrap();
+    let ratio = Ratio { median: 0.25, low: 0.2, high: 0.3, pairs: 100 };
+    let change = Change { block: 256.into(), before_ns: 80_000.0, after_ns: 20_000.0, ratio };
+    let size = Size {
+        asked: 16.into(),
+        size_class: 9,
+        launches: 300,
+        share: 1.0,
+        tried: Vec::new(),
+        change: Some(change),
+        kept: None,
+    };
+    let (code, name) = (code_hash(ptx().as_bytes()), "step_20000".to_owned());
+    let kernel = Tuned { code, name, condition, sizes: vec![size] };
+    let (device, driver_version) = (device.name, device.driver_version);
+    Tuning { device, driver_version, kernels: vec![kernel], refused: Vec::new() }
+}
+
+fn write(sandbox: &Sandbox, text: &str) {
+    std::fs::write(sandbox.path("p.json"), text).unwrap();
+}
+
+/// Launches of a session: by the block that was launched, and the one that was asked for.
+fn blocks(session: &Path) -> BTreeMap<(Dim3, Option<Dim3>), u64> {
+    let session = Session::open(session).unwrap();
+    assert!(session.problems.is_empty(), "{:?}", session.problems);
+    let mut blocks = BTreeMap::new();
+    for process in &session.processes {
+        for record in process.records() {
+            if let Event::Launch(launch) = record.event
+                && let Some(config) = process.definitions.config(launch.config)
+            {
+                *blocks.entry((config.launch.block, config.asked.map(|asked| asked.1))).or_default() += 1;
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn a_profile_changes_blocks_and_no_result() {
+    let profile = document::write(&profile()).unwrap();
+    let plain = Sandbox::new();
+    let expected = output(&mut on_cpu(&plain, &[], &["shaped", "300", "1000", "1"]), 0);
+    assert_eq!(blocks(&plain.path("s")), BTreeMap::from([((16.into(), None), 300)]));
+    for fast in [&[][..], &["--fast"], &["--fast=batch"], &["--fast=queue,memory"]] {
+        let sandbox = Sandbox::new();
+        write(&sandbox, &profile);
+        let options = [&["--tuned", "p.json", "--quiet"], fast].concat();
+        let mut command = on_cpu(&sandbox, &options, &["shaped", "300", "1000", "1"]);
+        let run = output(command.env("APEX_FAST_ALWAYS", "1"), 0);
+        assert_eq!((&run.stdout, text(&run.stderr)), (&expected.stdout, String::new()), "{fast:?}");
+        assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((256.into(), Some(16.into())), 300)]));
+        let report = sandbox.json(&["report", "s", "--json"]);
+        let kernel = &report["profile"]["kernels"][0];
+        assert_eq!(kernel["block"], serde_json::json!([256, 1, 1]));
+        assert_eq!(kernel["asked"]["block"], serde_json::json!([16, 1, 1]), "{kernel}");
+        assert_eq!(report["profile"]["processes"][0]["reshaping"]["state"], "on");
+    }
+}
+
+#[test]
+fn launches_that_must_stay_as_they_are_do() {
+    let plain = Sandbox::new();
+    let expected = output(&mut on_cpu(&plain, &[], &["shaped-cases"]), 0);
+    assert!(text(&expected.stdout).ends_with("a node: 63 blocks of 16\n"), "{}", text(&expected.stdout));
+    let sandbox = Sandbox::new();
+    write(&sandbox, &document::write(&profile()).unwrap());
+    let run = output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped-cases"]), 0);
+    assert_eq!(text(&run.stdout), text(&expected.stdout));
+    // "apart" and "in place"; all others keep the program's blocks.
+    assert_eq!(blocks(&sandbox.path("s"))[&(256.into(), Some(16.into()))], 2);
+    let report = sandbox.json(&["report", "s", "--json"]);
+    assert_eq!(report["profile"]["processes"][0]["reshaping"]["refused"], 1, "fewer threads than values");
+}
+
+#[test]
+fn a_profile_that_cannot_be_used_says_why_and_the_program_runs_unchanged() {
+    let right = profile();
+    let of = |change: fn(&mut Tuning)| {
+        let mut tuning = right.clone();
+        change(&mut tuning);
+        document::write(&tuning).unwrap()
+    };
+    let valid = document::write(&right).unwrap();
+    for (profile, reason) in [
+        (valid.replace("256", "512"), "it was changed after `apex tune` wrote it"),
+        (valid[..valid.len() / 2].to_owned(), "it is not a profile of `apex tune`"),
+        (String::new(), "it is not a profile of `apex tune`"),
+        (valid.replace("apex.tuned/1", "apex.tuned/9"), "its format is apex.tuned/9"),
+        (of(|tuning| tuning.device.push('!')), "the profile is of another device"),
+        (of(|tuning| tuning.driver_version += 10), "the profile is of another driver"),
+        (of(|tuning| tuning.kernels[0].code += 1), "the program launched no kernel of the profile"),
+        (of(|tuning| tuning.kernels[0].sizes[0].size_class = 3), "launched no kernel of the profile"),
+    ] {
+        let sandbox = Sandbox::new();
+        write(&sandbox, &profile);
+        let run = output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped", "3", "1000", "1"]), 0);
+        let said = text(&run.stderr);
+        assert!(said.contains(reason) && said.contains("launches"), "{reason} in {said}");
+        assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((16.into(), None), 3)]), "{reason}");
+    }
+    let sandbox = Sandbox::new();
+    let run = output(&mut on_cpu(&sandbox, &["--tuned", "none.json"], &["shaped", "3", "1000", "1"]), 0);
+    assert!(text(&run.stderr).contains("cannot read none.json"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, "{}");
+    let mut command =
+        sandbox.apex(&["run", "--device", "cpu", "--tuned", "p.json", "--", "sh", "-c", "exit 7"]);
+    output(&mut command, 7);
+}
+
+#[test]
+fn a_profile_of_another_user_is_refused() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, &document::write(&profile()).unwrap());
+    if std::os::unix::fs::chown(sandbox.path("p.json"), Some(12_345), None).is_err() {
+        test_skip::impossible_here("only root can give a file to another user");
+        return;
+    }
+    let run = output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped", "3", "1000", "1"]), 0);
+    let said = text(&run.stderr);
+    assert!(said.contains("p.json belongs to user 12345, not to you"), "{said}");
+    assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((16.into(), None), 3)]));
+}
+
+/// A command with a driver without a GPU, on which blocks of fewer than 64 threads take four times as
+/// long.
+fn with_times(mut command: Command) -> Command {
+    command.env("APEX_DRIVER", test_build::library("fake-driver")).env("FAKE_LEAST_THREADS", "64");
+    command
+}
+
+fn tune(sandbox: &Sandbox, options: &[&str], words: &[&str]) -> Command {
+    let mut command = sandbox.apex(&[&["tune", "-o", "p.json"], options].concat());
+    command.arg("--").arg(test_build::program("driver-client")).args(words);
+    with_times(command)
+}
+
+#[test]
+fn the_search_finds_the_better_block_and_the_profile_applies_it() {
+    let sandbox = Sandbox::new();
+    let run = output(&mut tune(&sandbox, &[], &["shaped", "2000", "1000", "0"]), 0);
+    let said = text(&run.stdout);
+    assert!(said.contains("1 block is faster") && said.contains("step_20000"), "{said}");
+    for run_of_it in ["run 1 of 3", "run 2 of 3", "run 3 of 3"] {
+        assert!(text(&run.stderr).contains(run_of_it), "{}", text(&run.stderr));
+    }
+    let profile: Value = serde_json::from_slice(&std::fs::read(sandbox.path("p.json")).unwrap()).unwrap();
+    let size = &profile["kernels"][0]["sizes"][0];
+    assert_eq!(size["asked"], serde_json::json!([16, 1, 1]));
+    let [median, high] = ["median", "high"].map(|name| size["change"]["ratio"][name].as_f64().unwrap());
+    assert!((0.2..0.3).contains(&median) && high < 0.4, "{size}");
+    let block = size["change"]["block"][0].as_u64().unwrap();
+    assert!(block >= 64, "{size}");
+
+    let mut command = sandbox.apex(&["run", "--device", "gpu", "--tuned", "p.json", "-o", "s", "--"]);
+    command.arg(test_build::program("driver-client")).args(["shaped", "300", "1000", "0"]);
+    output(&mut with_times(command), 0);
+    let expected = BTreeMap::from([(((block as u32).into(), Some(16.into())), 300)]);
+    assert_eq!(blocks(&sandbox.path("s")), expected);
+
+    // What is decided stays, so that one run is enough.
+    let again = output(&mut tune(&sandbox, &["--json"], &["shaped", "2000", "1000", "0"]), 0);
+    let kept: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(kept["kernels"], profile["kernels"]);
+    assert!(!text(&again.stderr).contains("run 2 of 3"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn the_programs_block_stays_where_others_are_not_faster() {
+    let sandbox = Sandbox::new();
+    let mut command = tune(&sandbox, &[], &["shaped", "2000", "1000", "0"]);
+    let said = text(&output(command.env("FAKE_LEAST_THREADS", "0"), 0).stdout);
+    assert!(said.contains("No other block is faster"), "{said}");
+    assert!(said.contains("step_20000 in blocks of 16 (100%): the best other block"), "{said}");
+}
+
+#[test]
+fn a_program_that_fails_is_not_tuned() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["tune", "-o", "p.json", "--", "sh", "-c", "exit 3"]);
+    command.env("APEX_DRIVER", test_build::library("fake-driver"));
+    let run = output(&mut command, 1);
+    assert!(text(&run.stderr).contains("the program failed (exit status: 3)"), "{}", text(&run.stderr));
+    assert!(!sandbox.path("p.json").exists());
+}
+
+#[test]
+fn without_a_gpu_nothing_is_measured() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["tune", "--", "true"]);
+    command.env("APEX_DRIVER", Path::new(APEX).with_file_name("deps/libapex_cpu_device.so"));
+    let said = text(&output(&mut command, 125).stderr);
+    assert!(said.contains("apex tune measures on a GPU, and there is none here"), "{said}");
+}

@@ -1,0 +1,184 @@
+//! Proves from PTX that a kernel computes the same in blocks of another shape.
+//!
+//! See `docs/reshape.md` for what is proven and what is refused.
+//!
+//! ```
+//! use apex_reshape::{Proof, Reason};
+//! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { bar.sync 0; ret; }\n";
+//! let module = ptx::parse(source).unwrap();
+//! assert_eq!(Proof::of(&module, "k").unwrap_err().reason, Reason::Instruction);
+//! ```
+//!
+//! # Invariants
+//! 1. *Unknown means no.*
+//! 2. The answer is about the PTX: whoever uses it makes sure that this PTX is the code that runs
+//!    ([`virtual_architecture`]).
+
+mod code;
+mod form;
+mod guards;
+mod index;
+mod judge;
+mod known;
+mod launch;
+mod linear;
+mod memory;
+mod refusal;
+mod screen;
+
+pub use launch::{Change, Launch};
+pub use refusal::{Place, Reason, Refusal};
+
+use code::Code;
+use cuda_launch::{Dim3, LaunchConfig};
+use launch_condition::{Apart, Bound, Condition, Sum};
+use memory::{Duties, Duty};
+use ptx::body::Names;
+use ptx::flow::Flow;
+use ptx::instruction::Operations;
+use ptx::{FunctionKind, Module};
+
+/// The conditions of the proof, each of which tests turn off to see that something fails then.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Thread and block reach values only inside L and T.
+    pub index: bool,
+    /// What uses T keeps T.
+    pub total: bool,
+    /// Additional threads do nothing.
+    pub guarded: bool,
+    /// The guard's limit is at most T in this launch.
+    pub bound: bool,
+    /// Threads have their own addresses in a buffer.
+    pub own: bool,
+    /// Buffers are apart.
+    pub apart: bool,
+    /// Numbers that a launch must keep in order: strides, widths, ranges.
+    pub overflow: bool,
+    /// No instruction that no proof covers.
+    pub instructions: bool,
+    /// Atomic operations commute, and their results are dead.
+    pub atomics: bool,
+}
+
+impl Rules {
+    /// All conditions.
+    pub const ALL: Rules = Rules {
+        index: true,
+        total: true,
+        guarded: true,
+        bound: true,
+        own: true,
+        apart: true,
+        overflow: true,
+        instructions: true,
+        atomics: true,
+    };
+}
+
+/// What is proven about a kernel, whatever the launch is, and what a launch must meet.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    most_threads: u32,
+    duties: Duties,
+    rules: Rules,
+}
+
+impl Proof {
+    /// Analyses a kernel.
+    ///
+    /// # Errors
+    /// If the result may depend on the launch's shape in any launch.
+    pub fn of(module: &Module, kernel: &str) -> Result<Proof, Refusal> {
+        Proof::with_rules(module, kernel, Rules::ALL)
+    }
+
+    /// The same without some of the conditions: what it then says may be wrong.
+    #[doc(hidden)]
+    pub fn with_rules(module: &Module, kernel: &str, rules: Rules) -> Result<Proof, Refusal> {
+        let is_it = |function: &&ptx::Function| {
+            &*function.name == kernel && function.kind == FunctionKind::Entry && function.body.is_some()
+        };
+        let function = module.functions().find(is_it).ok_or(Refusal::of(Reason::NoCode))?;
+        let body = Names::new(module).body(function);
+        let operations = Operations::of(&body);
+        let flow = Flow::of(&body, &operations);
+        screen::check_kernel(module, &body, &flow)?;
+        let code = Code::new(module, &body, &operations, &flow);
+        screen::check_instructions(&code, &rules)?;
+        let indices = index::check(&code, &rules)?;
+        let duties = memory::duties(&code, &indices, &rules)?;
+        Ok(Proof { most_threads: screen::most_threads(function), duties, rules })
+    }
+
+    /// What must hold of a launch, as data for who cannot read PTX. Whoever evaluates it refuses
+    /// cooperative launches and clusters, and launches the fewest blocks that hold the threads.
+    ///
+    /// # Errors
+    /// If the code does not tell how much of a buffer is accessed, so that only the allocations
+    /// behind the launch's pointers can: then [`judge`](Proof::judge) is left.
+    pub fn condition(&self) -> Result<Condition, Refusal> {
+        let duties = &self.duties;
+        let mut condition = Condition {
+            same_threads: std::array::from_fn(|axis| duties.same_threads[axis].is_some()),
+            ..Condition::default()
+        };
+        for limit in &duties.limits {
+            let sum = limit.limit.sum().ok_or(Refusal::of(Reason::Overflow))?;
+            condition.bounds.push(Bound { axis: limit.axis as u8, limit: sum });
+        }
+        // Along an axis without either, nothing is done by anyone.
+        let is_limited = |axis: usize| duties.limits.iter().any(|limit| limit.axis == axis);
+        for axis in (0..3).filter(|axis| !is_limited(*axis) && duties.same_threads[*axis].is_none()) {
+            condition.bounds.push(Bound { axis: axis as u8, limit: Sum::default() });
+        }
+        for (duty, refusal) in &duties.duties {
+            add(duty, duties, &mut condition).ok_or_else(|| refusal.clone())?;
+        }
+        Ok(condition)
+    }
+
+    /// The blocks that are worth trying for a launch; [`judge`](Proof::judge) decides about each.
+    pub fn candidates(&self, launch: &LaunchConfig) -> Vec<Dim3> {
+        launch::blocks(launch, self.most_threads)
+    }
+
+    /// Decides whether a launch may be made in blocks of this shape, in a grid of the fewest blocks
+    /// that hold its threads along each axis ([`LaunchConfig::with_block`]).
+    ///
+    /// # Errors
+    /// If the result might differ, or the new launch would be invalid.
+    pub fn judge(&self, launch: &Launch<'_>, block: Dim3) -> Result<(LaunchConfig, Change), Refusal> {
+        judge::judge(&self.duties, &self.rules, self.most_threads, launch, block)
+    }
+}
+
+/// Adds a duty to a condition; nothing if it cannot be said there.
+fn add(duty: &Duty, duties: &Duties, condition: &mut Condition) -> Option<()> {
+    match duty {
+        Duty::AtMost(need) => condition.at_most.push((need.less.sum()?, need.more.sum()?)),
+        Duty::Apart { first, second, or_same } => {
+            let mut places = [0u8; 2];
+            for (place, region) in places.iter_mut().zip([*first, *second]) {
+                let (start, bytes) = duties.regions[region].extent.as_ref()?;
+                let region = launch_condition::Region { start: start.sum()?, bytes: bytes.sum()? };
+                let known = condition.regions.iter().position(|known| *known == region);
+                *place = u8::try_from(known.unwrap_or(condition.regions.len())).ok()?;
+                if known.is_none() {
+                    condition.regions.push(region);
+                }
+            }
+            let [first, second] = places;
+            condition.apart.push(Apart { first, second, or_same: *or_same });
+        }
+    }
+    Some(())
+}
+
+/// The virtual architecture for which a module is written, such as `sm_80`. Machine code that was
+/// compiled for another one may be of other source code (`__CUDA_ARCH__`), about which a proof from
+/// this PTX says nothing.
+pub fn virtual_architecture(module: &Module) -> Option<&str> {
+    module.target.first().map(|name| &**name)
+}

@@ -1,0 +1,277 @@
+//! Numbers of a thread as sums of its indices and of the rounds of loops, over the integers.
+//!
+//! A [`Linear`] is equal to the register's value modulo 2 to the power of its width. It is equal to
+//! the number that an instruction reads from the register if it lies in the range of such numbers:
+//! [`Need`]s say when it does.
+
+use std::collections::BTreeMap;
+
+use crate::code::Code;
+use crate::form::{Form, Piece};
+use crate::known::{Known, Poly};
+use ptx::analysis::{Atom, Sum};
+
+/// The first polynomial must be at most the second.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Need {
+    pub less: Poly,
+    pub more: Poly,
+}
+
+impl Need {
+    /// `less <= more`; nothing if that holds in every launch.
+    pub fn at_most(less: &Poly, more: &Poly) -> Option<Need> {
+        let least = more.minus(less).and_then(|difference| difference.range()).map(|(least, _)| least);
+        let always = least.is_some_and(|least| least >= 0);
+        (!always).then(|| Need { less: less.clone(), more: more.clone() })
+    }
+}
+
+/// `constant + Σ axes[a]·L[a] + Σ rounds[r]·rounds of loop r`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Linear {
+    pub constant: Poly,
+    pub axes: [Poly; 3],
+    pub rounds: BTreeMap<u32, Poly>,
+}
+
+impl Linear {
+    /// A number that is known at the launch.
+    pub fn known(constant: Poly) -> Linear {
+        Linear { constant, ..Linear::default() }
+    }
+
+    /// Whether it is known at the launch.
+    pub fn is_known(&self) -> bool {
+        self.rounds.is_empty() && self.axes.iter().all(Poly::is_zero)
+    }
+
+    /// Whether it differs from another one by what is known at the launch only.
+    pub fn is_parallel(&self, other: &Linear) -> bool {
+        self.axes == other.axes && self.rounds == other.rounds
+    }
+
+    /// The sum.
+    pub fn plus(&self, other: &Linear) -> Option<Linear> {
+        let mut sum = self.clone();
+        sum.constant = sum.constant.plus(&other.constant)?;
+        for (axis, other) in sum.axes.iter_mut().zip(&other.axes) {
+            *axis = axis.plus(other)?;
+        }
+        for (round, step) in &other.rounds {
+            let entry = sum.rounds.entry(*round).or_default();
+            *entry = entry.plus(step)?;
+        }
+        sum.rounds.retain(|_, step| !step.is_zero());
+        Some(sum)
+    }
+
+    /// The product with a known number.
+    fn scaled(&self, factor: &Poly) -> Option<Linear> {
+        let mut product = self.clone();
+        product.constant = product.constant.times(factor)?;
+        for part in product.axes.iter_mut().chain(product.rounds.values_mut()) {
+            *part = part.times(factor)?;
+        }
+        Some(product)
+    }
+
+    /// The product, if one of the two is known.
+    fn times(&self, other: &Linear) -> Option<Linear> {
+        if other.is_known() {
+            self.scaled(&other.constant)
+        } else {
+            self.is_known().then(|| other.scaled(&self.constant))?
+        }
+    }
+}
+
+/// A linear number of a thread is below a limit wherever the bound holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub form: Linear,
+    /// The first number that is too large.
+    pub limit: Poly,
+    /// What the bound rests on.
+    pub needs: Vec<Need>,
+}
+
+/// A number that runs from 0: an index in the grid with the rounds by which T is added to it, or
+/// rounds alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Coordinate {
+    /// The axis; none for rounds alone.
+    pub axis: Option<usize>,
+    /// What one more adds.
+    pub stride: Poly,
+    /// The first number that it does not reach, where that is known.
+    pub count: Option<Poly>,
+    /// What the count rests on.
+    pub needs: Vec<Need>,
+}
+
+/// Splits a linear number into coordinates: it is its constant and the sum of each times its
+/// stride.
+pub(crate) fn coordinates(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coordinate>> {
+    let mut left = number.rounds.clone();
+    let mut found = Vec::new();
+    for (axis, stride) in number.axes.iter().enumerate().filter(|(_, stride)| !stride.is_zero()) {
+        let period = stride.times(&Poly::threads(axis))?;
+        let mut form = Linear::default();
+        form.axes[axis] = Poly::number(1);
+        left.retain(|round, step| match step.multiple_of(&period).filter(|times| *times > 0) {
+            Some(times) => {
+                let step = Poly::threads(axis).times(&Poly::number(times)).unwrap_or_default();
+                form.rounds.insert(*round, step);
+                false
+            }
+            None => true,
+        });
+        let plain = form.rounds.is_empty().then(|| (Poly::threads(axis), Vec::new()));
+        let (count, needs) = limit(&form, bounds).or(plain).unzip();
+        found.push(Coordinate {
+            axis: Some(axis),
+            stride: stride.clone(),
+            count,
+            needs: needs.unwrap_or_default(),
+        });
+    }
+    for (round, step) in left {
+        found.push(of_rounds(round, step, bounds)?);
+    }
+    Some(found)
+}
+
+/// The rounds of a loop as a coordinate; its unit is the step of a bound, if there is one.
+fn of_rounds(round: u32, step: Poly, bounds: &[Bound]) -> Option<Coordinate> {
+    let fits = |bound: &&Bound| bound.form.axes.iter().all(Poly::is_zero) && bound.form.rounds.len() == 1;
+    for bound in bounds.iter().filter(fits) {
+        let Some(unit) = bound.form.rounds.get(&round) else { continue };
+        let Some(times) = step.multiple_of(unit).filter(|_| unit.constant().is_some_and(|unit| unit > 0))
+        else {
+            continue;
+        };
+        let count = Some(bound.limit.minus(&bound.form.constant)?);
+        return Some(Coordinate {
+            axis: None,
+            stride: Poly::number(times),
+            count,
+            needs: bound.needs.clone(),
+        });
+    }
+    Some(Coordinate { axis: None, stride: step, count: None, needs: Vec::new() })
+}
+
+/// The limit that the bounds set to a number without constant.
+pub(crate) fn limit(form: &Linear, bounds: &[Bound]) -> Option<(Poly, Vec<Need>)> {
+    let bound = bounds.iter().find(|bound| bound.form.is_parallel(form))?;
+    Some((bound.limit.minus(&bound.form.constant)?, bound.needs.clone()))
+}
+
+/// The least and the greatest value of a number, both known at the launch.
+pub(crate) struct Range {
+    pub least: Poly,
+    pub most: Poly,
+    pub needs: Vec<Need>,
+}
+
+impl Range {
+    /// The range of a number without rounds and with bounds; nothing where a coordinate has none.
+    pub fn of(number: &Linear, coordinates: &[Coordinate]) -> Option<Range> {
+        let (mut least, mut most) = (number.constant.clone(), number.constant.clone());
+        let mut needs = Vec::new();
+        for coordinate in coordinates {
+            let reach = coordinate.stride.times(&coordinate.count.as_ref()?.plus_number(-1)?)?;
+            needs.extend(coordinate.needs.iter().cloned());
+            if coordinate.stride.constant().is_some_and(|stride| stride < 0) {
+                least = least.plus(&reach)?;
+            } else {
+                needs.extend(Need::at_most(&Poly::default(), &coordinate.stride));
+                most = most.plus(&reach)?;
+            }
+        }
+        Some(Range { least, most, needs })
+    }
+
+    /// What keeps the numbers within those that a register holds.
+    pub fn within(mut self, bits: u32, signed: bool) -> Vec<Need> {
+        let (low, high) = numbers(bits, signed);
+        self.needs.extend(Need::at_most(&Poly::number(low), &self.least));
+        self.needs.extend(Need::at_most(&self.most, &Poly::number(high)));
+        self.needs
+    }
+}
+
+/// The least and the greatest number that a register holds.
+pub(crate) fn numbers(bits: u32, signed: bool) -> (i128, i128) {
+    if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+}
+
+/// The linear number that a sum is, if it is one. Parameters are read as signed numbers or not.
+pub(crate) fn linear(
+    code: &Code<'_, '_>,
+    sum: &Sum,
+    signed: bool,
+    bounds: &[Bound],
+    needs: &mut Vec<Need>,
+) -> Option<Linear> {
+    let mut total = Linear::default();
+    for (pieces, coefficient) in Form::of(sum, code.values.sums()).terms {
+        let mut product = Linear::known(Poly::number(coefficient.into()));
+        for piece in pieces {
+            product = product.times(&of_piece(code, piece, signed, bounds, needs)?)?;
+        }
+        total = total.plus(&product)?;
+    }
+    Some(total)
+}
+
+fn of_piece(
+    code: &Code<'_, '_>,
+    piece: Piece,
+    signed: bool,
+    bounds: &[Bound],
+    needs: &mut Vec<Need>,
+) -> Option<Linear> {
+    let mut number = Linear::default();
+    match piece {
+        Piece::Index(axis) => number.axes[usize::from(axis)] = Poly::number(1),
+        Piece::Total(axis) => number.constant = Poly::threads(axis.into()),
+        Piece::Atom(Atom::Round(round)) => {
+            number.rounds.insert(round, Poly::number(1));
+        }
+        Piece::Atom(Atom::Parameter { variable, offset, bytes }) => {
+            let offset = code.offset(variable)?.checked_add(offset)?;
+            number.constant = Poly::of(Known::Parameter { offset, bytes, signed });
+        }
+        Piece::Atom(Atom::Extended { value, signed, .. }) => {
+            number = linear(code, code.values.sums().get(value), signed, bounds, needs)?;
+            needs.extend(
+                within(&number, signed, &[])
+                    .filter(Vec::is_empty)
+                    .or_else(|| within(&number, signed, bounds))?,
+            );
+        }
+        Piece::Atom(_) => return None,
+    }
+    Some(number)
+}
+
+/// What keeps a number within those that 32 bits hold.
+fn within(number: &Linear, signed: bool, bounds: &[Bound]) -> Option<Vec<Need>> {
+    let own = coordinates_or_all(number, bounds)?;
+    Some(Range::of(number, &own)?.within(32, signed))
+}
+
+/// The coordinates of a number; if a bound is about the number itself, that number as one.
+fn coordinates_or_all(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coordinate>> {
+    let own = coordinates(number, bounds)?;
+    if own.iter().all(|coordinate| coordinate.count.is_some()) {
+        return Some(own);
+    }
+    let (count, needs) = limit(number, bounds)?;
+    let positive = number.axes.iter().chain(number.rounds.values());
+    let mut needs = needs;
+    positive.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
+    Some(vec![Coordinate { axis: None, stride: Poly::number(1), count: Some(count), needs }])
+}

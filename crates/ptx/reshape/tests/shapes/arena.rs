@@ -1,0 +1,95 @@
+//! Memory of the launches under test: one arena, in which three buffers lie.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cuda_launch::LaunchConfig;
+use ptx_exec::{Fault, LaunchParams, Linked, Memory, Program, Region, Shadow, launch};
+
+/// Bytes of a buffer.
+pub const BUFFER: usize = 32 << 10;
+/// Buffers that kernels get as `a`, `b` and `c`.
+const BUFFERS: usize = 3;
+
+/// The arena, at an address that never changes.
+pub struct Arena(Vec<u128>);
+
+impl Arena {
+    pub fn new() -> Arena {
+        Arena(vec![0; BUFFERS * BUFFER / 16])
+    }
+
+    /// The address of a buffer.
+    pub fn buffer(&self, index: usize) -> u64 {
+        self.0.as_ptr() as u64 + (index * BUFFER) as u64
+    }
+
+    /// The whole arena.
+    pub fn all(&self) -> (u64, u64) {
+        (self.buffer(0), (BUFFERS * BUFFER) as u64)
+    }
+
+    /// The buffer that holds an address.
+    pub fn one(&self, address: u64) -> Option<(u64, u64)> {
+        let index = address.checked_sub(self.buffer(0))? / BUFFER as u64;
+        (index < BUFFERS as u64).then(|| (self.buffer(index as usize), BUFFER as u64))
+    }
+
+    /// Puts words into the arena from its beginning on.
+    pub fn fill(&mut self, words: &[u128]) {
+        self.0.copy_from_slice(words);
+    }
+
+    pub fn words(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What a launch leaves in the arena that begins with these words.
+    pub fn run(
+        &mut self,
+        words: &[u128],
+        linked: &Linked,
+        config: LaunchConfig,
+        params: &[u8],
+    ) -> Result<Vec<u128>, Box<Fault>> {
+        self.fill(words);
+        let kernel = linked.program().kernel("k").expect("the kernel is called k");
+        let params = LaunchParams { config, cooperative: false, stack: 1024, workers: 1, params };
+        launch(linked, kernel, &params, &*self, &AtomicBool::new(false)).map_err(Box::new)?;
+        Ok(self.0.clone())
+    }
+}
+
+// SAFETY: the arena lives and stays where it is as long as the launch borrows it.
+unsafe impl Memory for Arena {
+    fn region(&self, address: u64, bytes: u64) -> Option<Region> {
+        let (start, size) = self.all();
+        let fits = address >= start && address.checked_add(bytes)? <= start + size;
+        fits.then_some(Region { start, end: start + size, writable: true })
+    }
+
+    fn describe(&self, _: u64) -> String {
+        "no buffer".to_owned()
+    }
+
+    fn malloc(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn free(&self, _: u64) -> Result<(), String> {
+        Err("nothing is allocated".to_owned())
+    }
+
+    fn print(&self, _: &[u8]) {}
+
+    fn shadow(&self, _: u64) -> Option<Arc<Shadow>> {
+        None
+    }
+}
+
+/// A compiled kernel without variables.
+pub fn compile(module: &ptx::Module, source: &str) -> Linked {
+    let program =
+        Program::compile(module).unwrap_or_else(|error| panic!("{}", error.render("k.ptx", source)));
+    Linked::new(program, Vec::new())
+}
