@@ -1,16 +1,17 @@
 //! The work that a launch executes, estimated from a few of its warps.
 //!
-//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends
+//! [`Mix`](ptx::Mix) counts instructions as they are written; how often each is executed depends
 //! on the launch and on the kernel's parameters. An [`Estimator`] executes a few sampled warps (see
 //! `selection`) from the first instruction to the last, computes what decides branches and
 //! addresses, and counts what each warp does; the sum stands for all warps of the grid. `compile`,
-//! `decode` and `slice` make `code` of a function's [listing](crate::body) and its
-//! [operations](crate::instruction), `warp` executes it, `value` computes,
-//! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
+//! `decode` and `slice` make `code` of a function's [listing](ptx::body) and its
+//! [operations](ptx::instruction), `warp` executes it, `value` computes,
+//! [`analysis`](ptx::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
 //! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
 //! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, `machine` how many instructions of the machine each becomes, `probe` what accesses ask
-//! for by the code alone, `contention` on how many places the atomic operations of all warps fall.
+//! a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe` what accesses
+//! ask for by the code alone, `contention` on how many places the atomic operations of all warps
+//! fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
@@ -51,7 +52,6 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
-pub(crate) mod machine;
 mod probe;
 mod reuse;
 mod sampling;
@@ -65,13 +65,12 @@ mod tests;
 mod value;
 mod warp;
 
-use crate::body::SpecialRegister;
-use crate::instruction::Class;
-use crate::syntax::{Function, Module};
-pub use probe::{Lanes, Place, Probed};
+use cuda_launch::LaunchConfig;
+use ptx::body::SpecialRegister;
+use ptx::instruction::Class;
+use ptx::syntax::{Function, Module};
 
 use code::{Code, Input, LaneMask, Special};
-use cuda_launch::LaunchConfig;
 use loops::Loops;
 use sampling::Sampling;
 use value::{LANES, Value, guess, ones};

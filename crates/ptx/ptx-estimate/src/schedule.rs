@@ -13,9 +13,9 @@
 use super::code::{Action, Guard, Op, Register, Space, Step};
 use super::decode::space_of;
 use super::latency::{GLOBAL_LOAD, Latency};
-use crate::body::Operand;
-use crate::instruction::{Flag, Opcode, Operation, Synchronization};
-use crate::syntax::Constant;
+use ptx::body::Operand;
+use ptx::instruction::{Flag, Opcode, Operation, Synchronization};
+use ptx::syntax::Constant;
 
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;

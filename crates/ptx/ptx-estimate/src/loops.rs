@@ -180,7 +180,7 @@ fn result(action: &Action, changes: &[Change]) -> Change {
         Action::Compute { form, from, .. } => !linear(*form, from, changes),
         Action::Compare(_) => false,
         Action::Access(access) => {
-            access.space != Space::Constant && access.direction != crate::instruction::Direction::Load
+            access.space != Space::Constant && access.direction != ptx::instruction::Direction::Load
         }
         _ => true,
     };

@@ -2,11 +2,11 @@
 
 use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Op, Register, Space, Update};
 use super::compile::{Compiler, Site};
-use crate::body::{Base, Indexed, Operand};
-use crate::instruction::{
+use ptx::body::{Base, Indexed, Operand};
+use ptx::instruction::{
     Atomic, Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
 };
-use crate::syntax::{Constant, ScalarType, StateSpace};
+use ptx::syntax::{Constant, ScalarType, StateSpace};
 
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {

@@ -12,8 +12,8 @@ use super::reuse::Reuse;
 use super::skip::Skips;
 
 use super::value::{LANES, Value, compare, compute, guess, ones};
-use crate::analysis::{MOST_TOUCHED, Request};
-use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+use ptx::analysis::{MOST_TOUCHED, Request};
+use ptx::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
 
 /// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
 /// not negative), and perhaps only those below a bound.

@@ -6,9 +6,9 @@
 //!    a part of one; what it counts for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
-use super::probe::Place;
-use crate::body::SpecialRegister;
-use crate::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
+use ptx::body::SpecialRegister;
+use ptx::facts::Place;
+use ptx::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
 
 /// Number of a register.
 pub(super) type Register = u32;

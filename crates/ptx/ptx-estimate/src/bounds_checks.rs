@@ -6,7 +6,7 @@
 //! follows from the kernel's parameters.
 
 use super::code::{Action, Code, Computation, Input, Kind, NONE, Op, Register, Special};
-use crate::instruction::{Comparison, Direction};
+use ptx::instruction::{Comparison, Direction};
 
 /// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

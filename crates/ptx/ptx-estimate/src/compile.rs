@@ -9,16 +9,16 @@ use std::rc::Rc;
 
 use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special, Step};
 use super::latency::Latency;
-use super::machine;
-use super::probe::Place;
 use super::schedule::{self, Issue, Order};
 use super::slice;
-use crate::body::{
+use ptx::body::{
     Body, Home, LabelId, Line, Names, Operand, RegisterId, SpecialRegister, Symbol, TableId, VariableId,
     component,
 };
-use crate::instruction::{Class, Operation, Operations};
-use crate::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
+use ptx::facts::Place;
+use ptx::instruction::{Class, Operation, Operations};
+use ptx::machine;
+use ptx::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
 
 /// Calls within calls that are followed.
 const DEPTH: usize = 8;

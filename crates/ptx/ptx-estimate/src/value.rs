@@ -6,10 +6,10 @@
 //! predicates are 0 and 1.
 
 use super::code::{Computation, Kind, Op};
-use crate::analysis::Request;
-use crate::instruction::{Comparison, Rounding};
+use ptx::analysis::Request;
+use ptx::instruction::{Comparison, Rounding};
 
-pub(super) use crate::analysis::LANES;
+pub(super) use ptx::analysis::LANES;
 
 /// A register.
 #[derive(Clone, Debug)]
