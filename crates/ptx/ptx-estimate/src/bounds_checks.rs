@@ -5,8 +5,9 @@
 //! assumes that a loaded integer is below the number that it is compared with, if that number
 //! follows from the kernel's parameters.
 
-use super::code::{Action, Code, Computation, Input, Kind, NONE, Op, Register, Special};
+use super::code::{Action, Code, Computation, Input, Kind, NONE, Register, Special};
 use ptx::instruction::{Comparison, Direction};
+use ptx_lower::Op;
 
 /// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ fn copies(code: &Code, writers: &[u32]) -> Vec<Register> {
     let mut copies: Vec<Register> = (0..code.registers as Register).collect();
     for step in &code.steps {
         let Action::Compute {
-            form: Computation { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. },
+            form: Computation { op: Op::Move | Op::Convert { .. }, from: Kind::Integer { .. }, .. },
             to,
             from,
         } = &step.action

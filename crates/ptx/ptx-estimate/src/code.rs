@@ -9,6 +9,7 @@
 use ptx::body::SpecialRegister;
 use ptx::facts::Place;
 use ptx::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
+use ptx_lower::Op;
 
 /// Number of a register.
 pub(super) type Register = u32;
@@ -186,53 +187,10 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computation {
     pub(super) op: Op,
+    /// The rounding that is named.
+    pub(super) rounding: Option<Rounding>,
     pub(super) from: Kind,
     pub(super) to: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Move,
-    Add,
-    Subtract,
-    Multiply,
-    MultiplyHigh,
-    MultiplyAdd,
-    MultiplyAddHigh,
-    Divide,
-    Remainder,
-    Minimum,
-    Maximum,
-    Absolute,
-    Negate,
-    And,
-    Or,
-    Xor,
-    Not,
-    ShiftLeft,
-    ShiftRight,
-    /// `lop3` with its table.
-    Table(u8),
-    Funnel {
-        left: bool,
-        wrap: bool,
-    },
-    ExtractBits,
-    InsertBits,
-    Permute,
-    CountOnes,
-    CountLeadingZeros,
-    ReverseBits,
-    /// `a` where the predicate `c` is true, else `b`.
-    Select,
-    /// `a`, and `b` above this number of bits.
-    Pack(u32),
-    /// `a` without this number of lower bits.
-    Unpack(u32),
-    /// With a rounding to a whole number, if it needs one.
-    Convert(Option<Rounding>),
-    SquareRoot,
-    Reciprocal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,12 +10,13 @@
 //! what the others left, stands for all that follow; by how much the first two differ is put down
 //! to what comes before the loop.
 
-use super::code::{Action, Guard, Op, Register, Space, Step};
+use super::code::{Action, Guard, Register, Space, Step};
 use super::decode::space_of;
 use super::latency::{GLOBAL_LOAD, Latency};
 use ptx::body::Operand;
 use ptx::instruction::{Flag, Opcode, Operation, Synchronization};
 use ptx::syntax::Constant;
+use ptx_lower::Op;
 
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;

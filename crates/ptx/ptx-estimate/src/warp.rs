@@ -4,7 +4,7 @@
 //! the same step merge. In compiled code this is where lanes reconverge.
 
 use super::arrays::Arrays;
-use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Op, Register, Space, Update};
+use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Register, Space, Update};
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
@@ -14,6 +14,7 @@ use super::skip::Skips;
 use super::value::{LANES, Value, compare, compute, guess, ones};
 use ptx::analysis::{MOST_TOUCHED, Request};
 use ptx::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+use ptx_lower::Op;
 
 /// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
 /// not negative), and perhaps only those below a bound.

@@ -1,4 +1,4 @@
-//! Comparisons and selections: `setp`, `set`, `selp`, `slct`.
+//! Comparisons: `setp`, `set`.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
@@ -8,12 +8,11 @@ use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
-use crate::compile::operand::class_of;
 use crate::operands::{self, Args, Class, Meaning, Reg};
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{combine, compare, logic, select, ternary};
 
-/// Decodes comparisons and selections. `None` if the opcode is neither.
+/// Decodes comparisons. `None` if the opcode is another.
 pub(crate) fn decode(
     compiler: &mut FunctionCompiler,
     line: &Line,
@@ -22,8 +21,6 @@ pub(crate) fn decode(
     Some(match form.opcode? {
         Opcode::Setp => set_predicate(compiler, line, form),
         Opcode::Set => set(compiler, line, form),
-        Opcode::Selp => select_predicate(compiler, line, form),
-        Opcode::Slct => select_sign(compiler, line, form),
         _ => return None,
     })
 }
@@ -262,63 +259,6 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> De
     let high = if is_pair(ty) { choose(compiler, true)? } else { low };
     let run = ternary(|low: u32, high: u32, _: u32| low & 0xffff | high & 0xffff_0000);
     compiler.lanes(run, Args { d: destination.reg, a: low, b: high, c: low, ..Args::EMPTY });
-    compiler.widen(destination);
-    Ok(())
-}
-
-fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let Some(ty) = form.take_type() else { return invalid("`selp` needs a type") };
-    let [destination, a, b, predicate] = line.operands.as_slice() else {
-        return invalid("`selp` takes a destination, two values and a predicate");
-    };
-    let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
-    let c = compiler.source(predicate, ScalarType::Pred)?;
-    let destination = compiler.destination(destination, ty)?;
-    let run = match class_of(ty)? {
-        Class::Word => select(|a: u32, b: u32, c| if c { a } else { b }),
-        Class::Long => select(|a: u64, b: u64, c| if c { a } else { b }),
-        Class::Predicate => return unsupported("`selp` on predicates is not supported"),
-    };
-    compiler.lanes(run, Args { d: destination.reg, a, b, c, ..Args::EMPTY });
-    compiler.widen(destination);
-    Ok(())
-}
-
-/// `slct d, a, b, c`: `a` where `c` is not negative.
-fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let ftz = form.take(Flag::FlushToZero);
-    let (Some(ty), Some(sign)) = (form.take_type(), form.take_type()) else {
-        return invalid("`slct` needs two types");
-    };
-    let [destination, a, b, c] = line.operands.as_slice() else {
-        return invalid("`slct` takes a destination and three values");
-    };
-    let args = Args {
-        a: compiler.source(a, ty)?,
-        b: compiler.source(b, ty)?,
-        c: compiler.source(c, sign)?,
-        ..Args::EMPTY
-    };
-    let run = match (class_of(ty)?, sign, ftz) {
-        (Class::Word, ScalarType::S32, _) => ternary(|a: u32, b: u32, c: i32| if c >= 0 { a } else { b }),
-        (Class::Long, ScalarType::S32, _) => ternary(|a: u64, b: u64, c: i32| if c >= 0 { a } else { b }),
-        // NaN selects `b`, both zeros select `a`, and with `.ftz` all that become zeros.
-        (Class::Word, ScalarType::F32, false) => {
-            ternary(|a: u32, b: u32, c: f32| if c >= 0.0 { a } else { b })
-        }
-        (Class::Long, ScalarType::F32, false) => {
-            ternary(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b })
-        }
-        (Class::Word, ScalarType::F32, true) => {
-            ternary(|a: u32, b: u32, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
-        }
-        (Class::Long, ScalarType::F32, true) => {
-            ternary(|a: u64, b: u64, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
-        }
-        _ => return unsupported(format!("`slct` by {sign} is not supported")),
-    };
-    let destination = compiler.destination(destination, ty)?;
-    compiler.lanes(run, Args { d: destination.reg, ..args });
     compiler.widen(destination);
     Ok(())
 }
