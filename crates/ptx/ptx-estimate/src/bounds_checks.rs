@@ -5,7 +5,8 @@
 //! assumes that a loaded integer is below the number that it is compared with, if that number
 //! follows from the kernel's parameters.
 
-use super::code::{Action, Code, Computation, Input, Kind, NONE, Register, Special};
+use super::code::{Action, Code, Computation, Input, Kind, NONE, Register};
+use ptx::body::SpecialRegister;
 use ptx::instruction::{Comparison, Direction};
 use ptx_lower::Op;
 
@@ -60,8 +61,8 @@ fn holds(code: &Code, writers: &[u32]) -> Vec<Holds> {
         holds[register as usize] = match input {
             Input::Constant(_) => Holds::Constant,
             Input::Parameter { .. } => Holds::Given,
-            Input::Special(Special::ThreadsOfBlock(_) | Special::BlocksOfGrid(_)) => Holds::Given,
-            Input::Special(_) => Holds::Other,
+            Input::Special(SpecialRegister::Ntid | SpecialRegister::Nctaid, _) => Holds::Given,
+            Input::Special(..) => Holds::Other,
         };
     }
     // A register is written before it is read, but in loops.

@@ -1,6 +1,6 @@
 //! Translates each instruction into steps, as far as an estimate follows it.
 
-use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Register, Space, Update};
+use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Register, Update};
 use super::compile::{Compiler, Site};
 use ptx::body::{Base, Indexed, Operand};
 use ptx::instruction::{
@@ -170,26 +170,24 @@ impl<'m> Compiler<'_, 'm> {
     }
 
     fn comparison(&mut self, site: Site<'_, 'm>) {
-        let operation = site.operation;
-        let ty = operation.types().last().copied();
-        let kind = ty.and_then(arithmetic_kind);
-        let (Some(relation), Some(ty), Some(kind), [to, a, b, rest @ ..]) =
-            (operation.comparison, ty, kind, site.operands())
+        let (Some(Meaning { op: Op::Compare { relation, logic, truth }, ty, .. }), [to, a, b, rest @ ..]) =
+            (Meaning::of(&mut { *site.operation }, site.operands()), site.operands())
         else {
             return self.unknown(site);
         };
+        let Some(kind) = arithmetic_kind(ty) else { return self.unknown(site) };
         let (to, opposite) = match to {
             Operand::Pair(first, second) => (self.write(first), self.write(second)),
             to => (self.write(to), NONE),
         };
-        let combine = match (operation.logic, rest.first()) {
+        let combine = match (logic, rest.first()) {
             (Some(logic), Some(operand)) => Some((logic, self.predicate(operand))),
             _ => None,
         };
-        let truth = match (operation.opcode, operation.types().first()) {
-            (Some(Opcode::Set), Some(ScalarType::F32)) => 1f32.to_bits().into(),
-            (Some(Opcode::Set), _) => u64::from(u32::MAX),
-            _ => 1,
+        let truth = match truth {
+            ScalarType::Pred => 1,
+            ScalarType::F32 => 1f32.to_bits().into(),
+            _ => u64::from(u32::MAX),
         };
         let (a, b) = (self.read(a, ty), self.read(b, ty));
         self.emit(site, Action::Compare(Compare { relation, kind, to, opposite, a, b, combine, truth }));
@@ -389,7 +387,7 @@ impl<'m> Compiler<'_, 'm> {
         let part = |space, direction, address, offset| {
             let element = bits_of(ScalarType::B32);
             Action::Access(Access {
-                space,
+                space: Some(space),
                 direction,
                 address,
                 offset,
@@ -403,19 +401,17 @@ impl<'m> Compiler<'_, 'm> {
             })
         };
         let (source, target) = (self.base(site, from.base), self.base(site, to.base));
-        self.emit(site, part(Space::Global, Direction::Load, source, from.offset));
-        self.emit_part(site, part(Space::Shared, Direction::Store, target, to.offset));
+        self.emit(site, part(StateSpace::Global, Direction::Load, source, from.offset));
+        self.emit_part(site, part(StateSpace::Shared, Direction::Store, target, to.offset));
     }
 }
 
-/// The memory that an operation names.
-pub(super) fn space_of(operation: &Operation) -> Space {
+/// The memory that an operation names; `None` for generic addresses.
+pub(super) fn space_of(operation: &Operation) -> Option<StateSpace> {
+    use StateSpace::{Const, Global, Local, Param, Shared};
     match operation.space {
-        Some(StateSpace::Global) => Space::Global,
-        Some(StateSpace::Shared) => Space::Shared,
-        Some(StateSpace::Local) => Space::Local,
-        Some(StateSpace::Const | StateSpace::Param) => Space::Constant,
-        _ => Space::Generic,
+        Some(Const | Param) => Some(Const),
+        other => other.filter(|space| matches!(space, Global | Shared | Local)),
     }
 }
 

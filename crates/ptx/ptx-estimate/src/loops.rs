@@ -5,8 +5,9 @@
 //! neither. If all that is decided in a loop depends on registers of the first two kinds, then two
 //! rounds tell when something will be decided otherwise: see [`super::skip`].
 
-use super::code::{Action, Code, Computation, Kind, Register, Space};
+use super::code::{Action, Code, Computation, Kind, Register};
 use ptx::instruction::Part;
+use ptx::syntax::StateSpace;
 use ptx_lower::Op;
 
 /// Loops beyond which none is looked for.
@@ -182,7 +183,7 @@ fn result(action: &Action, changes: &[Change]) -> Change {
         Action::Compute { form, from, .. } => !linear(*form, from, changes),
         Action::Compare(_) => false,
         Action::Access(access) => {
-            access.space != Space::Constant && access.direction != ptx::instruction::Direction::Load
+            access.space != Some(StateSpace::Const) && access.direction != ptx::instruction::Direction::Load
         }
         _ => true,
     };

@@ -10,7 +10,7 @@
 //!
 //! An address that depends on loaded data, or on a structure among the parameters, is not judged.
 
-use super::code::{Access, Action, Register, Space};
+use super::code::{Access, Action, Register};
 use super::value::{LANES, Value};
 use super::warp::Warp;
 use super::{Argument, Estimator, Shape};
@@ -48,12 +48,7 @@ impl Estimator {
         let each = small.into_iter().filter_map(|(at, small)| Some((at, small, *large.get(&at)?)));
         each.filter_map(|(at, small, large)| {
             let Action::Access(access) = &self.code.steps[at].action else { return None };
-            let space = match access.space {
-                Space::Global => StateSpace::Global,
-                Space::Shared => StateSpace::Shared,
-                Space::Constant => StateSpace::Const,
-                Space::Local | Space::Generic => return None,
-            };
+            let space = access.space.filter(|space| *space != StateSpace::Local)?;
             let lanes = match (small.known, large.known) {
                 _ if small.uniform && large.uniform => Lanes::One,
                 (Some((a, least)), Some((b, _))) => Lanes::Known { cost: a.min(b), cost_if_large: b, least },
@@ -158,11 +153,13 @@ impl Groups {
         let first = (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).min();
         let request = addresses.request(live, bytes);
         match access.space {
-            Space::Shared => {
+            Some(StateSpace::Shared) => {
                 let found = request.wavefronts();
                 Trial { known: Some((found.count, found.count - found.excessive)), uniform, group: None }
             }
-            Space::Constant => Trial { known: Some((request.distinct_addresses(), 1)), uniform, group: None },
+            Some(StateSpace::Const) => {
+                Trial { known: Some((request.distinct_addresses(), 1)), uniform, group: None }
+            }
             _ => {
                 let index = *self.open.entry(access.address).or_insert_with(|| {
                     self.all.push(Group { base: first.unwrap_or(0), ..Group::default() });

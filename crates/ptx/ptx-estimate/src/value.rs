@@ -8,8 +8,8 @@
 use super::code::{Computation, Kind};
 use ptx::analysis::Request;
 use ptx::instruction::{Comparison, Part, Rounding};
-use ptx_lower::Op;
 use ptx_lower::scalar::{extract_field, funnel, insert_field, lookup, permute_bytes, selectors};
+use ptx_lower::{Op, holds};
 
 pub(super) use ptx::analysis::LANES;
 
@@ -128,8 +128,8 @@ fn first_lane(lanes: &mut [u64; LANES]) -> &mut [u64; 1] {
 fn evaluate<const N: usize>(form: Computation, from: [&[u64; N]; 4], out: &mut [u64; N]) {
     match form.from {
         Kind::Integer { bits, signed } => integers(form, bits, signed, from, out),
-        Kind::Single => floats::<N, f32>(form, from, out),
-        Kind::Double => floats::<N, f64>(form, from, out),
+        Kind::Single => floats(form, from, out, single, |value| (value as f32).to_bits().into()),
+        Kind::Double => floats(form, from, out, f64::from_bits, f64::to_bits),
     }
 }
 
@@ -203,57 +203,31 @@ fn integers<const N: usize>(
     }
 }
 
+/// A register as an `.f32`.
+#[inline(always)]
+fn single(bits: u64) -> f64 {
+    f32::from_bits(bits as u32).into()
+}
+
 /// The lower word.
 #[inline(always)]
 fn z32(value: u64) -> u32 {
     value as u32
 }
 
-/// The operations that `f32` and `f64` share here.
-trait Float: Copy + PartialOrd {
-    fn of(bits: u64) -> Self;
-    fn bits(self) -> u64;
-    fn wide(self) -> f64;
-    fn narrow(value: f64) -> Self;
-}
-
-impl Float for f32 {
-    fn of(bits: u64) -> f32 {
-        f32::from_bits(bits as u32)
-    }
-    fn bits(self) -> u64 {
-        self.to_bits().into()
-    }
-    fn wide(self) -> f64 {
-        self.into()
-    }
-    fn narrow(value: f64) -> f32 {
-        value as f32
-    }
-}
-
-impl Float for f64 {
-    fn of(bits: u64) -> f64 {
-        f64::from_bits(bits)
-    }
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
-    fn wide(self) -> f64 {
-        self
-    }
-    fn narrow(value: f64) -> f64 {
-        value
-    }
-}
-
-/// Computed in double precision: an estimate needs to be near, not exact.
-fn floats<const N: usize, F: Float>(form: Computation, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
-    let x = |value: u64| F::of(value).wide();
+/// Computed in double precision, from `x` of registers and `narrow` to one: an estimate needs to be
+/// near, not exact.
+fn floats<const N: usize>(
+    form: Computation,
+    [a, b, c, _]: [&[u64; N]; 4],
+    out: &mut [u64; N],
+    x: impl Fn(u64) -> f64,
+    narrow: impl Fn(f64) -> u64,
+) {
     macro_rules! each {
         ($i:ident => $value:expr) => {
             for ($i, out) in out.iter_mut().enumerate() {
-                *out = F::narrow($value).bits();
+                *out = narrow($value);
             }
         };
     }
@@ -324,28 +298,7 @@ fn ordered<T: PartialOrd + Copy, const N: usize>(
     out: &mut [u64; N],
     number: impl Fn(u64) -> T,
 ) {
-    macro_rules! each {
-        ($a:ident, $b:ident => $holds:expr) => {
-            for (i, out) in out.iter_mut().enumerate() {
-                let ($a, $b) = (number(a[i]), number(b[i]));
-                *out = u64::from($holds);
-            }
-        };
-    }
-    match relation {
-        Comparison::Equal => each!(a, b => a == b),
-        Comparison::NotEqual => each!(a, b => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)),
-        Comparison::Less => each!(a, b => a < b),
-        Comparison::LessEqual => each!(a, b => a <= b),
-        Comparison::Greater => each!(a, b => a > b),
-        Comparison::GreaterEqual => each!(a, b => a >= b),
-        Comparison::Number => each!(a, b => a.partial_cmp(&b).is_some()),
-        Comparison::Nan => each!(a, b => a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedEqual => each!(a, b => a == b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedNotEqual => each!(a, b => a != b),
-        Comparison::UnorderedLess => each!(a, b => a < b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedLessEqual => each!(a, b => a <= b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedGreater => each!(a, b => a > b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedGreaterEqual => each!(a, b => a >= b || a.partial_cmp(&b).is_none()),
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = u64::from(holds(relation, number(a[i]), number(b[i])));
     }
 }

@@ -17,12 +17,14 @@
 //!    nothing else.
 
 mod bits;
+mod compare;
 mod convert;
 mod float;
 mod integer;
 mod meaning;
 pub mod scalar;
 
+pub use compare::{holds, turned};
 pub use convert::element;
 pub use float::take_direction;
 pub use meaning::{Meaning, Modifiers, Op};

@@ -2,9 +2,9 @@
 
 use ptx::ScalarType;
 use ptx::body::Operand;
-use ptx::instruction::{Opcode, Operation, Part, Permutation, Property, Rounding};
+use ptx::instruction::{Comparison, Logic, Opcode, Operation, Part, Permutation, Property, Rounding};
 
-use crate::{bits, convert, float, integer};
+use crate::{bits, compare, convert, float, integer};
 
 /// What an instruction computes of its sources `a`, `b`, `c`, `d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,17 @@ pub enum Op {
     },
     /// `fns`: the position of the `c`-th bit that is set in `a`, from bit `b` on.
     FindNth,
+    /// Whether `a` and `b` have a relation; where it says so, combined with the predicate `c`. A
+    /// second predicate gets the opposite, combined likewise.
+    Compare {
+        /// The relation.
+        relation: Comparison,
+        /// The operation with `c`.
+        logic: Option<Logic>,
+        /// The type of the result: a predicate, or numbers of which 1.0 or all bits say that it is
+        /// true.
+        truth: ScalarType,
+    },
     /// `selp`: `a` where the predicate `c` is true, else `b`.
     Select,
     /// `slct`: `a` where `c`, of this type, is not negative, else `b`.
@@ -199,8 +210,10 @@ impl Meaning {
         if operation.is(&bits::OPCODES) {
             return bits::decode(operation, operands);
         }
-        if operation.opcode == Some(Opcode::Cvt) {
-            return convert::decode(operation);
+        match operation.opcode {
+            Some(Opcode::Cvt) => return convert::decode(operation),
+            Some(Opcode::Setp | Opcode::Set) => return compare::decode(operation),
+            _ => {}
         }
         match operation.types().first()?.is_float() {
             true => float::decode(operation, operands.len().saturating_sub(1)),
@@ -215,7 +228,7 @@ impl Meaning {
             Op::Multiply(Part::Wide) | Op::MultiplyAdd(Part::Wide) => wide(self.ty),
             Op::CountOnes | Op::CountLeadingZeros | Op::FindHighest { .. } | Op::PackIntegers { .. } => U32,
             Op::DotBytes(_) | Op::DotHalves { .. } => B32,
-            Op::Convert { to, .. } => to,
+            Op::Convert { to, .. } | Op::Compare { truth: to, .. } => to,
             Op::Test(_) => ScalarType::Pred,
             _ => self.ty,
         }
@@ -237,7 +250,8 @@ impl Meaning {
             ExtractBits => vec![ty, U32, U32],
             InsertBits => vec![ty, ty, U32, U32],
             FindNth => vec![B32, B32, S32],
-            Select => vec![ty, ty, Pred],
+            Select | Compare { logic: Some(_), .. } => vec![ty, ty, Pred],
+            Compare { .. } => vec![ty; 2],
             SelectSign { sign, .. } => vec![ty, ty, sign],
             Convert { to, .. } if ty == F32 && convert::element(to).is_some() => vec![F32; 2],
             PackIntegers { width: 16, .. } => vec![ty; 2],
@@ -291,6 +305,11 @@ mod tests {
         assert_eq!(meaning("fma.rn.ftz.f32").unwrap().modifiers.rounding, Some(Rounding::Nearest));
         assert_eq!(meaning("add.f32.f16").unwrap().sources(), [ScalarType::F16, ScalarType::F32]);
         assert_eq!(meaning("testp.finite.f64").unwrap().result(), ScalarType::Pred);
+        let combined = meaning("setp.lt.and.u32").unwrap();
+        assert_eq!(
+            (combined.result(), combined.sources()),
+            (ScalarType::Pred, vec![U32, U32, ScalarType::Pred])
+        );
         let pair = meaning("cvt.rn.f16x2.f32").unwrap();
         assert_eq!((pair.result(), pair.sources().len()), (ScalarType::F16x2, 2));
         assert_eq!(meaning("mul.s32"), None, "no part is named");
@@ -298,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_does_more_has_none() {
-        for mnemonic in ["ld.global.u32", "bra", "setp.lt.s32", "mov.b32", "cvt.pack.u16.s32"] {
+        for mnemonic in ["ld.global.u32", "bra", "setp.s32", "mov.b32", "cvt.pack.u16.s32"] {
             assert_eq!(meaning(mnemonic), None, "{mnemonic}");
         }
     }
