@@ -16,7 +16,7 @@ use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use cuda_launch::FunctionAttributes;
 use ptx::Class;
-use ptx::estimate::{Argument, BUDGET, Estimator, Work};
+use ptx_estimate::{Argument, BUDGET, Estimator, Work};
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
 
 /// Small enough that all launches together take seconds.

@@ -10,7 +10,7 @@
 
 use crate::case::{Basis, Device, Placed};
 use ptx::Class;
-use ptx::estimate::Work;
+use ptx_estimate::Work;
 
 /// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an
 /// H200: `data/h200/launches`).

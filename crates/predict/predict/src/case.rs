@@ -71,7 +71,7 @@ pub struct Case {
     /// The instruction mix of the kernel's PTX.
     pub mix: Option<ptx::Mix>,
     /// The work that the launch executes.
-    pub work: Option<ptx::estimate::Work>,
+    pub work: Option<ptx_estimate::Work>,
 }
 
 impl Case {

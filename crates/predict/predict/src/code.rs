@@ -3,8 +3,8 @@
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
-use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
+use ptx_estimate::{Argument, BUDGET, Estimator, Work};
 use std::sync::{Arc, OnceLock};
 
 /// An argument of the kernel, as typed.
@@ -180,7 +180,8 @@ impl Code {
 
     /// Returns the facts that the code tells about the cost of a launch.
     pub fn facts(&self, launch: &LaunchConfig) -> Vec<ptx::Fact> {
-        ptx::facts(&self.module, self.function(), self.estimator(), launch)
+        let function = self.function();
+        ptx::facts(&self.module, function, &self.estimator().probe(function, launch))
     }
 
     fn estimator(&self) -> &Estimator {

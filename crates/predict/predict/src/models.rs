@@ -16,7 +16,7 @@ use crate::timing::{Computed, Demand, Margin, Margins, Timing};
 use apex_model::file::FileError;
 use apex_model::forecast::{Forecast, Forecaster};
 use apex_model::{Cache, Model, Precision};
-use ptx::estimate::Work;
+use ptx_estimate::Work;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

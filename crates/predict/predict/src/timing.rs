@@ -14,7 +14,7 @@
 use crate::case::{Basis, Device, Placed};
 use crate::throughput::{LEVELS, Loads, join};
 use ptx::Class;
-use ptx::estimate::Work;
+use ptx_estimate::Work;
 use std::ops::Range;
 
 /// A rate of a device, or how its parts work together. Cycles are those of a multiprocessor.
@@ -229,7 +229,7 @@ impl Demand {
         let beyond = waits(work.block_sectors);
         let far = beyond * missed * waits(self.loaded_sectors());
         let load = l1 + (l2 - l1) * beyond + (rates.get(Rate::MemoryLatency) - l2) * far;
-        let path = (work.latency_cycles - ptx::estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
+        let path = (work.latency_cycles - ptx_estimate::GLOBAL_LOAD_CYCLES * work.serial_loads).max(4.0);
         let cycles =
             rates.get(Rate::Path) * path + serial * load + rates.get(Rate::Barrier) * work.barriers_per_warp;
         cycles / self.cycles_per_us

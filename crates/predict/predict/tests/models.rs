@@ -34,12 +34,12 @@ done:
 
 /// Everything is known of a launch of [`SAXPY`].
 fn saxpy(blocks: u32, threads: u32, n: u64) -> Case {
-    use ptx::estimate::{self, Argument, Estimator};
+    use ptx_estimate::{Argument, BUDGET, Estimator};
     let module = ptx::parse(SAXPY).unwrap();
     let function = module.functions().next().unwrap();
     let shape = launch(blocks, threads);
     let arguments = [Argument::Pointer, Argument::Pointer, Argument::Bits(0x3f80_0000), Argument::Bits(n)];
-    let work = Estimator::new(&module, function).estimate(&shape, &arguments, estimate::BUDGET);
+    let work = Estimator::new(&module, function).estimate(&shape, &arguments, BUDGET);
     let kernel =
         FunctionAttributes { registers: 16, max_threads_per_block: 1024, ..FunctionAttributes::default() };
     let mix = Some(ptx::Mix::of(function));

@@ -89,7 +89,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Takes over a data set. `ptx::estimate` finds what launches of APEX's own suite execute.
+    /// Takes over a data set. `ptx-estimate` finds what launches of APEX's own suite execute.
     ///
     /// # Errors
     /// A device whose rules are not known, or a data set without counters.

@@ -3,7 +3,7 @@
 use apex_dataset::DataSet;
 use apex_device_code::suite;
 use cuda_launch::LaunchConfig;
-use ptx::estimate::{Argument, BUDGET, Estimator, Work};
+use ptx_estimate::{Argument, BUDGET, Estimator, Work};
 use std::collections::HashMap;
 
 /// The suite's kernels, if a data set was measured with this version of the suite.

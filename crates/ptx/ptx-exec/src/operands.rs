@@ -4,6 +4,8 @@
 //! `memory::access`, `matrix`, `image`) take these operands; [`crate::code`] combines both into
 //! steps.
 
+use ptx::instruction::Comparison;
+
 /// A register: virtual while compiling; then an index into the frame's part of the file of its
 /// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,45 +113,13 @@ pub(crate) struct Indexed {
     pub(crate) shift: u8,
 }
 
-/// The meaning of a step on registers, as far as the compiler needs it.
+/// A comparison of words that a step makes, and nothing else but what
+/// [`compare`](crate::registers::shapes::compare) does besides: predicate `d = a R b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Not this.
-    Other,
-    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::shapes::compare) does
-    /// besides.
-    CompareWords { relation: Relation, signed: bool },
-}
-
-/// The relation of two numbers in a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-}
-
-impl Relation {
-    #[inline(always)]
-    pub(crate) fn holds(self, a: i64, b: i64) -> bool {
-        match self {
-            Relation::Less => a < b,
-            Relation::LessEqual => a <= b,
-            Relation::Greater => a > b,
-            Relation::GreaterEqual => a >= b,
-        }
-    }
-
-    /// The relation that holds of `(b, a)` where this one holds of `(a, b)`.
-    pub(crate) fn turned(self) -> Relation {
-        match self {
-            Relation::Less => Relation::Greater,
-            Relation::LessEqual => Relation::GreaterEqual,
-            Relation::Greater => Relation::Less,
-            Relation::GreaterEqual => Relation::LessEqual,
-        }
-    }
+pub(crate) struct WordComparison {
+    /// One of `<`, `<=`, `>`, `>=`.
+    pub(crate) relation: Comparison,
+    pub(crate) signed: bool,
 }
 
 /// Operands of a load, store or atomic.

@@ -10,6 +10,7 @@ mod atomics;
 mod code;
 mod indirect;
 mod origins;
+mod probed;
 mod reductions;
 mod rows;
 mod single;
@@ -18,14 +19,13 @@ mod untiled;
 use std::collections::HashMap;
 
 pub use apex_counts::FactKind;
+pub use probed::{Lanes, Place, Probed};
 
 use crate::analysis::{Values, named};
 use crate::body::{Body, Names};
-use crate::estimate::{Estimator, Lanes, Place, Probed};
 use crate::flow::{Flow, Loop, Tree};
 use crate::instruction::{Class, Direction, Operations};
 use crate::syntax::{Function, Module, StateSpace};
-use cuda_launch::LaunchConfig;
 use origins::Origins;
 
 /// Rounds that a loop is taken to have.
@@ -54,8 +54,9 @@ pub struct Fact {
     pub place: Option<(String, u32)>,
 }
 
-/// The facts about launches of a kernel in this configuration; none about a function without code.
-pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: &LaunchConfig) -> Vec<Fact> {
+/// The facts about launches of a kernel whose accesses are `probed`, as an estimate finds them for
+/// the configuration of the launches; none about a function without code.
+pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact> {
     let names = Names::new(module);
     // (A call by address may reach any function, which says nothing about this kernel.)
     let bodies = named(&names, kernel);
@@ -63,15 +64,13 @@ pub fn facts(module: &Module, kernel: &Function, estimator: &Estimator, launch: 
         return Vec::new();
     }
     let listing = Listing::of(&bodies[0]);
-    let bytes: Vec<u64> = kernel.params.iter().map(|parameter| parameter.bytes().unwrap_or(0)).collect();
-    let probed = estimator.probe(launch, &bytes);
     let mut found = Found { module, facts: Vec::new() };
     // Compilers choose the layout of the operands of tensor cores.
     if !listing.operations.iter().any(|operation| operation.class() == Class::Tensor) {
-        found.strided(&probed);
-        found.conflicts(&probed);
+        found.strided(probed);
+        found.conflicts(probed);
     }
-    found.constants(&probed, listing.all());
+    found.constants(probed, listing.all());
     code::generators(&bodies, &mut found);
     code::heap(&bodies, &mut found);
     indirect::calls(&bodies, &mut found);

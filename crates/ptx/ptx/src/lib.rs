@@ -11,9 +11,8 @@
 //! [`body`] resolves the names of a function, [`instruction`] says what each instruction does,
 //! [`flow`] in which order they are executed, [`analysis`] what registers and addresses hold and
 //! what accesses cost. [`verify`](mod@verify) says whether a module is correct, [`mix`] counts the
-//! instructions of a kernel, [`mod@estimate`] says what a launch of it executes,
-//! [`mod@facts`] what its code alone says about its cost, and
-//! [`link`](mod@link) joins modules.
+//! instructions of a kernel, [`machine`] says how many instructions of the machine they become,
+//! [`mod@facts`] what its code alone says about its cost, and [`link`](mod@link) joins modules.
 //!
 //! Invariants:
 //!
@@ -24,12 +23,12 @@
 pub mod analysis;
 pub mod body;
 pub mod diagnostic;
-pub mod estimate;
 pub mod facts;
 pub mod flow;
 pub mod forms;
 pub mod instruction;
 pub mod link;
+pub mod machine;
 pub mod mix;
 pub mod syntax;
 pub mod verify;

@@ -2,8 +2,8 @@
 
 use cuda_launch::LaunchConfig;
 use proptest::prelude::*;
-use ptx::estimate::Estimator;
 use ptx::{Fact, FactKind, Function, FunctionKind, Module};
+use ptx_estimate::Estimator;
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -21,7 +21,7 @@ fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
 
 fn facts_of(module: &Module, kernel: &Function) -> Vec<Fact> {
     let launch = LaunchConfig::new([1000, 4, 1], [128, 1, 1]);
-    ptx::facts(module, kernel, &Estimator::new(module, kernel), &launch)
+    ptx::facts(module, kernel, &Estimator::new(module, kernel).probe(kernel, &launch))
 }
 
 /// The facts about the kernel of a file whose name contains `kernel`.

@@ -5,7 +5,7 @@ use super::{Sink, log};
 use crate::bounds::Bounds;
 use crate::case::{Basis, Placed};
 use ptx::Class;
-use ptx::estimate::Work;
+use ptx_estimate::Work;
 
 pub(super) fn put(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work);

@@ -75,7 +75,7 @@ fn work() -> Work {
         constant_wavefronts: 64_000.0,
         atomic_turns: 30_000.0,
         atomic_sectors: 64.0,
-        latency_cycles: 5.0 * ptx::estimate::GLOBAL_LOAD_CYCLES + 100.0,
+        latency_cycles: 5.0 * ptx_estimate::GLOBAL_LOAD_CYCLES + 100.0,
         serial_loads: 5.0,
         machine_instructions: 160_000.0,
         issue_cycles: 5000.0,
@@ -183,7 +183,7 @@ fn a_warp_waits_for_its_loads_one_after_the_other() {
     // load.
     let alone = |requests: f64| {
         let mut demand = demand();
-        let path = 5.0 * ptx::estimate::GLOBAL_LOAD_CYCLES;
+        let path = 5.0 * ptx_estimate::GLOBAL_LOAD_CYCLES;
         demand.work.latency_cycles -= path;
         (demand.work.serial_loads, demand.work.block_sectors) = (0.0, 0.0);
         demand.work.global_load_requests = requests;

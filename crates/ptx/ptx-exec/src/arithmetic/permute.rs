@@ -1,20 +1,8 @@
 //! `prmt`: combines bytes of two words.
 
-use crate::registers::lanes::{Register, WARP, wide_vectors};
+use ptx_lower::scalar::{permute_bytes, selectors};
 
-/// Picks bytes of `b:a`, as selectors of four bits tell; the top bit of a selector asks for copies
-/// of the sign.
-#[inline(always)]
-pub(crate) fn permute_bytes(a: u32, b: u32, selectors: [u32; 4]) -> u32 {
-    let bytes = u64::from(a) | u64::from(b) << 32;
-    let mut result = 0;
-    for (index, selector) in selectors.into_iter().enumerate() {
-        let byte = (bytes >> (8 * (selector & 7))) as u8;
-        let byte = if selector & 8 != 0 { (byte as i8 >> 7) as u8 } else { byte };
-        result |= u32::from(byte) << (8 * index);
-    }
-    result
-}
+use crate::registers::lanes::{Register, WARP, wide_vectors};
 
 /// `prmt` without a mode: the selectors are the four lowest groups of four bits of `c`.
 #[inline(always)]
@@ -28,10 +16,7 @@ pub(crate) fn bytes(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>) -> 
 }
 
 fn plain(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>) -> Register<u32> {
-    std::array::from_fn(|lane| {
-        let c = c[lane];
-        permute_bytes(a[lane], b[lane], [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15])
-    })
+    std::array::from_fn(|lane| permute_bytes(a[lane], b[lane], selectors(c[lane], None)))
 }
 
 #[cfg(target_arch = "x86_64")]

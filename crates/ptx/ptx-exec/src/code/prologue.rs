@@ -1,6 +1,8 @@
 //! The common beginning of kernels as data; [`crate::warp::prologue`] executes it.
 
-use crate::operands::{Reg, Relation};
+use ptx::instruction::Comparison;
+
+use crate::operands::Reg;
 
 /// A word that is the same in all lanes: an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(crate) struct Prologue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     /// The relation between index and bound that the comparison tests.
-    pub(crate) relation: Relation,
+    pub(crate) relation: Comparison,
     pub(crate) signed: bool,
     pub(crate) bound: Uniform,
     /// Whether those branch for which the comparison holds, rather than the others.

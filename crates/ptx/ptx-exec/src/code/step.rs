@@ -3,7 +3,7 @@
 use crate::image::ImageStep;
 use crate::matrix::MatrixStep;
 use crate::memory::access::{RunAccess, RunRegular};
-use crate::operands::{AccessArgs, AccessKind, Args, Class, Guard, Indexed, Meaning, Reg, Role};
+use crate::operands::{AccessArgs, AccessKind, Args, Class, Guard, Indexed, Reg, Role, WordComparison};
 use crate::registers::handler::RunLanes;
 
 /// The way in which a barrier is waited for.
@@ -169,7 +169,7 @@ pub(crate) struct Call {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// Computes on registers.
-    Lanes { run: RunLanes, meaning: Meaning, args: Args },
+    Lanes { run: RunLanes, compares: Option<WordComparison>, args: Args },
     /// Accesses memory.
     Access { run: RunAccess, regular: Option<RunRegular>, args: Box<AccessArgs> },
     /// Reads or writes a texture or a surface.

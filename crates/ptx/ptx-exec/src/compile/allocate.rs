@@ -232,13 +232,13 @@ fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
 mod tests {
     use super::*;
     use crate::code::Op;
-    use crate::operands::{Args, Meaning};
+    use crate::operands::Args;
     use crate::registers::shapes::binary;
 
     fn add(d: u32, a: u32, b: u32) -> Step {
         let args = Args { d: Reg(d), a: Reg(a), b: Reg(b), ..Args::EMPTY };
         let run = binary(|a: u32, b: u32| a.wrapping_add(b)).run;
-        Step::new(Guard::Always, Op::Lanes { run, meaning: Meaning::Other, args })
+        Step::new(Guard::Always, Op::Lanes { run, compares: None, args })
     }
 
     fn places(steps: &mut [Step]) -> Vec<(u32, Role)> {

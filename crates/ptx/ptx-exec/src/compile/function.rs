@@ -321,7 +321,7 @@ impl FunctionCompiler<'_> {
     /// Adds a step on registers.
     pub(super) fn lanes(&mut self, handler: LaneHandler, args: Args) {
         if handler.needs.met_by(&args, |reg| self.class(reg)) {
-            self.push(Op::Lanes { run: handler.run, meaning: handler.meaning, args });
+            self.push(Op::Lanes { run: handler.run, compares: handler.compares, args });
         } else {
             // The handler would take a register for something else: a mistake of this crate, not of
             // the PTX.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use ptx::analysis::{Atom, Term};
 use ptx::body::{InstructionId, Operand, Symbol};
+use ptx_lower::turned;
 
 use crate::code::prologue::{Check, Prologue, Uniform};
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::Span;
 use crate::compile::function::FunctionCompiler;
-use crate::operands::{Args, Class, Guard, Indexed, Meaning, Reg, Role};
+use crate::operands::{Args, Class, Guard, Indexed, Reg, Role, WordComparison};
 use crate::registers::shapes::combine;
 
 /// A prologue over virtual registers.
@@ -118,7 +119,7 @@ impl FunctionCompiler<'_> {
 /// The check that a comparison and the step after it make, and the predicate between them.
 fn check(steps: &[Step], index: Reg, uniform: impl Fn(Reg) -> Option<Uniform>) -> Option<(Check, Reg)> {
     let [comparison, branch] = steps else { return None };
-    let (Meaning::CompareWords { relation, signed }, args) = lanes(comparison)? else { return None };
+    let (Some(WordComparison { relation, signed }), args) = lanes(comparison)? else { return None };
     let Op::Jump { target } = branch.op else { return None };
     let wanted = match branch.guard {
         Guard::If(reg) if reg == args.d => true,
@@ -130,16 +131,16 @@ fn check(steps: &[Step], index: Reg, uniform: impl Fn(Reg) -> Option<Uniform>) -
     }
     let (relation, bound) = match (args.a == index, args.b == index) {
         (true, false) => (relation, uniform(args.b)?),
-        (false, true) => (relation.turned(), uniform(args.a)?),
+        (false, true) => (turned(relation), uniform(args.a)?),
         _ => return None,
     };
     Some((Check { relation, signed, bound, wanted, target }, args.d))
 }
 
-/// Returns the meaning and operands of a straight step on registers.
-fn lanes(step: &Step) -> Option<(Meaning, Args)> {
+/// Returns the comparison, if it is one, and the operands of a straight step on registers.
+fn lanes(step: &Step) -> Option<(Option<WordComparison>, Args)> {
     match &step.op {
-        Op::Lanes { meaning, args, .. } if step.is_straight() => Some((*meaning, *args)),
+        Op::Lanes { compares, args, .. } if step.is_straight() => Some((*compares, *args)),
         _ => None,
     }
 }

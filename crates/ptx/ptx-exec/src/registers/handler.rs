@@ -7,7 +7,7 @@
 //! which the compiler checks for every step. The caller promises that the [`Lanes`] point to a
 //! frame that has the registers, and that the handler runs on the CPU that it was made on.
 
-use crate::operands::{Args, Class, Meaning, Reg};
+use crate::operands::{Args, Class, Reg, WordComparison};
 use crate::registers::lanes::{Lanes, RegisterType, wide_vectors};
 
 /// Computes one step, for each of some warps. See the module's safety contract.
@@ -18,7 +18,8 @@ pub(crate) type RunLanes = unsafe fn(&[Lanes], &Args);
 pub(crate) struct LaneHandler {
     pub(crate) run: RunLanes,
     pub(crate) needs: Needs,
-    pub(crate) meaning: Meaning,
+    /// The comparison that it makes, if the compiler can use it.
+    pub(crate) compares: Option<WordComparison>,
 }
 
 impl LaneHandler {
@@ -27,12 +28,12 @@ impl LaneHandler {
         let (a, other) = (Need::One(A::CLASS), Need::Optional(A::CLASS));
         let needs = Needs { d: Need::One(R::CLASS), a, b: other, c: other, ..Needs::NONE };
         let run = if wide_vectors() { wide } else { plain };
-        LaneHandler { run, needs, meaning: Meaning::Other }
+        LaneHandler { run, needs, compares: None }
     }
 
-    /// The handler, with what it means.
-    pub(crate) fn meaning(self, meaning: Meaning) -> Self {
-        LaneHandler { meaning, ..self }
+    /// The handler, which makes this comparison.
+    pub(crate) fn comparing(self, compares: Option<WordComparison>) -> Self {
+        LaneHandler { compares, ..self }
     }
 }
 

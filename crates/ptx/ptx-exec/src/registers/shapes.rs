@@ -10,7 +10,7 @@
 
 use std::ptr::NonNull;
 
-use crate::operands::{Args, Class, Meaning, Reg};
+use crate::operands::{Args, Class, Reg};
 use crate::registers::handler::{LaneHandler, Need, Needs};
 use crate::registers::lanes::{Lane, Lanes, RegisterType, Stored, WARP, map, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};
@@ -121,9 +121,9 @@ macro_rules! shape {
             };
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
-                return LaneHandler { run: wide::<$($param,)* F>, needs, meaning: Meaning::Other };
+                return LaneHandler { run: wide::<$($param,)* F>, needs, compares: None };
             }
-            LaneHandler { run: plain::<$($param,)* F>, needs, meaning: Meaning::Other }
+            LaneHandler { run: plain::<$($param,)* F>, needs, compares: None }
         }
     };
 }
@@ -366,5 +366,5 @@ pub(crate) fn logic<F: Fn(u32, u32, u32) -> u32 + Copy>(_: F) -> LaneHandler {
     let predicate = Need::Optional(Class::Predicate);
     let needs =
         Needs { d: Need::One(Class::Predicate), a: predicate, b: predicate, c: predicate, ..Needs::NONE };
-    LaneHandler { run: run::<F>, needs, meaning: Meaning::Other }
+    LaneHandler { run: run::<F>, needs, compares: None }
 }

@@ -21,6 +21,8 @@
 //!    before anybody reads them: an access whose addresses have no pattern, or a warp that goes on
 //!    alone. They have places of their own, so that late is not too late.
 
+use ptx_lower::holds;
+
 use crate::code::Op;
 use crate::code::prologue::{Prologue, Uniform};
 use crate::registers::lanes::Lanes;
@@ -69,9 +71,10 @@ impl Prologue {
         let Some(check) = &self.check else { return Some((index, false)) };
         let bound = value(check.bound);
         let bound = if check.signed { i64::from(bound as i32) } else { i64::from(bound) };
-        let holds = check.relation.holds(index.least, bound);
+        let least_holds = holds(check.relation, index.least, bound);
         // What holds at both ends holds between them.
-        (holds == check.relation.holds(index.most, bound)).then_some((index, holds == check.wanted))
+        (least_holds == holds(check.relation, index.most, bound))
+            .then_some((index, least_holds == check.wanted))
     }
 }
 

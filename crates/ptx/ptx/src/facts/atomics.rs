@@ -1,10 +1,9 @@
 //! Atomic operations that make threads wait for each other: at one address, and in loops that try
 //! again.
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::Atom;
 use crate::body::{InstructionId, Operand};
-use crate::estimate::Place;
 use crate::instruction::{
     Atomic, Class, Direction, Opcode, Operation, Order, Scope, Synchronization, accesses,
 };

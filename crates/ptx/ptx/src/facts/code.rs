@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::{Atom, Definition, Origin};
 use crate::body::{Body, InstructionId, Line, Operand, RegisterId, Symbol};
-use crate::estimate::{Place, machine};
 use crate::instruction::{Class, Control, Direction, Opcode, accesses};
+use crate::machine;
 use crate::syntax::{Constant, ScalarType, StateSpace};
 
 /// Tables by which generators of cuRAND skip ahead to their sequence.

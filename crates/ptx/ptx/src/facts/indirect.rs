@@ -1,8 +1,7 @@
 //! Calls by address in loops: virtual functions, and pointers to functions.
 
-use super::{FactKind, Found, Parts, weight};
+use super::{FactKind, Found, Parts, Place, weight};
 use crate::body::{Body, InstructionId, Line, Operand, Symbol};
-use crate::estimate::Place;
 use crate::flow::Flow;
 use crate::instruction::{Control, Operation, Operations};
 

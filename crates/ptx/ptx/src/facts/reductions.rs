@@ -6,10 +6,9 @@
 //! follow each other at distances that halve or double. A transform stores two values in each step,
 //! and a stencil what it makes of more than one operation: neither is a reduction.
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::SumId;
 use crate::body::{InstructionId, Operand};
-use crate::estimate::Place;
 use crate::instruction::{Class, Opcode, Synchronization, accesses};
 use crate::syntax::{Constant, StateSpace};
 

@@ -4,9 +4,8 @@
 //! on from there. The lanes of a warp then read addresses a row apart. Where lanes of one row read
 //! side by side, the address depends on the lane too, and no row is told.
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::body::InstructionId;
-use crate::estimate::Place;
 use crate::instruction::{Direction, accesses};
 use crate::syntax::StateSpace;
 

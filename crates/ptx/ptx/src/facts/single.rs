@@ -2,10 +2,9 @@
 //! registers.
 
 use super::origins::Condition;
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::{Atom, Sum};
 use crate::body::InstructionId;
-use crate::estimate::Place;
 use crate::instruction::{Class, Direction, accesses};
 use crate::syntax::{StateSpace, Variable};
 

@@ -5,10 +5,9 @@
 //! of a column load the same numbers again, and so do those of a row. In the product of a matrix
 //! and a vector one of the numbers is the same for all, and nothing is loaded again.
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::analysis::Atom;
 use crate::body::{InstructionId, Operand};
-use crate::estimate::Place;
 use crate::instruction::{Class, Opcode};
 use crate::syntax::StateSpace;
 

@@ -1,17 +1,19 @@
-//! Logic, shifts, and instructions that look at single bits or bytes.
+//! Logic, shifts, selections, and instructions that look at single bits or bytes.
 
+use ptx::ScalarType;
 use ptx::body::{Line, Operand};
-use ptx::instruction::{Flag, Limit, Logic, Opcode, Permutation};
-use ptx::{Constant, ScalarType};
+use ptx::instruction::{Logic, Opcode, Permutation};
+use ptx_lower::scalar::{extract_field, field_mask, funnel, insert_field, lookup, permute_bytes, selectors};
+use ptx_lower::{Meaning, Op};
 
-use crate::arithmetic::permute::{self, permute_bytes};
-use crate::compile::decode::Pure;
+use crate::arithmetic::permute;
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
-use crate::operands::{Args, Reg};
+use crate::compile::operand::class_of;
+use crate::operands::{Args, Class, Reg};
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{
-    binary, combine, compare, logic, quaternary, registers, ternary, ternary_immediate, unary,
+    binary, combine, compare, logic, quaternary, registers, select, ternary, ternary_immediate, unary,
 };
 
 /// `$shape(|x: T, …| body)` with `T` the unsigned integer of the width of `$ty`.
@@ -26,89 +28,74 @@ macro_rules! of_width {
     };
 }
 
-/// The pure instructions of this module.
-pub(crate) const OPCODES: [Opcode; 18] = {
-    use Opcode::*;
-    [And, Or, Xor, Not, Cnot, Shl, Shr, Shf, Popc, Clz, Brev, Bfind, Fns, Bfe, Bfi, Bmsk, Szext, Prmt]
-};
-
-/// Decodes pure instructions on bits.
-pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
+/// Returns the handler of an instruction on bits.
+pub(crate) fn handler(meaning: &Meaning) -> Option<LaneHandler> {
     use ScalarType::*;
-    match form.opcode? {
-        Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Cnot => bitwise(form),
-        Opcode::Shl | Opcode::Shr => shift(form),
-        Opcode::Shf => funnel(form),
-        Opcode::Popc | Opcode::Clz => {
-            let popc = form.opcode == Some(Opcode::Popc);
-            let ty = form.take_type()?;
-            let run = match (popc, ty) {
-                (true, B32) => unary(|a: u32| a.count_ones()),
-                (true, B64) => unary(|a: u64| a.count_ones()),
-                (false, B32) => unary(|a: u32| a.leading_zeros()),
-                (false, B64) => unary(|a: u64| a.leading_zeros()),
-                _ => return None,
-            };
-            Pure::new(run, U32, &[ty])
+    let ty = meaning.ty;
+    Some(match (meaning.op, ty) {
+        (Op::And | Op::Or | Op::Xor | Op::Not | Op::IsZero, _) => bitwise(meaning.op, ty)?,
+        (Op::ShiftLeft | Op::ShiftRight, _) => shift(meaning.op, ty)?,
+        (Op::Funnel { left, wrap }, _) => match (left, wrap) {
+            (true, false) => ternary(|a: u32, b: u32, c: u32| funnel(a, b, c, true, false)),
+            (true, true) => ternary(|a: u32, b: u32, c: u32| funnel(a, b, c, true, true)),
+            (false, false) => ternary(|a: u32, b: u32, c: u32| funnel(a, b, c, false, false)),
+            (false, true) => ternary(|a: u32, b: u32, c: u32| funnel(a, b, c, false, true)),
+        },
+        (Op::CountOnes, B32) => unary(|a: u32| a.count_ones()),
+        (Op::CountOnes, B64) => unary(|a: u64| a.count_ones()),
+        (Op::CountLeadingZeros, B32) => unary(|a: u32| a.leading_zeros()),
+        (Op::CountLeadingZeros, B64) => unary(|a: u64| a.leading_zeros()),
+        (Op::ReverseBits, _) => of_width!(ty, unary, |a| a.reverse_bits()),
+        (Op::FindHighest { amount }, _) => find(ty, amount)?,
+        (Op::FindNth, _) => ternary(find_nth),
+        (Op::ExtractBits, U32) => {
+            ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, false) as u32)
         }
-        Opcode::Brev => {
-            let ty = form.take_type()?;
-            Pure::uniform(of_width!(ty, unary, |a| a.reverse_bits()), ty, 1)
+        (Op::ExtractBits, S32) => {
+            ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, true) as u32)
         }
-        Opcode::Bfind => find(form),
-        Opcode::Fns => {
-            form.take_type();
-            Pure::new(ternary(find_nth), B32, &[B32, B32, S32])
-        }
-        Opcode::Bfe => extract(form),
-        Opcode::Bfi => {
-            let ty = form.take_type()?;
-            let run = match ty {
-                B32 => quaternary(insert32),
-                B64 => quaternary(insert64),
-                _ => return None,
-            };
-            Pure::new(run, ty, &[ty, ty, U32, U32])
-        }
-        Opcode::Bmsk => {
-            let run = match form.limit.take()? {
-                Limit::Clamp => binary(mask_clamped),
-                _ => binary(|a: u32, b: u32| mask_clamped(a & 31, b & 31)),
-            };
-            form.take_type();
-            Pure::uniform(run, B32, 2)
-        }
-        Opcode::Szext => sign_zero_extend(form),
-        Opcode::Prmt => permute(form),
-        _ => None,
-    }
+        (Op::ExtractBits, U64) => ternary(|a: u64, b: u32, c: u32| extract_field(a, b, c, 64, false)),
+        (Op::ExtractBits, S64) => ternary(|a: u64, b: u32, c: u32| extract_field(a, b, c, 64, true)),
+        (Op::InsertBits, B32) => quaternary(insert_word),
+        (Op::InsertBits, B64) => quaternary(|a: u64, b: u64, c: u32, d: u32| insert_field(a, b, c, d, 64)),
+        (Op::Mask { wrap: false }, _) => binary(mask_clamped),
+        (Op::Mask { wrap: true }, _) => binary(|a: u32, b: u32| mask_clamped(a & 31, b & 31)),
+        (Op::Extend { wrap: false }, U32) => binary(|a: u32, b: u32| a & field_mask(b, 32) as u32),
+        (Op::Extend { wrap: true }, U32) => binary(|a: u32, b: u32| a & field_mask(b & 31, 32) as u32),
+        (Op::Extend { wrap: false }, S32) => binary(|a: u32, b: u32| sign_extended(a, b.min(32))),
+        (Op::Extend { wrap: true }, S32) => binary(|a: u32, b: u32| sign_extended(a, b & 31)),
+        (Op::Permute(mode), _) => permutation(mode),
+        (Op::Select, _) => match class_of(ty).ok()? {
+            Class::Word => select(|a: u32, b: u32, c| if c { a } else { b }),
+            Class::Long => select(|a: u64, b: u64, c| if c { a } else { b }),
+            Class::Predicate => return None,
+        },
+        (Op::SelectSign { sign, flush }, _) => select_sign(class_of(ty).ok()?, sign, flush)?,
+        _ => return None,
+    })
 }
 
-fn bitwise(form: &mut Undecoded) -> Option<Pure> {
-    let ty = form.take_type()?;
-    let (run, sources) = match (form.opcode?, ty) {
-        (Opcode::And, ScalarType::Pred) => (logic(|a, b, _| a & b), 2),
-        (Opcode::Or, ScalarType::Pred) => (logic(|a, b, _| a | b), 2),
-        (Opcode::Xor, ScalarType::Pred) => (logic(|a, b, _| a ^ b), 2),
-        (Opcode::Not, ScalarType::Pred) => (logic(|a, _, _| !a), 1),
-        (Opcode::And, _) => (of_width!(ty, binary, |a, b| a & b), 2),
-        (Opcode::Or, _) => (of_width!(ty, binary, |a, b| a | b), 2),
-        (Opcode::Xor, _) => (of_width!(ty, binary, |a, b| a ^ b), 2),
-        (Opcode::Not, _) => (of_width!(ty, unary, |a| !a), 1),
-        (_, ScalarType::B16) => (unary(|a: u16| u16::from(a == 0)), 1),
-        (_, ScalarType::B32) => (unary(|a: u32| u32::from(a == 0)), 1),
-        (_, ScalarType::B64) => (unary(|a: u64| u64::from(a == 0)), 1),
+fn bitwise(op: Op, ty: ScalarType) -> Option<LaneHandler> {
+    Some(match (op, ty) {
+        (Op::And, ScalarType::Pred) => logic(|a, b, _| a & b),
+        (Op::Or, ScalarType::Pred) => logic(|a, b, _| a | b),
+        (Op::Xor, ScalarType::Pred) => logic(|a, b, _| a ^ b),
+        (Op::Not, ScalarType::Pred) => logic(|a, _, _| !a),
+        (Op::And, _) => of_width!(ty, binary, |a, b| a & b),
+        (Op::Or, _) => of_width!(ty, binary, |a, b| a | b),
+        (Op::Xor, _) => of_width!(ty, binary, |a, b| a ^ b),
+        (Op::Not, _) => of_width!(ty, unary, |a| !a),
+        (_, ScalarType::B16) => unary(|a: u16| u16::from(a == 0)),
+        (_, ScalarType::B32) => unary(|a: u32| u32::from(a == 0)),
+        (_, ScalarType::B64) => unary(|a: u64| u64::from(a == 0)),
         _ => return None,
-    };
-    Pure::uniform(run, ty, sources)
+    })
 }
 
 /// Shifts by more than the width give zeros, or copies of the sign.
-fn shift(form: &mut Undecoded) -> Option<Pure> {
+fn shift(op: Op, ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
-    let left = form.opcode == Some(Opcode::Shl);
-    let ty = form.take_type()?;
-    let run = match (left, ty) {
+    Some(match (op == Op::ShiftLeft, ty) {
         (true, B16) => binary(|a: u16, b: u32| if b > 15 { 0 } else { a << (b & 15) }),
         (true, B32) => binary(|a: u32, b: u32| if b > 31 { 0 } else { a << (b & 31) }),
         (true, B64) => binary(|a: u64, b: u32| if b > 63 { 0 } else { a << (b & 63) }),
@@ -119,34 +106,32 @@ fn shift(form: &mut Undecoded) -> Option<Pure> {
         (false, S32) => binary(|a: i32, b: u32| a >> b.min(31)),
         (false, S64) => binary(|a: i64, b: u32| a >> b.min(63)),
         _ => return None,
-    };
-    Pure::new(run, ty, &[ty, U32])
+    })
 }
 
-#[inline(always)]
-fn both(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-fn funnel(form: &mut Undecoded) -> Option<Pure> {
-    let left = form.take_one(&[Flag::Left, Flag::Right])? == Flag::Left;
-    let clamp = form.limit.take()? == Limit::Clamp;
-    form.take_type();
-    let run: LaneHandler = match (left, clamp) {
-        (true, true) => ternary(|a: u32, b: u32, c: u32| (both(a, b) << c.min(32) >> 32) as u32),
-        (true, false) => ternary(|a: u32, b: u32, c: u32| (both(a, b) << (c & 31) >> 32) as u32),
-        (false, true) => ternary(|a: u32, b: u32, c: u32| (both(a, b) >> c.min(32)) as u32),
-        (false, false) => ternary(|a: u32, b: u32, c: u32| (both(a, b) >> (c & 31)) as u32),
-    };
-    Pure::uniform(run, ScalarType::B32, 3)
+/// `slct` by a number of type `sign`: NaN selects `b`, both zeros select `a`, and so do subnormal
+/// numbers that are flushed.
+fn select_sign(class: Class, sign: ScalarType, flush: bool) -> Option<LaneHandler> {
+    use ScalarType::{F32, S32};
+    Some(match (class, sign, flush) {
+        (Class::Word, S32, _) => ternary(|a: u32, b: u32, c: i32| if c >= 0 { a } else { b }),
+        (Class::Long, S32, _) => ternary(|a: u64, b: u64, c: i32| if c >= 0 { a } else { b }),
+        (Class::Word, F32, false) => ternary(|a: u32, b: u32, c: f32| if c >= 0.0 { a } else { b }),
+        (Class::Long, F32, false) => ternary(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b }),
+        (Class::Word, F32, true) => {
+            ternary(|a: u32, b: u32, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
+        }
+        (Class::Long, F32, true) => {
+            ternary(|a: u64, b: u64, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
+        }
+        _ => return None,
+    })
 }
 
 /// Position of the highest bit that differs from the sign, or all ones.
-fn find(form: &mut Undecoded) -> Option<Pure> {
+fn find(ty: ScalarType, amount: bool) -> Option<LaneHandler> {
     use ScalarType::*;
-    let amount = form.take(Flag::ShiftAmount);
-    let ty = form.take_type()?;
-    let run = match (ty, amount) {
+    Some(match (ty, amount) {
         (U32, false) => unary(|a: u32| 31u32.wrapping_sub(a.leading_zeros())),
         (S32, false) => unary(|a: i32| 31u32.wrapping_sub((a ^ a >> 31).leading_zeros())),
         (U64, false) => unary(|a: u64| 63u32.wrapping_sub(a.leading_zeros())),
@@ -156,8 +141,7 @@ fn find(form: &mut Undecoded) -> Option<Pure> {
         (U64, true) => unary(|a: u64| shift_amount(a.leading_zeros(), 64)),
         (S64, true) => unary(|a: i64| shift_amount((a ^ a >> 63).leading_zeros(), 64)),
         _ => return None,
-    };
-    Pure::new(run, U32, &[ty])
+    })
 }
 
 #[inline(always)]
@@ -187,54 +171,14 @@ fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
     u32::MAX
 }
 
+/// `bfi.b32`, in words.
 #[inline(always)]
-fn field_mask(length: u32, width: u32) -> u64 {
-    if length >= width { u64::MAX >> (64 - width) } else { (1 << length) - 1 }
-}
-
-#[inline(always)]
-fn extract_field(a: u64, position: u32, length: u32, width: u32, signed: bool) -> u64 {
-    let (position, length) = (position & 0xff, length & 0xff);
-    let field = if position >= width { 0 } else { a >> position };
-    let kept = length.min(width.saturating_sub(position));
-    let value = field & field_mask(kept, width);
-    if !signed || length == 0 {
-        return value;
-    }
-    let sign_at = (position + length - 1).min(width - 1);
-    if a >> sign_at & 1 != 0 { value | !field_mask(kept, width) } else { value }
-}
-
-fn extract(form: &mut Undecoded) -> Option<Pure> {
-    use ScalarType::*;
-    let ty = form.take_type()?;
-    let run = match ty {
-        U32 => ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, false) as u32),
-        S32 => ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, true) as u32),
-        U64 => ternary(|a: u64, b: u32, c: u32| extract_field(a, b, c, 64, false)),
-        S64 => ternary(|a: u64, b: u32, c: u32| extract_field(a, b, c, 64, true)),
-        _ => return None,
-    };
-    Pure::new(run, ty, &[ty, U32, U32])
-}
-
-#[inline(always)]
-fn insert32(a: u32, b: u32, c: u32, d: u32) -> u32 {
+fn insert_word(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let (position, length) = (c & 0xff, d & 0xff);
     if position > 31 {
         return b;
     }
     let mask = (field_mask(length, 32) as u32) << position;
-    a << position & mask | b & !mask
-}
-
-#[inline(always)]
-fn insert64(a: u64, b: u64, c: u32, d: u32) -> u64 {
-    let (position, length) = (c & 0xff, d & 0xff);
-    if position > 63 {
-        return b;
-    }
-    let mask = field_mask(length, 64) << position;
     a << position & mask | b & !mask
 }
 
@@ -251,62 +195,26 @@ fn sign_extended(a: u32, bits: u32) -> u32 {
     if bits == 0 { 0 } else { extended }
 }
 
-fn sign_zero_extend(form: &mut Undecoded) -> Option<Pure> {
-    use ScalarType::*;
-    let clamp = form.limit.take()? == Limit::Clamp;
-    let ty = form.take_type()?;
-    let run = match (ty, clamp) {
-        (U32, true) => binary(|a: u32, b: u32| a & field_mask(b, 32) as u32),
-        (U32, false) => binary(|a: u32, b: u32| a & field_mask(b & 31, 32) as u32),
-        (S32, true) => binary(|a: u32, b: u32| sign_extended(a, b.min(32))),
-        (S32, false) => binary(|a: u32, b: u32| sign_extended(a, b & 31)),
-        _ => return None,
-    };
-    Pure::new(run, ty, &[ty, U32])
-}
-
 /// `prmt` without a mode.
 pub(crate) fn byte_permutation() -> LaneHandler {
     registers!(u32 => u32, |a, b, c, _| permute::bytes(a, b, c))
 }
 
-fn permute(form: &mut Undecoded) -> Option<Pure> {
-    form.take_type()?;
-    let run = match form.permutation.take() {
+fn permutation(mode: Option<Permutation>) -> LaneHandler {
+    macro_rules! in_mode {
+        ($mode:ident) => {
+            ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, selectors(c, Some(Permutation::$mode))))
+        };
+    }
+    match mode {
         None => byte_permutation(),
-        Some(Permutation::ForwardFour) => ternary(|a: u32, b: u32, c: u32| {
-            let c = c & 3;
-            permute_bytes(a, b, [c, c + 1, c + 2, c + 3])
-        }),
-        Some(Permutation::BackwardFour) => ternary(|a: u32, b: u32, c: u32| {
-            let c = c & 3;
-            permute_bytes(a, b, [c, (c + 7) & 7, (c + 6) & 7, (c + 5) & 7])
-        }),
-        Some(Permutation::ReplicateByte) => ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, [c & 3; 4])),
-        Some(Permutation::ClampLeft) => ternary(|a: u32, b: u32, c: u32| {
-            let c = c & 3;
-            permute_bytes(a, b, [c, c.max(1), c.max(2), 3])
-        }),
-        Some(Permutation::ClampRight) => ternary(|a: u32, b: u32, c: u32| {
-            let c = c & 3;
-            permute_bytes(a, b, [0, c.min(1), c.min(2), c])
-        }),
-        Some(_) => ternary(|a: u32, b: u32, c: u32| {
-            let low = (c & 1) * 2;
-            permute_bytes(a, b, [low, low + 1, low, low + 1])
-        }),
-    };
-    Pure::uniform(run, ScalarType::B32, 3)
-}
-
-/// Any function of three bits, by its table: a tree of choices, by `a`, then `b`, then `c`.
-#[inline(always)]
-fn lookup(a: u32, b: u32, c: u32, table: u32) -> u32 {
-    let entry = |index: u32| 0u32.wrapping_sub(table >> index & 1);
-    let choose = |bit: u32, one: u32, zero: u32| zero ^ (bit & (zero ^ one));
-    let set = choose(b, choose(c, entry(7), entry(6)), choose(c, entry(5), entry(4)));
-    let clear = choose(b, choose(c, entry(3), entry(2)), choose(c, entry(1), entry(0)));
-    choose(a, set, clear)
+        Some(Permutation::ForwardFour) => in_mode!(ForwardFour),
+        Some(Permutation::BackwardFour) => in_mode!(BackwardFour),
+        Some(Permutation::ReplicateByte) => in_mode!(ReplicateByte),
+        Some(Permutation::ClampLeft) => in_mode!(ClampLeft),
+        Some(Permutation::ClampRight) => in_mode!(ClampRight),
+        Some(Permutation::ReplicateHalf) => in_mode!(ReplicateHalf),
+    }
 }
 
 /// Decodes `lop3`. `None` for anything else.
@@ -321,9 +229,9 @@ pub(crate) fn decode_lop3(
 fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let ty = ScalarType::B32;
     let combination = form.logic.take();
-    form.take_type();
-    let [destination, a, b, c, Operand::Constant(Constant::Integer(table)), rest @ ..] =
-        line.operands.as_slice()
+    let meaning = Meaning::of(form, &line.operands);
+    let ([destination, a, b, c, _, rest @ ..], Some(Meaning { op: Op::Table(table), .. })) =
+        (line.operands.as_slice(), meaning)
     else {
         return invalid("`lop3` takes a destination, three sources and a table");
     };
@@ -331,7 +239,7 @@ fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> D
         a: compiler.source(a, ty)?,
         b: compiler.source(b, ty)?,
         c: compiler.source(c, ty)?,
-        immediate: *table as u32 & 0xff,
+        immediate: table.into(),
         ..Args::EMPTY
     };
     let (value, predicate) = match destination {
@@ -359,7 +267,7 @@ fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> D
         Operand::Name(name) => compiler.predicate(*name)?,
         _ => return invalid("the second result of `lop3` is a predicate"),
     };
-    let zero = compiler.constant(crate::operands::Class::Word, 0);
+    let zero = compiler.constant(Class::Word, 0);
     let args = Args { d: predicate, a: result, b: zero, c: other, immediate, ..Args::EMPTY };
     compiler.lanes(compare(|a: u32, b: u32| a != b), args);
     Ok(())

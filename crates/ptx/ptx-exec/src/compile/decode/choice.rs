@@ -2,15 +2,16 @@
 //! `copysign`, `testp`.
 
 use ptx::ScalarType;
-use ptx::instruction::{Flag, Opcode, Property};
+use ptx::instruction::Property;
+use ptx_lower::{Meaning, Op};
 
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_extremum::{self, Extremum};
 use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, saturate_flushed, with_nan};
-use crate::compile::decode::Pure;
-use crate::compile::decode::Undecoded;
-use crate::compile::decode::float::{Modifiers, single};
+use crate::compile::decode::Choice;
+use crate::compile::decode::float::single;
 use crate::compile::decode::halves::{flush_f16, pairwise};
+use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{binary, registers, ternary, test, unary};
 
 #[inline(always)]
@@ -52,23 +53,23 @@ fn xor_sign(a: f32, b: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
     if value.is_nan() { value } else { f32::from_bits(value.to_bits() | sign) }
 }
 
-/// Decodes the instructions of this module; `sources` is how many operands there are.
-pub(crate) fn decode(form: &mut Undecoded, modifiers: Modifiers, sources: usize) -> Option<Pure> {
-    match form.opcode? {
-        Opcode::Min | Opcode::Max if sources == 3 => extremum_of_three(form, modifiers),
-        Opcode::Min | Opcode::Max => extremum(form, modifiers),
-        Opcode::Abs | Opcode::Neg => sign(form, modifiers),
-        Opcode::Copysign => copy_sign(form),
-        Opcode::Testp => test_property(form),
-        _ => None,
-    }
+/// Returns the handler of an instruction of this module.
+pub(crate) fn handler(meaning: &Meaning) -> Option<Choice> {
+    let run = match meaning.op {
+        Op::MinimumOfThree | Op::MaximumOfThree => extremum_of_three(meaning)?,
+        Op::Minimum | Op::Maximum => return extremum(meaning),
+        Op::Absolute | Op::Negate => sign(meaning)?,
+        Op::CopySign => copy_sign(meaning.ty)?,
+        Op::Test(property) => test_property(property, meaning.ty)?,
+        _ => return None,
+    };
+    Some((run, 0))
 }
 
-/// Decodes an extremum of three numbers.
-fn extremum_of_three(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
-    let (min, nan, abs) =
-        (form.opcode == Some(Opcode::Min), form.take(Flag::PropagateNan), form.take(Flag::Absolute));
-    if form.take_type()? != ScalarType::F32 || modifiers.sat {
+/// The extremum of three numbers.
+fn extremum_of_three(meaning: &Meaning) -> Option<LaneHandler> {
+    let Meaning { op, ty, modifiers } = *meaning;
+    if ty != ScalarType::F32 || modifiers.saturates {
         return None;
     }
     #[inline(always)]
@@ -83,7 +84,7 @@ fn extremum_of_three(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure>
     fn most(a: f32, b: f32) -> f32 {
         with_nan(a, b, maximum(a, b))
     }
-    let run = match (min, nan, abs) {
+    Some(match (op == Op::MinimumOfThree, modifiers.nan, modifiers.magnitudes) {
         (true, false, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, minimum)),
         (false, false, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, maximum)),
         (true, true, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, least)),
@@ -96,19 +97,13 @@ fn extremum_of_three(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure>
         }
         (true, true, true) => single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), least)),
         (false, true, true) => single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), most)),
-    };
-    Pure::uniform(run, ScalarType::F32, 3)
+    })
 }
 
-fn extremum(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
-    let min = form.opcode == Some(Opcode::Min);
-    let nan = form.take(Flag::PropagateNan);
-    let xorsign = form.take(Flag::XorSign);
-    if xorsign {
-        form.take(Flag::Absolute);
-    }
-    let ty = form.take_type()?;
-    if modifiers.sat {
+fn extremum(meaning: &Meaning) -> Option<Choice> {
+    let Meaning { op, ty, modifiers } = *meaning;
+    let (min, nan, xorsign) = (op == Op::Minimum, modifiers.nan, modifiers.xor_sign);
+    if modifiers.saturates {
         return None;
     }
     let run = match ty {
@@ -131,24 +126,22 @@ fn extremum(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
         ScalarType::F16 | ScalarType::F16x2 | ScalarType::Bf16 | ScalarType::Bf16x2 => {
             let brain = matches!(ty, ScalarType::Bf16 | ScalarType::Bf16x2);
             let pair = matches!(ty, ScalarType::F16x2 | ScalarType::Bf16x2);
-            if brain && modifiers.ftz {
+            if brain && modifiers.flushes {
                 return None;
             }
-            let how = Extremum { max: !min, brain, pair, nan, xorsign, ftz: modifiers.ftz };
+            let how = Extremum { max: !min, brain, pair, nan, xorsign, ftz: modifiers.flushes };
             let run = registers!(u32 => u32, |a, b, _, how| half_extremum::compute(a, b, how));
-            return Some(Pure::uniform(run, ty, 2)?.with(how.pack()));
+            return Some((run, how.pack()));
         }
         _ => return None,
     };
-    Pure::uniform(run, ty, 2)
+    Some((run, 0))
 }
 
 /// `abs` and `neg` change the sign bit, of NaNs too.
-fn sign(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
+fn sign(meaning: &Meaning) -> Option<LaneHandler> {
     use ScalarType::*;
-    let abs = form.opcode == Some(Opcode::Abs);
-    let ty = form.take_type()?;
-    let run = match (ty, abs, modifiers.ftz) {
+    Some(match (meaning.ty, meaning.op == Op::Absolute, meaning.modifiers.flushes) {
         (F32, true, false) => unary(|a: u32| a & 0x7fff_ffff),
         (F32, false, false) => unary(|a: u32| a ^ 0x8000_0000),
         (F32, true, true) => unary(|a: f32| flush(a).abs()),
@@ -164,26 +157,21 @@ fn sign(form: &mut Undecoded, modifiers: Modifiers) -> Option<Pure> {
         (F16x2, true, true) => unary(|a: u32| pairwise(a, a, |a, _| flush_f16(a) & 0x7fff)),
         (F16x2, false, true) => unary(|a: u32| pairwise(a, a, |a, _| flush_f16(a) ^ 0x8000)),
         _ => return None,
-    };
-    Pure::uniform(run, ty, 1)
+    })
 }
 
-fn copy_sign(form: &mut Undecoded) -> Option<Pure> {
-    let ty = form.take_type()?;
-    let run = match ty {
+fn copy_sign(ty: ScalarType) -> Option<LaneHandler> {
+    Some(match ty {
         // The first operand gives the sign.
         ScalarType::F32 => binary(|a: u32, b: u32| a & 0x8000_0000 | b & 0x7fff_ffff),
         ScalarType::F64 => binary(|a: u64, b: u64| a & 1 << 63 | b & i64::MAX as u64),
         _ => return None,
-    };
-    Pure::uniform(run, ty, 2)
+    })
 }
 
-fn test_property(form: &mut Undecoded) -> Option<Pure> {
-    use ScalarType::{F32, F64, Pred};
-    let property = form.property.take()?;
-    let ty = form.take_type()?;
-    let run = match (property, ty) {
+fn test_property(property: Property, ty: ScalarType) -> Option<LaneHandler> {
+    use ScalarType::{F32, F64};
+    Some(match (property, ty) {
         (Property::Finite, F32) => test(|a: f32| a.is_finite()),
         (Property::Infinite, F32) => test(|a: f32| a.is_infinite()),
         (Property::Number, F32) => test(|a: f32| !a.is_nan()),
@@ -197,6 +185,5 @@ fn test_property(form: &mut Undecoded) -> Option<Pure> {
         (Property::Normal, F64) => test(|a: f64| a.is_normal() || a == 0.0),
         (Property::Subnormal, F64) => test(|a: f64| a.is_subnormal()),
         _ => return None,
-    };
-    Pure::new(run, Pred, &[ty])
+    })
 }

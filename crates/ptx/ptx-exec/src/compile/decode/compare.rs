@@ -1,19 +1,19 @@
-//! Comparisons and selections: `setp`, `set`, `selp`, `slct`.
+//! Comparisons: `setp`, `set`.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
-use ptx::instruction::{Comparison as Relation, Flag, Logic, Opcode};
+use ptx::instruction::{Comparison as Relation, Logic, Opcode};
+use ptx_lower::{Meaning, Op};
 
 use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
-use crate::compile::operand::class_of;
-use crate::operands::{self, Args, Class, Meaning, Reg};
+use crate::operands::{Args, Class, Reg, WordComparison};
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::{combine, compare, logic, select, ternary};
 
-/// Decodes comparisons and selections. `None` if the opcode is neither.
+/// Decodes comparisons. `None` if the opcode is another.
 pub(crate) fn decode(
     compiler: &mut FunctionCompiler,
     line: &Line,
@@ -22,8 +22,6 @@ pub(crate) fn decode(
     Some(match form.opcode? {
         Opcode::Setp => set_predicate(compiler, line, form),
         Opcode::Set => set(compiler, line, form),
-        Opcode::Selp => select_predicate(compiler, line, form),
-        Opcode::Slct => select_sign(compiler, line, form),
         _ => return None,
     })
 }
@@ -126,30 +124,21 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
     })
 }
 
-/// Returns the meaning of an integer comparison's handler.
-fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
-    let signed = match ty {
-        ScalarType::U32 | ScalarType::B32 => false,
-        ScalarType::S32 => true,
-        _ => return Meaning::Other,
-    };
-    let relation = match relation {
-        Relation::Less => operands::Relation::Less,
-        Relation::LessEqual => operands::Relation::LessEqual,
-        Relation::Greater => operands::Relation::Greater,
-        Relation::GreaterEqual => operands::Relation::GreaterEqual,
-        _ => return Meaning::Other,
-    };
-    Meaning::CompareWords { relation, signed }
+/// The comparison of words that the compiler can use.
+fn on_words(relation: Relation, ty: ScalarType) -> Option<WordComparison> {
+    use Relation::{Greater, GreaterEqual, Less, LessEqual};
+    let words = matches!(ty, ScalarType::U32 | ScalarType::B32 | ScalarType::S32);
+    let found = WordComparison { relation, signed: ty == ScalarType::S32 };
+    (words && matches!(relation, Less | LessEqual | Greater | GreaterEqual)).then_some(found)
 }
 
 /// `.and`, `.or`, `.xor` with a predicate that may be negated: the register and [`combine`]'s code.
 fn combination(
     compiler: &mut FunctionCompiler,
-    form: &mut Undecoded,
+    logic: Option<Logic>,
     operand: Option<&Operand>,
 ) -> Decoded<(Reg, u32)> {
-    let code = match (form.logic.take(), operand) {
+    let code = match (logic, operand) {
         (None, None) => return Ok((Reg::NONE, combine::NONE)),
         (Some(Logic::And), Some(_)) => combine::AND,
         (Some(Logic::Or), Some(_)) => combine::OR,
@@ -163,16 +152,14 @@ fn combination(
     }
 }
 
-struct Comparison {
-    ftz: bool,
-    relation: Relation,
-}
-
-fn comparison(form: &mut Undecoded) -> Decoded<Comparison> {
-    let ftz = form.take(Flag::FlushToZero);
-    match form.comparison.take() {
-        Some(relation) => Ok(Comparison { ftz, relation }),
-        None => invalid("a comparison needs a relation such as `.lt`"),
+/// The meaning of a comparison: the relation, the type of what is compared, and how the result is
+/// combined.
+fn comparison(line: &Line, form: &mut Undecoded) -> Decoded<(Meaning, Relation, Option<Logic>)> {
+    match Meaning::of(form, &line.operands) {
+        Some(meaning @ Meaning { op: Op::Compare { relation, logic, .. }, .. }) => {
+            Ok((meaning, relation, logic))
+        }
+        _ => invalid("a comparison needs a relation such as `.lt`, and types"),
     }
 }
 
@@ -193,14 +180,14 @@ fn optional_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Dec
 }
 
 fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let Comparison { ftz, relation } = comparison(form)?;
+    let (Meaning { ty, modifiers, .. }, relation, logic_operation) = comparison(line, form)?;
     let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`setp` takes a predicate and two values");
     };
-    let (c, immediate) = combination(compiler, form, rest.first())?;
-    let Some(ty) = form.take_type() else { return invalid("`setp` needs a type") };
+    let ftz = modifiers.flushes;
+    let (c, immediate) = combination(compiler, logic_operation, rest.first())?;
     let run = handler(relation, ty, ftz, false).ok_or_else(|| no_such(ty))?;
-    let run = run.meaning(meaning(relation, ty));
+    let run = run.comparing(on_words(relation, ty));
     let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
     let (d, e) = match destination {
         Operand::Pair(first, second) => {
@@ -229,14 +216,12 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undeco
 
 /// `set`: all ones or 1.0 where the comparison holds, else zero.
 fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let Comparison { ftz, relation } = comparison(form)?;
+    let (meaning, relation, logic_operation) = comparison(line, form)?;
+    let (result, ty, ftz) = (meaning.result(), meaning.ty, meaning.modifiers.flushes);
     let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`set` takes a destination and two values");
     };
-    let (c, immediate) = combination(compiler, form, rest.first())?;
-    let (Some(result), Some(ty)) = (form.take_type(), form.take_type()) else {
-        return invalid("`set` needs two types");
-    };
+    let (c, immediate) = combination(compiler, logic_operation, rest.first())?;
     let truth = match result {
         ScalarType::F32 => 0x3f80_0000,
         ScalarType::F16 => 0x3c00,
@@ -262,63 +247,6 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> De
     let high = if is_pair(ty) { choose(compiler, true)? } else { low };
     let run = ternary(|low: u32, high: u32, _: u32| low & 0xffff | high & 0xffff_0000);
     compiler.lanes(run, Args { d: destination.reg, a: low, b: high, c: low, ..Args::EMPTY });
-    compiler.widen(destination);
-    Ok(())
-}
-
-fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let Some(ty) = form.take_type() else { return invalid("`selp` needs a type") };
-    let [destination, a, b, predicate] = line.operands.as_slice() else {
-        return invalid("`selp` takes a destination, two values and a predicate");
-    };
-    let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
-    let c = compiler.source(predicate, ScalarType::Pred)?;
-    let destination = compiler.destination(destination, ty)?;
-    let run = match class_of(ty)? {
-        Class::Word => select(|a: u32, b: u32, c| if c { a } else { b }),
-        Class::Long => select(|a: u64, b: u64, c| if c { a } else { b }),
-        Class::Predicate => return unsupported("`selp` on predicates is not supported"),
-    };
-    compiler.lanes(run, Args { d: destination.reg, a, b, c, ..Args::EMPTY });
-    compiler.widen(destination);
-    Ok(())
-}
-
-/// `slct d, a, b, c`: `a` where `c` is not negative.
-fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
-    let ftz = form.take(Flag::FlushToZero);
-    let (Some(ty), Some(sign)) = (form.take_type(), form.take_type()) else {
-        return invalid("`slct` needs two types");
-    };
-    let [destination, a, b, c] = line.operands.as_slice() else {
-        return invalid("`slct` takes a destination and three values");
-    };
-    let args = Args {
-        a: compiler.source(a, ty)?,
-        b: compiler.source(b, ty)?,
-        c: compiler.source(c, sign)?,
-        ..Args::EMPTY
-    };
-    let run = match (class_of(ty)?, sign, ftz) {
-        (Class::Word, ScalarType::S32, _) => ternary(|a: u32, b: u32, c: i32| if c >= 0 { a } else { b }),
-        (Class::Long, ScalarType::S32, _) => ternary(|a: u64, b: u64, c: i32| if c >= 0 { a } else { b }),
-        // NaN selects `b`, both zeros select `a`, and with `.ftz` all that become zeros.
-        (Class::Word, ScalarType::F32, false) => {
-            ternary(|a: u32, b: u32, c: f32| if c >= 0.0 { a } else { b })
-        }
-        (Class::Long, ScalarType::F32, false) => {
-            ternary(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b })
-        }
-        (Class::Word, ScalarType::F32, true) => {
-            ternary(|a: u32, b: u32, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
-        }
-        (Class::Long, ScalarType::F32, true) => {
-            ternary(|a: u64, b: u64, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
-        }
-        _ => return unsupported(format!("`slct` by {sign} is not supported")),
-    };
-    let destination = compiler.destination(destination, ty)?;
-    compiler.lanes(run, Args { d: destination.reg, ..args });
     compiler.widen(destination);
     Ok(())
 }

@@ -4,14 +4,14 @@
 //! stages of [`convert`].
 
 use ptx::ScalarType;
-use ptx::instruction::{self, Flag};
+use ptx::instruction::Rounding::{WholeDown, WholeNearest, WholeUp, WholeZero};
+use ptx_lower::{Meaning, Modifiers, Op, element};
 
 use crate::arithmetic::convert::{self, Conversion, format};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::numbers::{canonical, to_i32, to_u32};
 use crate::arithmetic::soft::Rounding;
-use crate::compile::decode::Pure;
-use crate::compile::decode::Undecoded;
+use crate::compile::decode::{Choice, direction};
 use crate::registers::handler::LaneHandler;
 use crate::registers::lanes::{Register, map, zip};
 use crate::registers::shapes::{binary, registers, unary};
@@ -104,58 +104,35 @@ macro_rules! typed_as {
 
 typed_as!(u8: U8, i8: S8, u16: U16, i16: S16, u32: U32, i32: S32, u64: U64, i64: S64);
 
-/// Decodes `cvt`.
-pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
-    if form.take(Flag::Pack) {
-        return pack_integers(form);
-    }
-    let (rounding, whole) = match form.rounding.take() {
-        None | Some(instruction::Rounding::Nearest) => (Rounding::NearestEven, false),
-        Some(instruction::Rounding::NearestAway) => (Rounding::NearestAway, false),
-        Some(instruction::Rounding::Zero) => (Rounding::Zero, false),
-        Some(instruction::Rounding::Down) => (Rounding::Down, false),
-        Some(instruction::Rounding::Up) => (Rounding::Up, false),
-        Some(instruction::Rounding::WholeNearest) => (Rounding::NearestEven, true),
-        Some(instruction::Rounding::WholeZero) => (Rounding::Zero, true),
-        Some(instruction::Rounding::WholeDown) => (Rounding::Down, true),
-        Some(instruction::Rounding::WholeUp) => (Rounding::Up, true),
-        Some(instruction::Rounding::Stochastic) => return None,
+/// Returns the handler of a conversion.
+pub(crate) fn handler(meaning: &Meaning) -> Option<Choice> {
+    let (to, finite) = match meaning.op {
+        Op::Convert { to, finite } => (to, finite),
+        Op::PackIntegers { width, signed } => return Some(pack_integers(width, signed)),
+        _ => return None,
     };
-    let (relu, ftz, saturate) =
-        (form.take(Flag::Rectified), form.take(Flag::FlushToZero), form.take(Flag::Saturate));
-    let finite = form.take(Flag::SaturateFinite);
-    let (to, from) = (form.take_type()?, form.take_type()?);
-    let conversion = Conversion { from, to, rounding, whole, saturate, ftz, relu, finite };
+    let Modifiers { rounding, saturates: saturate, rectifies: relu, flushes: ftz, .. } = meaning.modifiers;
+    let whole = matches!(rounding, Some(WholeNearest | WholeZero | WholeDown | WholeUp));
+    let rounding = direction(rounding);
+    let conversion = Conversion { from: meaning.ty, to, rounding, whole, saturate, ftz, relu, finite };
     if element(to).is_some() {
         return pair(conversion);
     }
     let immediate = conversion.pack()?;
     if let Some(run) = fast(conversion) {
-        return Pure::new(run, to, &[from]);
+        return Some((run, 0));
     }
-    let run = match (from.bytes() == 8, to.bytes() == 8) {
+    let run = match (meaning.ty.bytes() == 8, to.bytes() == 8) {
         (false, false) => registers!(u32 => u32, |a, _, _, how| convert::word_to_word(a, how)),
         (false, true) => registers!(u32 => u64, |a, _, _, how| convert::word_to_long(a, how)),
         (true, false) => registers!(u64 => u32, |a, _, _, how| convert::long_to_word(a, how)),
         (true, true) => registers!(u64 => u64, |a, _, _, how| convert::long_to_long(a, how)),
     };
-    Some(Pure::new(run, to, &[from])?.with(immediate))
-}
-
-/// The type of which a pair is made.
-fn element(pair: ScalarType) -> Option<ScalarType> {
-    use ScalarType::*;
-    Some(match pair {
-        F16x2 => F16,
-        Bf16x2 => Bf16,
-        E4m3x2 => E4m3,
-        E5m2x2 => E5m2,
-        _ => return None,
-    })
+    Some((run, immediate))
 }
 
 /// `cvt` to a pair: of two `.f32`, of which the first becomes the upper half, or of another pair.
-fn pair(conversion: Conversion) -> Option<Pure> {
+fn pair(conversion: Conversion) -> Option<Choice> {
     use ScalarType::*;
     let Conversion { from, to, rounding, relu, whole, saturate, ftz, finite } = conversion;
     let directions: &[Rounding] = match (from, to) {
@@ -169,18 +146,16 @@ fn pair(conversion: Conversion) -> Option<Pure> {
     }
     match to {
         F16x2 if from == F32 && rounding == Rounding::NearestEven && !relu && !finite => {
-            return Pure::new(binary(|a: f32, b: f32| join(f32_to_f16(a), f32_to_f16(b))), to, &[F32; 2]);
+            return Some((binary(|a: f32, b: f32| join(f32_to_f16(a), f32_to_f16(b))), 0));
         }
         Bf16x2 if from == F32 && rounding == Rounding::NearestEven && !relu && !finite => {
-            return Pure::new(binary(|a: f32, b: f32| join(f32_to_bf16(a), f32_to_bf16(b))), to, &[F32; 2]);
+            return Some((binary(|a: f32, b: f32| join(f32_to_bf16(a), f32_to_bf16(b))), 0));
         }
         _ => {}
     }
     let of_elements =
         Conversion { from: element(from).unwrap_or(from), to: element(to).unwrap_or(to), ..conversion };
-    let run = registers!(u32 => u32, |a, b, _, how| two(a, b, how));
-    let sources: &[ScalarType] = if from == F32 { &[F32; 2] } else { &[from] };
-    Some(Pure::new(run, to, sources)?.with(of_elements.pack()?))
+    Some((registers!(u32 => u32, |a, b, _, how| two(a, b, how)), of_elements.pack()?))
 }
 
 #[inline(always)]
@@ -203,22 +178,7 @@ fn two(a: &Register<u32>, b: &Register<u32>, conversion: u32) -> Register<u32> {
 }
 
 /// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
-fn pack_integers(form: &mut Undecoded) -> Option<Pure> {
-    let saturates = form.take(Flag::Saturate);
-    let (width, signed) = match form.take_one(&[Flag::Unsigned2, Flag::Signed2]) {
-        Some(narrow) => (2, narrow == Flag::Signed2),
-        None => match form.take_type()? {
-            narrow @ (ScalarType::U4 | ScalarType::S4) => (4, narrow.is_signed()),
-            narrow @ (ScalarType::U8 | ScalarType::S8) => (8, narrow.is_signed()),
-            narrow @ (ScalarType::U16 | ScalarType::S16) => (16, narrow.is_signed()),
-            _ => return None,
-        },
-    };
-    let wide = width == 16;
-    let (from, rest) = (form.take_type()?, form.take_type());
-    if !saturates || from != ScalarType::S32 || rest != (!wide).then_some(ScalarType::B32) {
-        return None;
-    }
+fn pack_integers(width: u8, signed: bool) -> Choice {
     let run = registers!(u32 => u32, |a, b, c, immediate| {
         let (width, signed) = (immediate & 31, immediate >> 5 != 0);
         let (low, high) =
@@ -227,7 +187,5 @@ fn pack_integers(form: &mut Undecoded) -> Option<Pure> {
         let both = zip(a, b, |a, b| narrowed(a) << width | narrowed(b));
         if width < 16 { zip(c, &both, |c, both| c << (2 * width) | both) } else { both }
     });
-    let sources = [from, from, ScalarType::B32];
-    let sources = if wide { &sources[..2] } else { &sources };
-    Some(Pure::new(run, ScalarType::U32, sources)?.with(width | u32::from(signed) << 5))
+    (run, u32::from(width) | u32::from(signed) << 5)
 }

@@ -1,15 +1,13 @@
 //! Arithmetic in half precision: `.f16`, `.bf16` and pairs of them.
 
 use ptx::ScalarType;
-use ptx::instruction::{Flag, Opcode};
+use ptx_lower::{Meaning, Modifiers, Op};
 
 use crate::arithmetic::approximate;
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_arithmetic::{self, Half, Operation};
 use crate::arithmetic::numbers::flush;
-use crate::compile::decode::Pure;
-use crate::compile::decode::Undecoded;
-use crate::compile::decode::float::Modifiers;
+use crate::compile::decode::Choice;
 use crate::registers::handler::LaneHandler;
 use crate::registers::shapes::registers;
 
@@ -49,17 +47,10 @@ pub(crate) fn flush_f16(half: u16) -> u16 {
 }
 
 /// `add`, `sub`, `mul` and `fma`, with their modifiers.
-fn arithmetic(form: &mut Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+fn arithmetic(meaning: &Meaning, operation: Operation) -> Option<Choice> {
     use ScalarType::*;
-    let (operation, sources) = match form.opcode? {
-        Opcode::Add => (Operation::Add, 2),
-        Opcode::Sub => (Operation::Sub, 2),
-        Opcode::Mul => (Operation::Mul, 2),
-        _ => (Operation::Fma, 3),
-    };
-    let Modifiers { ftz, sat, .. } = modifiers;
-    let relu = operation == Operation::Fma && form.take(Flag::Rectified);
-    let (brain, pair) = match ty {
+    let Modifiers { flushes: ftz, saturates: sat, rectifies: relu, .. } = meaning.modifiers;
+    let (brain, pair) = match meaning.ty {
         F16 => (false, false),
         F16x2 => (false, true),
         Bf16 => (true, false),
@@ -70,28 +61,23 @@ fn arithmetic(form: &mut Undecoded, modifiers: Modifiers, ty: ScalarType) -> Opt
         return None;
     }
     let how = Half { operation, brain, pair, ftz, sat, relu };
-    Some(
-        Pure::uniform(
-            registers!(u32 => u32, |a, b, c, how| half_arithmetic::compute(a, b, c, how)),
-            ty,
-            sources,
-        )?
-        .with(how.pack()),
-    )
+    Some((registers!(u32 => u32, |a, b, c, how| half_arithmetic::compute(a, b, c, how)), how.pack()))
 }
 
-/// Decodes arithmetic on halves and pairs of halves.
-pub(crate) fn decode(form: &mut Undecoded, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
-    if form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
-        return arithmetic(form, modifiers, ty);
-    }
-    let run = match (form.opcode?, modifiers.ftz, modifiers.sat) {
-        (Opcode::Ex2, false, false) => half!(ty, |a| approximate::exp2(a)),
-        (Opcode::Ex2, true, false) => power_flushed(ty)?,
-        (Opcode::Tanh, false, false) => half!(ty, |a| approximate::tanh(a)),
+/// Returns the handler of arithmetic on halves and pairs of halves.
+pub(crate) fn handler(meaning: &Meaning) -> Option<Choice> {
+    let Meaning { op, ty, modifiers } = *meaning;
+    let run = match (op, modifiers.flushes, modifiers.saturates) {
+        (Op::Add, ..) => return arithmetic(meaning, Operation::Add),
+        (Op::Subtract, ..) => return arithmetic(meaning, Operation::Sub),
+        (Op::Multiply(_), ..) => return arithmetic(meaning, Operation::Mul),
+        (Op::MultiplyAdd(_), ..) => return arithmetic(meaning, Operation::Fma),
+        (Op::PowerOfTwo, false, false) => half!(ty, |a| approximate::exp2(a)),
+        (Op::PowerOfTwo, true, false) => power_flushed(ty)?,
+        (Op::HyperbolicTangent, false, false) => half!(ty, |a| approximate::tanh(a)),
         _ => return None,
     };
-    Pure::uniform(run, ty, 1)
+    Some((run, 0))
 }
 
 /// `ex2.ftz`.

@@ -6,9 +6,9 @@
 use ptx::ScalarType;
 use ptx::body::Line;
 use ptx::instruction::{Flag, Opcode, Part};
+use ptx_lower::{Meaning, Modifiers, Op};
 
 use crate::arithmetic::quotient;
-use crate::compile::decode::Pure;
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
 use crate::operands::{Args, Reg};
@@ -30,86 +30,54 @@ macro_rules! typed {
     };
 }
 
-fn wide(ty: ScalarType) -> Option<ScalarType> {
-    Some(match ty {
-        ScalarType::U16 => ScalarType::U32,
-        ScalarType::S16 => ScalarType::S32,
-        ScalarType::U32 => ScalarType::U64,
-        ScalarType::S32 => ScalarType::S64,
-        _ => return None,
-    })
+/// `binary` or `ternary` of an expression on integers whose product is twice as wide, as is the third
+/// source.
+macro_rules! widening {
+    ($ty:expr, |$a:ident, $b:ident| $body:expr) => {
+        match $ty {
+            ScalarType::U16 => binary(|$a: u16, $b: u16| $body),
+            ScalarType::S16 => binary(|$a: i16, $b: i16| $body),
+            ScalarType::U32 => binary(|$a: u32, $b: u32| $body),
+            ScalarType::S32 => binary(|$a: i32, $b: i32| $body),
+            _ => return None,
+        }
+    };
+    ($ty:expr, |$a:ident, $b:ident, $c:ident| $body:expr) => {
+        match $ty {
+            ScalarType::U16 => ternary(|$a: u16, $b: u16, $c: u32| $body),
+            ScalarType::S16 => ternary(|$a: i16, $b: i16, $c: i32| $body),
+            ScalarType::U32 => ternary(|$a: u32, $b: u32, $c: u64| $body),
+            ScalarType::S32 => ternary(|$a: i32, $b: i32, $c: i64| $body),
+            _ => return None,
+        }
+    };
 }
 
-/// Products that keep one half, or all, of their bits.
-fn multiply(ty: ScalarType, part: Part) -> Option<LaneHandler> {
-    use ScalarType::*;
-    Some(match (part, ty) {
-        (Part::Low, _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
-        (Part::High, U16) => binary(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
-        (Part::High, S16) => binary(|a: i16, b: i16| ((i32::from(a) * i32::from(b)) >> 16) as i16),
-        (Part::High, U32) => binary(high_u32),
-        (Part::High, S32) => binary(high_i32),
-        (Part::High, U64) => binary(high_u64),
-        (Part::High, S64) => binary(high_i64),
-        (Part::Wide, U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
-        (Part::Wide, S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
-        (Part::Wide, U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b)),
-        (Part::Wide, S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b)),
-        _ => return None,
-    })
+/// Products with all their bits.
+trait Product: Sized {
+    type Wide;
+    fn wide(self, other: Self) -> Self::Wide;
+    /// The upper half.
+    fn high(self, other: Self) -> Self;
 }
 
-#[inline(always)]
-fn high_u32(a: u32, b: u32) -> u32 {
-    ((u64::from(a) * u64::from(b)) >> 32) as u32
+macro_rules! product_of {
+    ($($ty:ty: $wide:ty),*) => {$(
+        impl Product for $ty {
+            type Wide = $wide;
+            #[inline(always)]
+            fn wide(self, other: $ty) -> $wide {
+                <$wide>::from(self) * <$wide>::from(other)
+            }
+            #[inline(always)]
+            fn high(self, other: $ty) -> $ty {
+                (self.wide(other) >> <$ty>::BITS) as $ty
+            }
+        }
+    )*};
 }
 
-#[inline(always)]
-fn high_i32(a: i32, b: i32) -> i32 {
-    ((i64::from(a) * i64::from(b)) >> 32) as i32
-}
-
-#[inline(always)]
-fn high_u64(a: u64, b: u64) -> u64 {
-    ((u128::from(a) * u128::from(b)) >> 64) as u64
-}
-
-#[inline(always)]
-fn high_i64(a: i64, b: i64) -> i64 {
-    ((i128::from(a) * i128::from(b)) >> 64) as i64
-}
-
-fn multiply_add(ty: ScalarType, part: Part, saturate: bool) -> Option<LaneHandler> {
-    use ScalarType::*;
-    Some(match (part, ty, saturate) {
-        (Part::High, S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
-        (_, _, true) => return None,
-        (Part::Low, ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
-        (Part::High, U16, _) => {
-            ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))
-        }
-        (Part::High, S16, _) => {
-            ternary(|a: i16, b: i16, c: i16| (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c))
-        }
-        (Part::High, U32, _) => ternary(|a: u32, b: u32, c: u32| high_u32(a, b).wrapping_add(c)),
-        (Part::High, S32, _) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).wrapping_add(c)),
-        (Part::High, U64, _) => ternary(|a: u64, b: u64, c: u64| high_u64(a, b).wrapping_add(c)),
-        (Part::High, S64, _) => ternary(|a: i64, b: i64, c: i64| high_i64(a, b).wrapping_add(c)),
-        (Part::Wide, U16, _) => {
-            ternary(|a: u16, b: u16, c: u32| (u32::from(a) * u32::from(b)).wrapping_add(c))
-        }
-        (Part::Wide, S16, _) => {
-            ternary(|a: i16, b: i16, c: i32| (i32::from(a) * i32::from(b)).wrapping_add(c))
-        }
-        (Part::Wide, U32, _) => {
-            ternary(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c))
-        }
-        (Part::Wide, S32, _) => {
-            ternary(|a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).wrapping_add(c))
-        }
-        _ => return None,
-    })
-}
+product_of!(u16: u32, i16: i32, u32: u64, i32: i64, u64: u128, i64: i128);
 
 #[inline(always)]
 fn low24_signed(a: i32) -> i64 {
@@ -209,20 +177,20 @@ fn by_halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 }
 
 /// Arithmetic on pairs of 16-bit integers.
-fn packed(opcode: Opcode, ty: ScalarType, relu: bool) -> Option<LaneHandler> {
+fn packed(meaning: &Meaning) -> Option<LaneHandler> {
     use ScalarType::*;
     #[inline(always)]
     fn signed(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
         by_halves(a, b, |a, b| f(a as i16, b as i16) as u16)
     }
-    Some(match (opcode, ty, relu) {
-        (Opcode::Add, U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
-        (Opcode::Min, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
-        (Opcode::Max, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
-        (Opcode::Min, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
-        (Opcode::Max, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
-        (Opcode::Min, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
-        (Opcode::Max, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
+    Some(match (meaning.op, meaning.ty, meaning.modifiers.rectifies) {
+        (Op::Add, U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
+        (Op::Minimum, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
+        (Op::Maximum, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
+        (Op::Minimum, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
+        (Op::Maximum, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
+        (Op::Minimum, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
+        (Op::Maximum, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
         _ => return None,
     })
 }
@@ -249,88 +217,68 @@ fn dot2(a: u32, signed_a: bool, b: u32, signed_b: bool, c: u32) -> u32 {
     })
 }
 
-fn dot(form: &mut Undecoded) -> Option<Pure> {
-    use ScalarType::{B32, S32, U32};
-    let four = form.opcode == Some(Opcode::Dp4a);
-    let high = !four && form.part.take()? == Part::High;
-    let (a, b) = (form.take_type()?, form.take_type()?);
-    if ![a, b].iter().all(|ty| matches!(ty, U32 | S32)) {
-        return None;
-    }
-    let run = match (four, high, a == S32, b == S32) {
-        (true, _, false, false) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, false, c)),
-        (true, _, false, true) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, true, c)),
-        (true, _, true, false) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, false, c)),
-        (true, _, true, true) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, true, c)),
-        (false, false, false, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, false, c)),
-        (false, false, false, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, true, c)),
-        (false, false, true, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, false, c)),
-        (false, false, true, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, true, c)),
-        (false, true, false, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, false, c)),
-        (false, true, false, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, true, c)),
-        (false, true, true, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, false, c)),
-        (false, true, true, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, true, c)),
-    };
-    Pure::new(run, B32, &[a, b, B32])
+/// Sums of products of the parts of words.
+fn dot(op: Op) -> Option<LaneHandler> {
+    Some(match op {
+        Op::DotBytes([false, false]) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, false, c)),
+        Op::DotBytes([false, true]) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, true, c)),
+        Op::DotBytes([true, false]) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, false, c)),
+        Op::DotBytes([true, true]) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, true, c)),
+        Op::DotHalves { signed, high } => match (high, signed) {
+            (false, [false, false]) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, false, c)),
+            (false, [false, true]) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, true, c)),
+            (false, [true, false]) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, false, c)),
+            (false, [true, true]) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, true, c)),
+            (true, [false, false]) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, false, c)),
+            (true, [false, true]) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, true, c)),
+            (true, [true, false]) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, false, c)),
+            (true, [true, true]) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, true, c)),
+        },
+        _ => return None,
+    })
 }
 
-/// Decodes integer arithmetic.
-pub(crate) fn decode(form: &mut Undecoded) -> Option<Pure> {
+/// Returns the handler of integer arithmetic.
+pub(crate) fn handler(meaning: &Meaning) -> Option<LaneHandler> {
     use ScalarType::*;
-    if form.is(&[Opcode::Dp4a, Opcode::Dp2a]) {
-        return dot(form);
-    }
-    let opcode = form.opcode?;
-    let multiplies = form.is(&[Opcode::Mul, Opcode::Mad, Opcode::Clmad, Opcode::Mul24, Opcode::Mad24]);
-    let part = if multiplies { form.part.take() } else { None };
-    let saturate = form.take(Flag::Saturate);
-    let relu = form.take(Flag::Rectified);
-    let ty = form.take_type()?;
-    let same = |run, sources| Pure::uniform(run, ty, sources);
+    let Meaning { op, ty, modifiers: Modifiers { saturates, rectifies, .. } } = *meaning;
     if matches!(ty, U16x2 | S16x2) {
-        return if saturate { None } else { same(packed(opcode, ty, relu)?, 2) };
+        return if saturates { None } else { packed(meaning) };
     }
-    match (opcode, saturate, relu) {
-        (Opcode::Add, true, false) if ty == S32 => same(binary(i32::saturating_add), 2),
-        (Opcode::Sub, true, false) if ty == S32 => same(binary(i32::saturating_sub), 2),
-        (Opcode::Mad | Opcode::Mad24, true, false) => {
-            let run = match opcode {
-                Opcode::Mad => multiply_add(ty, part?, true)?,
-                _ => multiply24(ty, part?, true, true)?,
-            };
-            same(run, 3)
+    Some(match (op, saturates, rectifies) {
+        (Op::Add, true, false) if ty == S32 => binary(i32::saturating_add),
+        (Op::Subtract, true, false) if ty == S32 => binary(i32::saturating_sub),
+        (Op::MultiplyAdd(Part::High), true, false) if ty == S32 => {
+            ternary(|a: i32, b: i32, c: i32| a.high(b).saturating_add(c))
         }
-        (Opcode::Min, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
-        (Opcode::Max, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
-        (_, true, _) | (_, _, true) => None,
-        (Opcode::Add, ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
-        (Opcode::Sub, ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
-        (Opcode::Mul, ..) => {
-            let result = if part? == Part::Wide { wide(ty)? } else { ty };
-            Pure::new(multiply(ty, part?)?, result, &[ty, ty])
+        (Op::MultiplyAdd24(part), _, false) => multiply24(ty, part, true, saturates)?,
+        (Op::Minimum, false, true) if ty == S32 => binary(|a: i32, b: i32| a.min(b).max(0)),
+        (Op::Maximum, false, true) if ty == S32 => binary(|a: i32, b: i32| a.max(b).max(0)),
+        (_, true, _) | (_, _, true) => return None,
+        (Op::Add, ..) => typed!(ty, binary, |a, b| a.wrapping_add(b)),
+        (Op::Subtract, ..) => typed!(ty, binary, |a, b| a.wrapping_sub(b)),
+        (Op::Multiply(Part::Low), ..) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
+        (Op::Multiply(Part::High), ..) => typed!(ty, binary, |a, b| a.high(b)),
+        (Op::Multiply(Part::Wide), ..) => widening!(ty, |a, b| a.wide(b)),
+        (Op::MultiplyAdd(Part::Low), ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        (Op::MultiplyAdd(Part::High), ..) => typed!(ty, ternary, |a, b, c| a.high(b).wrapping_add(c)),
+        (Op::MultiplyAdd(Part::Wide), ..) => widening!(ty, |a, b, c| a.wide(b).wrapping_add(c)),
+        (Op::Multiply24(part), ..) => multiply24(ty, part, false, false)?,
+        (Op::CarrylessMultiplyAdd(Part::Low), ..) if matches!(ty, U64 | S64) => {
+            ternary(|a: u64, b: u64, c: u64| carryless_product(a, b) as u64 ^ c)
         }
-        (Opcode::Mad, ..) => {
-            let result = if part? == Part::Wide { wide(ty)? } else { ty };
-            Pure::new(multiply_add(ty, part?, false)?, result, &[ty, ty, result])
+        (Op::CarrylessMultiplyAdd(Part::High), ..) if matches!(ty, U64 | S64) => {
+            ternary(|a: u64, b: u64, c: u64| (carryless_product(a, b) >> 64) as u64 ^ c)
         }
-        (Opcode::Mul24, ..) => same(multiply24(ty, part?, false, false)?, 2),
-        (Opcode::Mad24, ..) => same(multiply24(ty, part?, true, false)?, 3),
-        (Opcode::Clmad, ..) if matches!(ty, U64 | S64) => match part? {
-            Part::Low => same(ternary(|a: u64, b: u64, c: u64| carryless_product(a, b) as u64 ^ c), 3),
-            Part::High => {
-                same(ternary(|a: u64, b: u64, c: u64| (carryless_product(a, b) >> 64) as u64 ^ c), 3)
-            }
-            Part::Wide => None,
-        },
-        (Opcode::Sad, ..) => same(sum_of_differences(ty)?, 3),
-        (Opcode::Div, ..) => same(divide(ty)?, 2),
-        (Opcode::Rem, ..) => same(remainder(ty)?, 2),
-        (Opcode::Abs, ..) => same(absolute(ty)?, 1),
-        (Opcode::Neg, ..) => same(typed!(ty, unary, |a| a.wrapping_neg()), 1),
-        (Opcode::Min, ..) => same(typed!(ty, binary, |a, b| a.min(b)), 2),
-        (Opcode::Max, ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
-        _ => None,
-    }
+        (Op::SumOfDifferences, ..) => sum_of_differences(ty)?,
+        (Op::Divide, ..) => divide(ty)?,
+        (Op::Remainder, ..) => remainder(ty)?,
+        (Op::Absolute, ..) => absolute(ty)?,
+        (Op::Negate, ..) => typed!(ty, unary, |a| a.wrapping_neg()),
+        (Op::Minimum, ..) => typed!(ty, binary, |a, b| a.min(b)),
+        (Op::Maximum, ..) => typed!(ty, binary, |a, b| a.max(b)),
+        _ => dot(op)?,
+    })
 }
 
 /// The product of two polynomials over the field of two elements.
@@ -440,16 +388,16 @@ fn carry_handler(opcode: Opcode, part: Option<Part>, ty: ScalarType) -> Option<L
             carried!(u64, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry))
         }
         (Mad | Madc, Some(Part::High), false) if ty == U32 => {
-            carried!(u32, |a, b, c, carry| high_u32(a, b).carrying(c, carry))
+            carried!(u32, |a, b, c, carry| a.high(b).carrying(c, carry))
         }
         (Mad | Madc, Some(Part::High), false) => {
-            carried!(u32, |a, b, c, carry| (high_i32(a as i32, b as i32) as u32).carrying(c, carry))
+            carried!(u32, |a, b, c, carry| ((a as i32).high(b as i32) as u32).carrying(c, carry))
         }
         (Mad | Madc, Some(Part::High), true) if ty == U64 => {
-            carried!(u64, |a, b, c, carry| high_u64(a, b).carrying(c, carry))
+            carried!(u64, |a, b, c, carry| a.high(b).carrying(c, carry))
         }
         (Mad | Madc, Some(Part::High), true) => {
-            carried!(u64, |a, b, c, carry| (high_i64(a as i64, b as i64) as u64).carrying(c, carry))
+            carried!(u64, |a, b, c, carry| ((a as i64).high(b as i64) as u64).carrying(c, carry))
         }
         _ => return None,
     })

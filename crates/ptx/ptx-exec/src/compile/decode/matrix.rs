@@ -7,8 +7,10 @@ use ptx::instruction::{Flag, Letter, Logic, Opcode};
 
 use crate::arithmetic::soft::{self, Rounding};
 use crate::code::Op;
+use ptx_lower::take_direction;
+
 use crate::compile::decode::load_store;
-use crate::compile::decode::{Undecoded, rounding};
+use crate::compile::decode::{Undecoded, direction};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
     Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
@@ -127,7 +129,7 @@ impl Types {
                 let eighth = |ty| if ty == E4m3 { soft::E4M3 } else { soft::E5M2 };
                 Ok(Kind::Words(Arithmetic::Eighths { a: eighth(a), b: eighth(b), sum: format(d) }))
             }
-            (F64, F64, F64, F64) => Ok(Kind::Doubles(rounding(form))),
+            (F64, F64, F64, F64) => Ok(Kind::Doubles(direction(take_direction(form)))),
             (S32, S8 | U8, S8 | U8, S32) | (S32, S4 | U4, S4 | U4, S32) => {
                 let integer = |ty: ScalarType| Integer { bits: bits(ty), signed: ty.is_signed() };
                 let saturate = form.take(Flag::SaturateFinite);

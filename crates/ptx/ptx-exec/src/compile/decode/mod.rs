@@ -19,9 +19,9 @@ mod texture;
 mod video;
 mod warp;
 
-use ptx::ScalarType;
 use ptx::body::{Line, Operand};
 use ptx::instruction::{self, Opcode};
+use ptx_lower::{Meaning, Op};
 
 use crate::arithmetic::soft::Rounding;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -33,41 +33,28 @@ use crate::registers::handler::LaneHandler;
 /// ignored by accident.
 pub(crate) type Undecoded = ptx::instruction::Operation;
 
-/// Takes `.rn`, `.rz`, `.rm` or `.rp`; to nearest where there is none.
-pub(crate) fn rounding(form: &mut Undecoded) -> Rounding {
-    let rounding = match form.rounding {
-        Some(instruction::Rounding::Nearest) => Rounding::NearestEven,
-        Some(instruction::Rounding::Zero) => Rounding::Zero,
-        Some(instruction::Rounding::Down) => Rounding::Down,
-        Some(instruction::Rounding::Up) => Rounding::Up,
-        // What rounds otherwise is left.
-        _ => return Rounding::NearestEven,
-    };
-    form.rounding = None;
-    rounding
+/// The handler that the executor has for a meaning, and the immediate that it asks for.
+pub(crate) type Choice = (LaneHandler, u32);
+
+/// The direction of a rounding, to a whole number or not; to nearest where none is named.
+pub(crate) fn direction(rounding: Option<instruction::Rounding>) -> Rounding {
+    use instruction::Rounding::{Down, NearestAway, Up, WholeDown, WholeUp, WholeZero, Zero};
+    match rounding {
+        Some(NearestAway) => Rounding::NearestAway,
+        Some(Zero | WholeZero) => Rounding::Zero,
+        Some(Down | WholeDown) => Rounding::Down,
+        Some(Up | WholeUp) => Rounding::Up,
+        _ => Rounding::NearestEven,
+    }
 }
 
-/// An instruction that computes one register from others, and nothing else.
-pub(crate) struct Pure {
-    pub(crate) run: LaneHandler,
-    pub(crate) result: ScalarType,
-    /// Types of the sources, in order; at most four.
-    pub(crate) sources: Vec<ScalarType>,
-    pub(crate) immediate: u32,
-}
-
-impl Pure {
-    /// All operands have the type of the result.
-    pub(crate) fn uniform(run: LaneHandler, ty: ScalarType, sources: usize) -> Option<Self> {
-        Some(Pure { run, result: ty, sources: vec![ty; sources], immediate: 0 })
-    }
-
-    pub(crate) fn new(run: LaneHandler, result: ScalarType, sources: &[ScalarType]) -> Option<Self> {
-        Some(Pure { run, result, sources: sources.to_vec(), immediate: 0 })
-    }
-
-    pub(crate) fn with(self, immediate: u32) -> Self {
-        Pure { immediate, ..self }
+/// The executor's choice for a meaning.
+fn choice_for(meaning: &Meaning) -> Option<Choice> {
+    let alone = |run| (run, 0);
+    match meaning.op {
+        Op::Convert { .. } | Op::PackIntegers { .. } => convert::handler(meaning),
+        _ if meaning.ty.is_float() => bits::handler(meaning).map(alone).or_else(|| float::handler(meaning)),
+        _ => bits::handler(meaning).or_else(|| integer::handler(meaning)).map(alone),
     }
 }
 
@@ -107,9 +94,12 @@ pub(crate) fn instruction<'m>(
     } else if let Some(outcome) = video::decode(compiler, line, form) {
         outcome
     } else {
-        match pure(form, line.operands.len().saturating_sub(1)) {
+        let meaning = Meaning::of(form, &line.operands);
+        match meaning.and_then(|meaning| Some((meaning, choice_for(&meaning)?))) {
             // Before operands are counted: an unknown modifier may ask for others.
-            Some(found) => left_over(line, form).and_then(|()| emit(compiler, line, &found)),
+            Some((meaning, choice)) => {
+                left_over(line, form).and_then(|()| emit(compiler, line, &meaning, choice))
+            }
             None => unsupported(format!("`{}` is not supported", line.instruction.mnemonic)),
         }
     };
@@ -140,49 +130,28 @@ fn left_over(line: &Line, form: &Undecoded) -> Decoded<()> {
     unsupported(format!("`.{}` is not supported in `{mnemonic}`", form.left(mnemonic).unwrap_or_default()))
 }
 
-/// Decodes an instruction with `sources` sources.
-fn pure(form: &mut Undecoded, sources: usize) -> Option<Pure> {
-    if form.opcode == Some(Opcode::Cvt) {
-        return convert::decode(form);
-    }
-    if form.is(&bits::OPCODES) {
-        return bits::decode(form);
-    }
-    let ty = *form.types().first()?;
-    if ty.is_float() { float::decode(form, sources) } else { integer::decode(form) }
-}
-
-/// Adds the step of a pure instruction.
-pub(crate) fn emit(compiler: &mut FunctionCompiler, line: &Line, pure: &Pure) -> Decoded<()> {
+/// Adds the step of an instruction that computes one register from others, and nothing else.
+fn emit(compiler: &mut FunctionCompiler, line: &Line, meaning: &Meaning, choice: Choice) -> Decoded<()> {
+    let types = meaning.sources();
     let Some((destination, sources)) = line.operands.split_first() else {
         return invalid("this instruction needs operands");
     };
-    if sources.len() != pure.sources.len() {
+    if sources.len() != types.len() {
         return invalid(format!(
             "`{}` takes {} source operands, not {}",
             line.instruction.mnemonic,
-            pure.sources.len(),
+            types.len(),
             sources.len()
         ));
     }
-    let args = pure_args(compiler, destination, sources, pure)?;
-    compiler.lanes(pure.run, args.0);
-    compiler.widen(args.1);
-    Ok(())
-}
-
-fn pure_args(
-    compiler: &mut FunctionCompiler,
-    destination: &Operand,
-    sources: &[Operand],
-    pure: &Pure,
-) -> Decoded<(Args, crate::compile::operand::Destination)> {
-    let mut args = Args { immediate: pure.immediate, ..Args::EMPTY };
+    let (run, immediate) = choice;
+    let mut args = Args { immediate, ..Args::EMPTY };
     let slots = [&mut args.a, &mut args.b, &mut args.c, &mut args.f];
-    for ((slot, operand), ty) in slots.into_iter().zip(sources).zip(&pure.sources) {
-        *slot = compiler.source(operand, *ty)?;
+    for ((slot, operand), ty) in slots.into_iter().zip(sources).zip(types) {
+        *slot = compiler.source(operand, ty)?;
     }
-    let destination = compiler.destination(destination, pure.result)?;
-    args.d = destination.reg;
-    Ok((args, destination))
+    let destination = compiler.destination(destination, meaning.result())?;
+    compiler.lanes(run, Args { d: destination.reg, ..args });
+    compiler.widen(destination);
+    Ok(())
 }

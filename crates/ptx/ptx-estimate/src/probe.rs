@@ -10,15 +10,14 @@
 //!
 //! An address that depends on loaded data, or on a structure among the parameters, is not judged.
 
-use super::code::{Access, Action, Register, Space};
+use super::code::{Access, Action, Register};
 use super::value::{LANES, Value};
 use super::warp::Warp;
 use super::{Argument, Estimator, Shape};
-use crate::analysis::{MOST_TOUCHED, SECTOR};
-use crate::body::Line;
-use crate::instruction::Direction;
-use crate::syntax::StateSpace;
 use cuda_launch::LaunchConfig;
+use ptx::analysis::{MOST_TOUCHED, SECTOR};
+use ptx::facts::{Lanes, Probed};
+use ptx::syntax::{Function, StateSpace};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A 32-bit parameter of the second trial: a typical number of columns.
@@ -29,61 +28,6 @@ const MIDDLE: u64 = 1 << 40;
 const MOST_STEPS: usize = 50_000;
 /// Most steps that a trial executes.
 const MOST_VISITS: usize = 4 * MOST_STEPS;
-
-/// A line of a module's source: the index of its `.file`, and the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// Index of the `.file`.
-    pub file: u32,
-    /// The line, from 1.
-    pub line: u32,
-}
-
-impl Place {
-    /// Returns the place of an instruction; for inlined code, the place of the call.
-    pub fn of(line: &Line<'_>) -> Option<Place> {
-        let location = line.location?;
-        let (file, line) = match &location.inlined {
-            Some(call) => (call.file, call.line),
-            None => (location.file, location.line),
-        };
-        (line > 0).then_some(Place { file, line })
-    }
-}
-
-/// An access of a kernel by a full warp.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Probed {
-    /// Global, shared or constant memory.
-    pub space: StateSpace,
-    /// Load, store or atomic.
-    pub direction: Direction,
-    /// Loops around it.
-    pub depth: u32,
-    /// The place in the source, if the module has lines.
-    pub place: Option<Place>,
-    /// The pattern of the lanes' addresses.
-    pub lanes: Lanes,
-}
-
-/// The pattern of the addresses of a warp's lanes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Lanes {
-    /// All lanes have one address.
-    One,
-    /// They depend on data.
-    Data,
-    /// They follow from the code.
-    Known {
-        /// Sectors of global memory, wavefronts of shared memory, addresses of constant memory:
-        /// the least of both trials.
-        cost: u64,
-        /// The same in the trial with large parameters.
-        cost_if_large: u64,
-        /// The least cost of accesses to as many bytes.
-        least: u64,
-    },
-}
 
 /// The result of one trial for an access.
 #[derive(Clone, Copy)]
@@ -96,19 +40,15 @@ struct Trial {
 }
 
 impl Estimator {
-    /// Returns each access to global, shared and constant memory in a launch; `bytes` are the sizes
-    /// of the parameters.
-    pub fn probe(&self, launch: &LaunchConfig, bytes: &[u64]) -> Vec<Probed> {
-        let [small, large] = [1, LARGE].map(|number| self.trial(launch, bytes, number));
+    /// Returns each access to global, shared and constant memory in a launch of the kernel that
+    /// this is the estimator of: what [`ptx::facts()`] asks for.
+    pub fn probe(&self, kernel: &Function, launch: &LaunchConfig) -> Vec<Probed> {
+        let bytes: Vec<u64> = kernel.params.iter().map(|parameter| parameter.bytes().unwrap_or(0)).collect();
+        let [small, large] = [1, LARGE].map(|number| self.trial(launch, &bytes, number));
         let each = small.into_iter().filter_map(|(at, small)| Some((at, small, *large.get(&at)?)));
         each.filter_map(|(at, small, large)| {
             let Action::Access(access) = &self.code.steps[at].action else { return None };
-            let space = match access.space {
-                Space::Global => StateSpace::Global,
-                Space::Shared => StateSpace::Shared,
-                Space::Constant => StateSpace::Const,
-                Space::Local | Space::Generic => return None,
-            };
+            let space = access.space.filter(|space| *space != StateSpace::Local)?;
             let lanes = match (small.known, large.known) {
                 _ if small.uniform && large.uniform => Lanes::One,
                 (Some((a, least)), Some((b, _))) => Lanes::Known { cost: a.min(b), cost_if_large: b, least },
@@ -213,11 +153,13 @@ impl Groups {
         let first = (0..LANES).filter(|lane| live >> lane & 1 == 1).map(|lane| base.lane(lane)).min();
         let request = addresses.request(live, bytes);
         match access.space {
-            Space::Shared => {
+            Some(StateSpace::Shared) => {
                 let found = request.wavefronts();
                 Trial { known: Some((found.count, found.count - found.excessive)), uniform, group: None }
             }
-            Space::Constant => Trial { known: Some((request.distinct_addresses(), 1)), uniform, group: None },
+            Some(StateSpace::Const) => {
+                Trial { known: Some((request.distinct_addresses(), 1)), uniform, group: None }
+            }
             _ => {
                 let index = *self.open.entry(access.address).or_insert_with(|| {
                     self.all.push(Group { base: first.unwrap_or(0), ..Group::default() });

@@ -13,7 +13,7 @@
 //!    as earlier warps and blocks have not loaded of the request's sectors. Warps of one kernel
 //!    leave out the same rounds, so those that were executed stand for the others.
 
-use crate::analysis::SECTOR;
+use ptx::analysis::SECTOR;
 
 /// Sectors that are remembered for a warp, a block, a launch: powers of two.
 const OF_WARP: usize = 1 << 10;

@@ -25,7 +25,7 @@ const SHORT_LOOP: f64 = 64.0;
 const UNROLLED: f64 = 4.0;
 
 /// Instructions of the machine for each instruction of a listing.
-pub(crate) fn instructions(body: &Body<'_>, operations: &[Operation]) -> Vec<f64> {
+pub fn instructions(body: &Body<'_>, operations: &[Operation]) -> Vec<f64> {
     let lines = body.lines.iter().zip(operations);
     let mut counts: Vec<f64> = lines.map(|(line, operation)| alone(line, operation)).collect();
     let listing = Listing { body, operations, uses: Uses::of(body, operations) };

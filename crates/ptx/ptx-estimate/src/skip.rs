@@ -14,7 +14,7 @@ use super::code::{Access, Action, Kind};
 use super::loops::Change;
 use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
-use crate::instruction::Comparison;
+use ptx::instruction::Comparison;
 
 /// Rounds that must have been seen before others are taken for their mean, if there is time to see
 /// them.

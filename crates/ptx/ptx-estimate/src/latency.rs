@@ -14,8 +14,8 @@
 //! parameters) takes no time.
 
 use super::Work;
-use crate::instruction::{Class, Flag, Opcode, Operation};
-use crate::syntax::{ScalarType, StateSpace};
+use ptx::instruction::{Class, Flag, Opcode, Operation};
+use ptx::syntax::{ScalarType, StateSpace};
 
 /// Cycles of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

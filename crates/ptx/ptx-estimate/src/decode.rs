@@ -1,21 +1,26 @@
 //! Translates each instruction into steps, as far as an estimate follows it.
 
-use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Op, Register, Space, Update};
+use super::code::{Access, Action, Compare, Computation, Guard, Kind, NONE, Register, Update};
 use super::compile::{Compiler, Site};
-use crate::body::{Base, Indexed, Operand};
-use crate::instruction::{
-    Atomic, Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
+use ptx::body::{Base, Indexed, Operand};
+use ptx::instruction::{
+    Atomic, Direction, Flag, Opcode, Operation, Part, Shape, Synchronization, Vote, accesses,
 };
-use crate::syntax::{Constant, ScalarType, StateSpace};
+use ptx::syntax::{ScalarType, StateSpace};
+use ptx_lower::{Meaning, Op};
 
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {
-    let kind = bits_of(ty);
     Action::Compute {
-        form: Computation { op: Op::Move, from: kind, to: kind },
+        form: computation(Op::Move, bits_of(ty), bits_of(ty)),
         to,
         from: [from, NONE, NONE, NONE],
     }
+}
+
+/// A computation that no rounding changes.
+fn computation(op: Op, from: Kind, to: Kind) -> Computation {
+    Computation { op, rounding: None, from, to }
 }
 
 /// A type as bits: an integer of its width.
@@ -42,7 +47,7 @@ fn loaded_kind(ty: ScalarType) -> Kind {
 impl<'m> Compiler<'_, 'm> {
     pub(super) fn instruction(&mut self, site: Site<'_, 'm>) {
         use Opcode::{
-            Activemask, Applypriority, Atom, Bar, Barrier, Bra, Brx, Call, Cp, Cvt, Discard, Exit, Fence, Ld,
+            Activemask, Applypriority, Atom, Bar, Barrier, Bra, Brx, Call, Cp, Discard, Exit, Fence, Ld,
             Ldmatrix, Ldu, Membar, Mov, Nanosleep, Prefetch, Prefetchu, Red, Ret, Set, Setmaxnreg, Setp,
             Shfl, St, Stmatrix, Trap, Wmma,
         };
@@ -68,7 +73,6 @@ impl<'m> Compiler<'_, 'm> {
             Cp => self.copy_asynchronously(site),
             Wmma if operation.has(Flag::Load) || operation.has(Flag::Store) => self.access(site),
             Setp | Set => self.comparison(site),
-            Cvt => self.conversion(site),
             Shfl => self.shuffle(site),
             Opcode::Vote | Activemask => self.vote(site),
             _ => self.computation(site),
@@ -100,15 +104,12 @@ impl<'m> Compiler<'_, 'm> {
 
     fn unpack(&mut self, site: Site<'_, 'm>, parts: &[Operand<'m>], from: Register, ty: ScalarType) {
         let width = (8 * ty.bytes() as u32).min(64) / (parts.len() as u32).max(1);
-        let form = |shift| Computation {
-            op: Op::Unpack(shift),
-            from: bits_of(ty),
-            to: Kind::Integer { bits: width, signed: false },
-        };
+        let narrow = Kind::Integer { bits: width, signed: false };
         self.emit(site, Action::Nothing);
         for (index, part) in (0u32..).zip(parts) {
             let to = self.write(part);
-            let action = Action::Compute { form: form(index * width), to, from: [from, NONE, NONE, NONE] };
+            let form = computation(Op::Unpack(index * width), bits_of(ty), narrow);
+            let action = Action::Compute { form, to, from: [from, NONE, NONE, NONE] };
             self.emit_part(site, action);
         }
     }
@@ -121,7 +122,7 @@ impl<'m> Compiler<'_, 'm> {
             let from = [sum, self.read(part, ty), NONE, NONE];
             // What is above is cut off by the width of what is so far.
             let kind = Kind::Integer { bits: (index * width).max(1), signed: false };
-            let form = Computation { op: Op::Pack(index * width), from: kind, to: bits_of(ty) };
+            let form = computation(Op::Pack(index * width), kind, bits_of(ty));
             let next = if index as usize + 1 == parts.len() { to } else { self.temporary() };
             self.emit_part(site, Action::Compute { form, to: next, from });
             sum = next;
@@ -130,10 +131,7 @@ impl<'m> Compiler<'_, 'm> {
 
     /// An instruction that computes a result of its other operands.
     fn computation(&mut self, site: Site<'_, 'm>) {
-        let operands = site.operands();
-        let ty = site.operation.types().first().copied();
-        let form = ty.and_then(|ty| form(site, ty));
-        let (Some(form), Some(ty), [to, from @ ..]) = (form, ty, operands) else {
+        let (Some((form, types)), [to, from @ ..]) = (form(site), site.operands()) else {
             return self.unknown(site);
         };
         let mut plain = |operand: &Operand<'m>| match operand {
@@ -146,8 +144,8 @@ impl<'m> Compiler<'_, 'm> {
         }
         let to = self.write(to);
         let mut registers = [NONE; 4];
-        for (place, operand) in registers.iter_mut().zip(from) {
-            *place = self.read(operand, ty);
+        for (index, (place, operand)) in registers.iter_mut().zip(from).enumerate() {
+            *place = self.read(operand, types.get(index).copied().unwrap_or(ScalarType::B32));
         }
         self.emit(site, Action::Compute { form, to, from: registers });
     }
@@ -171,41 +169,25 @@ impl<'m> Compiler<'_, 'm> {
         }
     }
 
-    fn conversion(&mut self, site: Site<'_, 'm>) {
-        let operation = site.operation;
-        let kinds: Vec<Kind> = operation.types().iter().copied().filter_map(arithmetic_kind).collect();
-        let ([to_kind, from_kind], [_, from_ty], [to, from]) =
-            (kinds.as_slice(), operation.types(), site.operands())
-        else {
-            return self.unknown(site);
-        };
-        let form =
-            Computation { op: Op::Convert(rounding(operation, *to_kind)), from: *from_kind, to: *to_kind };
-        let (to, from) = (self.write(to), self.read(from, *from_ty));
-        self.emit(site, Action::Compute { form, to, from: [from, NONE, NONE, NONE] });
-    }
-
     fn comparison(&mut self, site: Site<'_, 'm>) {
-        let operation = site.operation;
-        let ty = operation.types().last().copied();
-        let kind = ty.and_then(arithmetic_kind);
-        let (Some(relation), Some(ty), Some(kind), [to, a, b, rest @ ..]) =
-            (operation.comparison, ty, kind, site.operands())
+        let (Some(Meaning { op: Op::Compare { relation, logic, truth }, ty, .. }), [to, a, b, rest @ ..]) =
+            (Meaning::of(&mut { *site.operation }, site.operands()), site.operands())
         else {
             return self.unknown(site);
         };
+        let Some(kind) = arithmetic_kind(ty) else { return self.unknown(site) };
         let (to, opposite) = match to {
             Operand::Pair(first, second) => (self.write(first), self.write(second)),
             to => (self.write(to), NONE),
         };
-        let combine = match (operation.logic, rest.first()) {
+        let combine = match (logic, rest.first()) {
             (Some(logic), Some(operand)) => Some((logic, self.predicate(operand))),
             _ => None,
         };
-        let truth = match (operation.opcode, operation.types().first()) {
-            (Some(Opcode::Set), Some(ScalarType::F32)) => 1f32.to_bits().into(),
-            (Some(Opcode::Set), _) => u64::from(u32::MAX),
-            _ => 1,
+        let truth = match truth {
+            ScalarType::Pred => 1,
+            ScalarType::F32 => 1f32.to_bits().into(),
+            _ => u64::from(u32::MAX),
         };
         let (a, b) = (self.read(a, ty), self.read(b, ty));
         self.emit(site, Action::Compare(Compare { relation, kind, to, opposite, a, b, combine, truth }));
@@ -312,14 +294,18 @@ impl<'m> Compiler<'_, 'm> {
         let array = self.read_symbol(element.array);
         let narrow = declared.map_or(unsigned(32), bits_of);
         for (op, from, kind, to, operands) in [
-            (Op::Convert(None), narrow, unsigned(32), widened, [index, NONE, NONE, NONE]),
-            (Op::MultiplyAdd, unsigned(32), unsigned(32), offset, [widened, scale, plus, NONE]),
+            (
+                Op::Convert { to: ScalarType::U32, finite: false },
+                narrow,
+                unsigned(32),
+                widened,
+                [index, NONE, NONE, NONE],
+            ),
+            (Op::MultiplyAdd(Part::Low), unsigned(32), unsigned(32), offset, [widened, scale, plus, NONE]),
             (Op::Add, unsigned(64), unsigned(64), address, [array, offset, NONE, NONE]),
         ] {
-            self.emit_part(
-                site,
-                Action::Compute { form: Computation { op, from, to: kind }, to, from: operands },
-            );
+            let form = computation(op, from, kind);
+            self.emit_part(site, Action::Compute { form, to, from: operands });
         }
         address
     }
@@ -401,7 +387,7 @@ impl<'m> Compiler<'_, 'm> {
         let part = |space, direction, address, offset| {
             let element = bits_of(ScalarType::B32);
             Action::Access(Access {
-                space,
+                space: Some(space),
                 direction,
                 address,
                 offset,
@@ -415,84 +401,44 @@ impl<'m> Compiler<'_, 'm> {
             })
         };
         let (source, target) = (self.base(site, from.base), self.base(site, to.base));
-        self.emit(site, part(Space::Global, Direction::Load, source, from.offset));
-        self.emit_part(site, part(Space::Shared, Direction::Store, target, to.offset));
+        self.emit(site, part(StateSpace::Global, Direction::Load, source, from.offset));
+        self.emit_part(site, part(StateSpace::Shared, Direction::Store, target, to.offset));
     }
 }
 
-/// The memory that an operation names.
-pub(super) fn space_of(operation: &Operation) -> Space {
+/// The memory that an operation names; `None` for generic addresses.
+pub(super) fn space_of(operation: &Operation) -> Option<StateSpace> {
+    use StateSpace::{Const, Global, Local, Param, Shared};
     match operation.space {
-        Some(StateSpace::Global) => Space::Global,
-        Some(StateSpace::Shared) => Space::Shared,
-        Some(StateSpace::Local) => Space::Local,
-        Some(StateSpace::Const | StateSpace::Param) => Space::Constant,
-        _ => Space::Generic,
+        Some(Const | Param) => Some(Const),
+        other => other.filter(|space| matches!(space, Global | Shared | Local)),
     }
 }
 
-/// Returns the rounding of a conversion to a whole number.
-fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
-    use Rounding::{WholeDown, WholeNearest, WholeUp, WholeZero};
-    let whole = operation
-        .rounding
-        .filter(|rounding| matches!(rounding, WholeNearest | WholeZero | WholeDown | WholeUp));
-    whole.or(matches!(to, Kind::Integer { .. }).then_some(WholeZero))
-}
-
-/// Returns the computation of an instruction on this type, if it is followed.
-fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Computation> {
-    let operation = site.operation;
-    let opcode = operation.opcode?;
-    if opcode == Opcode::Selp {
-        return Some(Computation { op: Op::Select, from: bits_of(ty), to: bits_of(ty) });
-    }
-    let kind = arithmetic_kind(ty)?;
-    let real = matches!(kind, Kind::Single | Kind::Double);
-    let operands = site.operands().len().saturating_sub(1);
-    let (wide, high) = (operation.part == Some(Part::Wide), operation.part == Some(Part::High));
-    let op = match opcode {
-        Opcode::Add => Op::Add,
-        Opcode::Sub => Op::Subtract,
-        Opcode::Mul if high => Op::MultiplyHigh,
-        Opcode::Mul => Op::Multiply,
-        Opcode::Mad | Opcode::Fma if high => Op::MultiplyAddHigh,
-        Opcode::Mad | Opcode::Fma => Op::MultiplyAdd,
-        Opcode::Div => Op::Divide,
-        Opcode::Rem => Op::Remainder,
-        Opcode::Min if operands == 2 => Op::Minimum,
-        Opcode::Max if operands == 2 => Op::Maximum,
-        Opcode::Abs => Op::Absolute,
-        Opcode::Neg => Op::Negate,
-        Opcode::Sqrt if real => Op::SquareRoot,
-        Opcode::Rcp if real => Op::Reciprocal,
-        Opcode::Cvta => Op::Move,
-        _ if real => return None,
-        Opcode::And => Op::And,
-        Opcode::Or => Op::Or,
-        Opcode::Xor => Op::Xor,
-        Opcode::Not => Op::Not,
-        Opcode::Shl => Op::ShiftLeft,
-        Opcode::Shr => Op::ShiftRight,
-        Opcode::Lop3 if operands == 4 => Op::Table(match site.operands().last() {
-            Some(Operand::Constant(Constant::Integer(table))) => *table as u8,
-            _ => return None,
-        }),
-        Opcode::Shf => {
-            Op::Funnel { left: operation.has(Flag::Left), wrap: operation.limit == Some(Limit::Wrap) }
-        }
-        Opcode::Bfe => Op::ExtractBits,
-        Opcode::Bfi => Op::InsertBits,
-        Opcode::Prmt if operation.permutation.is_none() => Op::Permute,
-        Opcode::Popc => Op::CountOnes,
-        Opcode::Clz => Op::CountLeadingZeros,
-        Opcode::Brev => Op::ReverseBits,
-        _ => return None,
+/// Returns the computation of an instruction, if it is followed.
+fn form(site: Site<'_, '_>) -> Option<(Computation, Vec<ScalarType>)> {
+    let meaning = match site.operation.opcode? {
+        Opcode::Cvta => Meaning::plain(Op::Move, *site.operation.types().first()?),
+        _ => Meaning::of(&mut { *site.operation }, site.operands())?,
     };
-    let to = match (kind, opcode) {
-        (_, Opcode::Popc | Opcode::Clz) => Kind::Integer { bits: 32, signed: false },
-        (Kind::Integer { bits, signed }, _) if wide => Kind::Integer { bits: (2 * bits).min(64), signed },
-        _ => kind,
+    let (from, to) = match meaning.op {
+        Op::Select => (bits_of(meaning.ty), bits_of(meaning.ty)),
+        _ => (arithmetic_kind(meaning.ty)?, arithmetic_kind(meaning.result())?),
     };
-    Some(Computation { op, from: kind, to })
+    let sources = meaning.sources();
+    let real = matches!(from, Kind::Single | Kind::Double);
+    let is_followed = match meaning.op {
+        Op::Move | Op::Select | Op::Convert { .. } => true,
+        Op::Add | Op::Subtract | Op::Multiply(_) | Op::MultiplyAdd(_) | Op::Divide => true,
+        Op::Minimum | Op::Maximum => site.operands().len() == 3,
+        Op::Absolute | Op::Negate => true,
+        Op::SquareRoot | Op::Reciprocal => real,
+        Op::Table(_) => site.operands().len() == 5,
+        Op::Remainder | Op::And | Op::Or | Op::Xor | Op::Not | Op::ShiftLeft | Op::ShiftRight => !real,
+        Op::Funnel { .. } | Op::ExtractBits | Op::InsertBits | Op::Permute(None) => !real,
+        Op::CountOnes | Op::CountLeadingZeros | Op::ReverseBits => !real,
+        _ => false,
+    };
+    is_followed
+        .then_some((Computation { op: meaning.op, rounding: meaning.modifiers.rounding, from, to }, sources))
 }

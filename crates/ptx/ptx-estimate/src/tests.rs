@@ -1,8 +1,8 @@
 //! Walks whose counts are known.
 
 use super::{Argument, BUDGET, Estimator, Work};
-use crate::instruction::Class;
 use cuda_launch::LaunchConfig;
+use ptx::instruction::Class;
 
 /// The beginning of the tests' kernels: `i` is the thread's number in the grid, `p` a pointer, `n`
 /// and `m` integers.
@@ -30,7 +30,7 @@ fn estimator(body: &str) -> Estimator {
              {BEGIN} {body} ret;
          }}"
     );
-    let module = crate::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("f", &source)));
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("f", &source)));
     Estimator::new(&module, module.functions().last().expect("the entry"))
 }
 
@@ -268,7 +268,7 @@ fn calls_of_what_is_not_there_are_counted() {
         .extern .func elsewhere; .extern .func vprintf;
         .visible .entry f() { .reg .pred %q; .reg .b32 %t;
             mov.u32 %t, %tid.x; setp.gt.u32 %q, %t, 95; @%q call elsewhere; call vprintf; ret; }";
-    let module = crate::parse(source).unwrap();
+    let module = ptx::parse(source).unwrap();
     let of = |threads: u32| {
         let entry = module.functions().last().unwrap();
         Estimator::new(&module, entry).estimate(&launch(3, threads), &[], BUDGET)
@@ -376,7 +376,7 @@ fn rows_are_as_long_as_their_elements_allow() {
              {BEGIN} {rows} ret;
          }}"
     );
-    let module = crate::parse(&source).unwrap();
+    let module = ptx::parse(&source).unwrap();
     let (count, mean) = (4096, 24);
     let allocations = [4 * (count + 1), 4 * count * mean];
     let arguments = [

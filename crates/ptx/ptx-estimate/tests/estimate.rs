@@ -2,18 +2,19 @@
 //! instructions and operands thrown together.
 //!
 //! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p
-//! ptx --test estimate` goes on for that long, with others.
+//! ptx-estimate --test estimate` goes on for that long, with others.
 
+#[path = "../../ptx/tests/fuzz/mod.rs"]
 mod fuzz;
 
 use apex_random::Random;
 use std::time::Instant;
 
 use cuda_launch::LaunchConfig;
-use ptx::estimate::{Argument, Estimator, Work};
 use ptx::{
     Function, FunctionKind, Instruction, Mnemonic, Module, Name, Operand, Position, Predicate, Statement,
 };
+use ptx_estimate::{Argument, Estimator, Work};
 
 fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> &'a T {
     &of[random.index(of.len())]

@@ -1,16 +1,17 @@
 //! The work that a launch executes, estimated from a few of its warps.
 //!
-//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends
+//! [`Mix`](ptx::Mix) counts instructions as they are written; how often each is executed depends
 //! on the launch and on the kernel's parameters. An [`Estimator`] executes a few sampled warps (see
 //! `selection`) from the first instruction to the last, computes what decides branches and
 //! addresses, and counts what each warp does; the sum stands for all warps of the grid. `compile`,
-//! `decode` and `slice` make `code` of a function's [listing](crate::body) and its
-//! [operations](crate::instruction), `warp` executes it, `value` computes,
-//! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
+//! `decode` and `slice` make `code` of a function's [listing](ptx::body) and its
+//! [operations](ptx::instruction), `warp` executes it, `value` computes,
+//! [`analysis`](ptx::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
 //! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
 //! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, `machine` how many instructions of the machine each becomes, `probe` what accesses ask
-//! for by the code alone, `contention` on how many places the atomic operations of all warps fall.
+//! a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe` what accesses
+//! ask for by the code alone, `contention` on how many places the atomic operations of all warps
+//! fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
@@ -51,7 +52,6 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
-pub(crate) mod machine;
 mod probe;
 mod reuse;
 mod sampling;
@@ -65,13 +65,12 @@ mod tests;
 mod value;
 mod warp;
 
-use crate::body::SpecialRegister;
-use crate::instruction::Class;
-use crate::syntax::{Function, Module};
-pub use probe::{Lanes, Place, Probed};
-
-use code::{Code, Input, LaneMask, Special};
 use cuda_launch::LaunchConfig;
+use ptx::body::SpecialRegister;
+use ptx::instruction::Class;
+use ptx::syntax::{Function, Module};
+
+use code::{Code, Input};
 use loops::Loops;
 use sampling::Sampling;
 use value::{LANES, Value, guess, ones};
@@ -104,93 +103,108 @@ pub fn allocation_address(allocation: u32) -> u64 {
     (u64::from(allocation) + 1) << ALLOCATION_BITS
 }
 
-/// The work of a launch. Counts are of the whole launch, estimated from the sampled warps.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work {
-    /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count
-    /// whether or not they do anything.
-    pub instructions: [f64; Class::ALL.len()],
+macro_rules! figures_of_work {
+    ($($(#[$doc:meta])* $figure:ident,)*) => {
+        /// The work of a launch. Counts are of the whole launch, estimated from the sampled warps.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Work {
+            /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones
+            /// count whether or not they do anything.
+            pub instructions: [f64; Class::ALL.len()],
+            $($(#[$doc])* pub $figure: f64,)*
+            /// Whether anything rests on a guess: see the [module](self).
+            pub assumed: bool,
+            /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
+            pub extrapolated: bool,
+        }
+
+        impl Work {
+            /// All figures but the instructions of each kind.
+            fn each_figure(&mut self) -> impl Iterator<Item = &mut f64> {
+                [$(&mut self.$figure),*].into_iter()
+            }
+        }
+    };
+}
+
+figures_of_work! {
     /// Instructions of threads; over [`Work::total`], how many lanes take part in one on average.
-    pub thread_instructions: f64,
+    thread_instructions,
     /// Loads from global memory by warps with a lane that loads.
-    pub global_load_requests: f64,
+    global_load_requests,
     /// Sectors of 32 bytes that these touch, counted for each request on its own.
-    pub global_load_sectors: f64,
+    global_load_sectors,
     /// Bytes that threads ask for.
-    pub global_load_bytes: f64,
+    global_load_bytes,
     /// Lines of 128 bytes that loads and stores touch, counted for each request on its own.
-    pub global_lines: f64,
+    global_lines,
     /// Sectors that the warp which loads them has not loaded before.
-    pub warp_sectors: f64,
+    warp_sectors,
     /// The sectors among these that no other warp of the block has loaded before, about.
-    pub block_sectors: f64,
+    block_sectors,
     /// The sectors among these that no other block has loaded before, about.
-    pub launch_sectors: f64,
+    launch_sectors,
     /// Sectors from the lowest to the highest that loads and stores were seen to touch, in each
     /// stretch of memory.
-    pub span_sectors: f64,
+    span_sectors,
     /// Stores to global memory, likewise.
-    pub global_store_requests: f64,
+    global_store_requests,
     /// Sectors that these touch.
-    pub global_store_sectors: f64,
+    global_store_sectors,
     /// Bytes that threads store.
-    pub global_store_bytes: f64,
+    global_store_bytes,
     /// Sectors that stores touch which the launch has not stored to before, about: those that L2
     /// writes to memory.
-    pub written_sectors: f64,
+    written_sectors,
     /// Loads from and stores to shared memory by warps.
-    pub shared_requests: f64,
+    shared_requests,
     /// Wavefronts that these need; as many as requests if there are no conflicts and at most four
     /// bytes a lane.
-    pub shared_wavefronts: f64,
+    shared_wavefronts,
     /// Loads from and stores to local memory by warps.
-    pub local_requests: f64,
+    local_requests,
     /// Sectors of 32 bytes that these touch: four for each word that all lanes have at the same
     /// place of their memory, up to 32 where the place depends on the lane.
-    pub local_sectors: f64,
+    local_sectors,
     /// Different addresses that warps read from constant memory, counted for each load on its own:
     /// 1 for all lanes at best.
-    pub constant_wavefronts: f64,
+    constant_wavefronts,
     /// Atomic operations by warps, in any memory.
-    pub atomic_requests: f64,
+    atomic_requests,
     /// Atomic operations by threads.
-    pub atomic_lanes: f64,
+    atomic_lanes,
     /// Sum over the warps' operations of the most lanes that share an address.
-    pub atomic_wavefronts: f64,
+    atomic_wavefronts,
     /// Sum over the sectors of global memory that each of the warps' operations touches of the most
     /// lanes that share an address there: turns that L2 takes.
-    pub atomic_turns: f64,
+    atomic_turns,
     /// Sum over the warps' operations in shared memory of the most lanes that share an address.
-    pub shared_atomic_turns: f64,
+    shared_atomic_turns,
     /// Different sectors of global memory that atomic operations of the whole launch touch, about.
     /// Few of them are fought over.
-    pub atomic_sectors: f64,
+    atomic_sectors,
     /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds
     /// it back: the length of its critical path, where loads that do not depend on each other
     /// overlap, and what accesses take that need several wavefronts. No cache is followed: all
     /// loads from global memory take equally long.
-    pub latency_cycles: f64,
+    latency_cycles,
     /// Loads from global memory of a warp, on average, that wait for each other: those on its
     /// critical path.
-    pub serial_loads: f64,
+    serial_loads,
     /// Instructions of the machine that those of warps become.
-    pub machine_instructions: f64,
+    machine_instructions,
     /// Cycles for which a warp's arithmetic keeps the units busy, on average.
-    pub issue_cycles: f64,
+    issue_cycles,
     /// Barriers of a block that a warp comes to, on average.
-    pub barriers_per_warp: f64,
+    barriers_per_warp,
     /// Warps of the grid.
-    pub warps: f64,
+    warps,
     /// Most instructions of a sampled warp.
-    pub longest_warp: f64,
+    longest_warp,
     /// Branches of warps that a guess decided.
-    pub unknown_branches: f64,
+    unknown_branches,
     /// Calls by warps of functions whose code is not known, and of which nothing is counted.
-    pub unknown_calls: f64,
-    /// Whether anything rests on a guess: see the [module](self).
-    pub assumed: bool,
-    /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
-    pub extrapolated: bool,
+    unknown_calls,
 }
 
 impl Work {
@@ -213,53 +227,11 @@ impl Work {
             let share = weight / all;
             let add = |to: &mut f64, value: f64| *to += share * value;
             mean.instructions.iter_mut().zip(work.instructions).for_each(|(to, value)| add(to, value));
-            mean.each_figure()
-                .into_iter()
-                .zip(work.clone().each_figure())
-                .for_each(|(to, value)| add(to, *value));
+            mean.each_figure().zip(work.clone().each_figure()).for_each(|(to, value)| add(to, *value));
             mean.assumed |= work.assumed;
             mean.extrapolated |= work.extrapolated;
         }
         mean
-    }
-
-    /// All figures but the instructions of each kind.
-    fn each_figure(&mut self) -> [&mut f64; 33] {
-        [
-            &mut self.thread_instructions,
-            &mut self.global_load_requests,
-            &mut self.global_load_sectors,
-            &mut self.global_load_bytes,
-            &mut self.global_store_requests,
-            &mut self.global_store_sectors,
-            &mut self.global_store_bytes,
-            &mut self.written_sectors,
-            &mut self.shared_requests,
-            &mut self.shared_wavefronts,
-            &mut self.local_requests,
-            &mut self.local_sectors,
-            &mut self.constant_wavefronts,
-            &mut self.atomic_requests,
-            &mut self.atomic_lanes,
-            &mut self.atomic_wavefronts,
-            &mut self.atomic_sectors,
-            &mut self.atomic_turns,
-            &mut self.shared_atomic_turns,
-            &mut self.latency_cycles,
-            &mut self.global_lines,
-            &mut self.warp_sectors,
-            &mut self.block_sectors,
-            &mut self.launch_sectors,
-            &mut self.span_sectors,
-            &mut self.serial_loads,
-            &mut self.issue_cycles,
-            &mut self.machine_instructions,
-            &mut self.barriers_per_warp,
-            &mut self.warps,
-            &mut self.longest_warp,
-            &mut self.unknown_branches,
-            &mut self.unknown_calls,
-        ]
     }
 }
 
@@ -310,7 +282,7 @@ impl Estimator {
                 Input::Parameter { index, offset, bytes } => {
                     parameter(arguments, index, offset, bytes, shape)
                 }
-                Input::Special(special) => shape.special(special),
+                Input::Special(register, dimension) => shape.special(register, dimension),
             };
         }
     }
@@ -319,11 +291,11 @@ impl Estimator {
     fn place(&self, registers: &mut [Value], shape: &Shape, block: u64, warp: u64) -> u32 {
         for &(register, input) in &self.code.inputs {
             let value = match input {
-                Input::Special(Special::Thread(dimension)) => shape.threads_of(warp, dimension),
-                Input::Special(Special::Block(dimension)) => {
+                Input::Special(SpecialRegister::Tid, dimension) => shape.threads_of(warp, dimension),
+                Input::Special(SpecialRegister::Ctaid, dimension) => {
                     Value::uniform(coordinate(block, shape.grid, dimension))
                 }
-                Input::Special(Special::Warp) => Value::uniform(warp),
+                Input::Special(SpecialRegister::Warpid, _) => Value::uniform(warp),
                 _ => continue,
             };
             registers[register as usize] = value;
@@ -366,31 +338,27 @@ impl Shape {
         value
     }
 
-    fn special(&self, special: Special) -> Value {
+    fn special(&self, register: SpecialRegister, dimension: u8) -> Value {
+        use SpecialRegister as Of;
         let size = |sizes: [u64; 3], dimension: u8| sizes.get(usize::from(dimension)).copied().unwrap_or(0);
-        let mask = |kind: LaneMask, lane: usize| {
-            let (own, below) = (1u64 << lane, (1u64 << lane) - 1);
-            match kind {
-                LaneMask::Equal => own,
-                LaneMask::Less => below,
-                LaneMask::LessEqual => below | own,
-                LaneMask::Greater => ones(32) & !(below | own),
-                LaneMask::GreaterEqual => ones(32) & !below,
-            }
-        };
-        match special {
-            Special::ThreadsOfBlock(dimension) => Value::uniform(size(self.block, dimension)),
-            Special::BlocksOfGrid(dimension) => Value::uniform(size(self.grid, dimension)),
-            Special::WarpsOfBlock => Value::uniform(self.warps),
-            Special::DynamicShared => Value::uniform(self.dynamic_shared_bytes),
-            Special::Lane => Value::of_lanes(|lane| lane as u64),
-            Special::LaneMask(kind) => Value::of_lanes(|lane| mask(kind, lane)),
-            Special::Other(register) => {
-                let own = SpecialRegister::NAMED.iter().position(|named| *named == register);
+        match register {
+            Of::Ntid => Value::uniform(size(self.block, dimension)),
+            Of::Nctaid => Value::uniform(size(self.grid, dimension)),
+            Of::Nwarpid => Value::uniform(self.warps),
+            Of::DynamicSmemSize => Value::uniform(self.dynamic_shared_bytes),
+            Of::Laneid => Value::of_lanes(|lane| lane as u64),
+            Of::LanemaskEq => Value::of_lanes(|lane| 1 << lane),
+            Of::LanemaskLt => Value::of_lanes(|lane| ones(lane as u32)),
+            Of::LanemaskLe => Value::of_lanes(|lane| ones(lane as u32 + 1)),
+            Of::LanemaskGt => Value::of_lanes(|lane| ones(32) & !ones(lane as u32 + 1)),
+            Of::LanemaskGe => Value::of_lanes(|lane| ones(32) & !ones(lane as u32)),
+            // Of each warp its own.
+            Of::Tid | Of::Ctaid | Of::Warpid => Value::uniform(0),
+            // Unknown, such as a clock.
+            other => {
+                let own = SpecialRegister::NAMED.iter().position(|named| *named == other);
                 Value { guessed: true, ..Value::uniform(own.unwrap_or(SpecialRegister::NAMED.len()) as u64) }
             }
-            // Of each warp its own.
-            Special::Thread(_) | Special::Block(_) | Special::Warp => Value::uniform(0),
         }
     }
 }

@@ -5,7 +5,10 @@
 //! neither. If all that is decided in a loop depends on registers of the first two kinds, then two
 //! rounds tell when something will be decided otherwise: see [`super::skip`].
 
-use super::code::{Action, Code, Computation, Kind, Op, Register, Space};
+use super::code::{Action, Code, Computation, Kind, Register};
+use ptx::instruction::Part;
+use ptx::syntax::StateSpace;
+use ptx_lower::Op;
 
 /// Loops beyond which none is looked for.
 const MOST_LOOPS: usize = 64;
@@ -180,7 +183,7 @@ fn result(action: &Action, changes: &[Change]) -> Change {
         Action::Compute { form, from, .. } => !linear(*form, from, changes),
         Action::Compare(_) => false,
         Action::Access(access) => {
-            access.space != Space::Constant && access.direction != crate::instruction::Direction::Load
+            access.space != Some(StateSpace::Const) && access.direction != ptx::instruction::Direction::Load
         }
         _ => true,
     };
@@ -199,10 +202,11 @@ fn linear(form: Computation, from: &[Register; 4], changes: &[Change]) -> bool {
         Op::Not => form.to.bits() > 1 || change(0) == Change::Linear,
         // Predicates: as long as all comparisons stay as they are, so do these.
         Op::And | Op::Or | Op::Xor => form.to.bits() == 1,
-        Op::Multiply | Op::MultiplyAdd => change(0) == Change::Constant || change(1) == Change::Constant,
+        Op::Multiply(Part::Low | Part::Wide) | Op::MultiplyAdd(Part::Low | Part::Wide) => {
+            change(0) == Change::Constant || change(1) == Change::Constant
+        }
         Op::ShiftLeft => change(1) == Change::Constant,
-        Op::Convert(_) => form.to.bits() >= form.from.bits() || form.to.bits() >= 32,
-        Op::Pack(_) => false,
+        Op::Convert { .. } => form.to.bits() >= form.from.bits() || form.to.bits() >= 32,
         _ => false,
     }
 }

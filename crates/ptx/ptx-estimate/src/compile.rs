@@ -7,18 +7,18 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special, Step};
+use super::code::{Action, Code, Guard, Input, NONE, Register, Step};
 use super::latency::Latency;
-use super::machine;
-use super::probe::Place;
 use super::schedule::{self, Issue, Order};
 use super::slice;
-use crate::body::{
+use ptx::body::{
     Body, Home, LabelId, Line, Names, Operand, RegisterId, SpecialRegister, Symbol, TableId, VariableId,
     component,
 };
-use crate::instruction::{Class, Operation, Operations};
-use crate::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
+use ptx::facts::Place;
+use ptx::instruction::{Class, Operation, Operations};
+use ptx::machine;
+use ptx::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateSpace, Variable};
 
 /// Calls within calls that are followed.
 const DEPTH: usize = 8;
@@ -606,23 +606,11 @@ fn bits(constant: Constant, ty: ScalarType) -> u64 {
 /// Returns the value of a special register's component when a warp begins.
 fn held(register: SpecialRegister, dimension: u8) -> Input {
     use SpecialRegister as Of;
-    let special = match register {
-        Of::Tid => Special::Thread(dimension),
-        Of::Ntid => Special::ThreadsOfBlock(dimension),
-        Of::Ctaid | Of::Clusterid => Special::Block(dimension),
-        Of::Nctaid | Of::Nclusterid => Special::BlocksOfGrid(dimension),
-        Of::Laneid => Special::Lane,
-        Of::Warpid => Special::Warp,
-        Of::Nwarpid => Special::WarpsOfBlock,
-        Of::LanemaskEq => Special::LaneMask(LaneMask::Equal),
-        Of::LanemaskLt => Special::LaneMask(LaneMask::Less),
-        Of::LanemaskLe => Special::LaneMask(LaneMask::LessEqual),
-        Of::LanemaskGt => Special::LaneMask(LaneMask::Greater),
-        Of::LanemaskGe => Special::LaneMask(LaneMask::GreaterEqual),
-        Of::DynamicSmemSize => Special::DynamicShared,
-        Of::ClusterCtaid | Of::ClusterCtarank | Of::IsExplicitCluster => return Input::Constant(0),
-        Of::ClusterNctaid | Of::ClusterNctarank => return Input::Constant(1),
-        other => Special::Other(other),
-    };
-    Input::Special(special)
+    match register {
+        Of::Clusterid => Input::Special(Of::Ctaid, dimension),
+        Of::Nclusterid => Input::Special(Of::Nctaid, dimension),
+        Of::ClusterCtaid | Of::ClusterCtarank | Of::IsExplicitCluster => Input::Constant(0),
+        Of::ClusterNctaid | Of::ClusterNctarank => Input::Constant(1),
+        other => Input::Special(other, dimension),
+    }
 }

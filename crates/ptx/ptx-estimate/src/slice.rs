@@ -5,7 +5,7 @@
 
 use super::bounds_checks;
 use super::code::{Action, Code, NONE, Register, Step};
-use crate::instruction::Direction;
+use ptx::instruction::Direction;
 
 pub(super) fn slice(mut code: Code) -> Code {
     let needed = needed(&code);
@@ -131,7 +131,7 @@ fn steps_index(places: &[usize]) -> usize {
     places.last().copied().unwrap_or(0)
 }
 
-fn add(sum: &mut Vec<(crate::instruction::Class, u32)>, more: &[(crate::instruction::Class, u32)]) {
+fn add(sum: &mut Vec<(ptx::instruction::Class, u32)>, more: &[(ptx::instruction::Class, u32)]) {
     for (class, count) in more {
         match sum.iter_mut().find(|(other, _)| other == class) {
             Some((_, total)) => *total += count,

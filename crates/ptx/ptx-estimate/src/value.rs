@@ -5,11 +5,13 @@
 //! memory. Numbers are kept zero-extended from the width of the instruction that made them;
 //! predicates are 0 and 1.
 
-use super::code::{Computation, Kind, Op};
-use crate::analysis::Request;
-use crate::instruction::{Comparison, Rounding};
+use super::code::{Computation, Kind};
+use ptx::analysis::Request;
+use ptx::instruction::{Comparison, Part, Rounding};
+use ptx_lower::scalar::{extract_field, funnel, insert_field, lookup, permute_bytes, selectors};
+use ptx_lower::{Op, holds};
 
-pub(super) use crate::analysis::LANES;
+pub(super) use ptx::analysis::LANES;
 
 /// A register.
 #[derive(Clone, Debug)]
@@ -126,8 +128,8 @@ fn first_lane(lanes: &mut [u64; LANES]) -> &mut [u64; 1] {
 fn evaluate<const N: usize>(form: Computation, from: [&[u64; N]; 4], out: &mut [u64; N]) {
     match form.from {
         Kind::Integer { bits, signed } => integers(form, bits, signed, from, out),
-        Kind::Single => floats::<N, f32>(form, from, out),
-        Kind::Double => floats::<N, f64>(form, from, out),
+        Kind::Single => floats(form, from, out, single, |value| (value as f32).to_bits().into()),
+        Kind::Double => floats(form, from, out, f64::from_bits, f64::to_bits),
     }
 }
 
@@ -157,10 +159,10 @@ fn integers<const N: usize>(
         Op::Move => each!(i => a[i]),
         Op::Add => each!(i => a[i].wrapping_add(b[i])),
         Op::Subtract => each!(i => a[i].wrapping_sub(b[i])),
-        Op::Multiply => each!(i => x(a[i]).wrapping_mul(x(b[i]))),
-        Op::MultiplyAdd => each!(i => x(a[i]).wrapping_mul(x(b[i])).wrapping_add(c[i] as i64)),
-        Op::MultiplyHigh => each!(i => high(a[i], b[i])),
-        Op::MultiplyAddHigh => each!(i => high(a[i], b[i]).wrapping_add(c[i])),
+        Op::Multiply(Part::High) => each!(i => high(a[i], b[i])),
+        Op::Multiply(_) => each!(i => x(a[i]).wrapping_mul(x(b[i]))),
+        Op::MultiplyAdd(Part::High) => each!(i => high(a[i], b[i]).wrapping_add(c[i])),
+        Op::MultiplyAdd(_) => each!(i => x(a[i]).wrapping_mul(x(b[i])).wrapping_add(c[i] as i64)),
         Op::Divide if signed => each!(i => x(a[i]).checked_div(x(b[i])).unwrap_or(-1)),
         Op::Divide => each!(i => z(a[i]).checked_div(z(b[i])).unwrap_or(u64::MAX)),
         Op::Remainder if signed => each!(i => x(a[i]).checked_rem(x(b[i])).unwrap_or(0)),
@@ -179,131 +181,61 @@ fn integers<const N: usize>(
         Op::ShiftRight => {
             each!(i => if signed { x(a[i]) >> z32(b[i]).min(63) } else if z32(b[i]) >= bits { 0 } else { (z(a[i]) >> z32(b[i])) as i64 })
         }
-        Op::Table(table) => each!(i => lookup(table, a[i], b[i], c[i])),
-        Op::Funnel { left, wrap } => each!(i => funnel(a[i], b[i], c[i], left, wrap)),
-        Op::ExtractBits => each!(i => extract(a[i], b[i], c[i], bits, signed)),
-        Op::InsertBits => each!(i => insert(a[i], b[i], c[i], d[i], bits)),
-        Op::Permute => each!(i => permute(a[i], b[i], c[i])),
+        Op::Table(table) => each!(i => lookup(z32(a[i]), z32(b[i]), z32(c[i]), table.into())),
+        Op::Funnel { left, wrap } => each!(i => funnel(z32(a[i]), z32(b[i]), z32(c[i]), left, wrap)),
+        Op::ExtractBits => each!(i => extract_field(z(a[i]), z32(b[i]), z32(c[i]), bits, signed)),
+        Op::InsertBits => each!(i => insert_field(a[i], b[i], z32(c[i]), z32(d[i]), bits)),
+        Op::Permute(mode) => {
+            each!(i => permute_bytes(z32(a[i]), z32(b[i]), selectors(z32(c[i]), mode)))
+        }
         Op::CountOnes => each!(i => z(a[i]).count_ones()),
         Op::CountLeadingZeros => each!(i => z(a[i]).leading_zeros().saturating_sub(64 - bits)),
         Op::ReverseBits => each!(i => a[i].reverse_bits() >> (64 - bits.clamp(1, 64))),
         Op::Select => each!(i => if c[i] != 0 { a[i] } else { b[i] }),
         Op::Pack(shift) => each!(i => z(a[i]) | b[i].checked_shl(shift).unwrap_or(0)),
         Op::Unpack(shift) => each!(i => a[i].checked_shr(shift).unwrap_or(0)),
-        Op::Convert(_) => match form.to {
+        Op::Convert { .. } => match form.to {
             Kind::Integer { .. } => each!(i => x(a[i])),
             Kind::Single => each!(i => (integer(a[i], bits, signed) as f32).to_bits()),
             Kind::Double => each!(i => (integer(a[i], bits, signed) as f64).to_bits()),
         },
-        Op::SquareRoot | Op::Reciprocal => *out = *a,
+        _ => *out = *a,
     }
 }
 
-/// An amount to shift by.
+/// A register as an `.f32`.
+#[inline(always)]
+fn single(bits: u64) -> f64 {
+    f32::from_bits(bits as u32).into()
+}
+
+/// The lower word.
 #[inline(always)]
 fn z32(value: u64) -> u32 {
     value as u32
 }
 
-/// `lop3`: each bit of the table is the result for one choice of the operands' bits.
-fn lookup(table: u8, a: u64, b: u64, c: u64) -> u64 {
-    let term = |index: u8| {
-        let pick = |value: u64, bit: u8| if index >> bit & 1 == 1 { value } else { !value };
-        if table >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
-    };
-    (0..8).fold(0, |result, index| result | term(index))
-}
-
-fn funnel(a: u64, b: u64, c: u64, left: bool, wrap: bool) -> u64 {
-    let joined = (b << 32) | (a & ones(32));
-    let shift = if wrap { c as u32 & 31 } else { (c as u32).min(32) };
-    if left { joined << shift >> 32 } else { joined >> shift }
-}
-
-fn extract(a: u64, position: u64, length: u64, bits: u32, signed: bool) -> u64 {
-    let (position, length) = (position as u32 & 0xff, length as u32 & 0xff);
-    if length == 0 {
-        return 0;
-    }
-    let shifted = integer(a, bits, signed) >> position.min(64);
-    let length = length.min(64);
-    extend(shifted as u64, length, signed) as u64
-}
-
-fn insert(a: u64, b: u64, position: u64, length: u64, bits: u32) -> u64 {
-    let (position, length) = (position as u32 & 0xff, length as u32 & 0xff);
-    if position >= bits {
-        return b;
-    }
-    let field = ones(length) << position;
-    (a << position & field) | (b & !field)
-}
-
-/// `prmt` in its default mode.
-fn permute(a: u64, b: u64, selector: u64) -> u64 {
-    let bytes = (a & ones(32)) | b << 32;
-    let pick = |place: u32| {
-        let choice = (selector >> (4 * place)) as u32;
-        let byte = bytes >> (8 * (choice & 7)) & 0xff;
-        let byte = if choice & 8 == 0 { byte } else { (byte >> 7) * 0xff };
-        byte << (8 * place)
-    };
-    (0..4).fold(0, |result, place| result | pick(place))
-}
-
-/// The operations that `f32` and `f64` share here.
-trait Float: Copy + PartialOrd {
-    fn of(bits: u64) -> Self;
-    fn bits(self) -> u64;
-    fn wide(self) -> f64;
-    fn narrow(value: f64) -> Self;
-}
-
-impl Float for f32 {
-    fn of(bits: u64) -> f32 {
-        f32::from_bits(bits as u32)
-    }
-    fn bits(self) -> u64 {
-        self.to_bits().into()
-    }
-    fn wide(self) -> f64 {
-        self.into()
-    }
-    fn narrow(value: f64) -> f32 {
-        value as f32
-    }
-}
-
-impl Float for f64 {
-    fn of(bits: u64) -> f64 {
-        f64::from_bits(bits)
-    }
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
-    fn wide(self) -> f64 {
-        self
-    }
-    fn narrow(value: f64) -> f64 {
-        value
-    }
-}
-
-/// Computed in double precision: an estimate needs to be near, not exact.
-fn floats<const N: usize, F: Float>(form: Computation, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
-    let x = |value: u64| F::of(value).wide();
+/// Computed in double precision, from `x` of registers and `narrow` to one: an estimate needs to be
+/// near, not exact.
+fn floats<const N: usize>(
+    form: Computation,
+    [a, b, c, _]: [&[u64; N]; 4],
+    out: &mut [u64; N],
+    x: impl Fn(u64) -> f64,
+    narrow: impl Fn(f64) -> u64,
+) {
     macro_rules! each {
         ($i:ident => $value:expr) => {
             for ($i, out) in out.iter_mut().enumerate() {
-                *out = F::narrow($value).bits();
+                *out = narrow($value);
             }
         };
     }
     match form.op {
         Op::Add => each!(i => x(a[i]) + x(b[i])),
         Op::Subtract => each!(i => x(a[i]) - x(b[i])),
-        Op::Multiply => each!(i => x(a[i]) * x(b[i])),
-        Op::MultiplyAdd => each!(i => x(a[i]) * x(b[i]) + x(c[i])),
+        Op::Multiply(_) => each!(i => x(a[i]) * x(b[i])),
+        Op::MultiplyAdd(_) => each!(i => x(a[i]) * x(b[i]) + x(c[i])),
         Op::Divide => each!(i => x(a[i]) / x(b[i])),
         Op::Minimum => each!(i => x(a[i]).min(x(b[i]))),
         Op::Maximum => each!(i => x(a[i]).max(x(b[i]))),
@@ -312,7 +244,7 @@ fn floats<const N: usize, F: Float>(form: Computation, [a, b, c, _]: [&[u64; N];
         Op::SquareRoot => each!(i => x(a[i]).sqrt()),
         Op::Reciprocal => each!(i => 1.0 / x(a[i])),
         Op::Select => *out = std::array::from_fn(|i| if c[i] != 0 { a[i] } else { b[i] }),
-        Op::Convert(rounding) => *out = std::array::from_fn(|i| convert(x(a[i]), form.to, rounding)),
+        Op::Convert { .. } => *out = std::array::from_fn(|i| convert(x(a[i]), form.to, form.rounding)),
         _ => *out = *a,
     }
 }
@@ -366,28 +298,7 @@ fn ordered<T: PartialOrd + Copy, const N: usize>(
     out: &mut [u64; N],
     number: impl Fn(u64) -> T,
 ) {
-    macro_rules! each {
-        ($a:ident, $b:ident => $holds:expr) => {
-            for (i, out) in out.iter_mut().enumerate() {
-                let ($a, $b) = (number(a[i]), number(b[i]));
-                *out = u64::from($holds);
-            }
-        };
-    }
-    match relation {
-        Comparison::Equal => each!(a, b => a == b),
-        Comparison::NotEqual => each!(a, b => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)),
-        Comparison::Less => each!(a, b => a < b),
-        Comparison::LessEqual => each!(a, b => a <= b),
-        Comparison::Greater => each!(a, b => a > b),
-        Comparison::GreaterEqual => each!(a, b => a >= b),
-        Comparison::Number => each!(a, b => a.partial_cmp(&b).is_some()),
-        Comparison::Nan => each!(a, b => a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedEqual => each!(a, b => a == b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedNotEqual => each!(a, b => a != b),
-        Comparison::UnorderedLess => each!(a, b => a < b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedLessEqual => each!(a, b => a <= b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedGreater => each!(a, b => a > b || a.partial_cmp(&b).is_none()),
-        Comparison::UnorderedGreaterEqual => each!(a, b => a >= b || a.partial_cmp(&b).is_none()),
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = u64::from(holds(relation, number(a[i]), number(b[i])));
     }
 }

@@ -10,12 +10,13 @@
 //! what the others left, stands for all that follow; by how much the first two differ is put down
 //! to what comes before the loop.
 
-use super::code::{Action, Guard, Op, Register, Space, Step};
+use super::code::{Action, Guard, Register, Step};
 use super::decode::space_of;
 use super::latency::{GLOBAL_LOAD, Latency};
-use crate::body::Operand;
-use crate::instruction::{Flag, Opcode, Operation, Synchronization};
-use crate::syntax::Constant;
+use ptx::body::Operand;
+use ptx::instruction::{Flag, Opcode, Operation, Synchronization};
+use ptx::syntax::{Constant, StateSpace};
+use ptx_lower::Op;
 
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;
@@ -36,8 +37,8 @@ pub(super) enum Order {
     #[default]
     Free,
     /// Not ahead of a store to the same memory.
-    Load(Space),
-    Store(Space),
+    Load(Option<StateSpace>),
+    Store(Option<StateSpace>),
     /// Nothing is moved past it.
     Barrier,
     /// Copies on their way to shared memory, and waiting for all of them.
@@ -239,12 +240,12 @@ fn drain(from: f64, issued: &mut Vec<(f64, f64)>) -> f64 {
 }
 
 /// The memories that an address of a space may lie in.
-fn memories(space: Space) -> std::ops::Range<usize> {
+fn memories(space: Option<StateSpace>) -> std::ops::Range<usize> {
     match space {
-        Space::Global => 0..1,
-        Space::Shared => 1..2,
-        Space::Local => 2..3,
-        Space::Generic => 0..3,
-        Space::Constant => 0..0,
+        Some(StateSpace::Global) => 0..1,
+        Some(StateSpace::Shared) => 1..2,
+        Some(StateSpace::Local) => 2..3,
+        None => 0..3,
+        Some(_) => 0..0,
     }
 }

@@ -6,9 +6,11 @@
 //!    a part of one; what it counts for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
-use super::probe::Place;
-use crate::body::SpecialRegister;
-use crate::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
+use ptx::body::SpecialRegister;
+use ptx::facts::Place;
+use ptx::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
+use ptx::syntax::StateSpace;
+use ptx_lower::Op;
 
 /// Number of a register.
 pub(super) type Register = u32;
@@ -36,34 +38,8 @@ pub(super) enum Input {
         offset: u32,
         bytes: u32,
     },
-    Special(Special),
-}
-
-/// A special register. Dimensions are 0, 1, 2 for x, y, z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Special {
-    Thread(u8),
-    ThreadsOfBlock(u8),
-    Block(u8),
-    BlocksOfGrid(u8),
-    Lane,
-    Warp,
-    WarpsOfBlock,
-    /// Lanes whose number has this relation to the lane's own: `%lanemask_*`.
-    LaneMask(LaneMask),
-    DynamicShared,
-    /// A value that is unknown to an estimate, such as a clock.
-    Other(SpecialRegister),
-}
-
-/// The five masks of lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum LaneMask {
-    Equal,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
+    /// A component of a special register: 0, 1, 2 for x, y, z.
+    Special(SpecialRegister, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -105,7 +81,7 @@ pub(super) enum Action {
     Access(Access),
     /// Loads or stores a fragment of a matrix: `rows` rows, `stride` elements apart.
     Fragment {
-        space: Space,
+        space: Option<StateSpace>,
         store: bool,
         rows: u32,
         element: u32,
@@ -186,69 +162,16 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computation {
     pub(super) op: Op,
+    /// The rounding that is named.
+    pub(super) rounding: Option<Rounding>,
     pub(super) from: Kind,
     pub(super) to: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Move,
-    Add,
-    Subtract,
-    Multiply,
-    MultiplyHigh,
-    MultiplyAdd,
-    MultiplyAddHigh,
-    Divide,
-    Remainder,
-    Minimum,
-    Maximum,
-    Absolute,
-    Negate,
-    And,
-    Or,
-    Xor,
-    Not,
-    ShiftLeft,
-    ShiftRight,
-    /// `lop3` with its table.
-    Table(u8),
-    Funnel {
-        left: bool,
-        wrap: bool,
-    },
-    ExtractBits,
-    InsertBits,
-    Permute,
-    CountOnes,
-    CountLeadingZeros,
-    ReverseBits,
-    /// `a` where the predicate `c` is true, else `b`.
-    Select,
-    /// `a`, and `b` above this number of bits.
-    Pack(u32),
-    /// `a` without this number of lower bits.
-    Unpack(u32),
-    /// With a rounding to a whole number, if it needs one.
-    Convert(Option<Rounding>),
-    SquareRoot,
-    Reciprocal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Space {
-    Global,
-    Shared,
-    Local,
-    /// One of the three, told by the address.
-    Generic,
-    /// Constants.
-    Constant,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    pub(super) space: Space,
+    /// None if the address tells it. `.param` counts as `.const`.
+    pub(super) space: Option<StateSpace>,
     pub(super) direction: Direction,
     pub(super) address: Register,
     pub(super) offset: i64,
@@ -281,16 +204,60 @@ pub(super) enum Update {
     Reduction { operand: Register },
 }
 
-impl Update {
-    fn each_register(&mut self, mut visit: impl FnMut(&mut Register)) {
-        match self {
-            Update::CompareAndSwap { expected, new } => {
-                visit(expected);
-                visit(new);
+/// The use of a register by a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Read,
+    /// What an atomic operation stores or expects.
+    Update,
+    Write,
+}
+
+/// Shows each register of an action, that may be changed, and its role.
+macro_rules! each_register {
+    ($action:expr, $show:ident) => {
+        match $action {
+            Action::Nothing | Action::Barrier | Action::UnknownCall => {}
+            Action::Exit | Action::Branch { .. } => {}
+            Action::Compute { to, from, .. } | Action::Unknown { to, from, .. } => {
+                from.into_iter().for_each(|from| $show(from, Role::Read));
+                $show(to, Role::Write);
             }
-            Update::Exchange { new: operand } | Update::Reduction { operand } => visit(operand),
+            Action::Compare(Compare { to, opposite, a, b, combine, .. }) => {
+                [a, b].into_iter().for_each(|from| $show(from, Role::Read));
+                if let Some((_, guard)) = combine {
+                    let Guard { register, .. } = guard;
+                    $show(register, Role::Read);
+                }
+                [to, opposite].into_iter().for_each(|to| $show(to, Role::Write));
+            }
+            Action::Access(Access { address, to, update, .. }) => {
+                $show(address, Role::Read);
+                match update {
+                    Some(Update::CompareAndSwap { expected, new }) => {
+                        [expected, new].into_iter().for_each(|from| $show(from, Role::Update));
+                    }
+                    Some(Update::Exchange { new: from } | Update::Reduction { operand: from }) => {
+                        $show(from, Role::Update);
+                    }
+                    None => {}
+                }
+                to.into_iter().for_each(|to| $show(to, Role::Write));
+            }
+            Action::Fragment { address, stride, .. } => {
+                [address, stride].into_iter().for_each(|from| $show(from, Role::Read));
+            }
+            Action::Shuffle { to, valid, value, lane, clamp, .. } => {
+                [value, lane, clamp].into_iter().for_each(|from| $show(from, Role::Read));
+                [to, valid].into_iter().for_each(|to| $show(to, Role::Write));
+            }
+            Action::Vote { to, from, .. } => {
+                $show(from, Role::Read);
+                $show(to, Role::Write);
+            }
+            Action::Table { index, .. } => $show(index, Role::Read),
         }
-    }
+    };
 }
 
 impl Action {
@@ -312,103 +279,34 @@ impl Action {
         }
     }
 
+    /// Calls `visit` for each register that it has in this role.
+    fn each(&self, wanted: Role, mut visit: impl FnMut(Register)) {
+        let mut show = |register: &Register, role| {
+            if role == wanted && *register != NONE {
+                visit(*register);
+            }
+        };
+        each_register!(self, show);
+    }
+
     /// Calls `visit` for each register that it reads, but for those of [`Action::updates_with`].
-    pub(super) fn reads(&self, mut visit: impl FnMut(Register)) {
-        match self {
-            Action::Nothing | Action::Barrier | Action::UnknownCall => {}
-            Action::Exit | Action::Branch { .. } => {}
-            Action::Compute { from, .. } | Action::Unknown { from, .. } => {
-                from.iter().copied().filter(|&r| r != NONE).for_each(visit);
-            }
-            Action::Compare(comparison) => {
-                visit(comparison.a);
-                visit(comparison.b);
-                if let Some((_, guard)) = comparison.combine {
-                    visit(guard.register);
-                }
-            }
-            Action::Access(access) => visit(access.address),
-            Action::Fragment { address, stride, .. } => {
-                visit(*address);
-                visit(*stride);
-            }
-            Action::Shuffle { value, lane, clamp, .. } => [*value, *lane, *clamp].into_iter().for_each(visit),
-            Action::Vote { from, .. } => Some(*from).filter(|&r| r != NONE).into_iter().for_each(visit),
-            Action::Table { index, .. } => visit(*index),
-        }
+    pub(super) fn reads(&self, visit: impl FnMut(Register)) {
+        self.each(Role::Read, visit);
     }
 
     /// Calls `visit` for each register whose number an atomic operation stores or expects.
-    pub(super) fn updates_with(&self, mut visit: impl FnMut(Register)) {
-        if let Action::Access(Access { update: Some(update), .. }) = self {
-            { *update }.each_register(|register| {
-                if *register != NONE {
-                    visit(*register);
-                }
-            });
-        }
+    pub(super) fn updates_with(&self, visit: impl FnMut(Register)) {
+        self.each(Role::Update, visit);
     }
 
     /// Calls `visit` for each register that it writes.
-    pub(super) fn writes(&self, mut visit: impl FnMut(Register)) {
-        let mut each = |register: Register| {
-            if register != NONE {
-                visit(register);
-            }
-        };
-        match self {
-            Action::Compute { to, .. } | Action::Unknown { to, .. } | Action::Vote { to, .. } => each(*to),
-            Action::Compare(comparison) => {
-                each(comparison.to);
-                each(comparison.opposite);
-            }
-            Action::Access(access) => access.to.iter().copied().for_each(each),
-            Action::Shuffle { to, valid, .. } => {
-                each(*to);
-                each(*valid);
-            }
-            _ => {}
-        }
+    pub(super) fn writes(&self, visit: impl FnMut(Register)) {
+        self.each(Role::Write, visit);
     }
 
     /// Calls `change` for each register that it names.
     pub(super) fn rename(&mut self, change: impl Fn(Register) -> Register) {
-        let each = |register: &mut Register| *register = change(*register);
-        match self {
-            Action::Nothing | Action::Barrier | Action::UnknownCall => {}
-            Action::Exit | Action::Branch { .. } => {}
-            Action::Compute { to, from, .. } | Action::Unknown { to, from, .. } => {
-                each(to);
-                from.iter_mut().for_each(each);
-            }
-            Action::Compare(comparison) => {
-                each(&mut comparison.to);
-                each(&mut comparison.opposite);
-                each(&mut comparison.a);
-                each(&mut comparison.b);
-                if let Some((_, guard)) = &mut comparison.combine {
-                    each(&mut guard.register);
-                }
-            }
-            Action::Access(access) => {
-                each(&mut access.address);
-                access.to.iter_mut().for_each(&each);
-                if let Some(update) = &mut access.update {
-                    update.each_register(each);
-                }
-            }
-            Action::Fragment { address, stride, .. } => {
-                each(address);
-                each(stride);
-            }
-            Action::Shuffle { to, valid, value, lane, clamp, .. } => {
-                [to, valid, value, lane, clamp].into_iter().for_each(each);
-            }
-            Action::Vote { to, from, .. } => {
-                each(to);
-                each(from);
-            }
-            Action::Table { index, .. } => each(index),
-        }
+        let show = |register: &mut Register, _| *register = change(*register);
+        each_register!(self, show);
     }
 }

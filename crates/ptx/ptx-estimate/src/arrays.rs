@@ -10,7 +10,7 @@ use super::ALLOCATION_BITS;
 use super::code::{Action, Code, Kind};
 use super::loops::Loops;
 use super::value::guess;
-use crate::instruction::Direction;
+use ptx::instruction::Direction;
 
 /// Elements of a row if nothing is known.
 const UNKNOWN_ELEMENTS: u64 = 8;

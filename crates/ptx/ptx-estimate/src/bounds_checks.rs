@@ -5,8 +5,10 @@
 //! assumes that a loaded integer is below the number that it is compared with, if that number
 //! follows from the kernel's parameters.
 
-use super::code::{Action, Code, Computation, Input, Kind, NONE, Op, Register, Special};
-use crate::instruction::{Comparison, Direction};
+use super::code::{Action, Code, Computation, Input, Kind, NONE, Register};
+use ptx::body::SpecialRegister;
+use ptx::instruction::{Comparison, Direction};
+use ptx_lower::Op;
 
 /// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +61,8 @@ fn holds(code: &Code, writers: &[u32]) -> Vec<Holds> {
         holds[register as usize] = match input {
             Input::Constant(_) => Holds::Constant,
             Input::Parameter { .. } => Holds::Given,
-            Input::Special(Special::ThreadsOfBlock(_) | Special::BlocksOfGrid(_)) => Holds::Given,
-            Input::Special(_) => Holds::Other,
+            Input::Special(SpecialRegister::Ntid | SpecialRegister::Nctaid, _) => Holds::Given,
+            Input::Special(..) => Holds::Other,
         };
     }
     // A register is written before it is read, but in loops.
@@ -84,7 +86,7 @@ fn copies(code: &Code, writers: &[u32]) -> Vec<Register> {
     let mut copies: Vec<Register> = (0..code.registers as Register).collect();
     for step in &code.steps {
         let Action::Compute {
-            form: Computation { op: Op::Move | Op::Convert(_), from: Kind::Integer { .. }, .. },
+            form: Computation { op: Op::Move | Op::Convert { .. }, from: Kind::Integer { .. }, .. },
             to,
             from,
         } = &step.action

@@ -4,7 +4,7 @@
 //! the same step merge. In compiled code this is where lanes reconverge.
 
 use super::arrays::Arrays;
-use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Op, Register, Space, Update};
+use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Register, Update};
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
@@ -12,8 +12,10 @@ use super::reuse::Reuse;
 use super::skip::Skips;
 
 use super::value::{LANES, Value, compare, compute, guess, ones};
-use crate::analysis::{MOST_TOUCHED, Request};
-use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+use ptx::analysis::{MOST_TOUCHED, Request};
+use ptx::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
+use ptx::syntax::StateSpace;
+use ptx_lower::Op;
 
 /// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
 /// not negative), and perhaps only those below a bound.
@@ -507,10 +509,7 @@ impl<'c> Warp<'c> {
     fn count(&mut self, at: usize, access: &Access, addresses: &Value, mask: u32) {
         self.assumed |= addresses.guessed;
         let bytes = u64::from(access.bytes);
-        let space = match access.space {
-            Space::Generic => place(addresses.lane(mask.trailing_zeros() as usize)),
-            space => space,
-        };
+        let space = access.space.unwrap_or_else(|| place(addresses.lane(mask.trailing_zeros() as usize)));
         let mask = if self.reduces(access, addresses) { 1 << mask.trailing_zeros() } else { mask };
         let lanes = f64::from(mask.count_ones());
         let request = addresses.request(mask, bytes);
@@ -521,7 +520,7 @@ impl<'c> Warp<'c> {
                 add(Figure::AtomicRequests, 1.0);
                 add(Figure::AtomicLanes, lanes);
                 add(Figure::AtomicWavefronts, request.sharers() as f64);
-                if space == Space::Global {
+                if space == StateSpace::Global {
                     let mut touched = [0; MOST_TOUCHED];
                     let sectors = request.touched(&mut touched);
                     add(Figure::AtomicSectors, sectors as f64);
@@ -531,32 +530,32 @@ impl<'c> Warp<'c> {
                     add(Figure::SharedAtomicTurns, request.sharers() as f64);
                 }
             }
-            (_, Space::Shared) => {
+            (_, StateSpace::Shared) => {
                 add(Figure::SharedRequests, 1.0);
                 add(Figure::SharedWavefronts, request.wavefronts().count as f64);
             }
-            (_, Space::Local) => {
+            (_, StateSpace::Local) => {
                 add(Figure::LocalRequests, 1.0);
                 add(Figure::LocalSectors, request.local_sectors() as f64);
             }
-            (_, Space::Constant) => {
+            (_, StateSpace::Const) => {
                 add(Figure::ConstantWavefronts, request.distinct_addresses() as f64);
             }
-            (Direction::Load, Space::Global) => {
+            (Direction::Load, StateSpace::Global) => {
                 add(Figure::LoadRequests, 1.0);
                 add(Figure::LoadSectors, request.sectors() as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
                 let first = addresses.lane(mask.trailing_zeros() as usize);
                 self.reach(request, at, first, false);
             }
-            (Direction::Store, Space::Global) => {
+            (Direction::Store, StateSpace::Global) => {
                 add(Figure::StoreRequests, 1.0);
                 add(Figure::StoreSectors, request.sectors() as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
                 let first = addresses.lane(mask.trailing_zeros() as usize);
                 self.reach(request, at, first, true);
             }
-            (_, Space::Generic) => {}
+            _ => {}
         }
     }
 
@@ -593,7 +592,7 @@ impl<'c> Warp<'c> {
     fn fragment(
         &mut self,
         at: usize,
-        space: Space,
+        space: Option<StateSpace>,
         store: bool,
         rows: u32,
         element: u32,
@@ -609,7 +608,7 @@ impl<'c> Warp<'c> {
             address.wrapping_add((lane as u64).wrapping_mul(stride).wrapping_mul(element.into()))
         });
         let lanes = ones(rows) as u32;
-        let space = if space == Space::Generic { place(address) } else { space };
+        let space = space.unwrap_or_else(|| place(address));
         let (requests_of, sectors_of, bytes_of) = match store {
             false => (Figure::LoadRequests, Figure::LoadSectors, Figure::LoadBytes),
             true => (Figure::StoreRequests, Figure::StoreSectors, Figure::StoreBytes),
@@ -617,11 +616,11 @@ impl<'c> Warp<'c> {
         let figures = &mut self.counters.figures;
         let mut add = |figure: Figure, amount: f64| figures[figure as usize] += amount;
         match space {
-            Space::Shared => {
+            StateSpace::Shared => {
                 add(Figure::SharedRequests, 1.0);
                 add(Figure::SharedWavefronts, (u64::from(rows) * row).div_ceil(128) as f64);
             }
-            Space::Global => {
+            StateSpace::Global => {
                 add(requests_of, 1.0);
                 let request = starts.request(lanes, row);
                 add(sectors_of, request.sectors() as f64);
@@ -684,11 +683,11 @@ fn lines(sectors: &[u64]) -> f64 {
 }
 
 /// The memory that a generic address is of.
-fn place(address: u64) -> Space {
+fn place(address: u64) -> StateSpace {
     match address {
-        0..LOCAL_BASE => Space::Shared,
-        LOCAL_BASE..LOCAL_END => Space::Local,
-        _ => Space::Global,
+        0..LOCAL_BASE => StateSpace::Shared,
+        LOCAL_BASE..LOCAL_END => StateSpace::Local,
+        _ => StateSpace::Global,
     }
 }
 
