@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::code::Code;
 use crate::known::{MOST_THREADS, Poly};
-use crate::linear::{Bound, Linear, Need, coordinates, linear, numbers};
+use crate::linear::{Bound, Facts, Linear, Need, coordinates, linear, numbers};
 use ptx::ScalarType;
 use ptx::analysis::{Definition, Origin};
 use ptx::body::{InstructionId, Operand};
@@ -280,8 +280,8 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         signed: bool,
     ) -> Option<Test> {
         let mut needs = Vec::new();
-        let low = linear(self.code, &self.code.operand(at, low, bits)?, signed, &[], &mut needs)?;
-        let high = linear(self.code, &self.code.operand(at, high, bits)?, signed, &[], &mut needs)?;
+        let low = linear(self.code, &self.code.operand(at, low, bits)?, signed, Facts::NONE, &mut needs)?;
+        let high = linear(self.code, &self.code.operand(at, high, bits)?, signed, Facts::NONE, &mut needs)?;
         if low.is_known() || !high.is_known() {
             return None;
         }
@@ -297,33 +297,60 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
     fn exact(&self, test: &Test) -> Option<Bound> {
         let mut needs = test.needs.clone();
         if !never_wraps(test) {
-            let (_, most) = numbers(test.bits, test.signed);
-            let most = Poly::number(most);
-            let mut greatest = self.greatest(&test.form, &mut needs)?;
-            if let Some((step, limit)) = self.step(test, &mut needs)? {
-                needs.extend(Need::at_most(&Poly::default(), &step));
-                needs.extend(Need::at_most(&limit.plus(&step)?.plus_number(-1)?, &most));
-                greatest = greatest.plus(&step)?;
-            }
-            needs.extend(Need::at_most(&greatest, &most));
+            needs.extend(self.stays(&test.form, test.bits, test.signed)?);
         }
         Some(Bound { form: test.form.clone(), limit: test.limit.clone(), needs })
     }
 
-    /// What each round adds to the number of a test, and the limit below which each completed round
-    /// has found it; nothing in a number without rounds.
-    fn step(&self, test: &Test, needs: &mut Vec<Need>) -> Option<Option<(Poly, Poly)>> {
-        let mut rounds = test.form.rounds.iter();
+    /// What keeps a number from growing above those that a register holds.
+    fn stays(&self, number: &Linear, bits: u32, signed: bool) -> Option<Vec<Need>> {
+        let (_, most) = numbers(bits, signed);
+        let most = Poly::number(most);
+        let mut needs = Vec::new();
+        let mut greatest = self.greatest(number, &mut needs)?;
+        if let Some((step, limit)) = self.step(number, bits, signed, &mut needs)? {
+            needs.extend(Need::at_most(&Poly::default(), &step));
+            needs.extend(Need::at_most(&limit.plus(&step)?.plus_number(-1)?, &most));
+            greatest = greatest.plus(&step)?;
+        }
+        needs.extend(Need::at_most(&greatest, &most));
+        Some(needs)
+    }
+
+    /// What keeps a number within those that a register holds.
+    pub fn keep(&self, number: &Linear, bits: u32, signed: bool) -> Option<Vec<Need>> {
+        let (least, _) = numbers(bits, signed);
+        let is_rising = |part: &Poly| part.range().is_some_and(|(least, _)| least >= 0);
+        let rises = number.axes.iter().chain(number.rounds.values()).all(is_rising);
+        let mut needs = rises.then(|| self.stays(number, bits, signed))??;
+        needs.extend(Need::at_most(&Poly::number(least), &number.constant));
+        Some(needs)
+    }
+
+    /// What each round adds to a number, and the limit below which each completed round has found
+    /// it; nothing in a number that only counted loops change.
+    fn step(
+        &self,
+        number: &Linear,
+        bits: u32,
+        signed: bool,
+        needs: &mut Vec<Need>,
+    ) -> Option<Option<(Poly, Poly)>> {
+        let mut rounds = number.rounds.iter().filter(|(round, _)| self.code.most_rounds(**round).is_none());
         let Some((round, step)) = rounds.next() else { return Some(None) };
         if rounds.next().is_some() {
             return None;
         }
-        let passed = self.rounds.get(round)?.iter().find(|passed| keeps(passed, test, step))?;
+        let keeps = |passed: &&Test| {
+            (passed.bits, passed.signed) == (bits, signed) && keeps(&passed.form, number, step)
+        };
+        let passed = self.rounds.get(round)?.iter().find(keeps)?;
         needs.extend(passed.needs.iter().cloned());
         Some(Some((step.clone(), passed.limit.clone())))
     }
 
-    /// The greatest value of a number before any round, also in a launch with more threads.
+    /// The greatest value of a number before any round of a loop that is not counted, also in a
+    /// launch with more threads.
     fn greatest(&self, number: &Linear, needs: &mut Vec<Need>) -> Option<Poly> {
         let first = Linear { rounds: BTreeMap::new(), ..number.clone() };
         let mut greatest = first.constant.clone();
@@ -334,6 +361,12 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
             needs.extend(Need::at_most(&Poly::default(), &coordinate.stride));
             let last = coordinate.count?.plus_number(SLACK - 1)?;
             greatest = greatest.plus(&coordinate.stride.times(&last)?)?;
+        }
+        for (round, step) in &number.rounds {
+            if let Some(most) = self.code.most_rounds(*round) {
+                needs.extend(Need::at_most(&Poly::default(), step));
+                greatest = greatest.plus(&step.times(&Poly::number(most))?)?;
+            }
         }
         Some(greatest)
     }
@@ -352,11 +385,9 @@ fn never_wraps(test: &Test) -> bool {
     test.form.rounds.is_empty() && greatest.flatten().is_some_and(|greatest| greatest <= most)
 }
 
-/// Whether a test that each round passes keeps the number of another test from wrapping: it is about
-/// the same number, in the same round or in the next one.
-fn keeps(passed: &Test, test: &Test, step: &Poly) -> bool {
-    let ahead = passed.form.constant.minus(&test.form.constant);
-    (passed.bits, passed.signed) == (test.bits, test.signed)
-        && passed.form.is_parallel(&test.form)
-        && ahead.is_some_and(|ahead| ahead.is_zero() || ahead == *step)
+/// Whether a test that each round passes keeps a number from wrapping: it is about the same number,
+/// in the same round or in the next one.
+fn keeps(passed: &Linear, number: &Linear, step: &Poly) -> bool {
+    let ahead = passed.constant.minus(&number.constant);
+    passed.is_parallel(number) && ahead.is_some_and(|ahead| ahead.is_zero() || ahead == *step)
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::code::Code;
 use crate::form::{Form, Piece};
 use crate::known::{Known, Poly};
-use ptx::analysis::{Atom, Sum};
+use ptx::analysis::{Atom, Definition, Origin, Sum};
 
 /// The first polynomial must be at most the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,19 +207,33 @@ pub(crate) fn numbers(bits: u32, signed: bool) -> (i128, i128) {
     if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }
 
+/// What is known where a number is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'f> {
+    /// Bounds that hold there.
+    pub bounds: &'f [Bound],
+    /// What keeps a number that loops change within a register of this width and signedness.
+    pub stays: &'f dyn Fn(&Linear, u32, bool) -> Option<Vec<Need>>,
+}
+
+impl Facts<'_> {
+    /// Nothing is known.
+    pub const NONE: Facts<'static> = Facts { bounds: &[], stays: &|_, _, _| None };
+}
+
 /// The linear number that a sum is, if it is one. Parameters are read as signed numbers or not.
 pub(crate) fn linear(
     code: &Code<'_, '_>,
     sum: &Sum,
     signed: bool,
-    bounds: &[Bound],
+    facts: Facts<'_>,
     needs: &mut Vec<Need>,
 ) -> Option<Linear> {
     let mut total = Linear::default();
     for (pieces, coefficient) in Form::of(sum, code.values.sums()).terms {
         let mut product = Linear::known(Poly::number(coefficient.into()));
         for piece in pieces {
-            product = product.times(&of_piece(code, piece, signed, bounds, needs)?)?;
+            product = product.times(&of_piece(code, piece, sum.bits, signed, facts, needs)?)?;
         }
         total = total.plus(&product)?;
     }
@@ -229,8 +243,9 @@ pub(crate) fn linear(
 fn of_piece(
     code: &Code<'_, '_>,
     piece: Piece,
+    bits: u32,
     signed: bool,
-    bounds: &[Bound],
+    facts: Facts<'_>,
     needs: &mut Vec<Need>,
 ) -> Option<Linear> {
     let mut number = Linear::default();
@@ -245,16 +260,72 @@ fn of_piece(
             number.constant = Poly::of(Known::Parameter { offset, bytes, signed });
         }
         Piece::Atom(Atom::Extended { value, signed, .. }) => {
-            number = linear(code, code.values.sums().get(value), signed, bounds, needs)?;
-            needs.extend(
-                within(&number, signed, &[])
-                    .filter(Vec::is_empty)
-                    .or_else(|| within(&number, signed, bounds))?,
-            );
+            number = linear(code, code.values.sums().get(value), signed, facts, needs)?;
+            let plain = within(&number, signed, &[]).filter(Vec::is_empty);
+            let bounded = plain.or_else(|| within(&number, signed, facts.bounds));
+            needs.extend(bounded.or_else(|| (facts.stays)(&number, 32, signed))?);
+        }
+        Piece::Atom(Atom::Unknown(definition)) => {
+            number = merged(code, definition, bits, signed, facts, needs)?
         }
         Piece::Atom(_) => return None,
     }
     Some(number)
+}
+
+/// A number that depends on the path, on each of which it is the same but for multiples of T: such
+/// a multiple is added, which counts as the rounds of a loop that [`Code`] numbers.
+fn merged(
+    code: &Code<'_, '_>,
+    definition: Definition,
+    bits: u32,
+    signed: bool,
+    facts: Facts<'_>,
+    needs: &mut Vec<Need>,
+) -> Option<Linear> {
+    let Origin::Block(block) = definition.origin else { return None };
+    let is_head = code.values.loops().iter().any(|found| found.head == block);
+    if is_head {
+        return None;
+    }
+    let mut ways = Vec::new();
+    for &before in &code.flow.block(block).predecessors {
+        let last = code.definitions.at_exit(definition.register, before)?;
+        let sum = code.values.definition(last).filter(|sum| sum.bits == bits && last != definition)?;
+        ways.push(linear(code, sum, signed, facts, needs)?);
+    }
+    ways.iter().find_map(|base| above(code, definition, base, &ways))
+}
+
+/// The number that lies some periods above one of its ways, if all ways do.
+fn above(code: &Code<'_, '_>, definition: Definition, base: &Linear, ways: &[Linear]) -> Option<Linear> {
+    let mut axes = (0..3).filter(|axis| !base.axes[*axis].is_zero());
+    let (axis, None) = (axes.next()?, axes.next()) else { return None };
+    let period = base.axes[axis].times(&Poly::threads(axis))?;
+    let base = Linear { rounds: BTreeMap::new(), ..base.clone() };
+    let times: Vec<Option<i128>> =
+        ways.iter().map(|way| periods(code, &base, way, &period)).collect::<Option<_>>()?;
+    let most = times.into_iter().collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
+    let round = code.add_merged(definition, most);
+    Some(Linear { rounds: BTreeMap::from([(round, period)]), ..base })
+}
+
+/// How many periods a number lies above another one at most; an outer nothing if it may lie
+/// elsewhere, an inner one if there is no limit.
+fn periods(code: &Code<'_, '_>, base: &Linear, way: &Linear, period: &Poly) -> Option<Option<i128>> {
+    let ahead = way.constant.minus(&base.constant)?;
+    let mut times = if ahead.is_zero() { 0 } else { ahead.multiple_of(period)? };
+    let mut known = times >= 0 && way.axes == base.axes;
+    let mut most = Some(0);
+    for (round, step) in &way.rounds {
+        let steps = step.multiple_of(period)?;
+        known &= steps >= 0;
+        most = most
+            .zip(code.most_rounds(*round))
+            .and_then(|(most, rounds)| steps.checked_mul(rounds)?.checked_add(most));
+    }
+    times += most.unwrap_or(0);
+    known.then(|| most.map(|_| times))
 }
 
 /// What keeps a number within those that 32 bits hold.
@@ -269,9 +340,8 @@ fn coordinates_or_all(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coordinat
     if own.iter().all(|coordinate| coordinate.count.is_some()) {
         return Some(own);
     }
-    let (count, needs) = limit(number, bounds)?;
-    let positive = number.axes.iter().chain(number.rounds.values());
-    let mut needs = needs;
-    positive.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
+    let (count, mut needs) = limit(number, bounds)?;
+    let strides = number.axes.iter().chain(number.rounds.values());
+    strides.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
     Some(vec![Coordinate { axis: None, stride: Poly::number(1), count: Some(count), needs }])
 }

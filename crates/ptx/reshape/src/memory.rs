@@ -10,7 +10,7 @@ use crate::code::Code;
 use crate::guards::Guards;
 use crate::index::Indices;
 use crate::known::Poly;
-use crate::linear::{Bound, Coordinate, Linear, Need, Range, coordinates, limit, linear};
+use crate::linear::{Bound, Coordinate, Facts, Linear, Need, Range, coordinates, limit, linear};
 use crate::refusal::{Place, Reason, Refusal};
 use crate::screen::reduction;
 use ptx::analysis::{Atom, Definition, Origin, Sum};
@@ -218,7 +218,7 @@ fn find(code: &Code<'_, '_>, guards: &Guards<'_, '_, '_>) -> Vec<Access> {
             };
             if let Some(sum) = sum.filter(|sum| sum.bits == 64) {
                 one.pointers = pointers(code, &sum, &mut BTreeSet::new()).unwrap_or_default();
-                one.locate(code, &sum, access.offset);
+                one.locate(code, &sum, access.offset, guards);
             }
             found.push(one);
         }
@@ -227,9 +227,11 @@ fn find(code: &Code<'_, '_>, guards: &Guards<'_, '_, '_>) -> Vec<Access> {
 }
 
 impl Access {
-    fn locate(&mut self, code: &Code<'_, '_>, sum: &Sum, offset: i64) {
+    fn locate(&mut self, code: &Code<'_, '_>, sum: &Sum, offset: i64, guards: &Guards<'_, '_, '_>) {
         let mut needs = Vec::new();
-        let Some(mut number) = linear(code, sum, false, &self.bounds, &mut needs) else { return };
+        let stays = |number: &Linear, bits, signed| guards.keep(number, bits, signed);
+        let facts = Facts { bounds: &self.bounds, stays: &stays };
+        let Some(mut number) = linear(code, sum, false, facts, &mut needs) else { return };
         let constant = number.constant.plus_number(offset.into());
         if let (Some(constant), Some(coordinates)) = (constant, coordinates(&number, &self.bounds)) {
             number.constant = constant;
@@ -249,6 +251,9 @@ impl Access {
         let block = code.flow.block_of(self.at);
         let mut needs = Vec::new();
         for (round, step) in &number.rounds {
+            if code.most_rounds(*round).is_some() {
+                continue;
+            }
             let latches = &code.values.loops().get(*round as usize)?.latches;
             let always = latches.iter().all(|latch| code.definitions.dominators().is_above(block, *latch));
             always.then_some(())?;
