@@ -240,7 +240,8 @@ pub(crate) fn linear(
     Some(total)
 }
 
-fn of_piece(
+/// The linear number that an atom is.
+pub(crate) fn of_piece(
     code: &Code<'_, '_>,
     piece: Piece,
     bits: u32,

@@ -9,6 +9,7 @@ use crate::Rules;
 use crate::code::Code;
 use crate::guards::Guards;
 use crate::index::Indices;
+use crate::interval::{Interval, Intervals};
 use crate::known::Poly;
 use crate::linear::{Bound, Coordinate, Facts, Linear, Need, Range, coordinates, limit, linear};
 use crate::refusal::{Place, Reason, Refusal};
@@ -43,6 +44,8 @@ struct Access {
     /// What holds of a thread that makes the access.
     bounds: Vec<Bound>,
     needs: Vec<Need>,
+    /// The first and the last address, if they are known, and what they rest on.
+    reach: Option<(Interval, Vec<Need>)>,
     /// Offsets of the parameters that may hold the pointer.
     pointers: Vec<u32>,
 }
@@ -214,6 +217,7 @@ fn find(code: &Code<'_, '_>, guards: &Guards<'_, '_, '_>) -> Vec<Access> {
                 number: None,
                 bounds: guards.at(at),
                 needs: Vec::new(),
+                reach: None,
                 pointers: Vec::new(),
             };
             if let Some(sum) = sum.filter(|sum| sum.bits == 64) {
@@ -231,6 +235,9 @@ impl Access {
         let mut needs = Vec::new();
         let stays = |number: &Linear, bits, signed| guards.keep(number, bits, signed);
         let facts = Facts { bounds: &self.bounds, stays: &stays };
+        let mut own = Vec::new();
+        let reach = Intervals { code, facts }.of(sum, false, &mut own);
+        self.reach = reach.and_then(|reach| Some((reach.moved(offset)?, own)));
         let Some(mut number) = linear(code, sum, false, facts, &mut needs) else { return };
         let constant = number.constant.plus_number(offset.into());
         if let (Some(constant), Some(coordinates)) = (constant, coordinates(&number, &self.bounds)) {
@@ -275,10 +282,9 @@ impl Access {
 
     /// The memory that all threads together may touch, and what the answer rests on.
     fn region(&self) -> (Region, Vec<Need>) {
-        let range = self.number.as_ref().and_then(|number| Range::of(number, &self.coordinates));
-        let extent = range.and_then(|range| {
-            let bytes = range.most.minus(&range.least)?.plus_number(self.bytes)?;
-            Some(((range.least, bytes), [&self.needs[..], &range.needs].concat()))
+        let extent = self.reach.as_ref().and_then(|(reach, needs)| {
+            let bytes = reach.most.minus(&reach.least)?.plus_number(self.bytes)?;
+            Some(((reach.least.clone(), bytes), needs.clone()))
         });
         let (extent, needs) = extent.unzip();
         (Region { extent, pointers: self.pointers.clone() }, needs.unwrap_or_default())
@@ -411,6 +417,11 @@ fn may_coincide(store: &Access, other: &Access, duties: &Duties) -> bool {
     };
     let (Some(a), Some(b)) = (&store.number, &other.number) else { return false };
     let is_plain = store.reduction.is_none() && other.reduction.is_none();
+    // The first address is the constant if nothing leads below it.
+    let falls = |one: &Coordinate| one.stride.constant().is_some_and(|stride| stride < 0);
+    if store.coordinates.iter().chain(&other.coordinates).any(falls) {
+        return false;
+    }
     let shifted = Linear { constant: a.constant.clone(), ..b.clone() };
     let needs = separated(store, other, [a, &shifted]);
     is_plain && needs.is_some_and(|needs| needs.iter().all(known))

@@ -5,12 +5,13 @@
 mod arena;
 mod case;
 mod generate;
+mod mutants;
 mod traps;
 mod written;
 
 use apex_random::Random;
 use apex_reshape::{Change, Launch, Proof, Reason, Refusal, Rules};
-use arena::{Arena, compile};
+use arena::{Arena, Failure, compile};
 use case::{Case, Layout, Shot, Truth};
 use cuda_launch::{Dim3, LaunchConfig};
 use launch_condition::Checked;
@@ -77,6 +78,11 @@ struct Outcome {
 
 /// Judges a case under some rules, and executes what is allowed.
 fn examine(case: &Case, rules: Rules, arena: &mut Arena) -> Outcome {
+    examine_if(case, rules, arena, true)
+}
+
+/// The same; if `must_run` is false, a launch that faults or does not end is left out.
+fn examine_if(case: &Case, rules: Rules, arena: &mut Arena, must_run: bool) -> Outcome {
     let module =
         ptx::parse(&case.source).unwrap_or_else(|error| panic!("{}", error.render(&case.name, &case.source)));
     let mut outcome = Outcome::default();
@@ -106,13 +112,14 @@ fn examine(case: &Case, rules: Rules, arena: &mut Arena) -> Outcome {
             run += 1;
             *(if change == Change::SameThreads { &mut outcome.same } else { &mut outcome.more }) += 1;
             if expected.is_none() {
-                let original = arena.run(&words, &linked, shot.config, &given);
-                expected = Some(
-                    original.unwrap_or_else(|fault| panic!("{}: {fault:?}\n{}", case.name, case.source)),
-                );
+                match arena.run(&words, &linked, shot.config, &given) {
+                    Ok(original) => expected = Some(original),
+                    Err(_) if !must_run => break,
+                    Err(fault) => panic!("{}: {fault:?}\n{}", case.name, case.source),
+                }
             }
             let result = arena.run(&words, &linked, shaped, &given);
-            if result.ok() != expected {
+            if !matches!(result, Err(Failure::Ended)) && result.ok() != expected {
                 outcome.wrong = Some(format!("{} in {shaped} instead of {}", case.name, shot.config));
                 return outcome;
             }
@@ -212,6 +219,27 @@ fn the_condition_as_data_says_the_same() {
     }
     println!("{compared} answers agree; {partly} kernels need allocations");
     assert!(compared > 3000);
+}
+
+/// Mutants are of unknown truth: each yes must hold all the same. All buffers lie in one allocation,
+/// so that a mutant that leaves its buffer is not taken to stay inside. `RESHAPE_MUTANTS` says how
+/// many of each kernel there are.
+#[test]
+fn mutants_that_are_allowed_give_the_same_memory() {
+    let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let (mut arena, mut random) = (Arena::watched(), Random::named(SEED, "mutants"));
+    let (mut mutants, mut allowed) = (0, 0);
+    for case in corpus() {
+        for round in 0..rounds {
+            let Some(mutant) = mutants::of(&case, round, &mut random) else { continue };
+            let outcome = examine_if(&mutant, Rules::ALL, &mut arena, false);
+            assert_eq!(outcome.wrong, None, "{}", mutant.source);
+            mutants += 1;
+            allowed += usize::from(outcome.same + outcome.more > 0);
+        }
+    }
+    println!("{mutants} mutants, {allowed} of them allowed and executed");
+    assert!(allowed > mutants / 8);
 }
 
 /// A rule that the tests turn off.

@@ -213,14 +213,6 @@ fn memory() -> Vec<Case> {
             ),
             lines(),
         ),
-        depends(
-            "gather_from_the_same_pool",
-            format!(
-                "{X}; {GUARD}; {ADDRESSES}; {index}; add.s64 %q31, %c, %q30; ld.global.f32 %f1, [%q31]; \
-                     st.global.f32 [%q11], %f1"
-            ),
-            vec![Shot::line(5, 128, 600).with_layout(Layout::Pool)],
-        ),
         depends("shifted_by_one", format!("{X}; {GUARD}; {ADDRESSES}; {COPY}"), shifted.clone()),
         depends(
             "shifted_predicated",
