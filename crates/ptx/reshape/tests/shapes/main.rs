@@ -15,7 +15,7 @@ use arena::{Arena, Failure, compile};
 use case::{Case, Layout, Shot, Truth};
 use cuda_launch::{Dim3, LaunchConfig};
 use launch_condition::Checked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The corpus is the same each time.
 const SEED: u64 = 20261129;
@@ -155,6 +155,7 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
     let (mut arena, cases) = (Arena::new(), corpus());
     let (mut proven, mut qualified, mut shapes) = (0, 0, [0, 0]);
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut refused = BTreeSet::new();
     for case in &cases {
         let outcome = examine(case, Rules::ALL, &mut arena);
         assert_eq!(outcome.wrong, None, "{}", case.source);
@@ -162,6 +163,7 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
         assert!(!is_proven || case.truth == Truth::Qualifies, "{} is allowed:\n{}", case.name, case.source);
         shapes[0] += outcome.same;
         shapes[1] += outcome.more;
+        refused.extend(outcome.refusal.as_ref().map(|refusal| refusal.reason));
         if case.truth == Truth::Qualifies {
             qualified += 1;
             proven += usize::from(is_proven);
@@ -182,6 +184,25 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
     for (reason, names) in &reasons {
         println!("  not proven: {reason}: {}", names.join(", "));
     }
+    use Reason::*;
+    let expected = [
+        Directive,
+        Instruction,
+        Special,
+        Index,
+        Undefined,
+        Pointer,
+        SharedStore,
+        ForeignLoad,
+        Atomic,
+        Shape,
+        Total,
+        Unguarded,
+        Bound,
+        Overlap,
+    ];
+    let missing: Vec<_> = expected.iter().filter(|reason| !refused.contains(reason)).collect();
+    assert!(missing.is_empty(), "no kernel is refused because of {missing:?}");
     assert!(cases.len() >= 300 && proven * 10 >= qualified * 7, "{proven} of {qualified} are proven");
     assert!(shapes[0] > 500 && shapes[1] > 500, "too few shapes were executed");
 }
