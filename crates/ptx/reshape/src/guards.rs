@@ -22,12 +22,13 @@ const MOST_BOUNDS: usize = 24;
 /// Threads that a launch has more along an axis at most, when it is rounded up to whole blocks.
 const SLACK: i128 = 1023;
 
-/// A comparison that came out such that the first number is below a limit.
+/// A comparison that came out such that a number is below a limit, or at least the limit.
 #[derive(Clone, Debug, PartialEq)]
 struct Test {
     /// Modulo the width of the comparison.
     form: Linear,
     limit: Poly,
+    is_floor: bool,
     bits: u32,
     signed: bool,
     needs: Vec<Need>,
@@ -108,7 +109,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
             .filter(|before| !latches.contains(before))
             .map(|before| self.on_entry(before, head))
             .collect();
-        let tests = self.rounds.get(&(round as u32)).into_iter().flatten();
+        let tests = self.rounds.get(&(round as u32)).into_iter().flatten().filter(|test| !test.is_floor);
         tests.filter_map(|test| self.carried(&self.exact(test)?, round as u32, &entries)).collect()
     }
 
@@ -145,17 +146,17 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         // A number that is the same for all threads needs no comparison before the first round.
         if first.is_known() {
             needs.extend(Need::at_most(&first.constant.plus_number(1)?, &bound.limit));
-            return Some(Bound { form, limit: bound.limit.clone(), needs });
+            return Some(Bound { form, needs, ..bound.clone() });
         }
         for entry in entries {
             let room = bound.limit.minus(&first.constant)?;
             let same = entry.iter().find(|one| {
                 let other = one.limit.minus(&one.form.constant);
-                one.form.is_parallel(&first) && other.as_ref() == Some(&room)
+                !one.is_floor && one.form.is_parallel(&first) && other.as_ref() == Some(&room)
             });
             needs.extend(same?.needs.iter().cloned());
         }
-        (!entries.is_empty()).then(|| Bound { form, limit: bound.limit.clone(), needs })
+        (!entries.is_empty()).then(|| Bound { form, needs, ..bound.clone() })
     }
 
     /// The tests on the way from a block to one that it dominates, and on along the edge back.
@@ -268,7 +269,8 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
 
     /// Equal numbers, of which one is known at the launch.
     fn equal(&self, at: InstructionId, [a, b]: [&Operand<'m>; 2], bits: u32) -> Option<Test> {
-        self.test(at, [a, b], false, bits, false).or_else(|| self.test(at, [b, a], false, bits, false))
+        let below = |pair| self.test(at, pair, false, bits, false).filter(|test| !test.is_floor);
+        below([a, b]).or_else(|| below([b, a]))
     }
 
     fn test(
@@ -282,24 +284,31 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         let mut needs = Vec::new();
         let low = linear(self.code, &self.code.operand(at, low, bits)?, signed, Facts::NONE, &mut needs)?;
         let high = linear(self.code, &self.code.operand(at, high, bits)?, signed, Facts::NONE, &mut needs)?;
-        if low.is_known() || !high.is_known() {
-            return None;
-        }
+        let (form, known, is_floor) = match (low.is_known(), high.is_known()) {
+            (false, true) => (low, high.constant, false),
+            (true, false) => (high, low.constant, true),
+            _ => return None,
+        };
         let (least, most) = numbers(bits, signed);
-        needs.extend(Need::at_most(&Poly::number(least), &high.constant));
-        needs.extend(Need::at_most(&high.constant, &Poly::number(most)));
-        let limit = if strict { high.constant } else { high.constant.plus_number(1)? };
-        Some(Test { form: low, limit, bits, signed, needs })
+        needs.extend(Need::at_most(&Poly::number(least), &known));
+        needs.extend(Need::at_most(&known, &Poly::number(most)));
+        // The limit is the first number above, the floor the first one that is reached.
+        let limit = if strict == is_floor { known.plus_number(1)? } else { known };
+        Some(Test { form, limit, is_floor, bits, signed, needs })
     }
 
     /// The bound that a test is, if the number that it reads is never too large for the register: a
-    /// number that wraps would pass.
+    /// number that wraps would pass. (A floor needs a number that is never too small.)
     fn exact(&self, test: &Test) -> Option<Bound> {
         let mut needs = test.needs.clone();
-        if !never_wraps(test) {
+        if test.is_floor {
+            let (least, _) = numbers(test.bits, test.signed);
+            is_rising(&test.form).then_some(())?;
+            needs.extend(Need::at_most(&Poly::number(least), &test.form.constant));
+        } else if !never_wraps(test) {
             needs.extend(self.stays(&test.form, test.bits, test.signed)?);
         }
-        Some(Bound { form: test.form.clone(), limit: test.limit.clone(), needs })
+        Some(Bound { form: test.form.clone(), limit: test.limit.clone(), is_floor: test.is_floor, needs })
     }
 
     /// What keeps a number from growing above those that a register holds.
@@ -320,9 +329,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
     /// What keeps a number within those that a register holds.
     pub fn keep(&self, number: &Linear, bits: u32, signed: bool) -> Option<Vec<Need>> {
         let (least, _) = numbers(bits, signed);
-        let is_rising = |part: &Poly| part.range().is_some_and(|(least, _)| least >= 0);
-        let rises = number.axes.iter().chain(number.rounds.values()).all(is_rising);
-        let mut needs = rises.then(|| self.stays(number, bits, signed))??;
+        let mut needs = is_rising(number).then(|| self.stays(number, bits, signed))??;
         needs.extend(Need::at_most(&Poly::number(least), &number.constant));
         Some(needs)
     }
@@ -344,7 +351,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         let keeps = |passed: &&Test| {
             (passed.bits, passed.signed) == (bits, signed) && keeps(&passed.form, number, step)
         };
-        let passed = self.rounds.get(round)?.iter().find(keeps)?;
+        let passed = self.rounds.get(round)?.iter().filter(|test| !test.is_floor).find(keeps)?;
         needs.extend(passed.needs.iter().cloned());
         Some(Some((step.clone(), passed.limit.clone())))
     }
@@ -390,4 +397,10 @@ fn never_wraps(test: &Test) -> bool {
 fn keeps(passed: &Linear, number: &Linear, step: &Poly) -> bool {
     let ahead = passed.constant.minus(&number.constant);
     passed.is_parallel(number) && ahead.is_some_and(|ahead| ahead.is_zero() || ahead == *step)
+}
+
+/// Whether a number grows with each index and round.
+fn is_rising(number: &Linear) -> bool {
+    let rises = |part: &Poly| part.range().is_some_and(|(least, _)| least >= 0);
+    number.axes.iter().chain(number.rounds.values()).all(rises)
 }

@@ -86,12 +86,13 @@ impl Linear {
     }
 }
 
-/// A linear number of a thread is below a limit wherever the bound holds.
+/// A linear number of a thread is below a limit wherever the bound holds, or it is at least the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub form: Linear,
-    /// The first number that is too large.
+    /// The first number that is too large; the least one of a floor.
     pub limit: Poly,
+    pub is_floor: bool,
     /// What the bound rests on.
     pub needs: Vec<Need>,
 }
@@ -104,9 +105,11 @@ pub(crate) struct Coordinate {
     pub axis: Option<usize>,
     /// What one more adds.
     pub stride: Poly,
+    /// Its least number.
+    pub least: Poly,
     /// The first number that it does not reach, where that is known.
     pub count: Option<Poly>,
-    /// What the count rests on.
+    /// What both rest on.
     pub needs: Vec<Need>,
 }
 
@@ -129,12 +132,9 @@ pub(crate) fn coordinates(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coord
         });
         let plain = form.rounds.is_empty().then(|| (Poly::threads(axis), Vec::new()));
         let (count, needs) = limit(&form, bounds).or(plain).unzip();
-        found.push(Coordinate {
-            axis: Some(axis),
-            stride: stride.clone(),
-            count,
-            needs: needs.unwrap_or_default(),
-        });
+        let (least, floor_needs) = floor(&form, bounds).unwrap_or_default();
+        let needs = [needs.unwrap_or_default(), floor_needs].concat();
+        found.push(Coordinate { axis: Some(axis), stride: stride.clone(), least, count, needs });
     }
     for (round, step) in left {
         found.push(of_rounds(round, step, bounds)?);
@@ -144,7 +144,10 @@ pub(crate) fn coordinates(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coord
 
 /// The rounds of a loop as a coordinate; its unit is the step of a bound, if there is one.
 fn of_rounds(round: u32, step: Poly, bounds: &[Bound]) -> Option<Coordinate> {
-    let fits = |bound: &&Bound| bound.form.axes.iter().all(Poly::is_zero) && bound.form.rounds.len() == 1;
+    let fits = |bound: &&Bound| {
+        !bound.is_floor && bound.form.axes.iter().all(Poly::is_zero) && bound.form.rounds.len() == 1
+    };
+    let least = Poly::default();
     for bound in bounds.iter().filter(fits) {
         let Some(unit) = bound.form.rounds.get(&round) else { continue };
         let Some(times) = step.multiple_of(unit).filter(|_| unit.constant().is_some_and(|unit| unit > 0))
@@ -155,16 +158,23 @@ fn of_rounds(round: u32, step: Poly, bounds: &[Bound]) -> Option<Coordinate> {
         return Some(Coordinate {
             axis: None,
             stride: Poly::number(times),
+            least,
             count,
             needs: bound.needs.clone(),
         });
     }
-    Some(Coordinate { axis: None, stride: step, count: None, needs: Vec::new() })
+    Some(Coordinate { axis: None, stride: step, least, count: None, needs: Vec::new() })
 }
 
 /// The limit that the bounds set to a number without constant.
 pub(crate) fn limit(form: &Linear, bounds: &[Bound]) -> Option<(Poly, Vec<Need>)> {
-    let bound = bounds.iter().find(|bound| bound.form.is_parallel(form))?;
+    let bound = bounds.iter().find(|bound| !bound.is_floor && bound.form.is_parallel(form))?;
+    Some((bound.limit.minus(&bound.form.constant)?, bound.needs.clone()))
+}
+
+/// The least value that the bounds leave to a number without constant.
+fn floor(form: &Linear, bounds: &[Bound]) -> Option<(Poly, Vec<Need>)> {
+    let bound = bounds.iter().find(|bound| bound.is_floor && bound.form.is_parallel(form))?;
     Some((bound.limit.minus(&bound.form.constant)?, bound.needs.clone()))
 }
 
@@ -181,13 +191,14 @@ impl Range {
         let (mut least, mut most) = (number.constant.clone(), number.constant.clone());
         let mut needs = Vec::new();
         for coordinate in coordinates {
-            let reach = coordinate.stride.times(&coordinate.count.as_ref()?.plus_number(-1)?)?;
+            let first = coordinate.stride.times(&coordinate.least)?;
+            let last = coordinate.stride.times(&coordinate.count.as_ref()?.plus_number(-1)?)?;
             needs.extend(coordinate.needs.iter().cloned());
-            if coordinate.stride.constant().is_some_and(|stride| stride < 0) {
-                least = least.plus(&reach)?;
-            } else {
+            let falls = coordinate.stride.constant().is_some_and(|stride| stride < 0);
+            let (low, high) = if falls { (last, first) } else { (first, last) };
+            (least, most) = (least.plus(&low)?, most.plus(&high)?);
+            if !falls {
                 needs.extend(Need::at_most(&Poly::default(), &coordinate.stride));
-                most = most.plus(&reach)?;
             }
         }
         Some(Range { least, most, needs })
@@ -341,8 +352,15 @@ fn coordinates_or_all(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coordinat
     if own.iter().all(|coordinate| coordinate.count.is_some()) {
         return Some(own);
     }
+    // (Its constant stays apart: the count is of what is added to it.)
     let (count, mut needs) = limit(number, bounds)?;
     let strides = number.axes.iter().chain(number.rounds.values());
     strides.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
-    Some(vec![Coordinate { axis: None, stride: Poly::number(1), count: Some(count), needs }])
+    Some(vec![Coordinate {
+        axis: None,
+        stride: Poly::number(1),
+        least: Poly::default(),
+        count: Some(count),
+        needs,
+    }])
 }

@@ -417,9 +417,13 @@ fn may_coincide(store: &Access, other: &Access, duties: &Duties) -> bool {
     };
     let (Some(a), Some(b)) = (&store.number, &other.number) else { return false };
     let is_plain = store.reduction.is_none() && other.reduction.is_none();
-    // The first address is the constant if nothing leads below it.
+    // Equal first addresses mean equal constants if both begin with the same indices.
     let falls = |one: &Coordinate| one.stride.constant().is_some_and(|stride| stride < 0);
-    if store.coordinates.iter().chain(&other.coordinates).any(falls) {
+    let begin = |access: &Access| {
+        access.coordinates.iter().map(|one| (one.axis, one.least.clone())).collect::<Vec<_>>()
+    };
+    let rounds_are_plain = |access: &Access| access.coordinates.iter().all(|one| !falls(one));
+    if begin(store) != begin(other) || !rounds_are_plain(store) || !rounds_are_plain(other) {
         return false;
     }
     let shifted = Linear { constant: a.constant.clone(), ..b.clone() };

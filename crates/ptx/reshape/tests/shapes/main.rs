@@ -247,7 +247,7 @@ fn the_condition_as_data_says_the_same() {
 /// many of each kernel there are.
 #[test]
 fn mutants_that_are_allowed_give_the_same_memory() {
-    let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let (mut arena, mut random) = (Arena::watched(), Random::named(SEED, "mutants"));
     let (mut mutants, mut allowed) = (0, 0);
     for case in corpus() {
@@ -260,7 +260,7 @@ fn mutants_that_are_allowed_give_the_same_memory() {
         }
     }
     println!("{mutants} mutants, {allowed} of them allowed and executed");
-    assert!(allowed > mutants / 8);
+    assert!(allowed > mutants / 8 && mutants > 300);
 }
 
 /// A rule that the tests turn off.

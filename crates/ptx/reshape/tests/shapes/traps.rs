@@ -290,6 +290,29 @@ fn memory() -> Vec<Case> {
             lines(),
         ),
         depends(
+            "read_through_a_pointer_in_memory",
+            format!(
+                "{X}; {GUARD}; {ADDRESSES}; ld.global.u64 %q20, [%c]; add.s64 %q21, %q20, %t; ld.global.f32 %f1, [%q21]; \
+                     st.global.f32 [%q11], %f1"
+            ),
+            lines(),
+        ),
+        depends(
+            "stored_through_a_pointer_in_memory",
+            format!(
+                "{X}; {GUARD}; {ADDRESSES}; ld.global.u64 %q20, [%c]; add.s64 %q21, %q20, %t; st.global.u32 [%q21], %i"
+            ),
+            lines(),
+        ),
+        depends(
+            "address_of_local_memory",
+            format!(
+                ".local .align 8 .b8 store[8]; {X}; {GUARD}; mul.wide.s32 %t, %i, 8; add.s64 %q11, %a, %t; mov.u64 %q33, store; \
+                     cvta.local.u64 %q34, %q33; st.global.u64 [%q11], %q34"
+            ),
+            lines(),
+        ),
+        depends(
             "overlapping_rows",
             format!(
                 "{X}; {GUARD}; mul.wide.s32 %q20, %i, 4; add.s64 %q21, %a, %q20; mov.u32 %k, 0; $L:; \

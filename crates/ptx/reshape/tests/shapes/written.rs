@@ -126,6 +126,11 @@ fn partly_linear() -> Vec<Case> {
     let guard = "setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mul.wide.s32 %t, %i, 4; add.s64 %q10, %b, %t; add.s64 %q11, %a, %t";
     let all = [
         (
+            "inner_points",
+            "setp.lt.s32 %p5, %i, 1; @%p5 bra $X; add.s32 %r9, %i, -1; mul.wide.u32 %q20, %r9, 4; add.s64 %q21, %b, %q20; \
+             ld.global.f32 %f1, [%q21]; ld.global.f32 %f2, [%q10]; add.f32 %f3, %f1, %f2; st.global.f32 [%q11], %f3",
+        ),
+        (
             "clamped_neighbours",
             "add.s32 %r9, %i, -1; max.s32 %r10, %r9, 0; mul.wide.s32 %q20, %r10, 4; add.s64 %q21, %b, %q20; \
              add.s32 %r11, %i, 1; add.s32 %r12, %n, -1; min.s32 %r13, %r11, %r12; mul.wide.s32 %q22, %r13, 4; \
