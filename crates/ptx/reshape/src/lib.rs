@@ -14,6 +14,7 @@
 //! 2. The answer is about the PTX: whoever uses it makes sure that this PTX is the code that runs
 //!    ([`virtual_architecture`]).
 
+mod access;
 mod code;
 mod form;
 mod guards;

@@ -69,6 +69,25 @@ fn a_guarded_map_has_the_condition_that_one_would_write() {
 }
 
 #[test]
+fn members_of_a_structure_are_one_region() {
+    let load = "ld.global.f32 %f2, [%rd5];";
+    let source = SCALE.replace(
+        load,
+        "ld.global.f32 %f2, [%rd5+4]; ld.global.f32 %f2, [%rd5+-4]; ld.global.f32 %f2, [%rd5];",
+    );
+    let condition = proof(&source).unwrap().condition().unwrap();
+    assert_eq!(condition.regions.len(), 2, "{condition:?}");
+    let sum = |parts: &[(i64, Vec<Term>)]| -> Vec<Product> {
+        parts.iter().map(|(factor, terms)| Product { factor: *factor, terms: terms.clone() }).collect()
+    };
+    let read = &condition.regions[1];
+    let from = pointer(8).0[0].terms.clone();
+    assert_eq!(read.start.0, sum(&[(-4, Vec::new()), (1, from)]));
+    assert_eq!(read.bytes.0, sum(&[(8, Vec::new()), (4, vec![N])]));
+    assert_eq!(condition.apart, [Apart { first: 0, second: 1, or_same: false }]);
+}
+
+#[test]
 fn a_refusal_names_the_instruction_and_its_lines() {
     let source = SCALE.replace("mul.f32 %f3, %f1, %f2;", "mul.f32 %f3, %f1, %f2; membar.gl;");
     let refusal = proof(&source).unwrap_err();

@@ -248,7 +248,7 @@ fn the_condition_as_data_says_the_same() {
 #[test]
 fn mutants_that_are_allowed_give_the_same_memory() {
     let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let (mut arena, mut random) = (Arena::watched(), Random::named(SEED, "mutants"));
+    let (mut arena, mut random) = (Arena::watched(), Random::named(SEED, &format!("{rounds} mutants")));
     let (mut mutants, mut allowed) = (0, 0);
     for case in corpus() {
         for round in 0..rounds {
