@@ -170,7 +170,6 @@ fn a_program_that_maps_memory_ends_it() {
     let recording = Recording::untimed();
     finished(&mut planned(&recording, "shaped-mapped", &plan(&[256], false)));
     let process = recording.process();
-    let expected =
-        BTreeMap::from([((shown(4, 256), Some(16.into())), 10), ((shown(63, 16), None), 10)]);
+    let expected = BTreeMap::from([((shown(4, 256), Some(16.into())), 10), ((shown(63, 16), None), 10)]);
     assert_eq!((configurations(&process), process.reshape_state), (expected, ReshapeState::Closed));
 }

@@ -84,7 +84,10 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
 ) -> CUresult {
     let passed = Passed { parameters, extra };
     // SAFETY: the contract of every hook: null, or what the driver reads.
-    let plain = unsafe { config.as_ref() }.filter(|config| unsafe { is_plain(config) });
+    let plain = unsafe { config.as_ref() }.filter(|config| {
+        // SAFETY: likewise the attributes that it points to.
+        unsafe { is_plain(config) }
+    });
     let shape = plain.and_then(|config| {
         let asked = LaunchConfig {
             grid: Dim3::new(config.gridDimX, config.gridDimY, config.gridDimZ),
