@@ -54,10 +54,11 @@ const LINKS_AT_MOST: [(&str, &[&str]); 11] = [
 ];
 
 /// What a crate may not link, not even through others.
-const NEVER_LINKS: [(&str, &[&str]); 8] = [
+const NEVER_LINKS: [(&str, &[&str]); 9] = [
     // The library would be dead weight in the command: a megabyte.
     ("apex-cli", &["apex-interpose"]),
     ("ptx", &["libc", "cuda-abi"]),
+    ("apex-reshape", &["libc", "cuda-abi"]),
     ("ptx-exec", &["cuda-abi", "fatbin", "apex-trace"]),
     ("apex-interpose", &["apex-cpu-device", "ptx"]),
     ("apex-cpu-device", &["apex-interpose"]),

@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 10] = [
+const OF_ONE_COMMAND: [(&str, &str); 12] = [
     ("alerts", "interval"),
     ("collect", "device"),
     ("collect", "output"),
@@ -18,6 +18,8 @@ const OF_ONE_COMMAND: [(&str, &str); 10] = [
     ("predict", "kernel"),
     ("train", "output"),
     ("train", "seed"),
+    ("tune", "budget"),
+    ("tune", "output"),
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.

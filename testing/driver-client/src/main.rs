@@ -79,6 +79,7 @@ fn main() {
         "memory-refused" => memory::refused(),
         "memory-shared" => memory::shared(),
         "shaped" => shaped::rounds(number(1), number(2) as u32, number(3) != 0),
+        "shaped-mapped" => shaped::mapped(),
         "shaped-cases" => shaped::cases(),
         "places-contexts" => places::contexts(number(1), number(2) != 0),
         "places-green" => places::green_contexts(number(1), number(2) != 0),

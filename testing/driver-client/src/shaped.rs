@@ -100,6 +100,17 @@ fn checksum(from: CUdeviceptr, n: u32) -> u64 {
     values.iter().fold(0, |sum: u64, &value| sum.wrapping_mul(31).wrapping_add(value.into()))
 }
 
+/// Launches before and after the program maps memory, on a driver that computes nothing.
+pub fn mapped() {
+    context();
+    let (function, stream) = (function(module(PTX), c"step_20000"), stream(CU_STREAM_NON_BLOCKING));
+    let given = Given { to: 1 << 20, from: 1 << 21, n: 1000 };
+    let launch = || check(given.launch(function, [63, 1], stream, false));
+    (0..10).for_each(|_| launch());
+    cuda!(cuMemMap(0, 0, 0, 0, 0));
+    (0..10).for_each(|_| launch());
+}
+
 /// Launches that must be made as they are. Prints what comes of them.
 pub fn cases() {
     const N: u32 = 1000;

@@ -50,6 +50,9 @@ pub fn tell(profile: &Profile) -> Option<String> {
         () if is(ReshapingState::OtherDevice) => "the profile is of another device",
         () if is(ReshapingState::OtherDriver) => "the profile is of another driver: run `apex tune` again",
         () if is(ReshapingState::OldDriver) => "the driver is older than CUDA 12.4",
+        () if is(ReshapingState::Closed) => {
+            "the program maps memory itself (cuMemMap), so that two addresses may mean the same memory"
+        }
         () if is(ReshapingState::Failed) => "the plan could not be read",
         () if states.is_empty() || is(ReshapingState::On) => return None,
         () => "the program launched no kernel of the profile: its code or sizes are others",

@@ -92,8 +92,8 @@ fn refuse_without_gpu() -> anyhow::Result<()> {
     match Driver::decide(Device::Auto, &Libraries::find()?, true)? {
         Driver::Gpu => Ok(()),
         Driver::Cpu(_) => bail!(
-            "apex tune measures on a GPU, and there is none here. A profile of another machine can be applied on \
-             the CPU device (apex run --device cpu --tuned PROFILE) only if it is the CPU device's"
+            "apex tune measures on a GPU, and there is none here (the CPU device's times say nothing about one): run it \
+             on a machine with a GPU"
         ),
     }
 }
@@ -160,6 +160,8 @@ impl<'a> Runs<'a> {
             std::fs::write(&file, plan.to_bytes()).context("cannot write the plan of a run")?;
             apex.arg("--launch-plan").arg(file);
         }
+        // Set for a run of the user, it must not change these.
+        apex.env_remove("APEX_TUNED");
         if self.args.json {
             // The document is all that goes to stdout.
             apex.stdout(Stdio::from(std::io::stderr()));

@@ -1,12 +1,13 @@
 //! The listing of a kernel with everything that the proof asks about it.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::refusal::{Place, Reason, Refusal};
-use ptx::analysis::{Definition, Definitions, Sum, Values};
+use ptx::analysis::{Atom, Definition, Definitions, Origin, Sum, Values};
 use ptx::body::{Body, Home, InstructionId, Operand, RegisterId, VariableId};
 use ptx::flow::{BlockId, Flow};
-use ptx::instruction::{Operation, Operations};
+use ptx::instruction::{Comparison, Opcode, Operation, Operations};
 use ptx::{Constant, Module};
 
 /// Most factors of a product: index, size, and three extents.
@@ -26,7 +27,16 @@ pub(crate) struct Code<'a, 'm> {
     pub reached: Vec<BlockId>,
     /// Offsets of the parameters in their space.
     offsets: Vec<u32>,
+    /// The most rounds that loops complete whose counter begins with some bits of a number.
+    counted: HashMap<u32, i128>,
+    /// Numbers that depend on the path, and how many periods they add at most.
+    merged: RefCell<Vec<(Definition, Option<i128>)>>,
 }
+
+/// The most rounds of a loop that counts low bits.
+const MOST_COUNTED: i128 = 1 << 10;
+/// Numbers from here on are not of loops, but of merged values.
+const MERGED: u32 = 1 << 31;
 
 impl<'a, 'm> Code<'a, 'm> {
     pub fn new(module: &'m Module, body: &'a Body<'m>, operations: &'a Operations, flow: &'a Flow) -> Self {
@@ -43,8 +53,11 @@ impl<'a, 'm> Code<'a, 'm> {
             uses: HashMap::new(),
             reached,
             offsets: offsets(body),
+            counted: HashMap::new(),
+            merged: RefCell::default(),
         };
         code.find_uses();
+        code.counted = (0..code.values.loops().len()).filter_map(|round| code.counted(round)).collect();
         code
     }
 
@@ -93,6 +106,97 @@ impl<'a, 'm> Code<'a, 'm> {
             Home::Parameter(index) => self.offsets.get(index as usize).copied(),
             _ => None,
         }
+    }
+
+    /// The most rounds that are completed, or periods added, where that is a small number.
+    pub fn most_rounds(&self, round: u32) -> Option<i128> {
+        match round.checked_sub(MERGED) {
+            None => self.counted.get(&round).copied(),
+            Some(place) => self.merged.borrow().get(place as usize)?.1,
+        }
+    }
+
+    /// The number of a merged value.
+    pub fn add_merged(&self, definition: Definition, most: Option<i128>) -> u32 {
+        let mut merged = self.merged.borrow_mut();
+        let place = merged.iter().position(|known| *known == (definition, most)).unwrap_or(merged.len());
+        if place == merged.len() {
+            merged.push((definition, most));
+        }
+        MERGED + place as u32
+    }
+
+    /// A loop that counts some low bits of a number down to 0, as compilers put it before or after
+    /// an unrolled one: with the most rounds that go back to its head.
+    fn counted(&self, round: usize) -> Option<(u32, i128)> {
+        let found = &self.values.loops()[round];
+        let [latch] = found.latches.as_slice() else { return None };
+        let (tested, true) = self.compared_with_zero(*latch, found.head)? else { return None };
+        let sum = self.values.definition(tested)?;
+        if (sum.bits, sum.constant, sum.terms.len()) != (32, u32::MAX.into(), 2) {
+            return None;
+        }
+        let mut start = None;
+        for term in &sum.terms {
+            let [factor] = term.factors.as_slice() else { return None };
+            match (self.values.sums().atom(*factor), term.coefficient) {
+                (Atom::Round(of), coefficient) if of as usize == round && coefficient == u32::MAX.into() => {}
+                (Atom::Unknown(definition), 1) => start = Some(definition),
+                _ => return None,
+            }
+        }
+        let start = start?;
+        let mut block = found.head;
+        while let Some(above) = self.definitions.dominators().parent(block) {
+            let is_only = self
+                .flow
+                .block(block)
+                .predecessors
+                .iter()
+                .all(|before| *before == above || block == found.head && *before == *latch);
+            if is_only && self.compared_with_zero(above, block) == Some((start, true)) {
+                return Some((round as u32, self.mask(start)? - 1));
+            }
+            block = above;
+        }
+        None
+    }
+
+    /// The number that the branch at the end of a block compares with 0, and whether the edge to
+    /// the other block says that it is another one.
+    fn compared_with_zero(&self, from: BlockId, to: BlockId) -> Option<(Definition, bool)> {
+        let block = self.flow.block(from);
+        let last = InstructionId(block.end.0.checked_sub(1)?);
+        let guard = self.body.lines[last.index()].guard?;
+        let Origin::Instruction(at) = self.used(last, guard.symbol.register()?)?.origin else { return None };
+        let (line, operation) = (&self.body.lines[at.index()], self.operation(at));
+        let (_, [source, Operand::Constant(Constant::Integer(0))]) = operation.split(&line.operands) else {
+            return None;
+        };
+        let differs = match operation.comparison? {
+            Comparison::NotEqual => true,
+            Comparison::Equal => false,
+            _ => return None,
+        };
+        let is_plain = operation.is(&[Opcode::Setp]) && operation.logic.is_none() && line.guard.is_none();
+        if !is_plain || block.successors.len() != 2 || !self.operation(last).is(&[Opcode::Bra]) {
+            return None;
+        }
+        // The edge that is fallen into is taken where the guard is false.
+        let holds = (self.flow.block(to).first != block.end) != guard.negated;
+        Some((self.used(at, source.register()?)?, holds == differs))
+    }
+
+    /// The bits that a number can have, if it is the result of an `and` with a constant.
+    fn mask(&self, definition: Definition) -> Option<i128> {
+        let Origin::Instruction(at) = definition.origin else { return None };
+        let (line, operation) = (&self.body.lines[at.index()], self.operation(at));
+        let (_, [_, Operand::Constant(Constant::Integer(mask))]) = operation.split(&line.operands) else {
+            return None;
+        };
+        let is_mask =
+            operation.is(&[Opcode::And]) && line.guard.is_none() && (1..=MOST_COUNTED).contains(mask);
+        is_mask.then_some(*mask)
     }
 
     /// The place of an instruction.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::code::Code;
 use crate::known::{MOST_THREADS, Poly};
-use crate::linear::{Bound, Linear, Need, coordinates, linear, numbers};
+use crate::linear::{Bound, Facts, Linear, Need, coordinates, linear, numbers};
 use ptx::ScalarType;
 use ptx::analysis::{Definition, Origin};
 use ptx::body::{InstructionId, Operand};
@@ -22,12 +22,13 @@ const MOST_BOUNDS: usize = 24;
 /// Threads that a launch has more along an axis at most, when it is rounded up to whole blocks.
 const SLACK: i128 = 1023;
 
-/// A comparison that came out such that the first number is below a limit.
+/// A comparison that came out such that a number is below a limit, or at least the limit.
 #[derive(Clone, Debug, PartialEq)]
 struct Test {
     /// Modulo the width of the comparison.
     form: Linear,
     limit: Poly,
+    is_floor: bool,
     bits: u32,
     signed: bool,
     needs: Vec<Need>,
@@ -108,7 +109,7 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
             .filter(|before| !latches.contains(before))
             .map(|before| self.on_entry(before, head))
             .collect();
-        let tests = self.rounds.get(&(round as u32)).into_iter().flatten();
+        let tests = self.rounds.get(&(round as u32)).into_iter().flatten().filter(|test| !test.is_floor);
         tests.filter_map(|test| self.carried(&self.exact(test)?, round as u32, &entries)).collect()
     }
 
@@ -145,17 +146,17 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         // A number that is the same for all threads needs no comparison before the first round.
         if first.is_known() {
             needs.extend(Need::at_most(&first.constant.plus_number(1)?, &bound.limit));
-            return Some(Bound { form, limit: bound.limit.clone(), needs });
+            return Some(Bound { form, needs, ..bound.clone() });
         }
         for entry in entries {
             let room = bound.limit.minus(&first.constant)?;
             let same = entry.iter().find(|one| {
                 let other = one.limit.minus(&one.form.constant);
-                one.form.is_parallel(&first) && other.as_ref() == Some(&room)
+                !one.is_floor && one.form.is_parallel(&first) && other.as_ref() == Some(&room)
             });
             needs.extend(same?.needs.iter().cloned());
         }
-        (!entries.is_empty()).then(|| Bound { form, limit: bound.limit.clone(), needs })
+        (!entries.is_empty()).then(|| Bound { form, needs, ..bound.clone() })
     }
 
     /// The tests on the way from a block to one that it dominates, and on along the edge back.
@@ -268,7 +269,8 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
 
     /// Equal numbers, of which one is known at the launch.
     fn equal(&self, at: InstructionId, [a, b]: [&Operand<'m>; 2], bits: u32) -> Option<Test> {
-        self.test(at, [a, b], false, bits, false).or_else(|| self.test(at, [b, a], false, bits, false))
+        let below = |pair| self.test(at, pair, false, bits, false).filter(|test| !test.is_floor);
+        below([a, b]).or_else(|| below([b, a]))
     }
 
     fn test(
@@ -280,50 +282,82 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
         signed: bool,
     ) -> Option<Test> {
         let mut needs = Vec::new();
-        let low = linear(self.code, &self.code.operand(at, low, bits)?, signed, &[], &mut needs)?;
-        let high = linear(self.code, &self.code.operand(at, high, bits)?, signed, &[], &mut needs)?;
-        if low.is_known() || !high.is_known() {
-            return None;
-        }
+        let low = linear(self.code, &self.code.operand(at, low, bits)?, signed, Facts::NONE, &mut needs)?;
+        let high = linear(self.code, &self.code.operand(at, high, bits)?, signed, Facts::NONE, &mut needs)?;
+        let (form, known, is_floor) = match (low.is_known(), high.is_known()) {
+            (false, true) => (low, high.constant, false),
+            (true, false) => (high, low.constant, true),
+            _ => return None,
+        };
         let (least, most) = numbers(bits, signed);
-        needs.extend(Need::at_most(&Poly::number(least), &high.constant));
-        needs.extend(Need::at_most(&high.constant, &Poly::number(most)));
-        let limit = if strict { high.constant } else { high.constant.plus_number(1)? };
-        Some(Test { form: low, limit, bits, signed, needs })
+        needs.extend(Need::at_most(&Poly::number(least), &known));
+        needs.extend(Need::at_most(&known, &Poly::number(most)));
+        // The limit is the first number above, the floor the first one that is reached.
+        let limit = if strict == is_floor { known.plus_number(1)? } else { known };
+        Some(Test { form, limit, is_floor, bits, signed, needs })
     }
 
     /// The bound that a test is, if the number that it reads is never too large for the register: a
-    /// number that wraps would pass.
+    /// number that wraps would pass. (A floor needs a number that is never too small.)
     fn exact(&self, test: &Test) -> Option<Bound> {
         let mut needs = test.needs.clone();
-        if !never_wraps(test) {
-            let (_, most) = numbers(test.bits, test.signed);
-            let most = Poly::number(most);
-            let mut greatest = self.greatest(&test.form, &mut needs)?;
-            if let Some((step, limit)) = self.step(test, &mut needs)? {
-                needs.extend(Need::at_most(&Poly::default(), &step));
-                needs.extend(Need::at_most(&limit.plus(&step)?.plus_number(-1)?, &most));
-                greatest = greatest.plus(&step)?;
-            }
-            needs.extend(Need::at_most(&greatest, &most));
+        if test.is_floor {
+            let (least, _) = numbers(test.bits, test.signed);
+            is_rising(&test.form).then_some(())?;
+            needs.extend(Need::at_most(&Poly::number(least), &test.form.constant));
+        } else if !never_wraps(test) {
+            needs.extend(self.stays(&test.form, test.bits, test.signed)?);
         }
-        Some(Bound { form: test.form.clone(), limit: test.limit.clone(), needs })
+        Some(Bound { form: test.form.clone(), limit: test.limit.clone(), is_floor: test.is_floor, needs })
     }
 
-    /// What each round adds to the number of a test, and the limit below which each completed round
-    /// has found it; nothing in a number without rounds.
-    fn step(&self, test: &Test, needs: &mut Vec<Need>) -> Option<Option<(Poly, Poly)>> {
-        let mut rounds = test.form.rounds.iter();
+    /// What keeps a number from growing above those that a register holds.
+    fn stays(&self, number: &Linear, bits: u32, signed: bool) -> Option<Vec<Need>> {
+        let (_, most) = numbers(bits, signed);
+        let most = Poly::number(most);
+        let mut needs = Vec::new();
+        let mut greatest = self.greatest(number, &mut needs)?;
+        if let Some((step, limit)) = self.step(number, bits, signed, &mut needs)? {
+            needs.extend(Need::at_most(&Poly::default(), &step));
+            needs.extend(Need::at_most(&limit.plus(&step)?.plus_number(-1)?, &most));
+            greatest = greatest.plus(&step)?;
+        }
+        needs.extend(Need::at_most(&greatest, &most));
+        Some(needs)
+    }
+
+    /// What keeps a number within those that a register holds.
+    pub fn keep(&self, number: &Linear, bits: u32, signed: bool) -> Option<Vec<Need>> {
+        let (least, _) = numbers(bits, signed);
+        let mut needs = is_rising(number).then(|| self.stays(number, bits, signed))??;
+        needs.extend(Need::at_most(&Poly::number(least), &number.constant));
+        Some(needs)
+    }
+
+    /// What each round adds to a number, and the limit below which each completed round has found
+    /// it; nothing in a number that only counted loops change.
+    fn step(
+        &self,
+        number: &Linear,
+        bits: u32,
+        signed: bool,
+        needs: &mut Vec<Need>,
+    ) -> Option<Option<(Poly, Poly)>> {
+        let mut rounds = number.rounds.iter().filter(|(round, _)| self.code.most_rounds(**round).is_none());
         let Some((round, step)) = rounds.next() else { return Some(None) };
         if rounds.next().is_some() {
             return None;
         }
-        let passed = self.rounds.get(round)?.iter().find(|passed| keeps(passed, test, step))?;
+        let keeps = |passed: &&Test| {
+            (passed.bits, passed.signed) == (bits, signed) && keeps(&passed.form, number, step)
+        };
+        let passed = self.rounds.get(round)?.iter().filter(|test| !test.is_floor).find(keeps)?;
         needs.extend(passed.needs.iter().cloned());
         Some(Some((step.clone(), passed.limit.clone())))
     }
 
-    /// The greatest value of a number before any round, also in a launch with more threads.
+    /// The greatest value of a number before any round of a loop that is not counted, also in a
+    /// launch with more threads.
     fn greatest(&self, number: &Linear, needs: &mut Vec<Need>) -> Option<Poly> {
         let first = Linear { rounds: BTreeMap::new(), ..number.clone() };
         let mut greatest = first.constant.clone();
@@ -334,6 +368,12 @@ impl<'c, 'a, 'm> Guards<'c, 'a, 'm> {
             needs.extend(Need::at_most(&Poly::default(), &coordinate.stride));
             let last = coordinate.count?.plus_number(SLACK - 1)?;
             greatest = greatest.plus(&coordinate.stride.times(&last)?)?;
+        }
+        for (round, step) in &number.rounds {
+            if let Some(most) = self.code.most_rounds(*round) {
+                needs.extend(Need::at_most(&Poly::default(), step));
+                greatest = greatest.plus(&step.times(&Poly::number(most))?)?;
+            }
         }
         Some(greatest)
     }
@@ -352,11 +392,15 @@ fn never_wraps(test: &Test) -> bool {
     test.form.rounds.is_empty() && greatest.flatten().is_some_and(|greatest| greatest <= most)
 }
 
-/// Whether a test that each round passes keeps the number of another test from wrapping: it is about
-/// the same number, in the same round or in the next one.
-fn keeps(passed: &Test, test: &Test, step: &Poly) -> bool {
-    let ahead = passed.form.constant.minus(&test.form.constant);
-    (passed.bits, passed.signed) == (test.bits, test.signed)
-        && passed.form.is_parallel(&test.form)
-        && ahead.is_some_and(|ahead| ahead.is_zero() || ahead == *step)
+/// Whether a test that each round passes keeps a number from wrapping: it is about the same number,
+/// in the same round or in the next one.
+fn keeps(passed: &Linear, number: &Linear, step: &Poly) -> bool {
+    let ahead = passed.constant.minus(&number.constant);
+    passed.is_parallel(number) && ahead.is_some_and(|ahead| ahead.is_zero() || ahead == *step)
+}
+
+/// Whether a number grows with each index and round.
+fn is_rising(number: &Linear) -> bool {
+    let rises = |part: &Poly| part.range().is_some_and(|(least, _)| least >= 0);
+    number.axes.iter().chain(number.rounds.values()).all(rises)
 }

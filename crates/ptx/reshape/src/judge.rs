@@ -1,9 +1,10 @@
 //! The duties of a proof at one launch.
 
 use crate::Rules;
+use crate::access::Region;
 use crate::known::{MOST_THREADS, Values};
 use crate::launch::{Change, Launch, is_valid, threads};
-use crate::memory::{Duties, Duty, Region};
+use crate::memory::{Duties, Duty};
 use crate::refusal::{Reason, Refusal};
 use cuda_launch::{Dim3, LaunchConfig};
 

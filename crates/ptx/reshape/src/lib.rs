@@ -14,10 +14,12 @@
 //! 2. The answer is about the PTX: whoever uses it makes sure that this PTX is the code that runs
 //!    ([`virtual_architecture`]).
 
+mod access;
 mod code;
 mod form;
 mod guards;
 mod index;
+mod interval;
 mod judge;
 mod known;
 mod launch;
@@ -31,6 +33,7 @@ pub use refusal::{Place, Reason, Refusal};
 
 use code::Code;
 use cuda_launch::{Dim3, LaunchConfig};
+use known::Poly;
 use launch_condition::{Apart, Bound, Condition, Sum};
 use memory::{Duties, Duty};
 use ptx::body::Names;
@@ -157,7 +160,13 @@ impl Proof {
 /// Adds a duty to a condition; nothing if it cannot be said there.
 fn add(duty: &Duty, duties: &Duties, condition: &mut Condition) -> Option<()> {
     match duty {
-        Duty::AtMost(need) => condition.at_most.push((need.less.sum()?, need.more.sum()?)),
+        // (Sums are evaluated in 64 bits: what is greater is refused.)
+        Duty::AtMost(need) => {
+            let last = Poly::number(i64::MAX.into());
+            let is_beyond = need.more.constant().is_some_and(|more| more > i64::MAX.into());
+            let more = if is_beyond { &last } else { &need.more };
+            condition.at_most.push((need.less.sum()?, more.sum()?));
+        }
         Duty::Apart { first, second, or_same } => {
             let mut places = [0u8; 2];
             for (place, region) in places.iter_mut().zip([*first, *second]) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::code::Code;
 use crate::form::{Form, Piece};
 use crate::known::{Known, Poly};
-use ptx::analysis::{Atom, Sum};
+use ptx::analysis::{Atom, Definition, Origin, Sum};
 
 /// The first polynomial must be at most the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,12 +86,13 @@ impl Linear {
     }
 }
 
-/// A linear number of a thread is below a limit wherever the bound holds.
+/// A linear number of a thread is below a limit wherever the bound holds, or it is at least the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub form: Linear,
-    /// The first number that is too large.
+    /// The first number that is too large; the least one of a floor.
     pub limit: Poly,
+    pub is_floor: bool,
     /// What the bound rests on.
     pub needs: Vec<Need>,
 }
@@ -104,9 +105,11 @@ pub(crate) struct Coordinate {
     pub axis: Option<usize>,
     /// What one more adds.
     pub stride: Poly,
+    /// Its least number.
+    pub least: Poly,
     /// The first number that it does not reach, where that is known.
     pub count: Option<Poly>,
-    /// What the count rests on.
+    /// What both rest on.
     pub needs: Vec<Need>,
 }
 
@@ -129,12 +132,9 @@ pub(crate) fn coordinates(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coord
         });
         let plain = form.rounds.is_empty().then(|| (Poly::threads(axis), Vec::new()));
         let (count, needs) = limit(&form, bounds).or(plain).unzip();
-        found.push(Coordinate {
-            axis: Some(axis),
-            stride: stride.clone(),
-            count,
-            needs: needs.unwrap_or_default(),
-        });
+        let (least, floor_needs) = floor(&form, bounds).unwrap_or_default();
+        let needs = [needs.unwrap_or_default(), floor_needs].concat();
+        found.push(Coordinate { axis: Some(axis), stride: stride.clone(), least, count, needs });
     }
     for (round, step) in left {
         found.push(of_rounds(round, step, bounds)?);
@@ -144,7 +144,10 @@ pub(crate) fn coordinates(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coord
 
 /// The rounds of a loop as a coordinate; its unit is the step of a bound, if there is one.
 fn of_rounds(round: u32, step: Poly, bounds: &[Bound]) -> Option<Coordinate> {
-    let fits = |bound: &&Bound| bound.form.axes.iter().all(Poly::is_zero) && bound.form.rounds.len() == 1;
+    let fits = |bound: &&Bound| {
+        !bound.is_floor && bound.form.axes.iter().all(Poly::is_zero) && bound.form.rounds.len() == 1
+    };
+    let least = Poly::default();
     for bound in bounds.iter().filter(fits) {
         let Some(unit) = bound.form.rounds.get(&round) else { continue };
         let Some(times) = step.multiple_of(unit).filter(|_| unit.constant().is_some_and(|unit| unit > 0))
@@ -155,16 +158,23 @@ fn of_rounds(round: u32, step: Poly, bounds: &[Bound]) -> Option<Coordinate> {
         return Some(Coordinate {
             axis: None,
             stride: Poly::number(times),
+            least,
             count,
             needs: bound.needs.clone(),
         });
     }
-    Some(Coordinate { axis: None, stride: step, count: None, needs: Vec::new() })
+    Some(Coordinate { axis: None, stride: step, least, count: None, needs: Vec::new() })
 }
 
 /// The limit that the bounds set to a number without constant.
 pub(crate) fn limit(form: &Linear, bounds: &[Bound]) -> Option<(Poly, Vec<Need>)> {
-    let bound = bounds.iter().find(|bound| bound.form.is_parallel(form))?;
+    let bound = bounds.iter().find(|bound| !bound.is_floor && bound.form.is_parallel(form))?;
+    Some((bound.limit.minus(&bound.form.constant)?, bound.needs.clone()))
+}
+
+/// The least value that the bounds leave to a number without constant.
+fn floor(form: &Linear, bounds: &[Bound]) -> Option<(Poly, Vec<Need>)> {
+    let bound = bounds.iter().find(|bound| bound.is_floor && bound.form.is_parallel(form))?;
     Some((bound.limit.minus(&bound.form.constant)?, bound.needs.clone()))
 }
 
@@ -181,13 +191,14 @@ impl Range {
         let (mut least, mut most) = (number.constant.clone(), number.constant.clone());
         let mut needs = Vec::new();
         for coordinate in coordinates {
-            let reach = coordinate.stride.times(&coordinate.count.as_ref()?.plus_number(-1)?)?;
+            let first = coordinate.stride.times(&coordinate.least)?;
+            let last = coordinate.stride.times(&coordinate.count.as_ref()?.plus_number(-1)?)?;
             needs.extend(coordinate.needs.iter().cloned());
-            if coordinate.stride.constant().is_some_and(|stride| stride < 0) {
-                least = least.plus(&reach)?;
-            } else {
+            let falls = coordinate.stride.constant().is_some_and(|stride| stride < 0);
+            let (low, high) = if falls { (last, first) } else { (first, last) };
+            (least, most) = (least.plus(&low)?, most.plus(&high)?);
+            if !falls {
                 needs.extend(Need::at_most(&Poly::default(), &coordinate.stride));
-                most = most.plus(&reach)?;
             }
         }
         Some(Range { least, most, needs })
@@ -207,30 +218,46 @@ pub(crate) fn numbers(bits: u32, signed: bool) -> (i128, i128) {
     if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }
 
+/// What is known where a number is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'f> {
+    /// Bounds that hold there.
+    pub bounds: &'f [Bound],
+    /// What keeps a number that loops change within a register of this width and signedness.
+    pub stays: &'f dyn Fn(&Linear, u32, bool) -> Option<Vec<Need>>,
+}
+
+impl Facts<'_> {
+    /// Nothing is known.
+    pub const NONE: Facts<'static> = Facts { bounds: &[], stays: &|_, _, _| None };
+}
+
 /// The linear number that a sum is, if it is one. Parameters are read as signed numbers or not.
 pub(crate) fn linear(
     code: &Code<'_, '_>,
     sum: &Sum,
     signed: bool,
-    bounds: &[Bound],
+    facts: Facts<'_>,
     needs: &mut Vec<Need>,
 ) -> Option<Linear> {
     let mut total = Linear::default();
     for (pieces, coefficient) in Form::of(sum, code.values.sums()).terms {
         let mut product = Linear::known(Poly::number(coefficient.into()));
         for piece in pieces {
-            product = product.times(&of_piece(code, piece, signed, bounds, needs)?)?;
+            product = product.times(&of_piece(code, piece, sum.bits, signed, facts, needs)?)?;
         }
         total = total.plus(&product)?;
     }
     Some(total)
 }
 
-fn of_piece(
+/// The linear number that an atom is.
+pub(crate) fn of_piece(
     code: &Code<'_, '_>,
     piece: Piece,
+    bits: u32,
     signed: bool,
-    bounds: &[Bound],
+    facts: Facts<'_>,
     needs: &mut Vec<Need>,
 ) -> Option<Linear> {
     let mut number = Linear::default();
@@ -245,16 +272,72 @@ fn of_piece(
             number.constant = Poly::of(Known::Parameter { offset, bytes, signed });
         }
         Piece::Atom(Atom::Extended { value, signed, .. }) => {
-            number = linear(code, code.values.sums().get(value), signed, bounds, needs)?;
-            needs.extend(
-                within(&number, signed, &[])
-                    .filter(Vec::is_empty)
-                    .or_else(|| within(&number, signed, bounds))?,
-            );
+            number = linear(code, code.values.sums().get(value), signed, facts, needs)?;
+            let plain = within(&number, signed, &[]).filter(Vec::is_empty);
+            let bounded = plain.or_else(|| within(&number, signed, facts.bounds));
+            needs.extend(bounded.or_else(|| (facts.stays)(&number, 32, signed))?);
+        }
+        Piece::Atom(Atom::Unknown(definition)) => {
+            number = merged(code, definition, bits, signed, facts, needs)?
         }
         Piece::Atom(_) => return None,
     }
     Some(number)
+}
+
+/// A number that depends on the path, on each of which it is the same but for multiples of T: such
+/// a multiple is added, which counts as the rounds of a loop that [`Code`] numbers.
+fn merged(
+    code: &Code<'_, '_>,
+    definition: Definition,
+    bits: u32,
+    signed: bool,
+    facts: Facts<'_>,
+    needs: &mut Vec<Need>,
+) -> Option<Linear> {
+    let Origin::Block(block) = definition.origin else { return None };
+    let is_head = code.values.loops().iter().any(|found| found.head == block);
+    if is_head {
+        return None;
+    }
+    let mut ways = Vec::new();
+    for &before in &code.flow.block(block).predecessors {
+        let last = code.definitions.at_exit(definition.register, before)?;
+        let sum = code.values.definition(last).filter(|sum| sum.bits == bits && last != definition)?;
+        ways.push(linear(code, sum, signed, facts, needs)?);
+    }
+    ways.iter().find_map(|base| above(code, definition, base, &ways))
+}
+
+/// The number that lies some periods above one of its ways, if all ways do.
+fn above(code: &Code<'_, '_>, definition: Definition, base: &Linear, ways: &[Linear]) -> Option<Linear> {
+    let mut axes = (0..3).filter(|axis| !base.axes[*axis].is_zero());
+    let (axis, None) = (axes.next()?, axes.next()) else { return None };
+    let period = base.axes[axis].times(&Poly::threads(axis))?;
+    let base = Linear { rounds: BTreeMap::new(), ..base.clone() };
+    let times: Vec<Option<i128>> =
+        ways.iter().map(|way| periods(code, &base, way, &period)).collect::<Option<_>>()?;
+    let most = times.into_iter().collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
+    let round = code.add_merged(definition, most);
+    Some(Linear { rounds: BTreeMap::from([(round, period)]), ..base })
+}
+
+/// How many periods a number lies above another one at most; an outer nothing if it may lie
+/// elsewhere, an inner one if there is no limit.
+fn periods(code: &Code<'_, '_>, base: &Linear, way: &Linear, period: &Poly) -> Option<Option<i128>> {
+    let ahead = way.constant.minus(&base.constant)?;
+    let mut times = if ahead.is_zero() { 0 } else { ahead.multiple_of(period)? };
+    let mut known = times >= 0 && way.axes == base.axes;
+    let mut most = Some(0);
+    for (round, step) in &way.rounds {
+        let steps = step.multiple_of(period)?;
+        known &= steps >= 0;
+        most = most
+            .zip(code.most_rounds(*round))
+            .and_then(|(most, rounds)| steps.checked_mul(rounds)?.checked_add(most));
+    }
+    times += most.unwrap_or(0);
+    known.then(|| most.map(|_| times))
 }
 
 /// What keeps a number within those that 32 bits hold.
@@ -269,9 +352,15 @@ fn coordinates_or_all(number: &Linear, bounds: &[Bound]) -> Option<Vec<Coordinat
     if own.iter().all(|coordinate| coordinate.count.is_some()) {
         return Some(own);
     }
-    let (count, needs) = limit(number, bounds)?;
-    let positive = number.axes.iter().chain(number.rounds.values());
-    let mut needs = needs;
-    positive.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
-    Some(vec![Coordinate { axis: None, stride: Poly::number(1), count: Some(count), needs }])
+    // (Its constant stays apart: the count is of what is added to it.)
+    let (count, mut needs) = limit(number, bounds)?;
+    let strides = number.axes.iter().chain(number.rounds.values());
+    strides.for_each(|stride| needs.extend(Need::at_most(&Poly::default(), stride)));
+    Some(vec![Coordinate {
+        axis: None,
+        stride: Poly::number(1),
+        least: Poly::default(),
+        count: Some(count),
+        needs,
+    }])
 }

@@ -6,55 +6,21 @@
 //! a launch can tell.
 
 use crate::Rules;
+use crate::access::{Access, Region, find};
 use crate::code::Code;
 use crate::guards::Guards;
 use crate::index::Indices;
 use crate::known::Poly;
-use crate::linear::{Bound, Coordinate, Linear, Need, Range, coordinates, limit, linear};
+use crate::linear::{Bound, Coordinate, Linear, Need, limit};
 use crate::refusal::{Place, Reason, Refusal};
-use crate::screen::reduction;
-use ptx::analysis::{Atom, Definition, Origin, Sum};
+use ptx::StateSpace;
 use ptx::body::{InstructionId, Operand};
 use ptx::flow::BlockId;
-use ptx::instruction::{Atomic, Direction, Opcode, accesses};
-use ptx::{ScalarType, StateSpace};
-use std::collections::{BTreeSet, HashMap};
+use ptx::instruction::{Direction, Opcode};
+use std::collections::HashMap;
 
-/// Start of the names of tables that the compiler adds and nobody else can name.
-const COMPILERS_TABLES: &str = "__cudart_";
-/// The greatest address that conditions are evaluated with.
-const LAST_ADDRESS: i128 = i64::MAX as i128;
-/// The longest step of an address that cannot cross the addresses without memory: these are at
-/// least half of all.
-const LONGEST_STEP: i128 = 1 << 46;
 /// Most accesses to memory of a kernel that stores: each pair is looked at.
 const MOST_ACCESSES: usize = 400;
-
-/// What a kernel does with memory.
-struct Access {
-    at: InstructionId,
-    direction: Direction,
-    /// The commuting operation, of an atomic access.
-    reduction: Option<(Atomic, ScalarType)>,
-    bytes: i128,
-    /// The address, its constant left out, in coordinates.
-    coordinates: Vec<Coordinate>,
-    number: Option<Linear>,
-    /// What holds of a thread that makes the access.
-    bounds: Vec<Bound>,
-    needs: Vec<Need>,
-    /// Offsets of the parameters that may hold the pointer.
-    pointers: Vec<u32>,
-}
-
-/// Memory that an access may touch, as far as the code tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Region {
-    /// The first address and the number of bytes, if they are known.
-    pub extent: Option<(Poly, Poly)>,
-    /// Offsets of the parameters that may hold the pointer.
-    pub pointers: Vec<u32>,
-}
 
 /// What must hold of a launch.
 #[derive(Clone, Debug)]
@@ -102,6 +68,41 @@ impl Duties {
             self.regions.len() - 1
         })
     }
+
+    /// Joins regions that differ by constants: the members of a structure, the parts of a vector.
+    /// They must be apart from the same memory; that some pairs may coincide is lost, because
+    /// others may not.
+    fn join_regions(&mut self) {
+        let mut joined: Vec<(Region, usize)> = Vec::new();
+        let mut places = Vec::new();
+        for region in &self.regions {
+            let found = joined.iter().position(|(known, _)| known.joined(region).is_some());
+            let place = found.unwrap_or(joined.len());
+            match joined.get_mut(place) {
+                Some((known, members)) => {
+                    *known = known.joined(region).unwrap_or_default();
+                    *members += 1;
+                }
+                None => joined.push((region.clone(), 1)),
+            }
+            places.push(place);
+        }
+        let mut duties: Vec<(Duty, Refusal)> = Vec::new();
+        for (duty, refusal) in std::mem::take(&mut self.duties) {
+            let Duty::Apart { first, second, or_same } = duty else {
+                duties.push((duty, refusal));
+                continue;
+            };
+            let (first, second) = (places[first], places[second]);
+            let or_same = or_same && joined[first].1 == 1 && joined[second].1 == 1;
+            let is_it = |(known, _): &(Duty, Refusal)| matches!(known, Duty::Apart { first: a, second: b, .. } if (*a, *b) == (first, second));
+            if !duties.iter().any(is_it) {
+                duties.push((Duty::Apart { first, second, or_same }, refusal));
+            }
+        }
+        self.duties = duties;
+        self.regions = joined.into_iter().map(|(region, _)| region).collect();
+    }
 }
 
 /// Finds what must hold of a launch; an error if no launch can meet it.
@@ -132,6 +133,7 @@ pub(crate) fn duties(code: &Code<'_, '_>, indices: &Indices, rules: &Rules) -> R
             }
         }
     }
+    duties.join_regions();
     Ok(duties)
 }
 
@@ -185,154 +187,6 @@ fn is_effect(code: &Code<'_, '_>, at: InstructionId) -> bool {
         (Some(Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red), _) => true,
         _ => false,
     }
-}
-
-/// The accesses to memory that threads share.
-fn find(code: &Code<'_, '_>, guards: &Guards<'_, '_, '_>) -> Vec<Access> {
-    let mut found = Vec::new();
-    for at in code.lines() {
-        let (line, operation) = (&code.body.lines[at.index()], code.operation(at));
-        if !operation.is(&[Opcode::Ld, Opcode::St, Opcode::Atom, Opcode::Red]) {
-            continue;
-        }
-        for (place, access) in accesses(operation, &line.operands).iter().enumerate() {
-            let is_private = [Some(StateSpace::Local), Some(StateSpace::Param)].contains(&access.space);
-            if is_private || access.space == Some(StateSpace::Const) {
-                continue;
-            }
-            let address = code.values.address(at, place);
-            let sum = address.map(|address| code.values.sums().get(address.value).clone());
-            if sum.as_ref().is_some_and(|sum| is_compilers_table(code, sum)) {
-                continue;
-            }
-            let mut one = Access {
-                at,
-                direction: access.direction,
-                reduction: reduction(operation).filter(|_| access.direction == Direction::Atomic),
-                bytes: access.bytes.into(),
-                coordinates: Vec::new(),
-                number: None,
-                bounds: guards.at(at),
-                needs: Vec::new(),
-                pointers: Vec::new(),
-            };
-            if let Some(sum) = sum.filter(|sum| sum.bits == 64) {
-                one.pointers = pointers(code, &sum, &mut BTreeSet::new()).unwrap_or_default();
-                one.locate(code, &sum, access.offset);
-            }
-            found.push(one);
-        }
-    }
-    found
-}
-
-impl Access {
-    fn locate(&mut self, code: &Code<'_, '_>, sum: &Sum, offset: i64) {
-        let mut needs = Vec::new();
-        let Some(mut number) = linear(code, sum, false, &self.bounds, &mut needs) else { return };
-        let constant = number.constant.plus_number(offset.into());
-        if let (Some(constant), Some(coordinates)) = (constant, coordinates(&number, &self.bounds)) {
-            number.constant = constant;
-            (self.number, self.coordinates, self.needs) = (Some(number), coordinates, needs);
-        }
-    }
-
-    /// What keeps addresses from wrapping: the last one is known, or the access is made in each
-    /// round, so that it would have to cross the addresses at which there is no memory.
-    fn whole(&self, code: &Code<'_, '_>) -> Option<Vec<Need>> {
-        let number = self.number.as_ref()?;
-        if let Some(range) = Range::of(number, &self.coordinates) {
-            let mut needs = range.needs;
-            needs.extend(Need::at_most(&range.most, &Poly::number(LAST_ADDRESS)));
-            return Some(needs);
-        }
-        let block = code.flow.block_of(self.at);
-        let mut needs = Vec::new();
-        for (round, step) in &number.rounds {
-            let latches = &code.values.loops().get(*round as usize)?.latches;
-            let always = latches.iter().all(|latch| code.definitions.dominators().is_above(block, *latch));
-            always.then_some(())?;
-            needs.extend(Need::at_most(step, &Poly::number(LONGEST_STEP)));
-        }
-        Some(needs)
-    }
-
-    /// The number of indices along an axis that addresses do not depend on, if it is one.
-    fn is_single(&self, axis: usize) -> Option<Need> {
-        let mut form = Linear::default();
-        form.axes[axis] = Poly::number(1);
-        let one = Poly::number(1);
-        let bound = limit(&form, &self.bounds).is_some_and(|(limit, needs)| {
-            needs.is_empty() && limit.constant().is_some_and(|limit| limit <= 1)
-        });
-        (!bound).then(|| Need { less: Poly::threads(axis), more: one })
-    }
-
-    /// The memory that all threads together may touch, and what the answer rests on.
-    fn region(&self) -> (Region, Vec<Need>) {
-        let range = self.number.as_ref().and_then(|number| Range::of(number, &self.coordinates));
-        let extent = range.and_then(|range| {
-            let bytes = range.most.minus(&range.least)?.plus_number(self.bytes)?;
-            Some(((range.least, bytes), [&self.needs[..], &range.needs].concat()))
-        });
-        let (extent, needs) = extent.unzip();
-        (Region { extent, pointers: self.pointers.clone() }, needs.unwrap_or_default())
-    }
-}
-
-/// Whether an address lies in a table of the compiler's, which nobody writes.
-fn is_compilers_table(code: &Code<'_, '_>, sum: &Sum) -> bool {
-    let mut found = false;
-    for term in &sum.terms {
-        if let [factor] = term.factors.as_slice()
-            && let Atom::Address(variable) = code.values.sums().atom(*factor)
-        {
-            found |= code.body.variable(variable).name.starts_with(COMPILERS_TABLES);
-        }
-    }
-    found
-}
-
-/// The parameters that may hold the pointer of an address; nothing if it may come from elsewhere.
-fn pointers(code: &Code<'_, '_>, sum: &Sum, seen: &mut BTreeSet<Definition>) -> Option<Vec<u32>> {
-    let (mut own, mut unknown) = (Vec::new(), Vec::new());
-    for term in &sum.terms {
-        let ([factor], 1) = (term.factors.as_slice(), term.coefficient) else { continue };
-        match code.values.sums().atom(*factor) {
-            Atom::Parameter { variable, offset, bytes: 8 } => {
-                own.push(code.offset(variable)?.checked_add(offset)?);
-            }
-            Atom::Address(_) => return None,
-            Atom::Unknown(definition) => unknown.push(definition),
-            _ => {}
-        }
-    }
-    match (own.len(), unknown.as_slice()) {
-        (1, _) => Some(own),
-        (0, [only]) => of_definition(code, *only, seen),
-        _ => None,
-    }
-}
-
-/// The parameters that may hold a pointer that depends on the path.
-fn of_definition(
-    code: &Code<'_, '_>,
-    definition: Definition,
-    seen: &mut BTreeSet<Definition>,
-) -> Option<Vec<u32>> {
-    if !seen.insert(definition) {
-        return Some(Vec::new());
-    }
-    let Origin::Block(block) = definition.origin else { return None };
-    let mut all = Vec::new();
-    for &before in &code.flow.block(block).predecessors {
-        let last = code.definitions.at_exit(definition.register, before)?;
-        let sum = code.values.definition(last)?;
-        all.extend(pointers(code, sum, seen)?);
-    }
-    all.sort_unstable();
-    all.dedup();
-    Some(all)
 }
 
 /// Condition 4 for two accesses, of which the first one writes.
@@ -406,6 +260,15 @@ fn may_coincide(store: &Access, other: &Access, duties: &Duties) -> bool {
     };
     let (Some(a), Some(b)) = (&store.number, &other.number) else { return false };
     let is_plain = store.reduction.is_none() && other.reduction.is_none();
+    // Equal first addresses mean equal constants if both begin with the same indices.
+    let falls = |one: &Coordinate| one.stride.constant().is_some_and(|stride| stride < 0);
+    let begin = |access: &Access| {
+        access.coordinates.iter().map(|one| (one.axis, one.least.clone())).collect::<Vec<_>>()
+    };
+    let rounds_are_plain = |access: &Access| access.coordinates.iter().all(|one| !falls(one));
+    if begin(store) != begin(other) || !rounds_are_plain(store) || !rounds_are_plain(other) {
+        return false;
+    }
     let shifted = Linear { constant: a.constant.clone(), ..b.clone() };
     let needs = separated(store, other, [a, &shifted]);
     is_plain && needs.is_some_and(|needs| needs.iter().all(known))
@@ -470,8 +333,17 @@ fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<
     if shifted.is_some() && strides.last().is_some_and(|last| last.axis != shifted) {
         return None;
     }
-    let mut needs = Vec::new();
-    let mut least = vec![Poly::number(distance.abs() + one.bytes.max(other.bytes))];
+    let mut needs = nested(&strides, distance.abs() + one.bytes.max(other.bytes))?;
+    for axis in (0..3).filter(|axis| a.axes[*axis].is_zero()) {
+        needs.extend(one.is_single(axis).into_iter().chain(other.is_single(axis)));
+    }
+    Some(needs)
+}
+
+/// What makes each stride at least the one before it times its counts, and the first one at least
+/// this number of bytes; nothing if a count is not known.
+fn nested(strides: &[Stride], bytes: i128) -> Option<Vec<Need>> {
+    let (mut needs, mut least) = (Vec::new(), vec![Poly::number(bytes)]);
     let mut left = strides.iter().peekable();
     while let Some(stride) = left.next() {
         needs.extend(least.iter().filter_map(|least| Need::at_most(least, &stride.bytes)));
@@ -480,9 +352,6 @@ fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<
             least = stride.counts.iter().map(reach).collect::<Option<_>>()?;
             needs.extend(stride.needs.iter().cloned());
         }
-    }
-    for axis in (0..3).filter(|axis| a.axes[*axis].is_zero()) {
-        needs.extend(one.is_single(axis).into_iter().chain(other.is_single(axis)));
     }
     Some(needs)
 }

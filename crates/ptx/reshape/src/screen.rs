@@ -87,7 +87,8 @@ pub(crate) fn check_kernel(module: &Module, body: &Body<'_>, flow: &Flow) -> Res
     if body.lines.len() > MOST_LINES || flow.blocks.len() > MOST_BLOCKS {
         return Err(Refusal::of(Reason::TooLong));
     }
-    let undeclared = body.registers.iter().any(|register| register.declaration.is_none());
+    let undeclared = body.registers.iter().any(|register| register.declaration.is_none())
+        || body.lines.iter().filter_map(|line| line.guard).any(|guard| guard.symbol.register().is_none());
     if module.address_size != 64 || !body.problems.is_empty() || undeclared {
         return Err(Refusal::of(Reason::Malformed));
     }
@@ -123,7 +124,12 @@ fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
     if line.operands.iter().any(|operand| names(operand, code.body, &is_foreign)) {
         return Some(Reason::Instruction);
     }
-    let Some(opcode) = operation.opcode else { return Some(Reason::Instruction) };
+    if operation.carry().read && !has_carry(code, at) {
+        return Some(Reason::Undefined);
+    }
+    let Some(opcode) = operation.opcode.filter(|_| operation.unknown == 0) else {
+        return Some(Reason::Instruction);
+    };
     match opcode {
         Opcode::Bra | Opcode::Brx | Opcode::Ret | Opcode::Exit => None,
         Opcode::Ld => (!is_plain(operation)).then_some(Reason::Instruction),
@@ -142,6 +148,16 @@ fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
     }
 }
 
+/// Whether an instruction before this one in the same block has written the carry.
+fn has_carry(code: &Code<'_, '_>, at: InstructionId) -> bool {
+    let first = code.flow.block(code.flow.block_of(at)).first;
+    let writes = |before: u32| {
+        let before = InstructionId(before);
+        code.operation(before).carry().written && code.body.lines[before.index()].guard.is_none()
+    };
+    (first.0..at.0).any(writes)
+}
+
 /// Whether an access is neither ordered among those of other threads nor to memory of a block.
 fn is_plain(operation: &Operation) -> bool {
     use StateSpace::{Const, Global, Local, Param};
@@ -151,7 +167,6 @@ fn is_plain(operation: &Operation) -> bool {
         && !operation.is_strong()
         && operation.order != Some(Order::Sequential)
         && operation.cache != Some(Cache::Volatile)
-        && operation.unknown == 0
         && !operation.has(Flag::FunctionParameter)
 }
 
@@ -161,7 +176,7 @@ fn atomic_reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
     let space = [None, Some(StateSpace::Global)].contains(&operation.space);
     let scope = [None, Some(Scope::Gpu), Some(Scope::System)].contains(&operation.scope);
     let order = [None, Some(Order::Relaxed)].contains(&operation.order);
-    if !space || !scope || !order || operation.unknown != 0 || operation.vector.is_some() {
+    if !space || !scope || !order || operation.vector.is_some() {
         return Some(Reason::Instruction);
     }
     let commutes = reduction(operation).is_some();

@@ -164,3 +164,12 @@ fn programs_do_with_a_plan_what_they_do_without() {
         assert_eq!(finished(&mut planned(&recording, program, &plan(&[256], false))), expected, "{program}");
     }
 }
+
+#[test]
+fn a_program_that_maps_memory_ends_it() {
+    let recording = Recording::untimed();
+    finished(&mut planned(&recording, "shaped-mapped", &plan(&[256], false)));
+    let process = recording.process();
+    let expected = BTreeMap::from([((shown(4, 256), Some(16.into())), 10), ((shown(63, 16), None), 10)]);
+    assert_eq!((configurations(&process), process.reshape_state), (expected, ReshapeState::Closed));
+}

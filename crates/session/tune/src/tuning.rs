@@ -143,6 +143,7 @@ impl Tuning {
         };
         if let Some(earlier) = earlier.filter(is_same) {
             tuning.kernels.clone_from(&earlier.kernels);
+            tuning.kernels.iter_mut().for_each(|kernel| kernel.sizes.retain(Size::is_decided));
         }
         for group in groups(session, profile).iter().filter(|group| group.share >= LEAST_SHARE) {
             if let Err(refused) = tuning.add(profile, models, group) {
@@ -282,6 +283,11 @@ impl Tuning {
 }
 
 impl Size {
+    /// Whether it is decided for all runs: where too few launches decided nothing, another run may.
+    fn is_decided(&self) -> bool {
+        !self.is_open() && !matches!(self.kept, Some(Kept::FewLaunches | Kept::FewPairs))
+    }
+
     /// Whether it is not decided yet.
     fn is_open(&self) -> bool {
         self.change.is_none() && self.kept.is_none()

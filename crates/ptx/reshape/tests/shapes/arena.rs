@@ -1,22 +1,30 @@
 //! Memory of the launches under test: one arena, in which three buffers lie.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use cuda_launch::LaunchConfig;
-use ptx_exec::{Fault, LaunchParams, Linked, Memory, Program, Region, Shadow, launch};
+use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, Shadow, launch};
 
 /// Bytes of a buffer.
 pub const BUFFER: usize = 32 << 10;
+/// Time after which a launch is ended; it is then of no use for the test.
+const MOST_TIME: Duration = Duration::from_millis(500);
 /// Buffers that kernels get as `a`, `b` and `c`.
 const BUFFERS: usize = 3;
 
 /// The arena, at an address that never changes.
-pub struct Arena(Vec<u128>);
+pub struct Arena(Vec<u128>, Option<Watch>);
 
 impl Arena {
     pub fn new() -> Arena {
-        Arena(vec![0; BUFFERS * BUFFER / 16])
+        Arena(vec![0; BUFFERS * BUFFER / 16], None)
+    }
+
+    /// An arena whose launches are ended after some time.
+    pub fn watched() -> Arena {
+        Arena(Arena::new().0, Some(Watch::start()))
     }
 
     /// The address of a buffer.
@@ -51,12 +59,59 @@ impl Arena {
         linked: &Linked,
         config: LaunchConfig,
         params: &[u8],
-    ) -> Result<Vec<u128>, Box<Fault>> {
+    ) -> Result<Vec<u128>, Failure> {
         self.fill(words);
         let kernel = linked.program().kernel("k").expect("the kernel is called k");
         let params = LaunchParams { config, cooperative: false, stack: 1024, workers: 1, params };
-        launch(linked, kernel, &params, &*self, &AtomicBool::new(false)).map_err(Box::new)?;
-        Ok(self.0.clone())
+        let cancel = self.1.as_ref().map(Watch::begin).unwrap_or_default();
+        let outcome = launch(linked, kernel, &params, &*self, &cancel);
+        self.1.iter().for_each(Watch::end);
+        match outcome {
+            Ok(_) => Ok(self.0.clone()),
+            Err(_) if cancel.load(Ordering::Relaxed) => Err(Failure::Ended),
+            Err(fault) => Err(Failure::Fault(format!("{fault:?}"))),
+        }
+    }
+}
+
+/// Why a launch left no memory to compare.
+#[derive(Debug)]
+pub enum Failure {
+    /// It ran for too long and was ended.
+    Ended,
+    /// It faulted, as it says.
+    #[expect(dead_code, reason = "messages of the tests show it")]
+    Fault(String),
+}
+
+/// A thread that ends launches which run for long: mutants may never end.
+struct Watch(Arc<Mutex<Option<(Instant, Arc<AtomicBool>)>>>);
+
+impl Watch {
+    fn start() -> Watch {
+        let running: Arc<Mutex<Option<(Instant, Arc<AtomicBool>)>>> = Arc::default();
+        let weak = Arc::downgrade(&running);
+        std::thread::spawn(move || {
+            while let Some(running) = weak.upgrade() {
+                let late = running.lock().unwrap().clone().filter(|(since, _)| since.elapsed() > MOST_TIME);
+                if let Some((_, cancel)) = late {
+                    cancel.store(true, Ordering::Relaxed);
+                }
+                drop(running);
+                std::thread::sleep(MOST_TIME / 4);
+            }
+        });
+        Watch(running)
+    }
+
+    fn begin(&self) -> Arc<AtomicBool> {
+        let cancel = Arc::new(AtomicBool::new(false));
+        *self.0.lock().unwrap() = Some((Instant::now(), cancel.clone()));
+        cancel
+    }
+
+    fn end(&self) {
+        *self.0.lock().unwrap() = None;
     }
 }
 

@@ -401,6 +401,25 @@ fn grid_strides(random: &mut Random, cases: &mut Vec<Case>) {
             ),
         ),
     ];
+    let four = "add.s64 %q20, %q11, %q22; ld.global.f32 %f4, [%q20]; add.f32 %f5, %f4, %f4; st.global.f32 [%q20], %f5; \
+                add.s64 %q21, %q20, %q22; ld.global.f32 %f6, [%q21]; st.global.f32 [%q21+0], %f5";
+    let unrolled = format!(
+        "{start}; {total}; setp.ge.s32 %p1, %i, %n; @%p1 bra $X; add.s32 %r7, %r6, %n; add.s32 %r8, %i, %r6; \
+         not.b32 %r9, %r8; add.s32 %r10, %r7, %r9; div.u32 %r11, %r10, %r6; add.s32 %r12, %r11, 1; rem.u32 %r20, %r12, 3; \
+         and.b32 %r13, %r12, 3; setp.eq.s32 %p2, %r13, 0; @%p2 bra $M; mul.wide.s32 %t, %i, 4; add.s64 %q24, %a, %t; \
+         mul.wide.s32 %q25, %r6, 4; $P:; ld.global.f32 %f1, [%q24]; add.f32 %f2, %f1, %f1; st.global.f32 [%q24], %f2; \
+         add.s32 %i, %i, %r6; add.s64 %q24, %q24, %q25; add.s32 %r13, %r13, -1; setp.ne.s32 %p3, %r13, 0; @%p3 bra $P; \
+         $M:; setp.lt.u32 %p4, %r11, 3; @%p4 bra $X; mul.wide.s32 %q22, %r6, 4; $L:; mul.wide.s32 %t, %i, 4; \
+         add.s64 %q11, %a, %t; ld.global.f32 %f3, [%q11]; add.f32 %f7, %f3, %f3; st.global.f32 [%q11], %f7; {four}; \
+         add.s64 %q26, %q21, %q22; st.global.f32 [%q26], %f6; add.s32 %r14, %i, %r6; add.s32 %r15, %r14, %r6; \
+         add.s32 %r16, %r15, %r6; add.s32 %i, %r16, %r6; setp.lt.s32 %p5, %i, %n; @%p5 bra $L"
+    );
+    // The rounds that nvcc splits off, and a kernel that splits off others than it counts.
+    let wrong =
+        unrolled.replace("%r16, %r15, %r6; add.s32 %i, %r16, %r6", "%r16, %r15, %r2; add.s32 %i, %r16, %r6");
+    let shots = vec![Shot::line(3, 64, 1500), Shot::line(2, 96, 2000)];
+    cases.push(Case::new("stride_nvcc", &unrolled, shots.clone(), Truth::Qualifies));
+    cases.push(Case::new("stride_nvcc_wrong", &wrong, shots, Truth::Depends));
     for (name, body) in bodies {
         for round in 0..4 {
             let threads = random.choose(&[32u32, 48, 64, 128]);

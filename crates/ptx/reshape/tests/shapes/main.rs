@@ -5,16 +5,17 @@
 mod arena;
 mod case;
 mod generate;
+mod mutants;
 mod traps;
 mod written;
 
 use apex_random::Random;
 use apex_reshape::{Change, Launch, Proof, Reason, Refusal, Rules};
-use arena::{Arena, compile};
+use arena::{Arena, Failure, compile};
 use case::{Case, Layout, Shot, Truth};
 use cuda_launch::{Dim3, LaunchConfig};
 use launch_condition::Checked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The corpus is the same each time.
 const SEED: u64 = 20261129;
@@ -77,6 +78,11 @@ struct Outcome {
 
 /// Judges a case under some rules, and executes what is allowed.
 fn examine(case: &Case, rules: Rules, arena: &mut Arena) -> Outcome {
+    examine_if(case, rules, arena, true)
+}
+
+/// The same; if `must_run` is false, a launch that faults or does not end is left out.
+fn examine_if(case: &Case, rules: Rules, arena: &mut Arena, must_run: bool) -> Outcome {
     let module =
         ptx::parse(&case.source).unwrap_or_else(|error| panic!("{}", error.render(&case.name, &case.source)));
     let mut outcome = Outcome::default();
@@ -106,13 +112,14 @@ fn examine(case: &Case, rules: Rules, arena: &mut Arena) -> Outcome {
             run += 1;
             *(if change == Change::SameThreads { &mut outcome.same } else { &mut outcome.more }) += 1;
             if expected.is_none() {
-                let original = arena.run(&words, &linked, shot.config, &given);
-                expected = Some(
-                    original.unwrap_or_else(|fault| panic!("{}: {fault:?}\n{}", case.name, case.source)),
-                );
+                match arena.run(&words, &linked, shot.config, &given) {
+                    Ok(original) => expected = Some(original),
+                    Err(_) if !must_run => break,
+                    Err(fault) => panic!("{}: {fault:?}\n{}", case.name, case.source),
+                }
             }
             let result = arena.run(&words, &linked, shaped, &given);
-            if result.ok() != expected {
+            if !matches!(result, Err(Failure::Ended)) && result.ok() != expected {
                 outcome.wrong = Some(format!("{} in {shaped} instead of {}", case.name, shot.config));
                 return outcome;
             }
@@ -148,6 +155,7 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
     let (mut arena, cases) = (Arena::new(), corpus());
     let (mut proven, mut qualified, mut shapes) = (0, 0, [0, 0]);
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut refused = BTreeSet::new();
     for case in &cases {
         let outcome = examine(case, Rules::ALL, &mut arena);
         assert_eq!(outcome.wrong, None, "{}", case.source);
@@ -155,6 +163,7 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
         assert!(!is_proven || case.truth == Truth::Qualifies, "{} is allowed:\n{}", case.name, case.source);
         shapes[0] += outcome.same;
         shapes[1] += outcome.more;
+        refused.extend(outcome.refusal.as_ref().map(|refusal| refusal.reason));
         if case.truth == Truth::Qualifies {
             qualified += 1;
             proven += usize::from(is_proven);
@@ -175,6 +184,25 @@ fn each_yes_gives_the_same_memory_in_every_shape() {
     for (reason, names) in &reasons {
         println!("  not proven: {reason}: {}", names.join(", "));
     }
+    use Reason::*;
+    let expected = [
+        Directive,
+        Instruction,
+        Special,
+        Index,
+        Undefined,
+        Pointer,
+        SharedStore,
+        ForeignLoad,
+        Atomic,
+        Shape,
+        Total,
+        Unguarded,
+        Bound,
+        Overlap,
+    ];
+    let missing: Vec<_> = expected.iter().filter(|reason| !refused.contains(reason)).collect();
+    assert!(missing.is_empty(), "no kernel is refused because of {missing:?}");
     assert!(cases.len() >= 300 && proven * 10 >= qualified * 7, "{proven} of {qualified} are proven");
     assert!(shapes[0] > 500 && shapes[1] > 500, "too few shapes were executed");
 }
@@ -212,6 +240,27 @@ fn the_condition_as_data_says_the_same() {
     }
     println!("{compared} answers agree; {partly} kernels need allocations");
     assert!(compared > 3000);
+}
+
+/// Mutants are of unknown truth: each yes must hold all the same. All buffers lie in one allocation,
+/// so that a mutant that leaves its buffer is not taken to stay inside. `RESHAPE_MUTANTS` says how
+/// many of each kernel there are.
+#[test]
+fn mutants_that_are_allowed_give_the_same_memory() {
+    let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let (mut arena, mut random) = (Arena::watched(), Random::named(SEED, &format!("{rounds} mutants")));
+    let (mut mutants, mut allowed) = (0, 0);
+    for case in corpus() {
+        for round in 0..rounds {
+            let Some(mutant) = mutants::of(&case, round, &mut random) else { continue };
+            let outcome = examine_if(&mutant, Rules::ALL, &mut arena, false);
+            assert_eq!(outcome.wrong, None, "{}", mutant.source);
+            mutants += 1;
+            allowed += usize::from(outcome.same + outcome.more > 0);
+        }
+    }
+    println!("{mutants} mutants, {allowed} of them allowed and executed");
+    assert!(allowed > mutants / 8 && mutants > 300);
 }
 
 /// A rule that the tests turn off.

@@ -213,14 +213,6 @@ fn memory() -> Vec<Case> {
             ),
             lines(),
         ),
-        depends(
-            "gather_from_the_same_pool",
-            format!(
-                "{X}; {GUARD}; {ADDRESSES}; {index}; add.s64 %q31, %c, %q30; ld.global.f32 %f1, [%q31]; \
-                     st.global.f32 [%q11], %f1"
-            ),
-            vec![Shot::line(5, 128, 600).with_layout(Layout::Pool)],
-        ),
         depends("shifted_by_one", format!("{X}; {GUARD}; {ADDRESSES}; {COPY}"), shifted.clone()),
         depends(
             "shifted_predicated",
@@ -294,6 +286,29 @@ fn memory() -> Vec<Case> {
             format!(
                 "{X}; {GUARD}; {ADDRESSES}; st.global.u64 [%c], %a; ld.global.u64 %q20, [%c]; \
             mul.wide.s32 %q21, %i, 4; add.s64 %q22, %q20, %q21; st.global.u32 [%q22], %r3"
+            ),
+            lines(),
+        ),
+        depends(
+            "read_through_a_pointer_in_memory",
+            format!(
+                "{X}; {GUARD}; {ADDRESSES}; ld.global.u64 %q20, [%c]; add.s64 %q21, %q20, %t; ld.global.f32 %f1, [%q21]; \
+                     st.global.f32 [%q11], %f1"
+            ),
+            lines(),
+        ),
+        depends(
+            "stored_through_a_pointer_in_memory",
+            format!(
+                "{X}; {GUARD}; {ADDRESSES}; ld.global.u64 %q20, [%c]; add.s64 %q21, %q20, %t; st.global.u32 [%q21], %i"
+            ),
+            lines(),
+        ),
+        depends(
+            "address_of_local_memory",
+            format!(
+                ".local .align 8 .b8 store[8]; {X}; {GUARD}; mul.wide.s32 %t, %i, 8; add.s64 %q11, %a, %t; mov.u64 %q33, store; \
+                     cvta.local.u64 %q34, %q33; st.global.u64 [%q11], %q34"
             ),
             lines(),
         ),

@@ -82,6 +82,7 @@ pub fn cases() -> Vec<Case> {
             lines(),
         ),
     ];
+    cases.extend(partly_linear());
     cases.extend(volumes());
     cases.push(bounded());
     cases
@@ -117,4 +118,43 @@ fn volumes() -> Vec<Case> {
         qualifies("volume", &format!("{index}; {guard}; {work}"), shots()),
         qualifies("volume_of_slices", &format!("{index}; {guard}; {work}"), vec![shot((3, 3, 4), (8, 4, 1))]),
     ]
+}
+
+/// Loads and atomic operations whose addresses are not linear, but known to lie within a buffer, also
+/// where all buffers lie in one allocation.
+fn partly_linear() -> Vec<Case> {
+    let guard = "setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mul.wide.s32 %t, %i, 4; add.s64 %q10, %b, %t; add.s64 %q11, %a, %t";
+    let all = [
+        (
+            "inner_points",
+            "setp.lt.s32 %p5, %i, 1; @%p5 bra $X; add.s32 %r9, %i, -1; mul.wide.u32 %q20, %r9, 4; add.s64 %q21, %b, %q20; \
+             ld.global.f32 %f1, [%q21]; ld.global.f32 %f2, [%q10]; add.f32 %f3, %f1, %f2; st.global.f32 [%q11], %f3",
+        ),
+        (
+            "clamped_neighbours",
+            "add.s32 %r9, %i, -1; max.s32 %r10, %r9, 0; mul.wide.s32 %q20, %r10, 4; add.s64 %q21, %b, %q20; \
+             add.s32 %r11, %i, 1; add.s32 %r12, %n, -1; min.s32 %r13, %r11, %r12; mul.wide.s32 %q22, %r13, 4; \
+             add.s64 %q23, %b, %q22; ld.global.f32 %f1, [%q21]; ld.global.f32 %f2, [%q23]; add.f32 %f3, %f1, %f2; \
+             st.global.f32 [%q11], %f3",
+        ),
+        (
+            "histogram_of_bytes",
+            "cvt.s64.s32 %q20, %i; add.s64 %q21, %b, %q20; ld.global.u8 %h1, [%q21]; mul.wide.u16 %r9, %h1, 4; \
+             cvt.u64.u32 %q22, %r9; add.s64 %q23, %c, %q22; red.global.add.u32 [%q23], 1",
+        ),
+        (
+            "table_by_low_bits",
+            "ld.global.u32 %r9, [%q10]; and.b32 %r10, %r9, 127; mul.wide.u32 %q20, %r10, 4; add.s64 %q21, %c, %q20; \
+             ld.global.u32 %r11, [%q21]; shr.u32 %r12, %r9, 24; mul.wide.u32 %q22, %r12, 4; add.s64 %q23, %c, %q22; \
+             ld.global.u32 %r13, [%q23]; rem.u32 %r14, %r9, 100; mul.wide.u32 %q24, %r14, 4; add.s64 %q25, %c, %q24; \
+             ld.global.u32 %r15, [%q25]; add.s32 %r16, %r11, %r13; add.s32 %r17, %r16, %r15; st.global.u32 [%q11], %r17",
+        ),
+        (
+            "byte_as_index",
+            "ld.global.u8 %r9, [%q10]; add.s32 %r10, %r9, 7; mul.wide.s32 %q20, %r10, 4; add.s64 %q21, %c, %q20; \
+             ld.global.u32 %r11, [%q21]; st.global.u32 [%q11], %r11",
+        ),
+    ];
+    let shots = || lines().into_iter().map(|shot| shot.with_layout(Layout::Pool)).collect();
+    all.into_iter().map(|(name, work)| qualifies(name, &format!("{guard}; {work}"), shots())).collect()
 }

@@ -11,7 +11,7 @@ use super::macros::index_table;
 use crate::actions::reshape;
 use crate::record::arguments::Passed;
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, index, signature};
+use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};
 use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
 
@@ -33,12 +33,22 @@ pub static ACTION: Action = Action {
     is_wanted: reshape::is_wanted,
     start: |recorder, _| reshape::start(&recorder.file, recorder.objects).is_some(),
     hook: |index| table()[index],
-    watches: |_| false,
+    watches: is_mapping,
     holding: None,
-    is_due: |_| false,
+    is_due: |index| {
+        if is_mapping(index) {
+            reshape::close();
+        }
+        false
+    },
     flush: || {},
     end: |_| {},
 };
+
+/// Whether calls of the entry point at an index end reshaping.
+fn is_mapping(index: usize) -> bool {
+    reshape::MAPPING.contains(&ENTRY_POINTS[index].base)
+}
 
 /// Lets the table name this module as it names others.
 use crate::hooks::reshaped;
@@ -74,7 +84,10 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
 ) -> CUresult {
     let passed = Passed { parameters, extra };
     // SAFETY: the contract of every hook: null, or what the driver reads.
-    let plain = unsafe { config.as_ref() }.filter(|config| unsafe { is_plain(config) });
+    let plain = unsafe { config.as_ref() }.filter(|config| {
+        // SAFETY: likewise the attributes that it points to.
+        unsafe { is_plain(config) }
+    });
     let shape = plain.and_then(|config| {
         let asked = LaunchConfig {
             grid: Dim3::new(config.gridDimX, config.gridDimY, config.gridDimZ),

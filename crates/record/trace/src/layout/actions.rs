@@ -128,13 +128,15 @@ pub enum ReshapeState {
     Failed = 5,
     /// The driver does not report the layout of functions' parameters (before CUDA 12.4).
     OldDriver = 6,
+    /// The program mapped memory, so that two addresses may mean the same memory.
+    Closed = 7,
 }
 
 impl ReshapeState {
     /// The state that is stored as `raw`.
     pub fn from_raw(raw: u32) -> Option<ReshapeState> {
-        use ReshapeState::{Failed, NotWanted, OldDriver, On, OtherDevice, OtherDriver, Unused};
-        [NotWanted, Unused, On, OtherDevice, OtherDriver, Failed, OldDriver]
+        use ReshapeState::{Closed, Failed, NotWanted, OldDriver, On, OtherDevice, OtherDriver, Unused};
+        [NotWanted, Unused, On, OtherDevice, OtherDriver, Failed, OldDriver, Closed]
             .into_iter()
             .find(|&state| state as u32 == raw)
     }

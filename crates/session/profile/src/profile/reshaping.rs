@@ -30,6 +30,9 @@ pub enum State {
     Failed,
     /// The driver does not tell where parameters lie.
     OldDriver,
+    /// The program mapped memory, so that two addresses may mean the same memory: from then on,
+    /// launches were made as it asked.
+    Closed,
 }
 
 impl Reshaping {
@@ -43,6 +46,7 @@ impl Reshaping {
             ReshapeState::OtherDriver => State::OtherDriver,
             ReshapeState::Failed => State::Failed,
             ReshapeState::OldDriver => State::OldDriver,
+            ReshapeState::Closed => State::Closed,
         };
         Some(Self { state, refused: process.reshape_refused })
     }

@@ -15,8 +15,11 @@
 //!    driver would refuse, so that its error stays.
 //! 3. *Captures.* While a stream of the process captures, nothing is reshaped: queries of a graph's
 //!    nodes return what the program asked for.
-//! 4. *Never more launches than the program's.* Each launch is made once, in one shape.
-//! 5. *Fast.* A launch that repeats an earlier one is looked up ([`memo`]), unless launches draw. The
+//! 4. *Addresses tell memory apart.* The condition compares addresses. Once the program maps memory by
+//!    calls by which two addresses may mean the same memory ([`MAPPING`]), nothing is reshaped any
+//!    more.
+//! 5. *Never more launches than the program's.* Each launch is made once, in one shape.
+//! 6. *Fast.* A launch that repeats an earlier one is looked up ([`memo`]), unless launches draw. The
 //!    launch path takes no lock, allocates nothing, and asks the driver nothing, except when a
 //!    function is met for the first time.
 
@@ -24,12 +27,12 @@ mod draw;
 mod memo;
 mod parameters;
 
-use crate::driver;
 use crate::objects::{Objects, epochs};
 use crate::per_process::{OfProcess, PerProcess};
 use crate::record::arguments::Passed;
 use crate::switch::guarded;
 use crate::tables::{HandleMap, PackedBlock, push};
+use crate::{driver, limits};
 use apex_conventions::variables::SESSION;
 use apex_trace::layout::ReshapeState;
 use apex_trace::{ForkGuard, ProcessFile};
@@ -44,14 +47,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::sync::{Mutex, PoisonError};
 
-/// Largest plan that is read, bytes.
-const MOST_PLAN_BYTES: u64 = 16 << 20;
-/// Most functions that are known at a time, of the plan or not.
-const HANDLES: usize = 1 << 10;
-/// Most functions of the plan over the life of the process.
-const FUNCTIONS: usize = 1 << 9;
+/// Calls after which two addresses may mean the same memory.
+pub const MAPPING: [&str; 3] =
+    ["cuMemMap", "cuExternalMemoryGetMappedBuffer", "cuGraphicsResourceGetMappedPointer"];
+
 /// The number of a function that is not of the plan; those that are follow.
 const NOT_PLANNED: u32 = 1;
+
+const _: () = assert!(size_of::<Function>() <= 2 << 10);
 
 static RESHAPE: PerProcess<Reshape> = PerProcess::new();
 
@@ -67,6 +70,7 @@ pub struct Reshape {
     found: Box<[AtomicPtr<Function>]>,
     finding: Mutex<Vec<&'static Function>>,
     is_on: AtomicBool,
+    is_closed: AtomicBool,
     file: &'static ProcessFile,
     objects: &'static Objects,
     guard: ForkGuard,
@@ -132,6 +136,15 @@ pub fn shape(function: CUfunction, asked: &LaunchConfig, passed: Passed) -> Shap
     unsafe { reshape.shape(function, asked, passed) }
 }
 
+/// From here on two addresses may mean the same memory.
+pub fn close() {
+    if let Some(reshape) = RESHAPE.get()
+        && !reshape.is_closed.swap(true, Relaxed)
+    {
+        reshape.file.set_reshape_state(ReshapeState::Closed);
+    }
+}
+
 /// Whether launches of a function may be reshaped.
 #[inline]
 pub fn may_reshape(function: CUfunction) -> bool {
@@ -141,7 +154,7 @@ pub fn may_reshape(function: CUfunction) -> bool {
 impl Reshape {
     fn new(file: &'static ProcessFile, objects: &'static Objects) -> Option<Box<Reshape>> {
         let path = SESSION.path()?.join(Plan::FILE);
-        let plan = Plan::from_bytes(&read::read(&path, MOST_PLAN_BYTES).ok()?).ok()?;
+        let plan = Plan::from_bytes(&read::read(&path, limits::PLAN_BYTES as u64).ok()?).ok()?;
         let kernels = plan.kernels.into_iter().map(|kernel| {
             let choices = kernel.choices.into_iter().map(Choice::of).collect::<Option<Vec<_>>>()?;
             let condition = Checked::of(&kernel.condition)?;
@@ -152,10 +165,11 @@ impl Reshape {
             kernels: kernels.collect::<Option<_>>()?,
             device: plan.device,
             driver_version: plan.driver_version,
-            numbers: HandleMap::new(HANDLES)?,
-            found: (0..FUNCTIONS).map(|_| AtomicPtr::default()).collect(),
+            numbers: HandleMap::new(limits::PLANNED_HANDLES)?,
+            found: (0..limits::PLANNED_FUNCTIONS).map(|_| AtomicPtr::default()).collect(),
             finding: Mutex::default(),
             is_on: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             file,
             objects,
             guard: ForkGuard::new().ok()?,
@@ -235,7 +249,7 @@ impl Reshape {
     #[inline]
     unsafe fn shape(&self, function: &Function, asked: &LaunchConfig, passed: Passed) -> Shape {
         let kernel = &self.kernels[function.kernel];
-        if self.objects.captures.any() || !is_plain(asked) {
+        if self.objects.captures.any() || self.is_closed.load(Relaxed) || !is_plain(asked) {
             return None;
         }
         // SAFETY: by contract.
