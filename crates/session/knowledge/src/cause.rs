@@ -57,6 +57,9 @@ pub struct Cause {
     /// Whether [`Self::host`] counts only where the calls are made too: they tell that it happens,
     /// and the samples how long it takes.
     pub both: bool,
+    /// Whether launches that the functions in [`Self::host`] make are needless: where launching is
+    /// what the device waits for, they count beside samples.
+    pub launches: bool,
     /// Functions whose callers wait for the device.
     pub waits: Vec<FunctionPattern>,
     /// Small kernels that a loop over elements launches, with a wait after each.

@@ -85,6 +85,7 @@ struct Signals {
     functions: Vec<String>,
     host: Vec<String>,
     both: bool,
+    launches: bool,
     waits: Vec<String>,
     loops: Vec<String>,
     variable: Option<String>,
@@ -185,6 +186,7 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         functions: of.functions.iter().map(|text| FunctionPattern::new(text)).collect(),
         host: of.host.iter().map(|text| FunctionPattern::new(text)).collect(),
         both: of.both,
+        launches: of.launches,
         waits: of.waits.iter().map(|text| FunctionPattern::new(text)).collect(),
         loops: patterns(of.loops),
         variable: of.variable,
@@ -210,6 +212,9 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
     let of_waits = !cause.waits.is_empty();
     if cause.both && (cause.host.is_empty() || !of_calls) {
         return Err("`both` is for a cause with `calls` and `host`".into());
+    }
+    if cause.launches && cause.host.is_empty() {
+        return Err("`launches` is for a cause with `host`".into());
     }
     let kinds =
         [of_kernels && !of_variable, of_calls, of_host, of_waits, !cause.loops.is_empty(), of_variable];

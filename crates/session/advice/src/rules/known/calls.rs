@@ -25,7 +25,8 @@ pub(in crate::rules) const RULE: Rule = Rule {
     detects: "Driver calls that a cause of the table of known causes names, by their names or by the functions on their call \
         stacks, about once per iteration or more often (at least 20 in a run without iterations); or functions that a cause \
         names on the sampled call stacks of the host while the device is idle (at least 10 samples), or, in a launch-bound \
-        program, on the call stacks of launches; if it saves at least 2% of the time. The cause that saves most is the finding.",
+        program, on the call stacks of launches that its remedy makes needless; if it saves at least 2% of the time. The cause \
+        that saves most is the finding.",
     source: "Each cause names its public documentation; docs/knowledge.md describes the table.",
     why: "The calls show work that belongs before the loop: set-up of a library, compilation, a checkpoint.",
     change: "The cause has the remedy in the words of the program's framework.",
@@ -58,9 +59,10 @@ fn judge(profile: &Profile) -> Outcome {
         let by_calls = known_by_calls(profile, cause, remedy, &mut taken);
         let seen = host::known(profile, &places, cause, remedy);
         let launching = launching.and_then(|lost| launches::known(profile, lost, cause, remedy));
-        let seen = [seen, launching].into_iter().flatten().max_by(|a, b| saves(a).total_cmp(&saves(b)));
         // What was seen says more than what calls suggest.
-        found.extend(seen.filter(|_| !cause.both || by_calls.is_some()).or(by_calls));
+        let seen = seen.filter(|_| !cause.both || by_calls.is_some());
+        let known = if seen.is_some() { [seen, launching] } else { [launching, by_calls] };
+        found.extend(known.into_iter().flatten().max_by(|a, b| saves(a).total_cmp(&saves(b))));
     }
     outcome(found)
 }

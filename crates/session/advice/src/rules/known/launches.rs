@@ -13,14 +13,15 @@ use apex_knowledge::Cause;
 use apex_profile::{CallStack, Figure, Frame, HostFrame, Kernel, Profile, StackCount, total};
 
 /// Returns the finding that launches support for a cause about functions of the host; `None` where
-/// its functions launch little. `lost` is the idle time for which launching is too slow.
+/// its functions launch little, or their launches are needed. `lost` is the idle time for which
+/// launching is too slow.
 pub(super) fn known<'k>(
     profile: &Profile,
     lost: Figure,
     cause: &'k Cause,
     remedy: &'k str,
 ) -> Option<Known<'k>> {
-    if cause.host.is_empty() {
+    if !cause.launches {
         return None;
     }
     let stacks: Vec<StackCount> = profile

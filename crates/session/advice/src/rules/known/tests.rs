@@ -177,6 +177,14 @@ fn a_function_that_makes_a_sixth_of_the_launches_leads_what_is_launch_bound() {
 }
 
 #[test]
+fn launches_that_a_known_function_needs_are_no_cause() {
+    // A transform launches its kernels, whether its plan is made anew or not.
+    let mut one = launching_weights(8);
+    one.call_stacks[0].frames[0].file = "/x/site-packages/cupy/fft/_fft.py".to_owned();
+    assert_clear_in(&CALLS, one);
+}
+
+#[test]
 fn kernels_whose_remedy_saves_launches_lead_what_is_launch_bound() {
     let unfolding = "void at::native::im2col_kernel<double>(long, double const*, long, long, long, long, long, long, long, long, long, long, long, long, double*)";
     let of = |launches| {
