@@ -2,8 +2,8 @@
 //! cause.
 
 use crate::output::{self, Color};
-use crate::{exit, similar};
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
+use crate::{exit, similar};
 use apex_advice::rules::{RULES, Rule, VERIFY};
 use apex_conventions::documents;
 use apex_knowledge::{Cause, Framework, Knowledge};
@@ -102,8 +102,9 @@ impl RuleDocument {
 
 impl<'k> CauseDocument<'k> {
     fn of(cause: &'k Cause) -> Self {
-        let change = |(framework, change): (Option<Framework>, &'k str)| {
-            ChangeDocument { framework: framework.map(Framework::key), change }
+        let change = |(framework, change): (Option<Framework>, &'k str)| ChangeDocument {
+            framework: framework.map(Framework::key),
+            change,
         };
         Self {
             id: &cause.id,

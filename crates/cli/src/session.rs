@@ -259,7 +259,8 @@ pub fn stdout_identity() -> Option<(u64, u64)> {
 
 /// Whether a file of this name in a session's folder is part of the session.
 fn is_part_of_session(name: &OsStr) -> bool {
-    [checksums::FILE, apex_timeline::INDEX_FILE].iter().any(|&file| name == file) || has_checksum(name)
+    [checksums::FILE, apex_timeline::INDEX_FILE].iter().any(|&file| name == file)
+        || has_checksum(name)
         || name == CONTROL_FILE
 }
 

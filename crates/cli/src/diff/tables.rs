@@ -71,7 +71,8 @@ pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
 
 /// Whether a figure is above another one on a side.
 fn is_above(change: &Change, other: &Change) -> bool {
-    let above = |a: Option<Figure>, b: Option<Figure>| a.zip(b).is_some_and(|(a, b)| a.value > b.value * 1.01);
+    let above =
+        |a: Option<Figure>, b: Option<Figure>| a.zip(b).is_some_and(|(a, b)| a.value > b.value * 1.01);
     above(change.before, other.before) || above(change.after, other.after)
 }
 
@@ -253,7 +254,9 @@ pub fn advice(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
 fn counted_gone(gone: u64, summed: u64) -> String {
     match gone.saturating_sub(summed) {
         0 => format!("The {gone} that are gone"),
-        parts => format!("The {gone} that are gone, {parts} of which are part of others or promised no time,"),
+        parts => {
+            format!("The {gone} that are gone, {parts} of which are part of others or promised no time,")
+        }
     }
 }
 

@@ -236,7 +236,10 @@ fn problems(problems: &[String]) -> Vec<String> {
     let mut notes: Vec<String> =
         problems.iter().take(PROBLEMS).map(|problem| format!("Damaged or incomplete: {problem}.")).collect();
     if more > 0 {
-        notes.push(format!("{} like these, which `apex report --json` lists.", units::counted(more as u64, "problem", "problems")));
+        notes.push(format!(
+            "{} like these, which `apex report --json` lists.",
+            units::counted(more as u64, "problem", "problems")
+        ));
     }
     notes
 }

@@ -6,9 +6,9 @@ use apex_advice::Advice;
 use apex_page::Source;
 use apex_predict::Models;
 use apex_predict_session::explore;
+use apex_trace::is_session;
 use apex_view::{Loaded, Shown};
 use std::io::Write;
-use apex_trace::is_session;
 use std::path::{Path, PathBuf};
 
 /// Kernels that are tried in other block sizes, of those with most GPU time.
@@ -61,7 +61,10 @@ mod tests {
         MappedControl::create(&session, Settings::default()).unwrap();
         let said = not_a_file(&session, None);
         let folder = session.display();
-        assert!(said.ends_with(&format!("is a session: `apex report {folder} --html before.html`")), "{said}");
+        assert!(
+            said.ends_with(&format!("is a session: `apex report {folder} --html before.html`")),
+            "{said}"
+        );
         let said = not_a_file(dir.path(), None);
         let folder = dir.path().display();
         assert!(said.ends_with(&format!("is a folder: `apex report --html {folder}/report.html`")), "{said}");

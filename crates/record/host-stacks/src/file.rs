@@ -4,8 +4,8 @@
 //! their order: the first frame of the file has the index 0, and so on. Stacks are numbered from 1,
 //! because 0 means that there is none. `reading` reads it.
 
-use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
 use crate::reading;
+use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
 use apex_conventions::documents::HOST_STACKS;
 use apex_trace::Meta;
 use apex_untrusted::{Folder, read};

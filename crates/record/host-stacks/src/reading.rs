@@ -14,13 +14,23 @@ use std::collections::HashSet;
 
 /// The beginnings of lines, in the order of [`Sort`].
 const BEGINNINGS: [&str; 8] = [
-    "{\"process\":{", "{\"thread\":{", "{\"frame\":[", "{\"stack\":[", "{\"doing\":{", "{\"span\":[",
-    "{\"counters\":{", "{\"schema\":\"",
+    "{\"process\":{",
+    "{\"thread\":{",
+    "{\"frame\":[",
+    "{\"stack\":[",
+    "{\"doing\":{",
+    "{\"span\":[",
+    "{\"counters\":{",
+    "{\"schema\":\"",
 ];
 
 /// Control characters from which on a line is taken for overwritten bytes, which may have been
 /// several lines.
 const MOST_CONTROLS: usize = 8;
+
+/// A number that is further beyond the last definition than this is a changed number, and no sign of
+/// missing definitions.
+const MOST_MISSING: usize = 64;
 
 /// What a line defines, by its place in [`BEGINNINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +100,10 @@ pub(crate) fn read(bytes: &[u8], has_ended: impl FnOnce() -> bool) -> (HostStack
         distrusted = Some(first);
     }
     if let Some(what) = reading.format {
-        return (HostStacks::default(), vec![format!("{what}: it was not read, and what the host did is not known")]);
+        return (
+            HostStacks::default(),
+            vec![format!("{what}: it was not read, and what the host did is not known")],
+        );
     }
     let is_cut = (!reading.ends_with_counters || bytes.last() != Some(&b'\n')) && has_ended();
     let problems = reading.problems(distrusted, is_cut.then_some(bytes.is_empty()));
@@ -194,7 +207,11 @@ impl Reading {
         }
         self.stacks.head = line.head.unwrap_or(std::mem::take(&mut self.stacks.head));
         if let Some(Err(what)) = line.schema.as_deref().map(|schema| HOST_STACKS.check(schema)) {
-            return Err(if is_newer(line.schema.as_deref()) { Refused::Format(what) } else { Refused::Damaged(what) });
+            return Err(if is_newer(line.schema.as_deref()) {
+                Refused::Format(what)
+            } else {
+                Refused::Damaged(what)
+            });
         }
         self.stacks.processes.extend(line.process);
         if let Some(thread) = line.thread {
@@ -266,10 +283,12 @@ impl Reading {
         if self.lost.contains(&(sort, index)) || trusted.is_some_and(|trusted| index as usize >= trusted) {
             return Err(Refused::Lost);
         }
-        let exists = (index as usize) < self.count(sort);
-        exists.then_some(()).ok_or_else(|| {
+        let beyond = (index as usize).checked_sub(self.count(sort));
+        beyond.map_or(Ok(()), |beyond| {
             let what = format!("{sort:?}").to_lowercase();
-            Refused::Undefined(format!("it names the {what} {index}, which is not defined"))
+            let number = index.saturating_add(u32::from(sort == Sort::Stack));
+            let what = format!("it names the {what} {number}, which is not defined");
+            Err(if beyond < MOST_MISSING { Refused::Undefined(what) } else { Refused::Damaged(what) })
         })
     }
 
@@ -278,7 +297,9 @@ impl Reading {
         let spans = self.stacks.spans.len() as u64 + self.left_out;
         let lost = match self.left_out {
             0 => String::new(),
-            left_out => format!(", and {left_out} of {spans} stretches of samples that name what is lost are left out"),
+            left_out => format!(
+                ", and {left_out} of {spans} stretches of samples that name what is lost are left out"
+            ),
         };
         let effect = "idle time may have no host code as its cause, or another one";
         let unread = self.unread.said().map(|said| format!("{said}{lost}; {effect}"));
@@ -287,11 +308,13 @@ impl Reading {
             format!("what it defines from line {line} on cannot be matched{lost}; {effect}")
         });
         let cut = is_cut.map(|is_empty| match is_empty {
-            true => "is empty: what the host did is not known, and idle time has no host code as its cause".to_owned(),
+            true => "is empty: what the host did is not known, and idle time has no host code as its cause"
+                .to_owned(),
             false => format!("is cut: its end is missing, and what the host did then is not known; {effect}"),
         });
-        let head = (self.stacks.head.period_ns == 0 && !self.stacks.spans.is_empty())
-            .then(|| "the line with its settings is missing: the period of its samples is estimated".to_owned());
+        let head = (self.stacks.head.period_ns == 0 && !self.stacks.spans.is_empty()).then(|| {
+            "the line with its settings is missing: the period of its samples is estimated".to_owned()
+        });
         [unread, moved, cut, head].into_iter().flatten().collect()
     }
 

@@ -164,8 +164,13 @@ fn a_damaged_line_costs_what_names_it_alone_and_is_named() {
             assert!(problems.contains(&line) && problems.contains("not read"), "{}: {problems}", changed[at]);
             for meaning in meanings(&stacks) {
                 let known = all.iter().find(|known| known.0 == meaning.0).unwrap();
-                let is_same = known.1 == meaning.1 || meaning.1.iter().any(|frame| *frame == Frame::default());
-                assert!(is_same && (&known.2, known.3) == (&meaning.2, meaning.3), "{}: {meaning:?}", changed[at]);
+                let is_same =
+                    known.1 == meaning.1 || meaning.1.iter().any(|frame| *frame == Frame::default());
+                assert!(
+                    is_same && (&known.2, known.3) == (&meaning.2, meaning.3),
+                    "{}: {meaning:?}",
+                    changed[at]
+                );
             }
             read += stacks.spans.len();
         }
@@ -192,6 +197,18 @@ fn a_missing_line_moves_no_number_unseen() {
 }
 
 #[test]
+fn a_changed_number_costs_its_line_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = lines(dir.path(), (0..30).map(|round| round * 10));
+    let at = whole.iter().position(|line| line.starts_with("{\"span\":[0,2")).unwrap();
+    let mut changed = whole.clone();
+    changed[at] = changed[at].replacen("[0,2", "[0,902", 1);
+    let stacks = read_lines(dir.path(), &changed);
+    assert_eq!((stacks.spans.len(), stacks.problems.len()), (29, 1), "{:?}", stacks.problems);
+    assert!(stacks.problems[0].contains("it names the stack 902"), "{:?}", stacks.problems);
+}
+
+#[test]
 fn lines_without_a_break_between_them_are_all_read() {
     let dir = tempfile::tempdir().unwrap();
     let whole = lines(dir.path(), (0..30).map(|round| round * 10));
@@ -208,7 +225,9 @@ fn lines_without_a_break_between_them_are_all_read() {
 fn cut_and_empty_files_of_sessions_that_have_ended_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let whole = lines(dir.path(), (0..30).map(|round| round * 10)).join("\n") + "\n";
-    for (text, says) in [("", "is empty"), (&whole[..whole.len() / 2], "is cut"), (&whole[..whole.len() - 1], "is cut")] {
+    for (text, says) in
+        [("", "is empty"), (&whole[..whole.len() / 2], "is cut"), (&whole[..whole.len() - 1], "is cut")]
+    {
         std::fs::write(dir.path().join(FILE), text).unwrap();
         let problems = HostStacks::read(dir.path()).problems;
         assert!(problems.len() == 1 && problems[0].contains(says), "{problems:?}");

@@ -10,8 +10,10 @@
 //! blocks, in hexadecimal), and a line with the sum of the lines before. A file that a process
 //! still writes has `-` for its sums.
 
+use crate::counts::EXTENSION as COUNTS_FILE_EXTENSION;
 use crate::error::Problem;
 use crate::layout::FileHeader;
+use crate::reader::PROCESS_FILE_EXTENSION;
 use apex_untrusted::{Folder, read};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -61,12 +63,13 @@ fn entry_of(path: &Path) -> io::Result<Option<Entry>> {
     let name = path.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name));
     let Some(name) = name else { return Ok(None) };
     let mut file = read::open(path, read::PROCESS_FILE)?;
-    let is_records = path.extension().is_some_and(|found| found == crate::reader::PROCESS_FILE_EXTENSION);
-    let sums = if is_records && is_written(&file) { None } else { Some(sums_of(&mut file)?) };
+    let of_process = [PROCESS_FILE_EXTENSION, COUNTS_FILE_EXTENSION].iter().any(|end| name.ends_with(end));
+    let sums = if of_process && is_written(&file) { None } else { Some(sums_of(&mut file)?) };
     Ok(Some(Entry { name: name.to_owned(), bytes: file.metadata()?.len(), sums }))
 }
 
-/// Whether the process of a file still runs, as far as this one can see.
+/// Whether the process of a file still runs, as far as this one can see. Files of records and of
+/// counts have its number at the same place.
 fn is_written(file: &File) -> bool {
     use std::os::unix::fs::FileExt;
     let mut pid = [0; size_of::<u32>()];
@@ -202,7 +205,7 @@ fn compare(path: &Path, entry: &Entry, is_brief: bool) -> Option<Problem> {
 }
 
 fn missing(path: &Path) -> String {
-    let is_records = path.extension().is_some_and(|found| found == crate::reader::PROCESS_FILE_EXTENSION);
+    let is_records = path.extension().is_some_and(|found| found == PROCESS_FILE_EXTENSION);
     match is_records {
         true => "is missing: the CUDA calls of its process are in no figure".to_owned(),
         false => "is missing".to_owned(),

@@ -525,8 +525,11 @@ fn an_event_at_the_start_of_a_cell_counts_to_it_behind_others_that_have_no_lengt
     events.push(Event::new(at, at + 3 * cell, a_use()));
     let (source, index) = written(&events);
     let lane = Lane { source: &source, index: &index };
-    for (from, to) in [(at, at + cell), (at, at + 4 * cell), (at - cell, at + 2 * cell)] {
-        assert_eq!(lane.sum(from..to).unwrap(), cell_of(&events, from, to), "{from} to {to}");
+    let columns = Columns::of(at, at + 4 * cell, 4);
+    assert!(columns.shift >= crate::lane::FINEST, "cells are read, and not events");
+    for (column, found) in lane.columns(&columns, Detail::All).unwrap().iter().enumerate() {
+        let [from, to] = [0, 1].map(|next| (columns.first + column as u64 + next) << columns.shift);
+        assert_eq!(*found, cell_of(&events, from, to), "{from} to {to}");
     }
 }
 

@@ -104,7 +104,18 @@ fn program(command: &[String]) -> Option<String> {
 /// Whether a program runs the script that it is given.
 fn is_launcher(name: &str) -> bool {
     const LAUNCHERS: [&str; 12] = [
-        "python", "pypy", "bash", "sh", "env", "torchrun", "accelerate", "mpirun", "mpiexec", "srun", "uv", "julia",
+        "python",
+        "pypy",
+        "bash",
+        "sh",
+        "env",
+        "torchrun",
+        "accelerate",
+        "mpirun",
+        "mpiexec",
+        "srun",
+        "uv",
+        "julia",
     ];
     LAUNCHERS.iter().any(|launcher| {
         name.strip_prefix(launcher).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))

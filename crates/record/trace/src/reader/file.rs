@@ -192,7 +192,8 @@ impl FileState {
 
     /// Finds launches of configurations that no definition describes.
     fn check_definitions(&mut self) {
-        let undefined = self.totals.configs().filter(|&(config, _)| self.definitions.config(config).is_none());
+        let undefined =
+            self.totals.configs().filter(|&(config, _)| self.definitions.config(config).is_none());
         let launches: u64 = undefined.map(|(_, launches)| launches).sum();
         if launches > 0 && self.definitions.configs().next().is_some() {
             let what = format!(
@@ -495,7 +496,8 @@ impl FileState {
         for step in walk(payload.bytes, self.is_known) {
             match step {
                 Ok(step) if misplaced.contains(&step.at) && self.fault(&step).is_none() => {
-                    let what = "damaged: this call ended before the one in front of it, or after the one behind";
+                    let what =
+                        "damaged: this call ended before the one in front of it, or after the one behind";
                     run = self.leave_out(payload, run, step.at..step.at + step.bytes.len(), what);
                 }
                 Ok(step) => run = self.index_step(payload, run, &step),

@@ -103,7 +103,11 @@ impl Header {
     /// Finds enumerations that have a value without a meaning.
     fn check_enumerations(&mut self, page: &[u8]) {
         for (offset, what, is_known) in [
-            (offset_of!(FileHeader, clock), "the clock", (|raw| ClockKind::from_raw(raw).is_some()) as fn(u32) -> bool),
+            (
+                offset_of!(FileHeader, clock),
+                "the clock",
+                (|raw| ClockKind::from_raw(raw).is_some()) as fn(u32) -> bool,
+            ),
             (offset_of!(FileHeader, ended), "the end of the process", |raw| Ended::from_raw(raw).is_some()),
             (offset_of!(FileHeader, queue_state), "the launch queue's state", |raw| {
                 QueueState::from_raw(raw).is_some()
@@ -114,7 +118,10 @@ impl Header {
         ] {
             let raw = u32_at(page, offset);
             if !is_known(raw) {
-                self.fault(offset, format!("damaged: {what} is {raw}, which has no meaning; it is not known"));
+                self.fault(
+                    offset,
+                    format!("damaged: {what} is {raw}, which has no meaning; it is not known"),
+                );
             }
         }
     }
@@ -149,7 +156,8 @@ impl Header {
             *count = 0;
         }
         if self.chunks > MOST_CHUNKS {
-            let what = format!("damaged: it says that it has {} chunks; those that are there are read", self.chunks);
+            let what =
+                format!("damaged: it says that it has {} chunks; those that are there are read", self.chunks);
             faults.push((offset_of!(FileHeader, chunks) as u64, what));
             self.chunks = 0;
         }

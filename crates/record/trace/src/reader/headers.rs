@@ -31,7 +31,11 @@ impl Headers {
         let (mut processes, mut problems, mut has_records) = (Vec::new(), Vec::new(), false);
         for path in paths {
             match read_file(&path, is_known, &mut has_records)? {
-                Ok(process) => processes.push(process),
+                Ok((process, faults)) => {
+                    let problem = |(offset, what)| Problem { path: path.clone(), offset, what };
+                    problems.extend(faults.into_iter().map(problem));
+                    processes.push(process);
+                }
                 Err(what) => problems.push(Problem { path, offset: 0, what }),
             }
         }
@@ -54,12 +58,15 @@ impl Headers {
     }
 }
 
-/// The process of a file, or what is wrong with the file.
+/// Fields of a header that hold what cannot be.
+type Faults = Vec<(u64, String)>;
+
+/// The process of a file and the faults of its header, or what is wrong with the file.
 fn read_file(
     path: &Path,
     is_known: bool,
     has_records: &mut bool,
-) -> Result<Result<Process, String>, Error> {
+) -> Result<Result<(Process, Faults), String>, Error> {
     let source = Source::Path(path.to_owned());
     let file = match source.open() {
         Ok(file) => file,
@@ -73,7 +80,9 @@ fn read_file(
         return Ok(Err("holds no process".to_owned()));
     };
     *has_records = *has_records || holds_records(&file, &header);
-    Ok(Ok(Process::of_header(*header, path.to_owned(), source)))
+    let mut header = *header;
+    let faults = std::mem::take(&mut header.faults);
+    Ok(Ok((Process::of_header(header, path.to_owned(), source), faults)))
 }
 
 fn holds_records(file: &Opened, header: &Header) -> bool {

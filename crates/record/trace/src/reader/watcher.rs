@@ -1,11 +1,11 @@
 //! One session, opened again and again.
 
+use crate::checksums;
 use crate::counts::ProcessCounts;
 use crate::error::{Error, Problem};
 use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;
 use crate::reader::source::Source;
-use crate::checksums;
 use crate::reader::{
     COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, kept_code, list, uncounted,
 };
@@ -104,7 +104,7 @@ impl Watcher {
         problems.extend(self.check_files(paths.len()));
         let processes = self.look_at_processes(paths, is_known, &mut problems)?;
         let (paths, left_out_counts) = files_of(&self.dir, COUNTS_FILE_EXTENSION)?;
-        let counts = self.look_at_counts(paths, &mut problems)?;
+        let counts = self.look_at_counts(paths, is_known, &mut problems)?;
         left_out += left_out_counts;
         if left_out > 0 {
             let what =
@@ -139,7 +139,8 @@ impl Watcher {
     /// compared with its checksums, because that would read all of it at each look.
     fn check_files(&self, found: usize) -> Vec<Problem> {
         let mut problems = checksums::check(&self.dir, self.is_watched);
-        let is_records = |problem: &&Problem| problem.path.extension().is_some_and(|end| end == PROCESS_FILE_EXTENSION);
+        let is_records =
+            |problem: &&Problem| problem.path.extension().is_some_and(|end| end == PROCESS_FILE_EXTENSION);
         let missing = problems.iter().filter(is_records).filter(|problem| !problem.path.exists()).count();
         problems.extend(uncounted(&self.dir, found, missing));
         problems
@@ -169,6 +170,7 @@ impl Watcher {
     fn look_at_counts(
         &mut self,
         paths: Vec<PathBuf>,
+        is_known: bool,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ProcessCounts>, Error> {
         self.counts.retain(|path, _| paths.binary_search(path).is_ok());
@@ -176,7 +178,13 @@ impl Watcher {
         for path in paths {
             let bytes = path.metadata().map_or(0, |metadata| metadata.len());
             if self.counts.get(&path).is_none_or(|&(known, ..)| known != bytes) {
-                let (found, wrong) = ProcessCounts::read(&path)?;
+                let (found, wrong) = match ProcessCounts::read(&path) {
+                    Err(Error::Newer { version, .. }) if is_known => {
+                        let what = format!("damaged: its version is {version}; what was counted is missing");
+                        (ProcessCounts::default(), vec![Problem { path: path.clone(), offset: 8, what }])
+                    }
+                    read => read?,
+                };
                 self.counts.insert(path.clone(), (bytes, found, wrong));
             }
             if let Some((_, found, wrong)) = self.counts.get(&path) {

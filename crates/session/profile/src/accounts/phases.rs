@@ -585,7 +585,13 @@ mod tests {
     fn phases_begin_with_iterations_and_where_there_are_none() {
         use PhaseKind::{Between, End, Startup, Steady, Warmup};
         let begun = vec![
-            (0, Startup), (10, Warmup), (30, Warmup), (50, Steady), (60, Steady), (70, Between), (90, Steady),
+            (0, Startup),
+            (10, Warmup),
+            (30, Warmup),
+            (50, Steady),
+            (60, Steady),
+            (70, Between),
+            (90, Steady),
         ];
         let ended: Vec<_> = begun.iter().copied().chain([(100, End)]).collect();
         assert_eq!(format!("{:?}", five(true).boundaries()), format!("{:?}", Boundaries::from(begun)));
