@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kernel Tuner 1.5.0 (PyPI: kernel-tuner) accepts integer results that are wrong by 10 in a million, whatever `atol` is.
 #
-# Seen, and expected by this script; no GPU or driver is needed, because the kernel is C for the CPU:
+# Seen, and expected by this script; g++ is needed, but no GPU or driver, because the kernel is C for the CPU:
 #   answer 10000000, result 10000099, atol=0   the configuration is correct: the tolerance is atol + 0.00001 * result
 #   answer 10000000, result 10000150, atol=0   ends the whole tuning with a RuntimeError, after 2 correct configurations
 #   answer 10, result 11, atol=0               ends it too
