@@ -1,21 +1,29 @@
 #!/usr/bin/env bash
-# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) lets one thread of a warp execute an atomic, if the address does not depend on the thread.
+# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) lets one thread of a warp execute an atomic if the address
+# does not depend on the thread.
 #
 # Seen, and expected by this script, for sm_80 and sm_100; no GPU or driver is needed:
-#   red.global.add/min/max/and/or/xor of 32 bits, a value of each thread   become REDUX (CREDUX) and RED of 1 thread
-#   … at an address that is the kernel's parameter, or computed from the block's index or from a loaded word
-#   … to shared memory                    become REDUX and ATOMS of 1 thread
-#   red.global.add.f32 and .u64           of values of each thread stay RED of each thread
-#   atom.global.exch, unused result       stays ATOMG of each thread, while an unused atom.add is the same as red.add
-#   -O0, or an address from the thread's index   stay RED of each thread
-# NVIDIA documents that its compiler aggregates increments; one would not guess that it does so with arbitrary values, and
-# not for floats.
-# A profiler that counts atomics in PTX, or advises to reduce over the warp first, is wrong by a factor of 32 for these.
+#   red.global.add/min/max/and/or/xor of 32 bits, of a value that differs between threads
+#       become REDUX (CREDUX) and a RED of 1 thread, at an address that is a parameter of the
+#       kernel, or is computed from the block's index or from a loaded word
+#   the same to shared memory
+#       becomes REDUX and an ATOMS of 1 thread
+#   red.global.add.f32 and .u64 of values that differ between threads
+#       stay a RED of each thread
+#   atom.global.exch whose result is unused
+#       stays an ATOMG of each thread, while an unused atom.add is the same as red.add
+#   -O0, or an address from the thread's index
+#       stay a RED of each thread
+# NVIDIA documents that its compiler aggregates increments. One would not guess that it does so with
+# arbitrary values, and not for floats.
+# A profiler that counts atomics in PTX, or advises to reduce over the warp first, is wrong by a
+# factor of 32 for these.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
 tools=packages/nvidia/cu13/bin
 chmod +x $tools/ptxas $tools/nvdisasm
 $tools/ptxas --version | tail -2
@@ -46,17 +54,19 @@ P
   echo "$arch, $1: $seen"
   [ "$seen" = "$3" ]
 }
+add='add.s64 %at, %at, %out; red.global.add.u32 [%at], %i;'
+copy='ld.shared.u32 %word, [s]; st.global.u32 [%out], %word;'
 for arch in sm_80 sm_100; do
   for operation in add.u32 min.u32 max.s32 and.b32 or.b32 xor.b32; do
     check "$operation" "red.global.$operation [%out], %i;" 'REDUX @RED'
   done
   check 'atom' 'atom.global.add.u32 %old, [%out], %i;' 'REDUX @RED'
-  check 'block' 'mul.wide.u32 %at, %block, 4; add.s64 %at, %at, %out; red.global.add.u32 [%at], %i;' 'REDUX @RED'
-  check 'loaded word' 'ld.global.u32 %word, [%in]; mul.wide.u32 %at, %word, 4; add.s64 %at, %at, %out; red.global.add.u32 [%at], %i;' 'REDUX @RED'
-  check 'shared' 'red.shared.add.u32 [s], %i; bar.sync 0; ld.shared.u32 %word, [s]; st.global.u32 [%out], %word;' 'REDUX @ATOMS'
+  check 'block' "mul.wide.u32 %at, %block, 4; $add" 'REDUX @RED'
+  check 'loaded word' "ld.global.u32 %word, [%in]; mul.wide.u32 %at, %word, 4; $add" 'REDUX @RED'
+  check 'shared' "red.shared.add.u32 [s], %i; bar.sync 0; $copy" 'REDUX @ATOMS'
   check 'f32' 'red.global.add.f32 [%out], %f;' 'RED'
   check 'u64' 'red.global.add.u64 [%out], %wide;' 'RED'
   check 'exch' 'atom.global.exch.b32 %old, [%out], %i;' 'ATOMG'
-  check 'thread' 'mul.wide.u32 %at, %i, 4; add.s64 %at, %at, %out; red.global.add.u32 [%at], %i;' 'RED'
+  check 'thread' "mul.wide.u32 %at, %i, 4; $add" 'RED'
   check '-O0' 'red.global.add.u32 [%out], %i;' 'RED' -O0
 done
