@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
-# Holistic Trace Analysis 0.5.0 (PyPI: holistictraceanalysis) miscounts kernels below 1 µs in each of its two modes.
+# Holistic Trace Analysis 0.5.0 (PyPI: holistictraceanalysis) miscounts kernels below 1 µs in each
+# of its two modes.
 #
-# Seen, and expected by this script, for 100 kernels of 1.9 µs and 100 NCCL kernels of 0.9 µs; no GPU is needed:
-#   by default                   the NCCL kernels take -1 or 0 µs each, -50 µs in all: starts are rounded up, ends down (issue 317)
-#   HTA_DISABLE_NS_ROUNDING=1    each kernel has its duration, 90 µs in all, but the breakdown by type cuts each interval to
-#                                whole microseconds: 100 µs of computation, not 190, and 0 µs of communication
-# One would guess that no duration is negative, and that the option which keeps nanoseconds keeps them in each table.
-# A profiler that compares its totals with HTA's must expect a share of communication that is too small, down to 0%.
+# Seen, and expected by this script, for 100 kernels of 1.9 µs and 100 NCCL kernels of 0.9 µs; no
+# GPU is needed:
+#   by default
+#       the NCCL kernels take -1 or 0 µs each, -50 µs in all: starts are rounded up, ends down
+#       (HTA's issue 317)
+#   HTA_DISABLE_NS_ROUNDING=1
+#       each kernel has its duration, but the breakdown by type cuts each interval to whole
+#       microseconds: 100 µs of computation instead of 190, 0 µs of communication instead of 90
+# One would guess that no duration is negative, and that the option which keeps nanoseconds keeps
+# them in each table.
+# A profiler that compares its totals with HTA's must expect a share of communication that is too
+# small, down to 0%.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages holistictraceanalysis==0.5.0 \
-  numpy==2.4.6 pandas==2.3.3 python-dateutil==2.9.0.post0 six==1.17.0 pytz==2025.2 tzdata==2025.2 psutil==7.1.0 plotly==6.3.0 \
-  networkx==3.5 narwhals==2.29.0 packaging==26.4
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  holistictraceanalysis==0.5.0 numpy==2.4.6 pandas==2.3.3 python-dateutil==2.9.0.post0 \
+  six==1.17.0 pytz==2025.2 tzdata==2025.2 psutil==7.1.0 plotly==6.3.0 networkx==3.5 \
+  narwhals==2.29.0 packaging==26.4
 export PYTHONPATH=$folder/packages
 cat >breakdown.py <<'P'
 import json, logging, os, warnings

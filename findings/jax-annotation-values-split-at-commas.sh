@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# jax 0.10.2 (PyPI: jax) writes the arguments of a jax.profiler.TraceAnnotation as text that its own reader takes apart.
+# jax 0.10.2 (PyPI: jax) writes the arguments of a jax.profiler.TraceAnnotation as text that its own
+# reader takes apart.
 #
 # Seen, and expected by this script; no GPU or driver is needed:
 #   text="batch=3,lr=0.1"   is read as two arguments: text is "batch=3", lr is 0.1
 #   text="a,b" and "a#b"    are read as "a"; "f32[2,3]", "(2, 3)" and '"q,r"' stay as they are
 #   text="1,000"            is the number 1
 #   a name "layer#3#"       is shortened to "layer", while "layer#3" keeps its name
-# One would guess that values are escaped. Both files, the .xplane.pb and the .trace.json.gz, have the same arguments.
-# A profiler that reads these files cannot trust that an argument's value is complete, or that the program gave that argument.
+# One would guess that values are escaped. Both files, the .xplane.pb and the .trace.json.gz, have
+# the same arguments.
+# A profiler that reads these files cannot trust that the value of an argument is complete, or that
+# the program gave that argument.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -35,7 +38,8 @@ with jax.profiler.trace("trace"):
             pass
 (path,) = glob.glob("trace/**/*.xplane.pb", recursive=True)
 planes = jax.profiler.ProfileData.from_file(path).planes
-binary = {e.name: dict(e.stats) for p in planes for line in p.lines for e in line.events if e.name.startswith("my ")}
+found = [event for plane in planes for line in plane.lines for event in line.events]
+binary = {event.name: dict(event.stats) for event in found if event.name.startswith("my ")}
 (path,) = glob.glob("trace/**/*.trace.json.gz", recursive=True)
 events = json.load(gzip.open(path))["traceEvents"]
 text = {e["name"]: e.get("args") for e in events if e.get("ph") == "X"}

@@ -1,21 +1,28 @@
 #!/usr/bin/env bash
-# Kernel Tuner 1.5.0 (PyPI: kernel-tuner) accepts integer results that are wrong by 10 in a million, whatever `atol` is.
+# Kernel Tuner 1.5.0 (PyPI: kernel-tuner) accepts integer results that are wrong by 10 in a million,
+# whatever `atol` is.
 #
-# Seen, and expected by this script; no GPU or driver is needed, because the kernel is C for the CPU:
-#   answer 10000000, result 10000099, atol=0   the configuration is correct: the tolerance is atol + 0.00001 * result
-#   answer 10000000, result 10000150, atol=0   ends the whole tuning with a RuntimeError, after 2 correct configurations
-#   answer 10, result 11, atol=0               ends it too
-# One would guess that `atol`, which the documentation describes as the maximum absolute difference, is the only tolerance,
-# that integers must be equal, and that a wrong configuration is one result among others, like one that cannot be launched.
-# A tuner that takes "correct" from Kernel Tuner can prefer a histogram, a scan or an index kernel that loses updates;
-# the argument `verify` with numpy.array_equal finds them.
+# Seen, and expected by this script; g++ is needed, but no GPU or driver, because the kernel is C
+# for the CPU:
+#   answer 10000000, result 10000099, atol=0
+#       is correct: the tolerance is atol + 0.00001 * result
+#   answer 10000000, result 10000150, atol=0
+#       ends the whole tuning with a RuntimeError, after 2 correct configurations
+#   answer 10, result 11, atol=0
+#       ends it too
+# One would guess that `atol`, which the documentation describes as the maximum absolute difference,
+# is the only tolerance, that integers must be equal, and that a wrong configuration is one result
+# among others, like one that cannot be launched.
+# A tuner that takes "correct" from Kernel Tuner can prefer a histogram, a scan or an index kernel
+# that loses updates; the argument `verify` with numpy.array_equal finds them.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages kernel-tuner==1.5.0 numpy==2.4.6 \
-  scipy==1.17.1 python-constraint2==2.9.0 packaging==26.4 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 \
-  referencing==0.37.0 rpds-py==2026.9.1 attrs==26.1.0 typing_extensions==4.16.0 xmltodict==1.0.4
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  kernel-tuner==1.5.0 numpy==2.4.6 scipy==1.17.1 python-constraint2==2.9.0 packaging==26.4 \
+  jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0 rpds-py==2026.9.1 \
+  attrs==26.1.0 typing_extensions==4.16.0 xmltodict==1.0.4
 export PYTHONPATH=$folder/packages
 cat >tune.py <<'P'
 import numpy as np

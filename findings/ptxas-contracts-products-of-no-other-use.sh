@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
-# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) contracts mul and add into one FMA, unless the product has another use.
+# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) contracts mul and add into one FMA, unless the product has
+# another use.
 #
-# Seen, and expected by this script; no GPU or driver is needed:
-#   add(mul(a, b), c)                             is 1 FFMA, without a rounding of the product
-#   add(mul(a, b), c) and add(mul(a, b), a)       are 2 FFMAs: the product is computed in each of them
-#   the same 2 sums, and a store of the product   are FMUL and 2 FADDs: both sums can have other bits now
-#   add in another basic block than mul           is FMUL and FADD
-#   mul.rn or add.rn instead of one of them, or -O0   FMUL and FADD
-# One would guess that a store of a value does not change another result, or that the FMAs stay beside an FMUL for the store.
-# A profiler that adds stores to a kernel, or a tuner that compares outputs bit by bit, sees results change because of
-# an instruction that uses them only.
+# Seen, and expected by this script, for sm_80, sm_90 and sm_100; no GPU or driver is needed:
+#   add(mul(a, b), c)
+#       is 1 FFMA, without a rounding of the product
+#   add(mul(a, b), c) and add(mul(a, b), a)
+#       are 2 FFMAs: each of them computes the product
+#   the same 2 sums, and a store of the product
+#       are 1 FMUL and 2 FADDs: both sums can have other bits now
+#   add in another basic block than mul, mul.rn or add.rn instead of one of them, or -O0
+#       are FMUL and FADD
+# One would guess that a store of a value does not change another result, or that the FFMAs stay
+# beside an FMUL for the store.
+# A profiler that adds stores to a kernel, or a tuner that compares outputs bit by bit, sees results
+# change because of an instruction that only reads.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
 tools=packages/nvidia/cu13/bin
 chmod +x $tools/ptxas $tools/nvdisasm
 $tools/ptxas --version | tail -2

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) uses more registers with a high -maxrregcount than without the option.
+# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) uses more registers with a high -maxrregcount than without
+# the option.
 #
-# Seen, and expected by this script, for 60 independent chains of multiplications; no GPU or driver is needed:
-#   sm_80     32 registers without the option, 40 with -maxrregcount=40, 68 with 80, 128 or 255; nothing is spilled
-#   sm_90     56 registers without the option, 68 with 80, 128 or 255
-#   300       gives the code of 255, not that of no option, although the warning says that the value will be ignored
-#   .maxnreg 255 in the PTX   has the effect of -maxrregcount=255
-#   .maxntid in the PTX       makes ptxas ignore each of these values, the low ones too
-# One would guess that an upper limit of 255, which is the hardware's own, changes nothing: the option also replaces
-# ptxas's own aim for the number of registers.
-# A tuner must treat "no option" as a choice of its own, and a profiler that advises a limit above the present number of
-# registers can lower the occupancy.
+# Seen, and expected by this script, for 60 loads whose values are multiplied with each other; no
+# GPU or driver is needed:
+#   sm_80   32 registers without the option, 40 with -maxrregcount=40, 68 with 80, 128 or 255;
+#           nothing is spilled
+#   sm_90   56 registers without the option, 68 with 80, 128 or 255
+#   300     gives the code of 255, not that of no option, although the warning says that the value
+#           will be ignored
+#   .maxnreg 255 in the PTX has the effect of -maxrregcount=255
+#   .maxntid in the PTX makes ptxas ignore each of these values, the low ones too
+# One would guess that an upper limit of 255, which is the hardware's own, changes nothing. The
+# option also replaces ptxas's own aim for the number of registers.
+# A tuner must treat "no option" as a choice of its own, and a profiler that advises a limit above
+# the present number of registers can lower the occupancy.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
 tools=packages/nvidia/cu13/bin
 chmod +x $tools/ptxas $tools/nvdisasm
 $tools/ptxas --version | tail -2

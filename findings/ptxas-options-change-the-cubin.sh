@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) stores its command line in the cubin, so options without any effect change its bytes.
+# ptxas 13.5.37 (PyPI: nvidia-cuda-nvcc) stores its command line in the cubin, so options without
+# any effect on the code change the file.
 #
 # Seen, and expected by this script; no GPU or driver is needed:
-#   -v, -w and -O3 (the default)   each give a cubin with other bytes, whose code is the same
-#   -O1 and -O2                    too: for this kernel their code is that of -O3, while the code of -O0 is longer
-#   --gpu-name sm_80 for -arch=sm_80, and another name of the input file   give the same bytes
+#   -v, -w and -O3 (the default)
+#       each give a cubin with other bytes, whose code is the same
+#   -O1 and -O2
+#       too: for this kernel their code is that of -O3, while the code of -O0 is longer
+#   --gpu-name sm_80 instead of -arch=sm_80, and another name of the input file
+#       give the same bytes
 # One would guess that an option which only prints does not change the output.
-# A profiler or a tuner that names a cubin by a hash of the file sees two kernels where there is one; hash the code instead.
+# A profiler or a tuner that names a cubin by a hash of the file sees two kernels where there is
+# one; it should hash the code instead.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --target packages \
+  nvidia-cuda-nvcc==13.5.37 nvidia-cuda-nvdisasm==13.5.37
 tools=packages/nvidia/cu13/bin
 chmod +x $tools/ptxas $tools/nvdisasm
 $tools/ptxas --version | tail -2

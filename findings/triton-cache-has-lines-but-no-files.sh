@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# Triton 3.9.0 (PyPI: triton) identifies a kernel by its text and its line number, but not by its file.
+# Triton 3.9.0 (PyPI: triton) identifies a kernel by its text and its line number, but not by its
+# file.
 #
 # Seen, and expected by this script; no GPU or driver is needed:
-#   equal kernels on the same line of two files   have one cache entry: the PTX of second.py names first.py as its file
-#   the same kernel one line further down         has another hash, and is compiled again …
-#   … with TRITON_DISABLE_LINE_INFO=1             too, although its PTX and its cubin are then the same bytes
-# One would guess that the line info names the file of the kernel that was compiled, and that a line number
-# which does not reach the output is not part of the key.
-# A profiler that maps samples to source lines can therefore show a file that the program does not contain, and a tuner
-# that stores results under Triton's hash loses them when somebody adds a comment above the kernel.
+#   equal kernels on the same line of two files
+#       have one cache entry: the PTX of second.py names first.py as its file
+#   the same kernel one line further down
+#       has another hash, and is compiled again
+#   the same with TRITON_DISABLE_LINE_INFO=1
+#       has another hash too, although its PTX and its cubin are the same bytes
+# One would guess that the line info names the file of the kernel that was compiled, and that a line
+# number which does not reach the output is not part of the key.
+# A profiler that maps samples to source lines can therefore show a file that the program does not
+# contain, and a tuner that stores results under Triton's hash loses them when somebody adds a
+# comment above the kernel.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
