@@ -10,6 +10,7 @@ figures go to DIR/tune.json after each program. `APEX_BIN` names the folder of `
 
 import argparse
 import json
+import lzma
 import os
 import statistics
 import subprocess
@@ -138,7 +139,9 @@ def line(result):
 
 def show(arguments):
     """Prints the table of a file of raw figures."""
-    results = json.loads(Path(arguments.file).read_text())
+    opened = lzma.open if arguments.file.endswith(".xz") else open
+    with opened(arguments.file, "rt") as file:
+        results = json.load(file)
     print("| program | kernels | tuned | results | block, time |\n| --- | ---: | ---: | --- | --- |")
     print("\n".join(map(line, results["programs"])))
 
