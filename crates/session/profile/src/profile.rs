@@ -17,6 +17,7 @@ mod costs;
 mod counts;
 mod devices;
 mod geometry;
+mod growth;
 mod host_stacks;
 mod idle_functions;
 mod interned;
@@ -26,10 +27,12 @@ mod lines;
 mod memory;
 mod memory_over_time;
 mod native;
+mod owners;
 mod phase;
 mod pool;
 mod predictions;
 mod queue;
+mod quotes;
 mod ranges;
 mod reading;
 mod sampled;
@@ -63,6 +66,7 @@ pub use code::{
 pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
+pub use growth::Growth;
 pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
 pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
 pub use kernels::{Kernel, Launches};
@@ -73,6 +77,7 @@ pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
+pub use quotes::Quotes;
 pub use ranges::Range;
 pub use sequences::Sequence;
 pub use serde_layout::{memory_kind_name, stream_kind_name};
@@ -137,6 +142,10 @@ pub struct Profile {
     /// The source files that the kernels' line tables name, where the CPU device counted lines.
     #[serde(skip)]
     pub sources: Sources,
+    /// The source text of the program's lines that launch work or that the host is at while a
+    /// device is idle.
+    #[serde(skip)]
+    pub quotes: Quotes,
 }
 
 /// Sums over a session.
