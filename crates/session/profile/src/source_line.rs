@@ -40,18 +40,27 @@ pub(crate) fn statements(text: &str, lines: &[u32], is_python: bool) -> BTreeMap
         let code;
         (state, code) = scan(state, line, is_python);
         parts.push(code);
-        if !state.is_between_statements() && parts.len() < 4 * MOST_LINES {
-            continue;
+        if state.is_between_statements() || parts.len() >= 4 * MOST_LINES {
+            found.extend(quotes(&parts, first, lines));
+            state = State::default();
         }
-        for &line in lines.iter().filter(|line| (first..=number).contains(*line)) {
-            // What is long begins at the line itself.
-            let at = if parts.len() > MOST_LINES { (line - first) as usize } else { 0 };
-            let quote = joined(&parts[at..parts.len().min(at + MOST_LINES)]);
-            found.extend((!quote.is_empty()).then_some((line, quote)));
-        }
-        state = State::default();
+    }
+    if !state.is_between_statements() {
+        found.extend(quotes(&parts, first, lines));
     }
     found
+}
+
+/// What stands at those of the lines that are in a statement, whose parts begin at `first`.
+fn quotes(parts: &[String], first: u32, lines: &[u32]) -> Vec<(u32, String)> {
+    let within = first..first.saturating_add(parts.len() as u32);
+    let inside = lines.iter().filter(|line| within.contains(*line));
+    let quote = |&line: &u32| {
+        // What is long begins at the line itself.
+        let at = if parts.len() > MOST_LINES { (line - first) as usize } else { 0 };
+        (line, joined(&parts[at..parts.len().min(at + MOST_LINES)]))
+    };
+    inside.map(quote).filter(|(_, quote)| !quote.is_empty()).collect()
 }
 
 /// Scans a line. Returns the state behind it, and the line without its comment.

@@ -71,13 +71,13 @@ mod tests {
     use super::{Growth, LaunchesOverTime};
 
     /// Launches of four kernels that each step makes once, and of one that step `n` makes `n` times
-    /// what `more` says, at 100 launches in each part.
+    /// what `more` says, at 400 launches in each part.
     fn steps(more: impl Fn(usize) -> usize) -> Vec<LaunchesOverTime> {
         let mut parts = vec![vec![0; LaunchesOverTime::PARTS]; 5];
         let mut launched = 0;
         for step in 0.. {
             for kernel in (0..4).chain(std::iter::repeat_n(4, more(step))) {
-                let Some(part) = Some(launched / 100).filter(|part| *part < LaunchesOverTime::PARTS) else {
+                let Some(part) = Some(launched / 400).filter(|part| *part < LaunchesOverTime::PARTS) else {
                     let list = parts.into_iter().enumerate();
                     return list.map(|(kernel, parts)| LaunchesOverTime { kernel, parts }).collect();
                 };
