@@ -6,7 +6,8 @@ use crate::text::savings::{faster, is_minor, saving};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
-    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Severity, Unit, Unjudged, WhatIf,
+    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Quoted, Severity, Unit, Unjudged,
+    WhatIf,
 };
 use apex_profile::{PhaseKind, Profile};
 use apex_view::text::verdict::what_is_missing;
@@ -31,6 +32,7 @@ pub fn brief(
     for (i, finding) in worth_a_word.take(limit) {
         title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
+        quote(out, finding, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
         if let Some(place) = finding.kernels.first().and_then(|kernel| place(profile, kernel)) {
             paragraph(out, &format!("Launched {place}"), width)?;
@@ -75,6 +77,7 @@ pub fn full(
     for (i, finding) in advice.findings.iter().enumerate() {
         title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
+        quote(out, finding, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
         if !finding.evidence.is_empty() {
             paragraph(out, &format!("Evidence: {}", evidence(&finding.evidence)), width)?;
@@ -142,6 +145,16 @@ fn title(
         writeln!(out, "    {}", style.paint(ink, line))?;
     }
     Ok(())
+}
+
+/// Writes the statement at the finding's place, unless the summary has it.
+fn quote(out: &mut dyn Write, finding: &Finding, width: usize) -> io::Result<()> {
+    let Some(Quoted { file, line, text, .. }) = &finding.place else { return Ok(()) };
+    let name = file.rsplit('/').next().unwrap_or(file);
+    match finding.summary.contains(text.as_str()) {
+        true => Ok(()),
+        false => paragraph(out, &format!("{name}:{line}: `{text}`"), width),
+    }
 }
 
 /// Returns the unit that shares refer to.

@@ -45,7 +45,8 @@ pub enum FactKind {
     OneTotal,
     /// Sums in floating point by a loop of compare-and-swap. Share likewise.
     SumBySwap,
-    /// Loops of compare-and-swap that take a lock. Share likewise.
+    /// Loops of compare-and-swap that take a lock, by each thread or by one for its block. Share
+    /// likewise.
     Lock,
     /// Fences for the whole device in each round of a loop. Share: fences for each access to global
     /// or shared memory.
@@ -62,6 +63,9 @@ pub enum FactKind {
     /// The path that sine and cosine take for large arguments, in FP32 beyond 105,615 and in FP64
     /// beyond 2^31. Share of the instructions that stand in it.
     ArgumentReduction,
+    /// Loads from global memory whose address the round before of their loop has loaded: a linked
+    /// list. Share of the accesses to global memory.
+    ChainOfLoads,
     /// A matrix product out of global memory without tiles. Share of all instructions: products and
     /// their loads.
     UntiledProduct,

@@ -12,6 +12,7 @@ mod functor;
 mod own;
 mod primitives;
 mod python;
+mod solver;
 
 use crate::outline::{self, Part};
 use crate::{DataType, Identity, Operation, Owner, Traits, Types};
@@ -51,6 +52,7 @@ const FAMILIES: &[fn(&Name<'_>) -> Option<Identity>] = &[
     cutlass::identify,
     primitives::identify,
     aten::identify,
+    solver::identify,
 ];
 
 /// Identifies a kernel by its name; see [`crate::identify`].

@@ -28,6 +28,8 @@ named! {
         CuSolver = "cuSOLVER",
         /// cuRAND.
         CuRand = "cuRAND",
+        /// A library that the name does not tell; what launched it does.
+        Library = "library",
         /// CUTLASS, in whichever library.
         Cutlass = "CUTLASS",
         /// CUB.

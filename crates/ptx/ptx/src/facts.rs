@@ -7,6 +7,7 @@
 //! Invariants: any module gives an answer, in time about linear in the length of the listing.
 
 mod atomics;
+mod chains;
 mod code;
 mod indirect;
 mod origins;
@@ -87,6 +88,7 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
     listing.fences(&mut found);
     listing.lonely(&mut found);
     listing.arrays(&mut found);
+    listing.chains(&mut found);
     found.facts
 }
 

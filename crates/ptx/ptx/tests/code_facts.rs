@@ -279,3 +279,44 @@ fn the_slow_path_of_sine_is_neither_an_array_nor_arithmetic_in_doubles() {
     assert!(!has("sines", FactKind::Doubles));
     assert!(!has("local_histogram", FactKind::ArgumentReduction));
 }
+
+/// A kernel around a loop; `%r1` is a thread's index, `%rd1` an address.
+fn with_loop(body: &str) -> Vec<FactKind> {
+    let source = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry kernel(.param .u64 in, .param .u64 out) {{\n\
+         .reg .pred %p<9>;\n.reg .b32 %r<19>;\n.reg .b64 %rd<19>;\n\
+         ld.param.u64 %rd1, [in];\nld.param.u64 %rd2, [out];\nmov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\n\
+         {body}\nst.global.u32 [%rd2], %r2;\nret;\n}}\n"
+    );
+    let module = ptx::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("kernel", &source)));
+    let kernel = kernels(&module).next().expect("the kernel");
+    facts_of(&module, kernel).into_iter().map(|fact| fact.kind).collect()
+}
+
+#[test]
+fn one_thread_takes_a_lock_for_its_block() {
+    let spin = |more: &str| {
+        format!(
+            "$L1:\n@%p1 atom.global.acq_rel.gpu.cas.b32 %r2, [%rd1], 0, 1;\n{more}@%p1 st.shared.u32 [0], %r2;\n\
+             bar.sync 0;\nld.shared.u32 %r3, [0];\nsetp.eq.u32 %p2, %r3, 1;\n@%p2 bra $L1;"
+        )
+    };
+    assert_eq!(with_loop(&spin("")), [FactKind::Lock]);
+    // A loop that also works is none that waits.
+    assert!(!with_loop(&spin("ld.global.u32 %r4, [%rd2+4];\n")).contains(&FactKind::Lock));
+}
+
+#[test]
+fn a_linked_list_is_a_chain_of_loads() {
+    let walk = |next: &str| {
+        format!(
+            "mov.u32 %r2, 0;\n$L1:\nmul.wide.s32 %rd4, %r1, 4;\nadd.s64 %rd5, %rd1, %rd4;\nld.global.u32 %r4, [%rd5];\n\
+             add.s32 %r2, %r2, %r4;\n{next}\nsetp.gt.s32 %p2, %r1, -1;\n@%p2 bra $L1;"
+        )
+    };
+    assert!(with_loop(&walk("mov.u32 %r1, %r4;")).contains(&FactKind::ChainOfLoads));
+    assert!(!with_loop(&walk("add.s32 %r1, %r1, -1;")).contains(&FactKind::ChainOfLoads));
+    // What is loaded decides how far the search goes, and not where the next load is.
+    let search = "setp.gt.s32 %p3, %r4, 7;\nselp.s32 %r5, 1, 2, %p3;\nsub.s32 %r1, %r1, %r5;";
+    assert!(!with_loop(&walk(search)).contains(&FactKind::ChainOfLoads));
+}

@@ -3,6 +3,7 @@
 //! ([`leading`]).
 
 mod capping;
+mod covering;
 mod leading;
 mod ranking;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
 use apex_profile::{Figure, Profile, SaturatingSum as _};
 use capping::{cap_host, cap_kernels, drop_explained, drop_symptoms, hide_behind_launches};
+use covering::{drop_covered, put_line_first, quote_places};
 use leading::{name_causes, note_leaders};
 use ranking::rank;
 
@@ -111,6 +113,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     note_leaders(profile, &mut advice.findings);
     name_causes(profile, &mut advice.findings);
     cap_kernels(profile, &mut advice.findings);
+    drop_covered(profile, &mut advice.findings);
     hide_behind_launches(profile, &mut advice.findings);
     cap_host(profile, &mut advice.findings);
     drop_symptoms(&mut advice.findings);
@@ -126,6 +129,8 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
         }
     }
     rank(profile, &mut advice.findings);
+    put_line_first(profile, &mut advice.findings);
+    quote_places(profile, &mut advice.findings);
     advice.excellent = excellent(profile, &advice.findings);
     if let Some(kernels) = &options.kernels {
         advice.excellent.retain(|kernel| kernels.contains(kernel));
@@ -198,8 +203,10 @@ fn excellent(profile: &Profile, findings: &[Finding]) -> Vec<usize> {
     if !profile.on_cpu_device() && accounts.idle_ns().value >= IDLE * accounts.span_ns.max(1.0) {
         return Vec::new();
     }
+    // A line that takes the time is no fault of its kernels.
+    let faults = findings.iter().filter(|finding| finding.rule != rules::COSTLY_LINE);
     let faulty: BTreeSet<usize> =
-        findings.iter().flat_map(|finding| finding.kernels.iter().map(|kernel| kernel.kernel)).collect();
+        faults.flat_map(|finding| finding.kernels.iter().map(|kernel| kernel.kernel)).collect();
     let fine = |(index, kernel): &(usize, &apex_profile::Kernel)| {
         let runs = kernel.geometry.is_some_and(|geometry| geometry.occupancy.blocks_per_sm > 0);
         kernel.launches.ran() > 0 && runs && !faulty.contains(index)

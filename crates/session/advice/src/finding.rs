@@ -214,6 +214,19 @@ pub struct KnownCause {
     pub source: String,
 }
 
+/// A place in the program's source, with the statement that stands there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quoted {
+    /// Path of the file, as the interpreter or the debug information names it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The function.
+    pub function: String,
+    /// The statement that the line is part of, on one line, in at most 100 characters.
+    pub text: String,
+}
+
 /// The finding of one rule in a profile: one finding, however many kernels have the fault.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Finding {
@@ -245,6 +258,10 @@ pub struct Finding {
     pub within_time: Option<String>,
     /// A sentence about this profile, with values.
     pub summary: String,
+    /// The line of the program that it is about, if its source text is known: the one that its
+    /// kernels take most time for, or the first that the summary names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Quoted>,
     /// Values that speak for it, of the job.
     pub evidence: Vec<Evidence>,
     /// The kernels that have the fault, the costliest first; empty where it is not about kernels.

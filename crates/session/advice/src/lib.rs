@@ -23,5 +23,5 @@ pub use compare::{
 };
 pub use finding::{
     Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, KnownCause, Level, Observed,
-    Saving, Scope, Severity, Unit, WhatIf,
+    Quoted, Saving, Scope, Severity, Unit, WhatIf,
 };

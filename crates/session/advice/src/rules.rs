@@ -15,6 +15,7 @@ mod casts;
 mod collectives;
 mod contended_atomics;
 mod contended_updates;
+pub(crate) mod costly_line;
 mod device_copies;
 mod double_arithmetic;
 mod exposed_copies;
@@ -23,6 +24,7 @@ mod fills;
 mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
+mod growing_steps;
 mod host_bound;
 mod host_function;
 mod host_memory;
@@ -197,6 +199,9 @@ pub(crate) use host_function::drop_waits;
 /// The rule that says that ranks wait for another one.
 pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
 
+/// The rule that quotes the line that takes the time.
+pub const COSTLY_LINE: &str = costly_line::RULE.id;
+
 /// The commands that show whether a change helped.
 pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";
 
@@ -279,6 +284,9 @@ pub static RULES: &[Rule] = &[
     by_code::calls::RULE,
     by_code::trigonometry::RULE,
     repeated_copies::RULE,
+    costly_line::RULE,
+    growing_steps::RULE,
+    by_code::chains::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.
@@ -305,6 +313,17 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
     ),
     ("occupancy", &[low_occupancy::RULE]),
     ("memory accesses", &[uncoalesced_access::RULE, bank_conflicts::RULE, local_memory::ACCESSES]),
+];
+
+/// Rules about the configuration of launches, which do not say what kernels do.
+pub(crate) const OF_CONFIGURATION: [&str; 7] = [
+    block_not_warp_multiple::RULE.id,
+    small_grid::RULE.id,
+    few_blocks_with_barriers::RULE.id,
+    tail_wave::RULE.id,
+    low_occupancy::RULE.id,
+    sub_wave_grid::RULE.id,
+    short_blocks::RULE.id,
 ];
 
 /// Rules that set a grid against the number of multiprocessors.
@@ -378,6 +397,7 @@ impl Rule {
             leads: Vec::new(),
             within_time: None,
             summary: draft.summary,
+            place: None,
             evidence: draft.evidence,
             kernels: draft.kernels,
             remedy: in_short(&change),

@@ -29,6 +29,7 @@ mod profile;
 mod saturating;
 mod selection;
 mod sketch;
+mod source_line;
 pub mod units;
 
 pub use accounts::{Account, Accounts, IdleCause, Iterations, OverTime, Pauses, Phase, PhaseCall, PhaseKind};

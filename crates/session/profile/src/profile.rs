@@ -17,6 +17,7 @@ mod costs;
 mod counts;
 mod devices;
 mod geometry;
+mod growth;
 mod host_stacks;
 mod idle_functions;
 mod interned;
@@ -26,10 +27,12 @@ mod lines;
 mod memory;
 mod memory_over_time;
 mod native;
+mod owners;
 mod phase;
 mod pool;
 mod predictions;
 mod queue;
+mod quotes;
 mod ranges;
 mod reading;
 mod reshaping;
@@ -64,6 +67,7 @@ pub use code::{
 pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
+pub use growth::Growth;
 pub use host_stacks::{HostFrame, HostSampling, HostStack, HostState, IdleSamples, IdleStack, Other};
 pub use idle_functions::{IdleFunction, IdleFunctions, IdlePlace};
 pub use kernels::{Asked, Kernel, Launches};
@@ -74,6 +78,7 @@ pub use memory_over_time::{MemoryOverTime, PlaceOverTime};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use predictions::{KernelPrediction, Predictions, basis_shares};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
+pub use quotes::Quotes;
 pub use ranges::Range;
 pub use reshaping::{Reshaping, State as ReshapingState};
 pub use sequences::Sequence;
@@ -139,6 +144,10 @@ pub struct Profile {
     /// The source files that the kernels' line tables name, where the CPU device counted lines.
     #[serde(skip)]
     pub sources: Sources,
+    /// The source text of the program's lines that launch work or that the host is at while a
+    /// device is idle.
+    #[serde(skip)]
+    pub quotes: Quotes,
 }
 
 /// Sums over a session.

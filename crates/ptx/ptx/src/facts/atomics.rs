@@ -58,11 +58,12 @@ impl Listing<'_, '_> {
             };
             let line = &self.body.lines[at.index()];
             let [.., expected, new] = &line.operands[..] else { continue };
-            if !self.stays(at, index) || !self.is_in_each_round(at, index) {
+            let is_for_each_round = self.is_in_each_round(at, index);
+            if !self.stays(at, index) || !(is_for_each_round || self.only_waits(at, index)) {
                 continue;
             }
             let kind = match (self.is_sum(at, new), self.number(at, expected), self.number(at, new)) {
-                (true, ..) => &mut sums,
+                (true, ..) if is_for_each_round => &mut sums,
                 (_, true, true) => &mut locks,
                 _ => continue,
             };
@@ -71,6 +72,18 @@ impl Listing<'_, '_> {
         let all = self.accesses_to_data();
         found.tell(FactKind::SumBySwap, sums, all);
         found.tell(FactKind::Lock, locks, all);
+    }
+
+    /// Whether a loop does nothing with global memory but this operation, which one thread may make
+    /// for the others: threads wait in it.
+    fn only_waits(&self, at: InstructionId, index: usize) -> bool {
+        let is_global = |space| matches!(space, Some(StateSpace::Global) | None);
+        let lines = self.body.lines.iter().zip(self.operations.iter()).enumerate();
+        let mut inside = lines.filter(|(other, _)| self.innermost[*other] == Some(index));
+        !inside.any(|(other, (line, operation))| {
+            let accessed = accesses(operation, &line.operands);
+            other != at.index() && accessed.first().is_some_and(|access| is_global(access.space))
+        })
     }
 
     /// Whether an operand is a sum in floating point.

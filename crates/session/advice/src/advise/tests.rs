@@ -4,8 +4,8 @@ use super::capping::time_of;
 use super::*;
 use crate::finding::Saving;
 use crate::rules::fixture::{
-    SMS, activity, call, called, copies, counted, idle_during, kernel_of, memory, on_cpu_device, profile_of,
-    profile_with, timed,
+    SMS, activity, call, called, copies, counted, idle_during, kernel_of, launched_at, memory, named,
+    on_cpu_device, profile_of, profile_with, timed,
 };
 use apex_counts::{Direction, InstructionClass, Space};
 use apex_profile::{Accounts, Activity, IdleCause, Kernel, Process, Sequence};
@@ -299,4 +299,35 @@ fn where_the_device_is_unknown_nothing_rests_on_times() {
     let mut profile = profile_of([counted(Space::Global, Direction::Load, 100, 400, 0)]);
     profile.devices.clear();
     assert!(profile.on_cpu_device() && !profile.device_is_unknown());
+}
+
+/// A line that launches a product for 6 of 10 s, quoted.
+fn with_costly_line(kernel: Kernel) -> Profile {
+    let mut profile = profile_of([timed(kernel, 6e6)]);
+    launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
+    profile.quotes.insert(("/home/me/graph.py".into(), 17), "return torch.diag(left) @ links".into());
+    profile
+}
+
+#[test]
+fn a_line_that_no_finding_explains_comes_first() {
+    // The grid has a tail, which says nothing about what the kernel does.
+    let advice = advise(&with_costly_line(kernel_of(1600, 256)), &Options::default());
+    assert_eq!(advice.findings[0].rule, rules::COSTLY_LINE, "{:?}", advice.findings);
+    assert!(advice.findings[0].summary.contains("`return torch.diag(left) @ links`"));
+    assert_eq!(advice.findings[0].saving.of_job, None);
+}
+
+#[test]
+fn a_line_that_a_finding_explains_is_quoted_there() {
+    let sort = "void cub::CUB_200802_900_NS::detail::radix_sort::DeviceSegmentedRadixSortKernel<Policy, true, \
+                cub::SortOrder::Descending, float, long, int>(float const*, float*, int)";
+    let advice = advise(&with_costly_line(named(sort)), &Options::default());
+    assert!(
+        advice.findings.iter().all(|finding| finding.rule != rules::COSTLY_LINE),
+        "{:?}",
+        advice.findings
+    );
+    let place = named_in(&advice, "APEX-T82").place.as_ref().expect("a quote");
+    assert_eq!((place.line, place.text.as_str()), (17, "return torch.diag(left) @ links"));
 }

@@ -11,9 +11,9 @@ use crate::finding::{Direction, Finding, Unit};
 use apex_counts::{Counts, Fault, Hotspot, InstructionClass, Place, Space, Traffic};
 use apex_profile::names::{Identity, Owner, identify};
 use apex_profile::{
-    Accounts, Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
-    Geometry, GpuTime, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Process, Profile, Sizes,
-    Stream, Totals,
+    Accounts, Activity, AfterLaunch, Basis, Call, CallStack, Copies, CopyDirection, Device, Distribution,
+    Figure, Frame, Gap, Geometry, GpuTime, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind,
+    Process, Profile, Sizes, StackCount, Stream, Totals,
 };
 
 /// Multiprocessors of the device.
@@ -104,6 +104,16 @@ pub(crate) fn timed(mut kernel: Kernel, each_ns: f64) -> Kernel {
         total_ns: Figure::sampled(each_ns * launches, 50, Some(each_ns * 0.02 / 50f64.sqrt() * launches)),
     });
     kernel
+}
+
+/// Lets all launches of kernels come from this line.
+pub(crate) fn launched_at(profile: &mut Profile, file: &str, line: u32, function: &str) {
+    let frame = Frame { file: file.to_owned(), line: Some(line), function: function.to_owned() };
+    let stack = profile.call_stacks.len();
+    profile.call_stacks.push(CallStack { frames: vec![frame], ..CallStack::default() });
+    for kernel in &mut profile.kernels {
+        kernel.stacks = vec![StackCount { stack, first_seen: 0, sampled: 1 }];
+    }
 }
 
 /// Launched so often, with calls that take so long.

@@ -85,8 +85,8 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
         change: match own {
             true => change(blocks, kernel.block_threads(), sms),
             false => format!(
-                "enlarge the batch, or run independent operations on separate streams: each leaves {} of the \
-                    SMs without a block",
+                "enlarge the batch, call another routine of the library, or run independent operations on separate \
+                    streams: each leaves {} of the SMs without a block",
                 percent(1.0 - covered)
             ),
         },
@@ -158,6 +158,15 @@ mod tests {
         ] {
             assert_clear(&RULE, Kernel { launch, ..named(name) });
         }
+    }
+
+    #[test]
+    fn a_solvers_kernel_gets_no_advice_about_its_blocks() {
+        let name = "_Z19gesvdbj_batch_32x16IffEvlPKiS1_S1_iPKT_iT0_PS2_S6_PiS5_iS5_";
+        let launch = kernel_of(12, 512).launch;
+        let finding = assert_finds(&RULE, timed(Kernel { launch, ..named(name) }, 3e4));
+        assert!(finding.change.starts_with("enlarge the batch"), "{}", finding.change);
+        assert!(finding.kernels[0].to.is_none());
     }
 
     #[test]

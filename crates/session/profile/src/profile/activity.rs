@@ -16,7 +16,7 @@ use super::launches::LaunchCounts;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
-use super::{Activity, Collective, CopyDirection, Sizes, sampled};
+use super::{Activity, Collective, CopyDirection, Growth, Sizes, sampled};
 use crate::accounts::{
     Boundaries, IdleCause, IdleSampler, IdleSums, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued,
     SampledThreads, Seen, Timeline, Work,
@@ -496,6 +496,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             launches_over_time: state.launched.finish(),
             ..Activity::default()
         };
+        activity.growth = Growth::of(&activity.launches_over_time);
         if let Some(iterations) = activity.iterations.as_mut().filter(|_| extent.launches == 0) {
             // They are made of other calls.
             iterations.launches = 0.0;

@@ -29,8 +29,8 @@ use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
-    MemoryPool, Process, Profile, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream, Totals, code,
-    lines,
+    MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream, Totals,
+    code, lines, owners, quotes,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
@@ -91,6 +91,7 @@ impl Profile {
         let kept = profile.images.keys().cloned().collect();
         profile.kernels.iter_mut().for_each(|kernel| code::keep_known(&mut kernel.code, &kept));
         profile.sources = lines::sources(session, selection);
+        profile.quotes = quotes::of_session(session, &profile);
         profile
     }
 
@@ -368,7 +369,9 @@ impl Builder {
             code: self.code,
             images: Images::new(),
             sources: Sources::new(),
+            quotes: Quotes::new(),
         };
+        owners::name_libraries(&mut profile);
         profile.tell_waiting_for_ranks(&self.other_collectives);
         self.recorder.problems.append(&mut self.problems);
         self.totals.sum_up(&profile);

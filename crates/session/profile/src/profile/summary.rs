@@ -156,7 +156,8 @@ pub(super) fn renumber_kernels(
             activity.phases.iter_mut().flat_map(|phase| &mut phase.kernels).map(|(kernel, _)| kernel);
         let collectives = activity.collectives.iter_mut().map(|collective| &mut collective.kernel);
         let over_time = activity.launches_over_time.iter_mut().map(|launches| &mut launches.kernel);
-        phases.chain(collectives).chain(over_time).for_each(|kernel| *kernel = place[*kernel]);
+        let growth = activity.growth.iter_mut().map(|growth| &mut growth.kernel);
+        phases.chain(collectives).chain(over_time).chain(growth).for_each(|kernel| *kernel = place[*kernel]);
     }
     let gaps = activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
     let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));

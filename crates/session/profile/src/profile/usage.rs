@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::IdleSamples;
+use super::growth::Growth;
 use super::launches::LaunchesOverTime;
 use crate::accounts::{Accounts, IdleCause, Iterations, OverTime, Phase, PhaseKind};
 use crate::figure::Figure;
@@ -59,6 +60,9 @@ pub struct Activity {
     pub over_time: Option<OverTime>,
     /// Launch calls of each kernel over time; empty in a profile of one phase.
     pub launches_over_time: Vec<LaunchesOverTime>,
+    /// How steps grow; `None` where they do not. Of the whole run, also in a profile of one phase.
+    #[serde(skip)]
+    pub growth: Option<Growth>,
     /// Collectives (NCCL) that were launched and timed.
     pub collectives: Vec<Collective>,
     /// Samples of the host by idle account; empty where it was not sampled.

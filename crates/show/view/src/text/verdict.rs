@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use apex_advice::rules::Rule;
+use apex_advice::rules::{COSTLY_LINE, Rule};
 use apex_advice::{Advice, Finding, Scope, Severity};
 use apex_machine::Summary;
 use apex_profile::names::OwnerKind;
@@ -480,10 +480,10 @@ fn lasted(part: &Part<'_>) -> Option<String> {
 
 /// The first finding whose saving is worth a word.
 fn worth(advice: &Advice) -> Option<&Finding> {
-    advice
-        .findings
-        .iter()
-        .find(|finding| finding.saving.of_job.is_some_and(|share| share.bounds().1 >= LEAST))
+    advice.findings.iter().find(|finding| {
+        let saves = finding.saving.of_job.is_some_and(|share| share.bounds().1 >= LEAST);
+        saves || finding.rule == COSTLY_LINE
+    })
 }
 
 /// What to change, and what that saves.

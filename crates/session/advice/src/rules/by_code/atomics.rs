@@ -2,7 +2,7 @@
 
 use super::super::Rule;
 use super::accesses::computed;
-use super::{Pattern, judge, own};
+use super::{Language, Pattern, judge, own};
 use crate::finding::{Severity, Unit};
 use apex_counts::FactKind;
 use apex_profile::{CodeFact, Figure, Profile};
@@ -88,7 +88,7 @@ pub(in crate::rules) const LOCK: Rule = Rule {
     severity: Severity::High,
     detects: "By the PTX of a kernel with at least 5% of the GPU time, at least 5% of its accesses to global and shared memory are \
         compare-and-swap operations of one number for another, in each round of a loop, at an address that the loop does not \
-        change: a lock.",
+        change: a lock, which each thread takes, or one for its block in a loop without other accesses to global memory.",
     source: "ptx::facts. The threshold is APEX's own.",
     why: "One thread at a time has the lock; all others execute the loop meanwhile, and the lanes of its warp wait for it.",
     change: "Replace the lock by atomic operations on the data (atomicAdd, atomicMax, atomicCAS on a packed 64-bit value), or give \
@@ -104,10 +104,15 @@ const LOCKS: Pattern = Pattern {
     owners: own,
     is_fault: |_, fact| fact.share >= SWAP_SHARE,
     evidence: share,
-    change: |_, _| {
-        "threads wait in a loop of atomicCAS for a lock: use atomic operations on the data, or data for each block that are \
-         combined afterwards"
-            .to_owned()
+    change: |language, _| {
+        let (swap, add) = match language {
+            Language::Triton => ("tl.atomic_cas", "tl.atomic_add"),
+            _ => ("atomicCAS", "atomic operations"),
+        };
+        format!(
+            "threads wait in a loop of {swap} for a lock: use {add} on the data, or data for each block that are combined \
+             afterwards, or more locks"
+        )
     },
     saves: |_, _| Figure::predicted(0.5, (0.0, 0.99)),
     headline: "threads wait for a lock",

@@ -10,6 +10,7 @@ pub(super) mod accesses;
 pub(super) mod arrays;
 pub(super) mod atomics;
 pub(super) mod calls;
+pub(super) mod chains;
 pub(super) mod doubles;
 pub(super) mod one_thread;
 pub(super) mod printing;
@@ -189,7 +190,7 @@ mod tests {
     };
     use super::super::{RULES, Rule};
     use super::{
-        Needs, accesses, arrays, atomics, calls, doubles, one_thread, printing, products, reductions,
+        Needs, accesses, arrays, atomics, calls, chains, doubles, one_thread, printing, products, reductions,
         trigonometry, work,
     };
     use apex_counts::{Direction, FactKind, Space};
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 22] = [
+        let faults: [(&Rule, Kernel); 23] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -245,6 +246,7 @@ mod tests {
             (&one_thread::RULE, with(FactKind::OneThread, 0.9, 0.0, 0.0)),
             (&products::RULE, with(FactKind::UntiledProduct, 0.3, 0.0, 0.0)),
             (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
+            (&chains::RULE, with(FactKind::ChainOfLoads, 0.3, 0.0, 0.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
         ];

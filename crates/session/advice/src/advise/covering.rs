@@ -1,0 +1,108 @@
+//! The line that takes the time (APEX-T130), where the other findings do not explain it; and the
+//! statement at the place that each finding names first.
+//!
+//! A finding about what kernels do explains all of their time; one that sets their launch
+//! configuration against the device explains what it saves, because a kernel of few blocks may still
+//! do needless work. A place of which at least [`HALF`] is explained is no finding of its own.
+
+use super::capping::time_of;
+use crate::finding::{Finding, Quoted, Scope};
+use crate::rules::costly_line::{Work, work_by_place};
+use crate::rules::{self, Rule};
+use apex_profile::{Frame, Profile, Site, total};
+
+const HALF: f64 = 0.5;
+
+/// The part of a place's time for which its finding is said before others: who finds it needless
+/// saves all of it, others a little.
+const WEIGHT: f64 = 0.5;
+
+/// Removes the finding about a line that other findings explain.
+pub(super) fn drop_covered(profile: &Profile, findings: &mut Vec<Finding>) {
+    let is_covered = |finding: &Finding| {
+        let of_line = finding.kernels.iter().filter_map(|kernel| Some((kernel.kernel, share_of(kernel)?)));
+        let (mut all, mut explained) = (0.0, 0.0);
+        for (kernel, time) in of_line {
+            all += time;
+            explained += time * explained_of(profile, findings, kernel);
+        }
+        explained >= HALF * all
+    };
+    let covered = findings.iter().any(|finding| finding.rule == rules::COSTLY_LINE && is_covered(finding));
+    if covered {
+        findings.retain(|finding| finding.rule != rules::COSTLY_LINE);
+    }
+}
+
+fn share_of(kernel: &crate::finding::KernelFinding) -> Option<f64> {
+    Some(kernel.evidence.first()?.figure.value)
+}
+
+/// The share of a kernel's time that the findings about it explain, at most 1.
+fn explained_of(profile: &Profile, findings: &[Finding], kernel: usize) -> f64 {
+    let own = profile.kernels[kernel].gpu_total_ns().unwrap_or(0.0) * rules::on_the_clock(profile);
+    let of = |finding: &Finding| {
+        let found = finding.kernels.iter().find(|found| found.kernel == kernel)?;
+        let saved = found.saving.time_ns.map_or(0.0, |time| time.value);
+        let says_why = finding.cause.is_some()
+            || Rule::named(&finding.rule).is_some_and(|rule| !rules::OF_CONFIGURATION.contains(&rule.id));
+        Some(if says_why && saved > 0.0 { 1.0 } else { saved / own.max(1.0) })
+    };
+    let others = findings
+        .iter()
+        .filter(|finding| finding.scope == Scope::Kernel && finding.rule != rules::COSTLY_LINE);
+    total(others.filter_map(of)).min(1.0)
+}
+
+/// Puts the finding about a line before those that save less than [`WEIGHT`] of its time.
+pub(super) fn put_line_first(profile: &Profile, findings: &mut Vec<Finding>) {
+    let Some(at) = findings.iter().position(|finding| finding.rule == rules::COSTLY_LINE) else { return };
+    let line = findings.remove(at);
+    let time = line.evidence.first().map_or(0.0, |share| share.figure.value) * profile.totals.span_ns;
+    let before = findings.iter().position(|finding| time_of(finding) < WEIGHT * time);
+    findings.insert(before.unwrap_or(findings.len()), line);
+}
+
+/// Notes the statement at the place that each finding is about: the one that its kernels spend most
+/// time for, or else the first that its text names.
+pub(super) fn quote_places(profile: &Profile, findings: &mut [Finding]) {
+    if profile.quotes.is_empty() {
+        return;
+    }
+    let works = work_by_place(profile);
+    for finding in findings.iter_mut() {
+        let of_kernels = main_line(&works, finding).filter(|_| finding.scope == Scope::Kernel);
+        let frame = of_kernels.or_else(|| named_line(profile, finding));
+        finding.place = frame.and_then(|frame| {
+            let text = profile.quote(frame)?.to_owned();
+            Some(Quoted {
+                file: frame.file.clone(),
+                line: frame.line?,
+                function: frame.function.clone(),
+                text,
+            })
+        });
+    }
+}
+
+/// The line that a finding's kernels spend most time for.
+fn main_line<'p>(works: &[Work<'p>], finding: &Finding) -> Option<&'p Frame> {
+    let time = |work: &Work<'_>| {
+        let is_found = |index: usize| finding.kernels.iter().any(|found| found.kernel == index);
+        total(work.kernels.iter().filter(|(index, _)| is_found(*index)).map(|(_, time)| *time))
+    };
+    let work = works.iter().max_by(|a, b| time(a).total_cmp(&time(b)))?;
+    work.site.frame().filter(|_| time(work) > 0.0)
+}
+
+/// The line of the program that a finding's summary names first.
+fn named_line<'p>(profile: &'p Profile, finding: &Finding) -> Option<&'p Frame> {
+    let launching = profile.call_stacks.iter().filter_map(|stack| match stack.site() {
+        Site::Line(frame) | Site::Through { python: frame, .. } => Some(frame),
+        Site::Autograd | Site::Thread(_) => None,
+    });
+    let waiting = profile.host_stacks.iter().flat_map(|stack| &stack.frames).map(|host| &host.frame);
+    let quoted = launching.chain(waiting).filter(|frame| profile.quote(frame).is_some());
+    let place = |frame: &'p Frame| Some((finding.summary.find(&frame.to_string())?, frame));
+    quoted.filter_map(place).min_by_key(|(at, _)| *at).map(|(_, frame)| frame)
+}

@@ -1,0 +1,354 @@
+//! The place of the program that the device works for most of the time, quoted.
+//!
+//! No rule knows every cause. Where one place takes much of the time, what stands there is the best
+//! clue, with the questions that its family of operations suggests. The finding claims no saving:
+//! it is said where the other findings explain less than half of the place's time
+//! (`advise::covering`), and then before those that save less.
+
+use std::collections::BTreeMap;
+
+use super::{
+    CPU_TIMES, Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, copies_part, counted, kernel_finding,
+    on_the_clock, percent,
+};
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use crate::rules::host_function::of_what;
+use apex_profile::names::{Operation, OwnerKind};
+use apex_profile::{Figure, Kernel, Profile, Site, SiteShare, total};
+
+/// Minimum share of the time for a place to be a finding.
+const LEAST: f64 = 0.25;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T130",
+    slug: "costly-line",
+    title: "One line takes much of the time",
+    severity: Severity::Info,
+    scope: Scope::Kernel,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[],
+    detects: "Kernels and queued copies of one place of the program (the innermost line that is not a library's; all backward \
+        passes are one place) take at least 25% of the time, and other findings explain less than half of that: a known cause or \
+        a finding about what kernels do explains the whole time of its kernels, one about launch configurations what it saves.",
+    source: "The threshold is APEX's own.",
+    why: "No rule knows what the line is for. Who wrote it can tell whether all of its result is needed.",
+    change: "See whether the line can do less: whether its result is needed in full, whether a cheaper form gives it, and whether it is computed \
+        again from the same input.",
+    saving: "Unknown: at most the time of the place.",
+    verify: "the place takes less time",
+    judge,
+};
+
+/// The device's work for a place.
+pub(crate) struct Work<'p> {
+    pub site: Site<'p>,
+    /// Kernels and their GPU time from this place, in nanoseconds, the largest first.
+    pub kernels: Vec<(usize, f64)>,
+    /// Time of queued copies from this place, in nanoseconds.
+    copies_ns: f64,
+    /// Time on the clock, in nanoseconds.
+    pub time_ns: f64,
+}
+
+/// The device's work for each place, the largest first. Work whose division among places is not
+/// known belongs to none.
+pub(crate) fn work_by_place(profile: &Profile) -> Vec<Work<'_>> {
+    let mut works: BTreeMap<_, Work<'_>> = BTreeMap::new();
+    let on_the_clock = on_the_clock(profile);
+    for (index, kernel) in profile.kernels.iter().enumerate() {
+        let Some(time) = kernel.gpu_total_ns().filter(|_| kernel.launches.ran() > 0) else { continue };
+        for (site, share) in shares(&profile.sites(&kernel.stacks)) {
+            let work = works.entry(key(site)).or_insert_with(|| Work::at(site));
+            work.kernels.push((index, time * share));
+            work.time_ns += time * share * on_the_clock;
+        }
+    }
+    for copies in profile.copies.iter().filter(|copies| !copies.wait()) {
+        let time = copies_part(profile, profile.time_of_copies(copies).value).value;
+        for (site, share) in shares(&profile.sites(&copies.stacks)) {
+            let work = works.entry(key(site)).or_insert_with(|| Work::at(site));
+            work.copies_ns += time * share;
+            work.time_ns += time * share;
+        }
+    }
+    let mut works: Vec<_> = works.into_values().collect();
+    works.iter_mut().for_each(|work| work.kernels.sort_by(|a, b| b.1.total_cmp(&a.1)));
+    works.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
+    works
+}
+
+/// The place of a site: a line of Python, whatever compiled code it calls.
+fn key(site: Site<'_>) -> (Option<(&str, Option<u32>)>, Option<Site<'_>>) {
+    match site.frame() {
+        Some(frame) if frame.line.is_some() => (Some((&frame.file, frame.line)), None),
+        _ => (None, Some(site)),
+    }
+}
+
+fn shares<'p>(sites: &[SiteShare<'p>]) -> Vec<(Site<'p>, f64)> {
+    match sites {
+        [only] => vec![(only.site, 1.0)],
+        several => several.iter().filter_map(|site| Some((site.site, site.share?))).collect(),
+    }
+}
+
+impl<'p> Work<'p> {
+    fn at(site: Site<'p>) -> Self {
+        Self { site, kernels: Vec::new(), copies_ns: 0.0, time_ns: 0.0 }
+    }
+
+    /// The family that takes most of the time of the place.
+    fn family(&self, profile: &Profile) -> Family {
+        if matches!(self.site, Site::Autograd) {
+            return BACKWARD;
+        }
+        let mut times: Vec<(Family, f64)> = vec![(COPIES, self.copies_ns)];
+        for &(index, time) in &self.kernels {
+            let family = family_of(&profile.kernels[index]);
+            match times.iter_mut().find(|(known, _)| known.name == family.name) {
+                Some((_, sum)) => *sum += time,
+                None => times.push((family, time)),
+            }
+        }
+        times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(OTHER, |(family, _)| family)
+    }
+
+    /// The place, with the statement that stands there.
+    fn place(&self, profile: &Profile) -> String {
+        let quote = self.site.frame().and_then(|frame| profile.quote(frame));
+        match quote {
+            Some(quote) => format!("{} `{quote}`", self.site),
+            None => self.site.to_string(),
+        }
+    }
+
+    fn summary(&self, profile: &Profile, family: Family, span: f64) -> String {
+        let all = total(self.kernels.iter().map(|(_, time)| *time));
+        let largest = self.kernels.first().filter(|_| all > self.copies_ns).map(|(index, time)| {
+            let name = &profile.kernels[*index].short_name;
+            let count = counted(self.kernels.len() as u64, "kernel", "kernels");
+            format!("; {count}, the largest `{name}` {}", percent(time * self.time_ns / all / span))
+        });
+        format!(
+            "{} {}: {}: {}{}",
+            percent(self.time_ns / span),
+            of_what(profile),
+            self.place(profile),
+            family.name,
+            largest.unwrap_or_default()
+        )
+    }
+}
+
+fn judge(profile: &Profile) -> Outcome {
+    let span = profile.totals.span_ns;
+    if profile.on_cpu_device() {
+        return Outcome::Unjudged(CPU_TIMES.to_owned());
+    }
+    if span <= 0.0 || profile.totals.gpu_time_ns.is_none() {
+        return Outcome::Unjudged(UNTIMED.to_owned());
+    }
+    let works = work_by_place(profile);
+    let is_known = |work: &&Work<'_>| !matches!(work.site, Site::Thread(_)) && !work.kernels.is_empty();
+    let Some(work) = works.iter().filter(is_known).find(|work| work.time_ns >= LEAST * span) else {
+        return Outcome::Clear;
+    };
+    let family = work.family(profile);
+    let share = (work.time_ns / span).min(1.0);
+    let most = format!("at most {} {}, if the line were not needed", percent(share), of_what(profile));
+    let change = format!("See whether {} can do less. {}", work.site, family.questions);
+    let finding = |&(index, time): &(usize, f64)| {
+        let of_all = time * on_the_clock(profile) / span;
+        let evidence = vec![Evidence::new("share of the time", Figure::measured(of_all), Unit::Share)];
+        let fault = Fault { evidence, change: change.clone(), saves: Err(""), threads: None };
+        let mut found = kernel_finding(profile, index, fault);
+        found.saving.unknown_because = Some(most.clone());
+        found
+    };
+    Outcome::found(Draft {
+        summary: work.summary(profile, family, span),
+        evidence: vec![Evidence::new("share of the time", Figure::measured(share), Unit::Share)],
+        kernels: work.kernels.iter().map(finding).collect(),
+        change: Some(change.clone()),
+        saving: Saving { unknown_because: Some(most.clone()), ..Saving::default() },
+        confidence: confidence(Level::Low, "the share is measured; what another form saves is not known"),
+    })
+}
+
+/// A family of operations: its name, and what to ask about a line that is of it.
+#[derive(Clone, Copy)]
+struct Family {
+    name: &'static str,
+    questions: &'static str,
+}
+
+const OTHER: Family = Family {
+    name: "kernels of its own",
+    questions: "Is all of its result used? Does another algorithm need fewer operations or accesses, or can \
+        threads share what they load? Is it computed again from the same input?",
+};
+const COPIES: Family = Family {
+    name: "copies",
+    questions: "Is all that is copied used? Can it be made, or stay, where it is used? Are copies large and of \
+        adjacent bytes, or is it one of short rows (cudaMemcpy2D of a few bytes of each row)?",
+};
+const BACKWARD: Family = Family {
+    name: "gradients",
+    questions: "Does an optimizer update all parameters that get gradients (requires_grad_(False) for those \
+        that are never updated, torch.no_grad() or detach() for parts that train nothing)? Can the forward part be \
+        cheaper, on which they depend? Is a loss differentiated more than once?",
+};
+const LINEAR_ALGEBRA: Family = Family {
+    name: "a factorisation (singular values, eigenvalues, a solver)",
+    questions: "Are all singular values, vectors or solutions used (the largest one comes from power \
+        iteration, torch.svd_lowrank, torch.lobpcg)? Does a cheaper factorisation do (cholesky, qr), for many \
+        matrices in one batch? Is the same matrix factorised again?",
+};
+const CONVOLUTION: Family = Family {
+    name: "convolution",
+    questions: "Is the whole output used? Is the filter separable into one-dimensional ones, or so large that \
+        a Fourier transform is cheaper? Is it applied again to the same input?",
+};
+
+/// Questions by operation.
+const FAMILIES: [(&[Operation], Family); 13] = [
+    (
+        &[Operation::MatrixProduct, Operation::MatrixVector],
+        Family {
+            name: "matrix products",
+            questions: "Are all rows and columns of the result used (a vocabulary's scores at each position, and then \
+                the last one)? Is an operand diagonal, mostly zero or of low rank, so that a scaling or smaller product \
+                gives the same? Is it computed again from the same operands?",
+        },
+    ),
+    (&[Operation::Convolution], CONVOLUTION),
+    (&[Operation::LinearAlgebra], LINEAR_ALGEBRA),
+    (
+        &[Operation::Sort],
+        Family {
+            name: "sorting",
+            questions: "Is the whole order used (topk selects)? Are keys short integers, or can they be combined into \
+                one? Are the same keys sorted again?",
+        },
+    ),
+    (
+        &[Operation::Scan],
+        Family {
+            name: "prefix sums",
+            questions: "Are all partial sums used? Do they run along the last, contiguous dimension, in few large \
+                calls? Are they computed again from the same input?",
+        },
+    ),
+    (
+        &[Operation::Reduction, Operation::Normalization],
+        Family {
+            name: "reductions",
+            questions: "Is each result used? Can several reductions of the same values be made in one pass, or with \
+                what makes the values? Are they computed again from the same input?",
+        },
+    ),
+    (
+        &[Operation::Softmax, Operation::Loss],
+        Family {
+            name: "softmax or a loss",
+            questions: "Is it needed for all rows (the last position, the sampled classes)? Does one fused function do \
+                (cross_entropy of logits), in a half-precision type? Is it computed again from the same scores?",
+        },
+    ),
+    (
+        &[Operation::Attention],
+        Family {
+            name: "attention",
+            questions: "Do all queries need all keys (a window, a cache)? Is the cheapest kernel chosen (types, masks, \
+                head sizes)? Is it computed again for the same prefix?",
+        },
+    ),
+    (
+        &[
+            Operation::Elementwise,
+            Operation::Copy,
+            Operation::Cast,
+            Operation::LayoutConversion,
+            Operation::Concatenation,
+            Operation::Fill,
+            Operation::Pooling,
+            Operation::Resampling,
+        ],
+        Family {
+            name: "elementwise work and copies",
+            questions: "Are all elements used, or could a part be selected first? Can it be joined with the operation \
+                before or after it (torch.compile, in place, another layout)? Is it computed again from the same input?",
+        },
+    ),
+    (
+        &[Operation::Indexing],
+        Family {
+            name: "access by indices",
+            questions: "Are all gathered elements used? Are indices sorted or contiguous, so that a slice does? Is the \
+                same table read again?",
+        },
+    ),
+    (
+        &[Operation::Random],
+        Family {
+            name: "random numbers",
+            questions: "Are all numbers used? Can they be drawn in large calls, or where they are used? Could they be \
+                drawn once?",
+        },
+    ),
+    (
+        &[Operation::Fft, Operation::Sparse, Operation::Recurrent, Operation::Fused],
+        Family { name: "one library routine", questions: OTHER.questions },
+    ),
+    (
+        &[Operation::Optimizer],
+        Family {
+            name: "the optimizer",
+            questions: "Do all parameters need the update in each step? Is it fused (fused=True), in few calls? Are \
+                states in a smaller type enough?",
+        },
+    ),
+];
+
+fn family_of(kernel: &Kernel) -> Family {
+    let known = FAMILIES.iter().find(|(operations, _)| operations.contains(&kernel.traits.operation));
+    let name = kernel.short_name.to_lowercase();
+    let is_named = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    match known {
+        _ if is_named(&["convolve", "correlate"]) => CONVOLUTION,
+        Some((_, family)) => *family,
+        None if kernel.traits.owner.kind() == OwnerKind::Own => OTHER,
+        None => Family { name: "a library's kernels", questions: OTHER.questions },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{assert_clear_in, assert_finds_in, launched_at, named, profile_of, timed};
+    use super::RULE;
+
+    const PRODUCT: &str = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_kernel__5x_cublas";
+
+    #[test]
+    fn quotes_the_line_that_takes_the_time() {
+        let mut profile = profile_of([timed(named(PRODUCT), 5e6)]);
+        launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
+        let quote = "return torch.diag(left) @ links @ torch.diag(right)";
+        profile.quotes.insert(("/home/me/graph.py".into(), 17), quote.into());
+        let finding = assert_finds_in(&RULE, profile);
+        let expected = format!("graph.py:17 scaled `{quote}`: matrix products; 1 kernel, the largest");
+        assert!(finding.summary.contains(&expected), "{}", finding.summary);
+        assert!(finding.change.contains("diagonal"), "{}", finding.change);
+        let because = finding.saving.unknown_because.expect("no saving is claimed");
+        assert!(because.starts_with("at most "), "{because}");
+    }
+
+    #[test]
+    fn a_place_of_little_time_is_no_finding() {
+        let mut profile = profile_of([timed(named(PRODUCT), 5e6)]);
+        launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
+        profile.totals.span_ns *= 100.0;
+        assert_clear_in(&RULE, profile);
+    }
+}

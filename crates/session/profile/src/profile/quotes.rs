@@ -1,0 +1,104 @@
+//! The source text of places, quoted: what stands at the lines that launch work and at which the
+//! host is while a device is idle.
+//!
+//! The text comes from the program's files, when the session is read. A session from elsewhere may
+//! name any path, and files change, so a line is quoted only if the path is absolute and has the
+//! extension of a source file, the file is regular, has at most [`MOST_BYTES`], and was last
+//! modified before the first process of the session began, and the line exists. Nothing else of a
+//! file leaves this module.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use apex_trace::Session;
+use apex_untrusted::read;
+
+use super::{Frame, Profile, Site};
+use crate::source_line;
+
+/// Bytes of a file that is read.
+const MOST_BYTES: u64 = 4 << 20;
+/// Files that are read of one session.
+const MOST_FILES: usize = 64;
+/// Extensions of source files.
+const EXTENSIONS: [&str; 13] =
+    ["py", "pyx", "cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "rs", "jl"];
+
+/// Statements by file and line, in at most [`source_line::COLUMNS`] characters. No part of what is
+/// written.
+pub type Quotes = BTreeMap<(String, u32), String>;
+
+impl Profile {
+    /// The statement at the line of a frame; `None` if it is not known.
+    pub fn quote(&self, frame: &Frame) -> Option<&str> {
+        self.quotes.get(&(frame.file.clone(), frame.line?)).map(String::as_str)
+    }
+
+    /// Lines of the program's own code that the profile names.
+    fn lines_of_user(&self) -> BTreeSet<(&str, u32)> {
+        let launching = self.call_stacks.iter().filter_map(|stack| match stack.site() {
+            Site::Line(frame) | Site::Through { python: frame, .. } => Some(frame),
+            Site::Autograd | Site::Thread(_) => None,
+        });
+        let waiting = self.host_stacks.iter().filter_map(|stack| {
+            stack.frames.iter().find(|frame| !frame.is_of_library()).map(|frame| &frame.frame)
+        });
+        let lines = launching.chain(waiting).filter(|frame| !frame.is_of_library());
+        lines.filter_map(|frame| Some((frame.file.as_str(), frame.line?))).collect()
+    }
+}
+
+/// The statements at the lines that the profile of a session names.
+pub(super) fn of_session(session: &Session, profile: &Profile) -> Quotes {
+    let began = session.processes.iter().map(|process| process.start_real_ns).min().unwrap_or(0);
+    let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (file, line) in profile.lines_of_user() {
+        files.entry(file).or_default().push(line);
+    }
+    let mut quotes = Quotes::new();
+    for (file, lines) in files.into_iter().take(MOST_FILES) {
+        let Some(text) = unchanged(Path::new(file), began) else { continue };
+        let found = source_line::statements(&text, &lines, file.ends_with(".py") || file.ends_with(".pyx"));
+        quotes.extend(found.into_iter().map(|(line, quote)| ((file.to_owned(), line), quote)));
+    }
+    quotes
+}
+
+/// The text of a source file that was not modified since; `None` if any condition fails.
+fn unchanged(path: &Path, began_ns: u64) -> Option<String> {
+    let extension = path.extension()?.to_str()?;
+    if !path.is_absolute() || !EXTENSIONS.contains(&extension) {
+        return None;
+    }
+    let modified = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    (modified.as_nanos() <= u128::from(began_ns)).then(|| read::read_to_string(path, MOST_BYTES).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unchanged;
+    use std::time::{Duration, SystemTime};
+
+    const LATER: u64 = u64::MAX;
+
+    #[test]
+    fn only_source_files_that_did_not_change_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("train.py");
+        std::fs::write(&file, "x = 1\n").expect("a file");
+        assert_eq!(unchanged(&file, LATER).as_deref(), Some("x = 1\n"));
+        // Older than the file, by a session that began before.
+        let before = SystemTime::now() - Duration::from_secs(3600);
+        let before = before.duration_since(std::time::UNIX_EPOCH).expect("a time").as_nanos() as u64;
+        assert_eq!(unchanged(&file, before), None);
+        let secret = folder.path().join("id_rsa");
+        std::fs::write(&secret, "secret\n").expect("a file");
+        assert_eq!(unchanged(&secret, LATER), None);
+        assert_eq!(unchanged(std::path::Path::new("train.py"), LATER), None);
+        assert_eq!(unchanged(folder.path(), LATER), None);
+        let large = folder.path().join("large.py");
+        std::fs::File::create(&large).expect("a file").set_len(super::MOST_BYTES + 1).expect("a size");
+        assert_eq!(unchanged(&large, LATER), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! Statements in source text: the one that a line is part of, on one line.
+//!
+//! A scan from the top keeps strings, comments and brackets apart, as far as Python, C++ and Rust
+//! agree on them. Invariants: any text gives an answer, in time linear in its length; a statement
+//! has at most [`COLUMNS`] characters, none of which is a control character.
+
+use std::collections::BTreeMap;
+
+/// Characters of a statement; what is longer ends in an ellipsis.
+pub const COLUMNS: usize = 100;
+/// Lines of a statement that are joined.
+const MOST_LINES: usize = 12;
+
+/// A scan's state between two lines.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct State {
+    /// Round and square brackets that are open.
+    depth: u32,
+    /// The quotation mark of a string over several lines; `*` for a comment over several lines.
+    inside: Option<char>,
+    /// Whether the line ends in a backslash.
+    continues: bool,
+}
+
+impl State {
+    fn is_between_statements(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// The statements that these lines, from 1, are part of; without those that do not exist or are
+/// empty.
+pub(crate) fn statements(text: &str, lines: &[u32], is_python: bool) -> BTreeMap<u32, String> {
+    let mut found = BTreeMap::new();
+    let (mut state, mut first, mut parts) = (State::default(), 1, Vec::new());
+    for (number, line) in (1..).zip(text.lines()) {
+        if state.is_between_statements() {
+            (first, parts) = (number, Vec::new());
+        }
+        let code;
+        (state, code) = scan(state, line, is_python);
+        parts.push(code);
+        if state.is_between_statements() || parts.len() >= 4 * MOST_LINES {
+            found.extend(quotes(&parts, first, lines));
+            state = State::default();
+        }
+    }
+    if !state.is_between_statements() {
+        found.extend(quotes(&parts, first, lines));
+    }
+    found
+}
+
+/// What stands at those of the lines that are in a statement, whose parts begin at `first`.
+fn quotes(parts: &[String], first: u32, lines: &[u32]) -> Vec<(u32, String)> {
+    let within = first..first.saturating_add(parts.len() as u32);
+    let inside = lines.iter().filter(|line| within.contains(*line));
+    let quote = |&line: &u32| {
+        // What is long begins at the line itself.
+        let at = if parts.len() > MOST_LINES { (line - first) as usize } else { 0 };
+        (line, joined(&parts[at..parts.len().min(at + MOST_LINES)]))
+    };
+    inside.map(quote).filter(|(_, quote)| !quote.is_empty()).collect()
+}
+
+/// Scans a line. Returns the state behind it, and the line without its comment.
+fn scan(before: State, line: &str, is_python: bool) -> (State, String) {
+    let (mut state, mut code) = (State { continues: false, ..before }, String::new());
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        let ends = match state.inside {
+            Some('*') => rest.starts_with("*/").then_some(2),
+            Some(mark) => triple(rest, mark).then_some(3),
+            None => None,
+        };
+        let taken = match (state.inside, ends) {
+            (Some(_), Some(length)) => {
+                state.inside = None;
+                length
+            }
+            (Some(_), None) => c.len_utf8(),
+            (None, _) if is_comment(rest, is_python) => break,
+            (None, _) if !is_python && rest.starts_with("/*") => {
+                state.inside = Some('*');
+                2
+            }
+            (None, _) if is_python && (triple(rest, '"') || triple(rest, '\'')) => {
+                state.inside = Some(c);
+                3
+            }
+            (None, _) if c == '"' || (c == '\'' && is_python) => string(rest, c),
+            (None, _) => {
+                match c {
+                    '(' | '[' => state.depth += 1,
+                    ')' | ']' => state.depth = state.depth.saturating_sub(1),
+                    '{' if is_python => state.depth += 1,
+                    '}' if is_python => state.depth = state.depth.saturating_sub(1),
+                    _ => {}
+                }
+                c.len_utf8()
+            }
+        };
+        code.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    state.continues = state.inside.is_none() && code.ends_with('\\');
+    (state, code.trim_end_matches('\\').trim().to_owned())
+}
+
+fn is_comment(rest: &str, is_python: bool) -> bool {
+    if is_python { rest.starts_with('#') } else { rest.starts_with("//") }
+}
+
+fn triple(rest: &str, mark: char) -> bool {
+    rest.chars().take(3).eq([mark; 3])
+}
+
+/// Bytes of the string that begins here, to its end or that of the line.
+fn string(rest: &str, mark: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            _ if c == mark => return at + c.len_utf8(),
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// Parts of a statement on one line, shortened.
+fn joined(parts: &[String]) -> String {
+    let mut text = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let is_tight =
+            text.is_empty() || text.ends_with(['(', '[', '{']) || part.starts_with([')', ']', '}']);
+        text.push_str(if is_tight { "" } else { " " });
+        text.extend(part.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    }
+    match text.char_indices().nth(COLUMNS) {
+        Some(_) => text.chars().take(COLUMNS - 1).chain(['…']).collect(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, statements};
+
+    fn at(text: &str, line: u32, is_python: bool) -> Option<String> {
+        statements(text, &[line], is_python).remove(&line)
+    }
+
+    #[test]
+    fn a_statement_over_several_lines_is_one() {
+        let text = "def f(x):\n    # scaled (\n    y = scale(\n        x,  # rows\n        'a)',\n    )\n    return y\n";
+        for line in 3..=6 {
+            assert_eq!(at(text, line, true).as_deref(), Some("y = scale(x, 'a)',)"), "{line}");
+        }
+        assert_eq!(at(text, 7, true).as_deref(), Some("return y"));
+        assert_eq!(at(text, 2, true), None);
+        assert_eq!(at(text, 8, true), None);
+        assert_eq!(at("a = b \\\n  + c\n", 2, true).as_deref(), Some("a = b + c"));
+        let text = "/* a ( */ f<<<1, 2>>>(x, // y\n  z);\ng();";
+        assert_eq!(at(text, 2, false).as_deref(), Some("/* a ( */ f<<<1, 2>>>(x, z);"));
+        assert_eq!(at(text, 3, false).as_deref(), Some("g();"));
+    }
+
+    #[test]
+    fn strings_over_several_lines_hide_brackets() {
+        let text = "def f():\n    \"\"\"Words (of\n    several [lines.\"\"\"\n    return 1\n";
+        assert_eq!(at(text, 4, true).as_deref(), Some("return 1"));
+    }
+
+    #[test]
+    fn what_is_long_or_never_ends_is_cut() {
+        let long = format!("x = {}\n", "a + ".repeat(80));
+        let quote = at(&long, 1, true).expect("a quote");
+        assert_eq!((quote.chars().count(), quote.ends_with('…')), (COLUMNS, true));
+        let open = format!("f(\n{}", "x,\n".repeat(500));
+        assert!(at(&open, 400, true).expect("a quote").starts_with("x,"));
+        assert_eq!(at("x\u{1b}[31m = 1", 1, true).as_deref(), Some("x [31m = 1"));
+    }
+}
