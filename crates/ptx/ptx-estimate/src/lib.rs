@@ -4,14 +4,14 @@
 //! on the launch and on the kernel's parameters. An [`Estimator`] executes a few sampled warps (see
 //! `selection`) from the first instruction to the last, computes what decides branches and
 //! addresses, and counts what each warp does; the sum stands for all warps of the grid. `compile`,
-//! `decode` and `slice` make `code` of a function's [listing](ptx::body) and its
-//! [operations](ptx::instruction), `warp` executes it, `value` computes,
-//! [`analysis`](ptx::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
-//! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
-//! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
-//! a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe` what accesses
-//! ask for by the code alone, `contention` on how many places the atomic operations of all warps
-//! fall.
+//! `decode` and `slice` make `code` of a function's [listing](ptx::body), its
+//! [operations](ptx::instruction) and their [meanings](ptx_lower), `warp` executes it, `value`
+//! computes, [`analysis`](ptx::analysis) turns addresses into sectors and wavefronts, `loops` and
+//! `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose
+//! the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code
+//! takes a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe` what
+//! accesses ask for by the code alone, `contention` on how many places the atomic operations of all
+//! warps fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):
@@ -69,6 +69,7 @@ use cuda_launch::LaunchConfig;
 use ptx::body::SpecialRegister;
 use ptx::instruction::Class;
 use ptx::syntax::{Function, Module};
+use ptx_lower::scalar::lane_mask;
 
 use code::{Code, Input};
 use loops::Loops;
@@ -114,7 +115,8 @@ macro_rules! figures_of_work {
             $($(#[$doc])* pub $figure: f64,)*
             /// Whether anything rests on a guess: see the [module](self).
             pub assumed: bool,
-            /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
+            /// Whether part of a loop, or of a warp, was not executed but taken to be like the
+            /// rest.
             pub extrapolated: bool,
         }
 
@@ -347,11 +349,9 @@ impl Shape {
             Of::Nwarpid => Value::uniform(self.warps),
             Of::DynamicSmemSize => Value::uniform(self.dynamic_shared_bytes),
             Of::Laneid => Value::of_lanes(|lane| lane as u64),
-            Of::LanemaskEq => Value::of_lanes(|lane| 1 << lane),
-            Of::LanemaskLt => Value::of_lanes(|lane| ones(lane as u32)),
-            Of::LanemaskLe => Value::of_lanes(|lane| ones(lane as u32 + 1)),
-            Of::LanemaskGt => Value::of_lanes(|lane| ones(32) & !ones(lane as u32 + 1)),
-            Of::LanemaskGe => Value::of_lanes(|lane| ones(32) & !ones(lane as u32)),
+            Of::LanemaskEq | Of::LanemaskLt | Of::LanemaskLe | Of::LanemaskGt | Of::LanemaskGe => {
+                Value::of_lanes(|lane| lane_mask(register, lane as u32).into())
+            }
             // Of each warp its own.
             Of::Tid | Of::Ctaid | Of::Warpid => Value::uniform(0),
             // Unknown, such as a clock.

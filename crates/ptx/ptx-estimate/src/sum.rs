@@ -3,7 +3,7 @@
 use super::Work;
 use super::code::{Code, Step};
 use super::latency;
-use super::warp::{Counters, Figure};
+use super::warp::Counters;
 
 /// Turns visits of steps into instructions.
 pub(super) struct Sum {
@@ -42,35 +42,7 @@ impl Sum {
             work.issue_cycles += visits * step.busy;
             work.machine_instructions += visits * step.machine;
         }
-        for (place, figure) in [
-            (&mut work.global_load_requests, Figure::LoadRequests),
-            (&mut work.global_load_sectors, Figure::LoadSectors),
-            (&mut work.global_load_bytes, Figure::LoadBytes),
-            (&mut work.global_lines, Figure::Lines),
-            (&mut work.warp_sectors, Figure::WarpSectors),
-            (&mut work.block_sectors, Figure::BlockSectors),
-            (&mut work.launch_sectors, Figure::LaunchSectors),
-            (&mut work.global_store_requests, Figure::StoreRequests),
-            (&mut work.global_store_sectors, Figure::StoreSectors),
-            (&mut work.global_store_bytes, Figure::StoreBytes),
-            (&mut work.written_sectors, Figure::WrittenSectors),
-            (&mut work.shared_requests, Figure::SharedRequests),
-            (&mut work.shared_wavefronts, Figure::SharedWavefronts),
-            (&mut work.local_requests, Figure::LocalRequests),
-            (&mut work.local_sectors, Figure::LocalSectors),
-            (&mut work.constant_wavefronts, Figure::ConstantWavefronts),
-            (&mut work.atomic_requests, Figure::AtomicRequests),
-            (&mut work.atomic_lanes, Figure::AtomicLanes),
-            (&mut work.atomic_wavefronts, Figure::AtomicWavefronts),
-            (&mut work.atomic_sectors, Figure::AtomicSectors),
-            (&mut work.atomic_turns, Figure::AtomicTurns),
-            (&mut work.shared_atomic_turns, Figure::SharedAtomicTurns),
-            (&mut work.barriers_per_warp, Figure::Barriers),
-            (&mut work.unknown_branches, Figure::UnknownBranches),
-            (&mut work.unknown_calls, Figure::UnknownCalls),
-        ] {
-            *place = figures[figure as usize];
-        }
+        work.count_figures(figures);
         work.latency_cycles += latency::wavefronts(&work);
         work
     }

@@ -3,6 +3,7 @@
 //! Diverged lanes form groups. The group with the lowest step executes first, and groups that reach
 //! the same step merge. In compiled code this is where lanes reconverge.
 
+use super::Work;
 use super::arrays::Arrays;
 use super::code::{Access, Action, Code, Compare, Guard, Kind, NONE, Register, Update};
 use super::compile::LOCAL_BASE;
@@ -16,6 +17,7 @@ use ptx::analysis::{MOST_TOUCHED, Request};
 use ptx::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
 use ptx::syntax::StateSpace;
 use ptx_lower::Op;
+use ptx_lower::scalar::shuffled;
 
 /// The numbers among which one that is loaded is guessed: those of some bits (counts and places are
 /// not negative), and perhaps only those below a bound.
@@ -27,39 +29,52 @@ struct Most {
 /// The end of local memory.
 const LOCAL_END: u64 = 1 << 32;
 
-/// Counters besides visits of steps.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Figure {
-    LoadRequests,
-    LoadSectors,
-    LoadBytes,
-    Lines,
-    WarpSectors,
-    BlockSectors,
-    LaunchSectors,
-    StoreRequests,
-    StoreSectors,
-    StoreBytes,
-    WrittenSectors,
-    SharedRequests,
-    SharedWavefronts,
-    LocalRequests,
-    LocalSectors,
-    ConstantWavefronts,
-    AtomicRequests,
-    AtomicLanes,
-    AtomicWavefronts,
-    /// Sectors of global memory that these touch, counted for each request on its own.
-    AtomicSectors,
-    AtomicTurns,
-    SharedAtomicTurns,
-    Barriers,
-    UnknownBranches,
-    UnknownCalls,
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident => $place:ident,)*) => {
+        /// Counters besides visits of steps.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Figure { $($(#[$doc])* $figure),* }
+
+        /// The number of [`Figure`]s.
+        pub(super) const FIGURES: usize = [$(Figure::$figure),*].len();
+
+        impl Work {
+            /// Takes over what was counted.
+            pub(super) fn count_figures(&mut self, figures: &[f64; FIGURES]) {
+                $(self.$place = figures[Figure::$figure as usize];)*
+            }
+        }
+    };
 }
 
-/// The number of [`Figure`]s.
-pub(super) const FIGURES: usize = Figure::UnknownCalls as usize + 1;
+figures! {
+    LoadRequests => global_load_requests,
+    LoadSectors => global_load_sectors,
+    LoadBytes => global_load_bytes,
+    Lines => global_lines,
+    WarpSectors => warp_sectors,
+    BlockSectors => block_sectors,
+    LaunchSectors => launch_sectors,
+    StoreRequests => global_store_requests,
+    StoreSectors => global_store_sectors,
+    StoreBytes => global_store_bytes,
+    WrittenSectors => written_sectors,
+    SharedRequests => shared_requests,
+    SharedWavefronts => shared_wavefronts,
+    LocalRequests => local_requests,
+    LocalSectors => local_sectors,
+    ConstantWavefronts => constant_wavefronts,
+    AtomicRequests => atomic_requests,
+    AtomicLanes => atomic_lanes,
+    AtomicWavefronts => atomic_wavefronts,
+    /// Sectors of global memory that these touch, counted for each request on its own.
+    AtomicSectors => atomic_sectors,
+    AtomicTurns => atomic_turns,
+    SharedAtomicTurns => shared_atomic_turns,
+    Barriers => barriers_per_warp,
+    UnknownBranches => unknown_branches,
+    UnknownCalls => unknown_calls,
+}
 
 /// The work that a warp has done.
 #[derive(Clone, Debug)]
@@ -633,22 +648,9 @@ impl<'c> Warp<'c> {
 
     fn shuffle(&mut self, mode: Shuffle, to: [Register; 2], from: [Register; 3], mask: u32) {
         let [value, distance, clamp] = from.map(|register| &self.registers[register as usize]);
-        let source = |lane: usize| {
-            let (distance, clamp) = (distance.lane(lane) as usize & 31, clamp.lane(lane) as usize);
-            let (bound, segment) = (clamp & 31, clamp >> 8 & 31);
-            let (least, most) = (lane & segment, (lane & segment) | (bound & !segment));
-            let (other, valid) = match mode {
-                Shuffle::Up => (lane.wrapping_sub(distance), lane >= distance && lane - distance >= most),
-                Shuffle::Down => (lane + distance, lane + distance <= most),
-                Shuffle::Butterfly => (lane ^ distance, lane ^ distance <= most),
-                Shuffle::Index => {
-                    let other = least | (distance & !segment);
-                    (other, other <= most)
-                }
-            };
-            if valid { (other % LANES, true) } else { (lane, false) }
-        };
-        let mut out = Value::of_lanes(|lane| value.lane(source(lane).0));
+        let source =
+            |lane: usize| shuffled(mode, lane as u32, distance.lane(lane) as u32, clamp.lane(lane) as u32);
+        let mut out = Value::of_lanes(|lane| value.lane(source(lane).0 as usize));
         out.uniform = value.uniform;
         out.guessed = value.guessed || distance.guessed;
         // One lane's number for all.

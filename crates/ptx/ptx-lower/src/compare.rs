@@ -19,23 +19,27 @@ pub(crate) fn decode(operation: &mut Operation) -> Option<Meaning> {
 
 /// Whether a relation holds of two numbers; one that is not ordered is a NaN.
 #[inline(always)]
+#[expect(
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::double_comparisons,
+    reason = "numbers that are not ordered have neither a relation nor its opposite"
+)]
 pub fn holds<T: PartialOrd>(relation: Comparison, a: T, b: T) -> bool {
-    let is_ordered = || a.partial_cmp(&b).is_some();
     match relation {
         Comparison::Equal => a == b,
-        Comparison::NotEqual => a != b && is_ordered(),
+        Comparison::NotEqual => a < b || a > b,
         Comparison::Less => a < b,
         Comparison::LessEqual => a <= b,
         Comparison::Greater => a > b,
         Comparison::GreaterEqual => a >= b,
-        Comparison::Number => is_ordered(),
-        Comparison::Nan => !is_ordered(),
-        Comparison::UnorderedEqual => a == b || !is_ordered(),
+        Comparison::Number => a <= b || a > b,
+        Comparison::Nan => !(a <= b || a > b),
+        Comparison::UnorderedEqual => !(a < b || a > b),
         Comparison::UnorderedNotEqual => a != b,
-        Comparison::UnorderedLess => a < b || !is_ordered(),
-        Comparison::UnorderedLessEqual => a <= b || !is_ordered(),
-        Comparison::UnorderedGreater => a > b || !is_ordered(),
-        Comparison::UnorderedGreaterEqual => a >= b || !is_ordered(),
+        Comparison::UnorderedLess => !(a >= b),
+        Comparison::UnorderedLessEqual => !(a > b),
+        Comparison::UnorderedGreater => !(a <= b),
+        Comparison::UnorderedGreaterEqual => !(a < b),
     }
 }
 

@@ -13,8 +13,8 @@
 //!    way that its meaning does not tell: who executes refuses them.
 //! 2. *A meaning is not a promise.* It exists for types that an operation does not have
 //!    (`popc.b16`); an engine knows which ones it computes.
-//! 3. Meanings exist for instructions that compute one result of registers and constants, and do
-//!    nothing else.
+//! 3. Meanings exist for instructions that compute one result of registers and constants (and
+//!    perhaps the opposite of a predicate), and do nothing else.
 
 mod bits;
 mod compare;

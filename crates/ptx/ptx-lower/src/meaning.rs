@@ -9,7 +9,7 @@ use crate::{bits, compare, convert, float, integer};
 /// What an instruction computes of its sources `a`, `b`, `c`, `d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// `a`.
+    /// Of `mov` and `cvta`: `a`.
     Move,
     /// `a + b`.
     Add,
@@ -25,7 +25,8 @@ pub enum Op {
     MultiplyAdd24(Part),
     /// `clmad`: a half of the product of polynomials over two elements, plus `c`.
     CarrylessMultiplyAdd(Part),
-    /// `dp4a`: the sum of the products of four bytes each, plus `c`; whether `a` and `b` are signed.
+    /// `dp4a`: the sum of the products of four bytes each, plus `c`; whether `a` and `b` are
+    /// signed.
     DotBytes([bool; 2]),
     /// `dp2a`: the sum of the products of two halves of `a` and two bytes of `b`, plus `c`.
     DotHalves {
@@ -124,9 +125,9 @@ pub enum Op {
         /// Whether subnormal numbers count as 0.
         flush: bool,
     },
-    /// `a` without its lowest bits, so many of them.
+    /// Of `mov` to several registers: `a` without its lowest bits, so many of them.
     Unpack(u32),
-    /// `a`, and `b` above so many bits.
+    /// Of `mov` of several registers: `a`, and `b` above so many bits.
     Pack(u32),
     /// `cvt`: `a` as a number of another type, or `a` and `b` as a pair.
     Convert {

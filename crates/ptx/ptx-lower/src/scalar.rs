@@ -1,6 +1,7 @@
 //! Functions on the bits of one lane.
 
-use ptx::instruction::Permutation;
+use ptx::body::SpecialRegister;
+use ptx::instruction::{Permutation, Shuffle};
 
 /// The lowest bits set; all of `width` where there are no more.
 #[inline(always)]
@@ -63,6 +64,36 @@ pub fn permute_bytes(a: u32, b: u32, selectors: [u32; 4]) -> u32 {
         result |= u32::from(byte) << (8 * index);
     }
     result
+}
+
+/// `%lanemask_*` of a lane: the lanes that have the relation to it; none for other registers.
+pub fn lane_mask(register: SpecialRegister, lane: u32) -> u32 {
+    let (own, below) = (1u32 << lane, (1u32 << lane) - 1);
+    match register {
+        SpecialRegister::LanemaskEq => own,
+        SpecialRegister::LanemaskLt => below,
+        SpecialRegister::LanemaskLe => own | below,
+        SpecialRegister::LanemaskGt => !(own | below),
+        SpecialRegister::LanemaskGe => !below,
+        _ => 0,
+    }
+}
+
+/// The lane that `own` reads in a shuffle, and whether it is the one that it asks for: where that
+/// may not be read, a lane reads itself. `distance` and `control` are the second and third source.
+#[inline(always)]
+pub fn shuffled(mode: Shuffle, own: u32, distance: u32, control: u32) -> (u32, bool) {
+    let (distance, clamp, segment) = (distance & 31, control & 31, control >> 8 & 31);
+    // The last lane that may be read; the first of a shuffle up.
+    let highest = own & segment | clamp & !segment;
+    let wanted = match mode {
+        Shuffle::Up => own.wrapping_sub(distance),
+        Shuffle::Down => own + distance,
+        Shuffle::Butterfly => own ^ distance,
+        Shuffle::Index => own & segment | distance & !segment,
+    };
+    let may = if mode == Shuffle::Up { wanted as i32 >= highest as i32 } else { wanted <= highest };
+    (if may { wanted } else { own }, may)
 }
 
 /// The selectors of [`permute_bytes`] that `c` stands for.

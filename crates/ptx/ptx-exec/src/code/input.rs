@@ -1,5 +1,7 @@
 //! Inputs: the values that registers have before a function starts.
 
+use ptx::body::SpecialRegister;
+
 /// A value that is in a register before a function starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Input {
@@ -28,7 +30,7 @@ pub(crate) enum Input {
     /// `%envreg1` and `%envreg2`: the two halves of the address of the grid's workspace.
     Workspace { high: bool },
     /// `%lanemask_eq`, `_le`, `_lt`, `_ge`, `_gt`.
-    LaneMask(LaneMask),
+    LaneMask(SpecialRegister),
     /// Static, dynamic and all shared memory of the block, in bytes.
     SharedBytes { fixed: bool, dynamic: bool },
     /// Bytes of a kernel parameter, zero- or sign-extended.
@@ -56,14 +58,4 @@ pub(crate) enum Input {
     Frame(u32),
     /// Address of a global or constant variable, by index.
     Global(u32),
-}
-
-/// The lane-mask registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LaneMask {
-    Equal,
-    LessEqual,
-    Less,
-    GreaterEqual,
-    Greater,
 }

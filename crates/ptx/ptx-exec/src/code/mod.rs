@@ -20,11 +20,11 @@ mod step;
 
 use crate::operands::{Class, Reg};
 use crate::registers::Extent;
-pub(crate) use input::{Input, LaneMask};
+pub(crate) use input::Input;
 use prologue::Prologue;
 pub(crate) use step::{
-    BarrierKind, Builtin, Call, Callee, Clock, FloatChoice, Op, Reduction, RuntimeCall, Shuffle, Step,
-    Transfer, WarpOp,
+    BarrierKind, Builtin, Call, Callee, Clock, FloatChoice, Op, Reduction, RuntimeCall, Step, Transfer,
+    WarpOp,
 };
 
 /// The origin of an instruction.

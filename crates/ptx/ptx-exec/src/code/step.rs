@@ -1,5 +1,7 @@
 //! A step: its operation, its guard, and the registers that it names.
 
+use ptx::instruction::{Shuffle, Vote};
+
 use crate::image::ImageStep;
 use crate::matrix::MatrixStep;
 use crate::memory::access::{RunAccess, RunRegular};
@@ -57,35 +59,18 @@ pub(crate) enum WarpOp {
     /// `shfl`: value `a`, lane or distance `b`, clamp and segment `c`; results `d` and predicate
     /// `e`.
     Shuffle(Shuffle),
-    /// `vote.all`, `.any`, `.uni`: predicate `a`, result predicate `d`.
-    All,
-    Any,
-    Uniform,
-    /// `vote.ballot`: predicate `a`, result `d`.
-    Ballot,
+    /// `vote`: predicate `a`; result `d`, of `.ballot` a word and else a predicate.
+    Vote(Vote),
     /// `match.any`: value `a`, result `d`; the flag tells 64-bit values.
-    MatchAny {
-        long: bool,
-    },
+    MatchAny { long: bool },
     /// `match.all`: the same, and a predicate `e`.
-    MatchAll {
-        long: bool,
-    },
+    MatchAll { long: bool },
     /// `redux`: value `a`, result `d`.
     Redux(Reduction),
     /// `activemask`: result `d`.
     ActiveMask,
     /// `elect`: result lane `d`, predicate `e`.
     Elect,
-}
-
-/// The modes of `shfl`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shuffle {
-    Up,
-    Down,
-    Butterfly,
-    Index,
 }
 
 /// The clock registers.

@@ -3,7 +3,7 @@
 
 use ptx::body::SpecialRegister;
 
-use crate::code::{Clock, Input, LaneMask};
+use crate::code::{Clock, Input};
 
 /// The source of a special register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +55,7 @@ fn input(register: SpecialRegister, axis: u8) -> Input {
         Gridid => Input::Grid,
         Environment(1) => Input::Workspace { high: true },
         Environment(2) => Input::Workspace { high: false },
-        LanemaskEq => Input::LaneMask(LaneMask::Equal),
-        LanemaskLe => Input::LaneMask(LaneMask::LessEqual),
-        LanemaskLt => Input::LaneMask(LaneMask::Less),
-        LanemaskGe => Input::LaneMask(LaneMask::GreaterEqual),
-        LanemaskGt => Input::LaneMask(LaneMask::Greater),
+        LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt => Input::LaneMask(register),
         TotalSmemSize | AggrSmemSize => Input::SharedBytes { fixed: true, dynamic: true },
         DynamicSmemSize => Input::SharedBytes { fixed: false, dynamic: true },
         // No clusters, no graph, no environment, no counters, no shared memory that the system

@@ -3,8 +3,11 @@
 //! The lanes that act are those of the step's mask. An instruction with a member mask takes, for
 //! each lane, the lanes of its own mask that act too; one without takes all that act.
 
+use ptx::instruction::{Shuffle, Vote};
+use ptx_lower::scalar::shuffled;
+
 use crate::arithmetic::numbers::{canonical, maximum, minimum, with_nan};
-use crate::code::{FloatChoice, Reduction, Shuffle, WarpOp};
+use crate::code::{FloatChoice, Reduction, WarpOp};
 use crate::operands::{Args, Reg};
 use crate::registers::lanes::{Lanes, Stored, WARP, each_lane, map, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};
@@ -68,9 +71,9 @@ unsafe fn run_lanes(lanes: &Lanes, op: WarpOp, members: Reg, args: &Args) {
             WarpOp::Sync => {}
             WarpOp::Shuffle(mode) => shuffle(lanes, mode, args),
             WarpOp::ActiveMask => lanes.write(args.d, &[mask; WARP]),
-            WarpOp::All | WarpOp::Any | WarpOp::Uniform | WarpOp::Ballot => {
+            WarpOp::Vote(question) => {
                 let votes = lanes.predicate(args.a) ^ if args.immediate != 0 { u32::MAX } else { 0 };
-                vote(lanes, op, votes, &groups, args);
+                vote(lanes, question, votes, &groups, args);
             }
             WarpOp::MatchAny { long } | WarpOp::MatchAll { long } => match long {
                 true => find_matches(lanes, op, lanes.source::<u64>(args.a), &groups, args),
@@ -109,23 +112,12 @@ unsafe fn shuffle(lanes: &Lanes, mode: Shuffle, args: &Args) {
     let (values, distances, controls) =
         unsafe { (lanes.source::<u32>(args.a), lanes.source::<u32>(args.b), lanes.source::<u32>(args.c)) };
     let (from, valid) = match mode {
-        // Up compares with the clamp as a lower bound.
-        Shuffle::Up => sources(distances, controls, |lane| {
-            let source = lane.own.wrapping_sub(lane.distance);
-            (source, source as i32 >= lane.highest as i32)
-        }),
-        Shuffle::Down => sources(distances, controls, |lane| {
-            let source = lane.own + lane.distance;
-            (source, source <= lane.highest)
-        }),
-        Shuffle::Butterfly => sources(distances, controls, |lane| {
-            let source = lane.own ^ lane.distance;
-            (source, source <= lane.highest)
-        }),
-        Shuffle::Index => sources(distances, controls, |lane| {
-            let source = lane.own & lane.segment | lane.distance & !lane.segment;
-            (source, source <= lane.highest)
-        }),
+        Shuffle::Up => sources(distances, controls, |own, b, c| shuffled(Shuffle::Up, own, b, c)),
+        Shuffle::Down => sources(distances, controls, |own, b, c| shuffled(Shuffle::Down, own, b, c)),
+        Shuffle::Butterfly => {
+            sources(distances, controls, |own, b, c| shuffled(Shuffle::Butterfly, own, b, c))
+        }
+        Shuffle::Index => sources(distances, controls, |own, b, c| shuffled(Shuffle::Index, own, b, c)),
     };
     let mut results = [0; WARP];
     for part in 0..PARTS {
@@ -141,33 +133,21 @@ unsafe fn shuffle(lanes: &Lanes, mode: Shuffle, args: &Args) {
     }
 }
 
-/// A lane's operands of a shuffle.
-struct Shuffled {
-    own: u32,
-    distance: u32,
-    segment: u32,
-    /// The last lane that it may read; the first of a shuffle up.
-    highest: u32,
-}
-
-/// The lane that each lane reads, and for which lanes that is the one wanted: `wanted` says which
-/// it is, and whether it may be read. Where it may not, a lane reads itself.
+/// The lane that each lane reads, and for which lanes that is the one wanted, as `source` tells of
+/// each.
 #[inline(always)]
 fn sources(
     distances: &[u32; WARP],
     controls: &[u32; WARP],
-    wanted: impl Fn(Shuffled) -> (u32, bool),
+    source: impl Fn(u32, u32, u32) -> (u32, bool),
 ) -> ([u32; WARP], u32) {
     let (mut from, mut valid) = ([0; WARP], 0);
     for part in 0..PARTS {
         let (mut sources, mut inside) = ([0; PART], [0; PART]);
         for lane in 0..PART {
             let at = part * PART + lane;
-            let (own, control) = (at as u32, controls[at]);
-            let (clamp, segment) = (control & 31, control >> 8 & 31);
-            let highest = own & segment | clamp & !segment;
-            let (source, may) = wanted(Shuffled { own, distance: distances[at] & 31, segment, highest });
-            sources[lane] = if may { source } else { own };
+            let (source, may) = source(at as u32, distances[at], controls[at]);
+            sources[lane] = source;
             inside[lane] = if may { u32::MAX } else { 0 };
         }
         from[part * PART..][..PART].copy_from_slice(&sources);
@@ -179,14 +159,14 @@ fn sources(
 /// # Safety
 /// As for [`run`].
 #[inline(always)]
-unsafe fn vote(lanes: &Lanes, op: WarpOp, votes: u32, groups: &[u32; WARP], args: &Args) {
+unsafe fn vote(lanes: &Lanes, question: Vote, votes: u32, groups: &[u32; WARP], args: &Args) {
     // SAFETY: the caller's promise.
     unsafe {
-        match op {
-            WarpOp::Ballot => lanes.write(args.d, &map(groups, |group| votes & group)),
-            WarpOp::All => lanes.write_predicate(args.d, holding(groups, |group| votes & group == group)),
-            WarpOp::Any => lanes.write_predicate(args.d, holding(groups, |group| votes & group != 0)),
-            _ => {
+        match question {
+            Vote::Ballot => lanes.write(args.d, &map(groups, |group| votes & group)),
+            Vote::All => lanes.write_predicate(args.d, holding(groups, |group| votes & group == group)),
+            Vote::Any => lanes.write_predicate(args.d, holding(groups, |group| votes & group != 0)),
+            Vote::Uniform => {
                 let uniform = |group: u32| votes & group == group || votes & group == 0;
                 lanes.write_predicate(args.d, holding(groups, uniform));
             }

@@ -1,6 +1,8 @@
 //! The values that are in registers before a function starts.
 
-use crate::code::{Input, LaneMask};
+use ptx_lower::scalar::lane_mask;
+
+use crate::code::Input;
 use crate::launch::Launch;
 use crate::registers::lanes::WARP;
 
@@ -60,7 +62,7 @@ impl Setting<'_> {
             Input::Grid => launch.identity,
             Input::Workspace { high: true } => launch.workspace >> 32,
             Input::Workspace { high: false } => launch.workspace & 0xffff_ffff,
-            Input::LaneMask(mask) => lane_mask(mask, lane).into(),
+            Input::LaneMask(register) => lane_mask(register, lane).into(),
             Input::SharedBytes { fixed, dynamic } => {
                 let sized_at_launch = u64::from(launch.config.dynamic_shared_bytes);
                 let fixed = if fixed { launch.shared_bytes - sized_at_launch } else { 0 };
@@ -79,16 +81,5 @@ impl Setting<'_> {
             Input::Frame(offset) => u64::from(self.frame) + u64::from(offset),
             Input::Global(index) => launch.global(index),
         }
-    }
-}
-
-fn lane_mask(mask: LaneMask, lane: u32) -> u32 {
-    let own = 1u32 << lane;
-    match mask {
-        LaneMask::Equal => own,
-        LaneMask::Less => own - 1,
-        LaneMask::LessEqual => own | (own - 1),
-        LaneMask::Greater => !(own | (own - 1)),
-        LaneMask::GreaterEqual => !(own - 1),
     }
 }

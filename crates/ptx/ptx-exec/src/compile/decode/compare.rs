@@ -3,7 +3,7 @@
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Comparison as Relation, Logic, Opcode};
-use ptx_lower::{Meaning, Op};
+use ptx_lower::{Meaning, Op, holds};
 
 use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
@@ -26,102 +26,72 @@ pub(crate) fn decode(
     })
 }
 
+/// The handler of one of these relations, of the numbers that sources of a type stand for.
+macro_rules! related {
+    ($relation:expr, [$($name:ident)*], $ty:ty, $number:expr) => {
+        match $relation {
+            $(Relation::$name => compare(|a: $ty, b: $ty| holds(Relation::$name, $number(a), $number(b))),)*
+            #[allow(unreachable_patterns, reason = "floating-point numbers have all relations")]
+            _ => return None,
+        }
+    };
+}
+
+macro_rules! integers {
+    ($relation:expr, $ty:ty) => {
+        related!($relation, [Equal NotEqual Less LessEqual Greater GreaterEqual], $ty, |a: $ty| a)
+    };
+}
+
+macro_rules! floats {
+    ($relation:expr, $ty:ty, $number:expr) => {
+        related!(
+            $relation,
+            [Equal NotEqual Less LessEqual Greater GreaterEqual Number Nan UnorderedEqual UnorderedNotEqual
+             UnorderedLess UnorderedLessEqual UnorderedGreater UnorderedGreaterEqual],
+            $ty,
+            $number
+        )
+    };
+}
+
 /// The handler that compares two values of type `ty`; of pairs it compares the half that `high`
 /// tells.
 fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<LaneHandler> {
     use ScalarType::*;
-    macro_rules! integers {
-        (|$a:ident, $b:ident| $body:expr) => {
-            match ty {
-                U16 | B16 => compare(|$a: u16, $b: u16| $body),
-                S16 => compare(|$a: i16, $b: i16| $body),
-                U32 | B32 => compare(|$a: u32, $b: u32| $body),
-                S32 => compare(|$a: i32, $b: i32| $body),
-                U64 | B64 => compare(|$a: u64, $b: u64| $body),
-                S64 => compare(|$a: i64, $b: i64| $body),
-                _ => return None,
-            }
-        };
+    if matches!(relation, Relation::Number | Relation::Nan) && matches!(ty, F16 | F16x2) {
+        return Some(nans(relation == Relation::Nan, high));
     }
-    macro_rules! floats {
-        (|$a:ident, $b:ident| $body:expr) => {
-            match (ty, ftz, high) {
-                (F32, false, _) => compare(|$a: f32, $b: f32| $body),
-                (F32, true, _) => compare(|$a: f32, $b: f32| {
-                    let ($a, $b) = (flush($a), flush($b));
-                    $body
-                }),
-                (F64, ..) => compare(|$a: f64, $b: f64| $body),
-                (F16 | F16x2, false, false) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (ordered_f16($a << 16, false), ordered_f16($b << 16, false));
-                    $body
-                }),
-                (F16x2, false, true) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (ordered_f16($a, false), ordered_f16($b, false));
-                    $body
-                }),
-                (Bf16 | Bf16x2, false, false) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (bf16_to_f32($a as u16), bf16_to_f32($b as u16));
-                    $body
-                }),
-                (Bf16x2, false, true) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (bf16_to_f32(($a >> 16) as u16), bf16_to_f32(($b >> 16) as u16));
-                    $body
-                }),
-                (F16 | F16x2, true, false) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (ordered_f16($a << 16, true), ordered_f16($b << 16, true));
-                    $body
-                }),
-                (F16x2, true, true) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (ordered_f16($a, true), ordered_f16($b, true));
-                    $body
-                }),
-                _ => return None,
-            }
-        };
-    }
-    macro_rules! nans {
-        (|$a:ident, $b:ident| $body:expr) => {
-            if high {
-                compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = ($a >> 16 & 0x7fff > 0x7c00, $b >> 16 & 0x7fff > 0x7c00);
-                    $body
-                })
-            } else {
-                compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = ($a & 0x7fff > 0x7c00, $b & 0x7fff > 0x7c00);
-                    $body
-                })
-            }
-        };
-    }
-    let (float, half) = (ty.is_float(), matches!(ty, F16 | F16x2));
-    Some(match (relation, float) {
-        (Relation::Equal, false) => integers!(|a, b| a == b),
-        (Relation::NotEqual, false) => integers!(|a, b| a != b),
-        (Relation::Less, false) => integers!(|a, b| a < b),
-        (Relation::LessEqual, false) => integers!(|a, b| a <= b),
-        (Relation::Greater, false) => integers!(|a, b| a > b),
-        (Relation::GreaterEqual, false) => integers!(|a, b| a >= b),
-        (Relation::Equal, true) => floats!(|a, b| a == b),
-        (Relation::NotEqual, true) => floats!(|a, b| a < b || a > b),
-        (Relation::Less, true) => floats!(|a, b| a < b),
-        (Relation::LessEqual, true) => floats!(|a, b| a <= b),
-        (Relation::Greater, true) => floats!(|a, b| a > b),
-        (Relation::GreaterEqual, true) => floats!(|a, b| a >= b),
-        (Relation::UnorderedEqual, true) => floats!(|a, b| !(a < b || a > b)),
-        (Relation::UnorderedNotEqual, true) => floats!(|a, b| a != b),
-        (Relation::UnorderedLess, true) => floats!(|a, b| !(a >= b)),
-        (Relation::UnorderedLessEqual, true) => floats!(|a, b| !(a > b)),
-        (Relation::UnorderedGreater, true) => floats!(|a, b| !(a <= b)),
-        (Relation::UnorderedGreaterEqual, true) => floats!(|a, b| !(a < b)),
-        // A half is a NaN by its bits, flushed or not.
-        (Relation::Number, true) if half => nans!(|a, b| !(a | b)),
-        (Relation::Nan, true) if half => nans!(|a, b| a | b),
-        (Relation::Number, true) => floats!(|a, b| !(a.is_nan() | b.is_nan())),
-        (Relation::Nan, true) => floats!(|a, b| a.is_nan() | b.is_nan()),
+    Some(match (ty, ftz, high) {
+        (U16 | B16, ..) => integers!(relation, u16),
+        (S16, ..) => integers!(relation, i16),
+        (U32 | B32, ..) => integers!(relation, u32),
+        (S32, ..) => integers!(relation, i32),
+        (U64 | B64, ..) => integers!(relation, u64),
+        (S64, ..) => integers!(relation, i64),
+        (F32, false, _) => floats!(relation, f32, |a: f32| a),
+        (F32, true, _) => floats!(relation, f32, flush),
+        (F64, ..) => floats!(relation, f64, |a: f64| a),
+        (F16 | F16x2, false, false) => floats!(relation, u32, |a: u32| ordered_f16(a << 16, false)),
+        (F16x2, false, true) => floats!(relation, u32, |a: u32| ordered_f16(a, false)),
+        (F16 | F16x2, true, false) => floats!(relation, u32, |a: u32| ordered_f16(a << 16, true)),
+        (F16x2, true, true) => floats!(relation, u32, |a: u32| ordered_f16(a, true)),
+        (Bf16 | Bf16x2, false, false) => floats!(relation, u32, |a: u32| bf16_to_f32(a as u16)),
+        (Bf16x2, false, true) => floats!(relation, u32, |a: u32| bf16_to_f32((a >> 16) as u16)),
         _ => return None,
     })
+}
+
+/// A half is a NaN by its bits, flushed or not.
+fn nans(any: bool, high: bool) -> LaneHandler {
+    match (any, high) {
+        (true, false) => compare(|a: u32, b: u32| (a & 0x7fff > 0x7c00) | (b & 0x7fff > 0x7c00)),
+        (true, true) => compare(|a: u32, b: u32| (a >> 16 & 0x7fff > 0x7c00) | (b >> 16 & 0x7fff > 0x7c00)),
+        (false, false) => compare(|a: u32, b: u32| !((a & 0x7fff > 0x7c00) | (b & 0x7fff > 0x7c00))),
+        (false, true) => {
+            compare(|a: u32, b: u32| !((a >> 16 & 0x7fff > 0x7c00) | (b >> 16 & 0x7fff > 0x7c00)))
+        }
+    }
 }
 
 /// The comparison of words that the compiler can use.

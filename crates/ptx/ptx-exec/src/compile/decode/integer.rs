@@ -30,8 +30,8 @@ macro_rules! typed {
     };
 }
 
-/// `binary` or `ternary` of an expression on integers whose product is twice as wide, as is the third
-/// source.
+/// `binary` or `ternary` of an expression on integers whose product is twice as wide, as is the
+/// third source.
 macro_rules! widening {
     ($ty:expr, |$a:ident, $b:ident| $body:expr) => {
         match $ty {

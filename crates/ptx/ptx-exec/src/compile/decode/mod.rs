@@ -1,4 +1,7 @@
-//! Translates an instruction into steps: asks each family of decoders in turn.
+//! Translates an instruction into steps: asks each family of decoders in turn. What only computes a
+//! result goes by its [meaning](ptx_lower), for which the executor has a handler.
+//!
+//! Invariant: no modifier is ignored. Those that no decoder takes make an instruction unsupported.
 
 mod address;
 mod asynchronous;
@@ -67,44 +70,32 @@ pub(crate) fn instruction<'m>(
 ) -> Decoded<()> {
     check_elements(compiler, line, &form)?;
     let form = &mut form;
-    let outcome = if let Some(outcome) = control::decode(compiler, line, form, next) {
-        outcome
-    } else if let Some(outcome) = asynchronous::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = load_store::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = texture::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = address::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = stack::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = moves::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = compare::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = warp::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = matrix::decode(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = integer::decode_carry(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = bits::decode_lop3(compiler, line, form) {
-        outcome
-    } else if let Some(outcome) = video::decode(compiler, line, form) {
-        outcome
-    } else {
-        let meaning = Meaning::of(form, &line.operands);
-        match meaning.and_then(|meaning| Some((meaning, choice_for(&meaning)?))) {
-            // Before operands are counted: an unknown modifier may ask for others.
-            Some((meaning, choice)) => {
-                left_over(line, form).and_then(|()| emit(compiler, line, &meaning, choice))
-            }
-            None => unsupported(format!("`{}` is not supported", line.instruction.mnemonic)),
-        }
-    };
-    outcome?;
+    control::decode(compiler, line, form, next)
+        .or_else(|| asynchronous::decode(compiler, line, form))
+        .or_else(|| load_store::decode(compiler, line, form))
+        .or_else(|| texture::decode(compiler, line, form))
+        .or_else(|| address::decode(compiler, line, form))
+        .or_else(|| stack::decode(compiler, line, form))
+        .or_else(|| moves::decode(compiler, line, form))
+        .or_else(|| compare::decode(compiler, line, form))
+        .or_else(|| warp::decode(compiler, line, form))
+        .or_else(|| matrix::decode(compiler, line, form))
+        .or_else(|| integer::decode_carry(compiler, line, form))
+        .or_else(|| bits::decode_lop3(compiler, line, form))
+        .or_else(|| video::decode(compiler, line, form))
+        .unwrap_or_else(|| computation(compiler, line, form))?;
     left_over(line, form)
+}
+
+/// Decodes an instruction that computes one register from others, and nothing else.
+fn computation(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
+    let meaning = Meaning::of(form, &line.operands);
+    let Some((meaning, choice)) = meaning.and_then(|meaning| Some((meaning, choice_for(&meaning)?))) else {
+        return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
+    };
+    // Before operands are counted: an unknown modifier may ask for others.
+    left_over(line, form)?;
+    emit(compiler, line, &meaning, choice)
 }
 
 /// Complains about elements of arrays (`array[1]`, `array[%r1]`) where ptxas takes none.
@@ -130,7 +121,7 @@ fn left_over(line: &Line, form: &Undecoded) -> Decoded<()> {
     unsupported(format!("`.{}` is not supported in `{mnemonic}`", form.left(mnemonic).unwrap_or_default()))
 }
 
-/// Adds the step of an instruction that computes one register from others, and nothing else.
+/// Adds the step of a meaning.
 fn emit(compiler: &mut FunctionCompiler, line: &Line, meaning: &Meaning, choice: Choice) -> Decoded<()> {
     let types = meaning.sources();
     let Some((destination, sources)) = line.operands.split_first() else {

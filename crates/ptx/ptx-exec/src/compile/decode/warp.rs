@@ -2,9 +2,9 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
-use ptx::instruction::{self, Atomic, Flag, Opcode, Vote};
+use ptx::instruction::{Atomic, Flag, Opcode, Vote};
 
-use crate::code::{FloatChoice, Op, Reduction, Shuffle, WarpOp};
+use crate::code::{FloatChoice, Op, Reduction, WarpOp};
 use crate::compile::decode::Undecoded;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::Destination;
@@ -67,13 +67,7 @@ fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args,
 
 fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
-    let mode = match form.shuffle.take() {
-        Some(instruction::Shuffle::Up) => Shuffle::Up,
-        Some(instruction::Shuffle::Down) => Shuffle::Down,
-        Some(instruction::Shuffle::Butterfly) => Shuffle::Butterfly,
-        Some(instruction::Shuffle::Index) => Shuffle::Index,
-        None => return invalid("`shfl` needs a mode"),
-    };
+    let Some(mode) = form.shuffle.take() else { return invalid("`shfl` needs a mode") };
     form.take_type();
     let [destination, a, b, c, rest @ ..] = line.operands.as_slice() else {
         return invalid("`shfl` takes a destination and three sources");
@@ -92,13 +86,8 @@ fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -
 
 fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> Decoded<()> {
     let sync = form.take(Flag::Synchronous);
-    let (op, ty) = match form.vote.take() {
-        Some(Vote::All) => (WarpOp::All, ScalarType::Pred),
-        Some(Vote::Any) => (WarpOp::Any, ScalarType::Pred),
-        Some(Vote::Uniform) => (WarpOp::Uniform, ScalarType::Pred),
-        Some(Vote::Ballot) => (WarpOp::Ballot, ScalarType::B32),
-        None => return invalid("`vote` needs a mode"),
-    };
+    let Some(question) = form.vote.take() else { return invalid("`vote` needs a mode") };
+    let ty = if question == Vote::Ballot { ScalarType::B32 } else { ScalarType::Pred };
     form.take_type();
     let [destination, source, rest @ ..] = line.operands.as_slice() else {
         return invalid("`vote` takes a destination and a predicate");
@@ -110,7 +99,7 @@ fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Undecoded) -> D
         other => (compiler.source(other, ScalarType::Pred)?, 0),
     };
     let destination = compiler.destination(destination, ty)?;
-    finish(compiler, op, members, Args { a, immediate, ..Args::EMPTY }, destination);
+    finish(compiler, WarpOp::Vote(question), members, Args { a, immediate, ..Args::EMPTY }, destination);
     Ok(())
 }
 
