@@ -233,7 +233,7 @@ impl FileState {
             self.history.settle(from, self.totals.unread_bytes == 0);
             (process.from, process.past) = (from, self.history.records());
         }
-        runs.sort_by_key(|run| (run.taken, run.sequence));
+        runs.sort_by_key(|run| (run.taken, run.sequence, run.from));
         process.segments = runs;
     }
 
