@@ -154,7 +154,8 @@ fn candidates_are_whole_warps_that_the_kernel_allows() {
 #[test]
 fn a_packed_sum_is_no_index() {
     let of = |sum: &str| {
-        let source = SCALE.replace("mul.wide.s32 %rd4, %r5, 4;", &format!("{sum} %r0, %r5, 2; mul.wide.s32 %rd4, %r0, 4;"));
+        let source = SCALE
+            .replace("mul.wide.s32 %rd4, %r5, 4;", &format!("{sum} %r0, %r5, 2; mul.wide.s32 %rd4, %r0, 4;"));
         proof(&source).map(|_| ()).map_err(|refusal| refusal.reason)
     };
     assert_eq!((of("add.s32"), of("add.u16x2")), (Ok(()), Err(Reason::SharedStore)));
