@@ -33,6 +33,7 @@ mod session;
 mod top;
 mod train;
 mod tune;
+mod tuned;
 
 use apex_profile::units;
 use apex_untrusted::printable;
