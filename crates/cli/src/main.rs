@@ -34,6 +34,7 @@ mod similar;
 mod top;
 mod train;
 mod tune;
+mod tuned;
 
 use apex_profile::units;
 use apex_untrusted::printable;

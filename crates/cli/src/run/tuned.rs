@@ -5,8 +5,7 @@
 //! launches are made as the program asks.
 
 use super::Recording;
-use crate::output;
-use crate::tune::profile;
+use crate::{output, tuned};
 use anyhow::Context;
 use apex_profile::{Profile, ReshapingState};
 use apex_untrusted::{Folder, read};
@@ -21,7 +20,7 @@ const MOST_PLAN_BYTES: u64 = 16 << 20;
 pub fn plan(recording: &Recording) -> Option<Vec<u8>> {
     let read = |path: &Path| read::read(path, MOST_PLAN_BYTES).context("cannot read the plan");
     let plan = match (&recording.tuned, &recording.launch_plan) {
-        (Some(path), _) => profile::load(path).map(|tuning| tuning.plan().to_bytes()),
+        (Some(path), _) => tuned::load(path).map(|tuning| tuning.plan().to_bytes()),
         (None, Some(path)) => read(path),
         (None, None) => return None,
     };

@@ -4,14 +4,13 @@
 //! It runs the program up to three times by `apex run`: to record it, to try blocks, and to confirm
 //! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies.
 
-pub mod profile;
 mod text;
 
 use crate::output::{self, Color};
 use crate::run::driver::{Device, Driver};
 use crate::run::libraries::Libraries;
 use crate::text::Style;
-use crate::{exit, loaded, units};
+use crate::{exit, loaded, tuned, units};
 use anyhow::{Context, bail};
 use apex_conventions::documents::TUNED;
 use apex_predict::Models;
@@ -65,11 +64,11 @@ pub struct Args {
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     refuse_without_gpu()?;
     let path = args.output.clone().unwrap_or_else(|| default_name(&args.command[0]));
-    let earlier = path.exists().then(|| profile::load(&path)).transpose().with_context(|| {
+    let earlier = path.exists().then(|| tuned::load(&path)).transpose().with_context(|| {
         format!("cannot add to {}; name another file with -o", apex_untrusted::shown(&path))
     })?;
     let runs = Runs::new(args)?;
-    let tuning = match tuned(&runs, earlier.as_ref()) {
+    let tuning = match tune(&runs, earlier.as_ref()) {
         Ok(tuning) => tuning,
         Err(Stopped::Failed(error)) => return Err(error),
         Err(Stopped::Program(status)) => {
@@ -118,7 +117,7 @@ impl<E: Into<anyhow::Error>> From<E> for Stopped {
     }
 }
 
-fn tuned(runs: &Runs<'_>, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
+fn tune(runs: &Runs<'_>, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
     let recorded = runs.run(1, "recording", None)?;
     let loaded = loaded::just_recorded(&recorded)?;
     let mut tuning = Tuning::begin(&loaded.session, &loaded.profile, &Models::shipped(), earlier);

@@ -174,10 +174,10 @@ mod tests {
         write(&mut text, &tuning, Path::new("p.json"), Style { color: false }, 200).unwrap();
         let text = String::from_utf8(text).unwrap();
         for expected in [
-            "1 block is faster: 30%ᶜ of the kernels' time (NVIDIA H200)",
+            "1 block is faster: 30.0%ᶜ of the kernels' time (NVIDIA H200)",
             "32×8",
-            "copy in blocks of 16 (40%): the best other block, 64, takes 100% (98.0% … 101%)ᵐ of its time.",
-            "sum (20%): no proof covers this instruction: `bar.sync 0`, sum.cu:12.",
+            "copy in blocks of 16 (40.0%): the best other block, 64, takes 100% (98.0–101)ᵐ of its time.",
+            "sum (20.0%): no proof covers this instruction: `bar.sync 0`, sum.cu:12.",
             "apex run --tuned p.json",
         ] {
             assert!(text.contains(expected), "{expected} in\n{text}");

@@ -1,4 +1,4 @@
-//! The file of a profile: whose it may be, and how it is read.
+//! The file of a profile of `apex tune`: whose it may be, and how it is read.
 
 use anyhow::{Context, bail};
 use apex_tune::{Tuning, document};
