@@ -3,9 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::{FactKind, Found, Listing, Parts};
+use super::{FactKind, Found, Listing, Parts, Place};
 use crate::body::RegisterId;
-use crate::estimate::Place;
 use crate::instruction::{Direction, Opcode, accesses};
 use crate::syntax::StateSpace;
 

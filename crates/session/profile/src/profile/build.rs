@@ -29,8 +29,8 @@ use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
-    MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream, Totals,
-    code, lines, owners, quotes,
+    MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream,
+    Totals, code, lines, owners, quotes,
 };
 use crate::observer::Observer;
 use crate::selection::{Selection, origin_ns, ranks};
