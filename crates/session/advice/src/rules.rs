@@ -279,6 +279,7 @@ pub static RULES: &[Rule] = &[
     by_code::calls::RULE,
     by_code::trigonometry::RULE,
     repeated_copies::RULE,
+    by_code::accesses::NARROW,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

@@ -62,6 +62,8 @@ pub struct Probed {
     pub depth: u32,
     /// The place in the source, if the module has lines.
     pub place: Option<Place>,
+    /// Bytes of a lane.
+    pub bytes: u32,
     /// The pattern of the lanes' addresses.
     pub lanes: Lanes,
 }
@@ -116,7 +118,7 @@ impl Estimator {
             };
             let depth = self.loops.around(at).count() as u32;
             let place = self.code.steps[at].place;
-            Some(Probed { space, direction: access.direction, depth, place, lanes })
+            Some(Probed { space, direction: access.direction, depth, place, bytes: access.bytes, lanes })
         })
         .collect()
     }

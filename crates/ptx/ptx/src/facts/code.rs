@@ -45,9 +45,7 @@ const REDUCTION_SCALE: u64 = 0x3bf9_21fb_5444_2d19;
 
 /// Whether an instruction is the product in FP64 of that path: the program does not ask for it.
 fn scales_reduction(line: &Line<'_>) -> bool {
-    let is_scale = |operand: &Operand<'_>| {
-        matches!(operand, Operand::Constant(Constant::Double(bits)) if *bits == REDUCTION_SCALE)
-    };
+    let is_scale = |operand: &Operand<'_>| matches!(operand, Operand::Constant(Constant::Double(bits)) if *bits == REDUCTION_SCALE);
     line.operands.iter().any(is_scale)
 }
 

@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 22] = [
+        let faults: [(&Rule, Kernel); 23] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -247,6 +247,7 @@ mod tests {
             (&doubles::RULE, with(FactKind::Doubles, 1.0, 0.05, 140.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
+            (&accesses::NARROW, with(FactKind::NarrowAccesses, 0.9, 1.0, 1.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {
@@ -279,6 +280,7 @@ mod tests {
         // A sum over many values before it.
         assert_clear(&reductions::RULE, with(FactKind::BarrierReduction, 0.7, 8.0, 0.0));
         assert_clear(&accesses::ROWS, with(FactKind::RowsByThread, 0.2, 32.0, 4.0));
+        assert_clear(&accesses::NARROW, with(FactKind::NarrowAccesses, 0.4, 1.0, 1.0));
         assert_clear(&atomics::TOTAL, with(FactKind::OneTotal, 0.05, 0.0, 0.0));
         assert_clear(&arrays::RULE, with(FactKind::LocalArray, 0.2, 0.0, 0.0));
         assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
