@@ -69,4 +69,7 @@ pub enum FactKind {
     /// A matrix product out of global memory without tiles. Share of all instructions: products and
     /// their loads.
     UntiledProduct,
+    /// Accesses to global memory of one byte for each thread, side by side. Share of all such
+    /// accesses; cost: sectors of a request, of which a warp could have 16.
+    NarrowAccesses,
 }

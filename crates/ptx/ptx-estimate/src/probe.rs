@@ -56,7 +56,7 @@ impl Estimator {
             };
             let depth = self.loops.around(at).count() as u32;
             let place = self.code.steps[at].place;
-            Some(Probed { space, direction: access.direction, depth, place, lanes })
+            Some(Probed { space, direction: access.direction, depth, place, bytes: access.bytes, lanes })
         })
         .collect()
     }

@@ -38,6 +38,9 @@ const MOST_LINES: usize = 50_000;
 /// Different addresses of a request to constant memory from which on it counts as divergent.
 const DIVERGENT: u64 = 4;
 
+/// Sectors of a warp's bytes that lie side by side: one, or two where they begin within one.
+const SIDE_BY_SIDE: u64 = 2;
+
 /// A fact about a kernel's code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
@@ -71,6 +74,7 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
         found.strided(probed);
         found.conflicts(probed);
     }
+    found.narrow(probed);
     found.constants(probed, listing.all());
     code::generators(&bodies, &mut found);
     code::heap(&bodies, &mut found);
@@ -219,6 +223,24 @@ impl Found<'_> {
         // What a parameter adds is told where it is most of it.
         let parts = if always.weight * 2.0 >= if_large.weight { always } else { if_large };
         self.tell(kind, parts, all);
+    }
+
+    fn narrow(&mut self, probed: &[Probed]) {
+        let (mut all, mut parts) = (0.0, Parts::default());
+        let moves = |one: &&Probed| one.space == StateSpace::Global && one.direction != Direction::Atomic;
+        for one in probed.iter().filter(moves) {
+            let weight = weight(one.depth);
+            all += weight;
+            match one.lanes {
+                Lanes::Known { cost_if_large, least, .. }
+                    if one.bytes == 1 && cost_if_large <= SIDE_BY_SIDE =>
+                {
+                    parts.add(weight, (cost_if_large as f64, least as f64), one.place);
+                }
+                _ => {}
+            }
+        }
+        self.tell(FactKind::NarrowAccesses, parts, all);
     }
 
     fn constants(&mut self, probed: &[Probed], all: f64) {

@@ -273,6 +273,14 @@ fn calls_by_address_are_told_in_loops_and_lend_no_facts() {
 }
 
 #[test]
+fn bytes_side_by_side_are_narrow_and_words_are_not() {
+    // Each thread reads one byte of a row; the other accesses are of words, once.
+    let bytes = fact("limits", "local_histogram", FactKind::NarrowAccesses);
+    assert!(bytes.share > 0.5 && bytes.cost <= 2.0, "{bytes:?}");
+    assert!(facts("structures", "drift_arrays").iter().all(|fact| fact.kind != FactKind::NarrowAccesses));
+}
+
+#[test]
 fn the_slow_path_of_sine_is_neither_an_array_nor_arithmetic_in_doubles() {
     let has = |kernel, kind| facts("limits", kernel).iter().any(|fact| fact.kind == kind);
     assert!(has("sines", FactKind::ArgumentReduction) && !has("sines", FactKind::LocalArray));

@@ -287,6 +287,7 @@ pub static RULES: &[Rule] = &[
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
+    by_code::accesses::NARROW,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

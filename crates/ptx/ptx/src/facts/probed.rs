@@ -36,6 +36,8 @@ pub struct Probed {
     pub depth: u32,
     /// The place in the source, if the module has lines.
     pub place: Option<Place>,
+    /// Bytes of a lane.
+    pub bytes: u32,
     /// The pattern of the lanes' addresses.
     pub lanes: Lanes,
 }

@@ -59,6 +59,52 @@ const STRIDES: Pattern = Pattern {
     headline: "strided global accesses",
 };
 
+/// Minimum share of accesses of one byte.
+const NARROW_SHARE: f64 = 0.5;
+
+pub(in crate::rules) const NARROW: Rule = Rule {
+    id: "APEX-P126",
+    slug: "narrow-access",
+    title: "Each thread accesses one byte at a time",
+    detects: "By the PTX of a kernel with at least 5% of the GPU time, at least 50% of its loads from and stores to global \
+        memory are of one byte for each thread, and those of a warp lie side by side. Loops count 8 times.",
+    source: "CUDA C++ Programming Guide, device memory accesses: a thread accesses up to 16 bytes with one instruction. The \
+             threshold is APEX's own.",
+    why: "A warp's instruction moves 32 bytes, of 512 that it could: the units that issue memory instructions limit the kernel \
+        long before the memory does.",
+    change: "Let each thread access 16 bytes at once (uint4, or uchar4 for four): reinterpret the pointers, which must be aligned \
+        to that, and handle the last bytes apart.",
+    saving: "From nothing (something else limits the kernel) to 80%; in testing/corpus, bright_pixels becomes 68% faster on an \
+             H200.",
+    judge: |profile: &Profile| judge(profile, &BYTES),
+    ..super::RULE
+};
+
+const BYTES: Pattern = Pattern {
+    kind: FactKind::NarrowAccesses,
+    is_counted: false,
+    owners: own,
+    is_fault: |_, fact| fact.share >= NARROW_SHARE,
+    evidence: |fact| {
+        vec![computed("share of accesses of one byte", fact.share, Unit::Share).decrease_towards(0.0)]
+    },
+    change: |language, _| {
+        match language {
+            Language::Triton => {
+                "a thread accesses one byte at a time: let each program handle a larger block, so that a thread has 16 bytes side \
+                 by side"
+            }
+            _ => {
+                "a thread accesses one byte at a time: access 16 bytes with one instruction, \
+                 uint4 v = reinterpret_cast<const uint4 *>(in)[i], and handle its bytes in registers"
+            }
+        }
+        .to_owned()
+    },
+    saves: |_, _| Figure::predicted(0.3, (0.0, 0.8)),
+    headline: "accesses of one byte per thread",
+};
+
 pub(in crate::rules) const CONFLICTS: Rule = Rule {
     id: "APEX-P102",
     slug: "conflicting-banks",

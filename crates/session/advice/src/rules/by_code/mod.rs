@@ -249,6 +249,7 @@ mod tests {
             (&chains::RULE, with(FactKind::ChainOfLoads, 0.3, 0.0, 0.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
+            (&accesses::NARROW, with(FactKind::NarrowAccesses, 0.9, 1.0, 1.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
         for (rule, kernel) in &faults {
@@ -281,6 +282,7 @@ mod tests {
         // A sum over many values before it.
         assert_clear(&reductions::RULE, with(FactKind::BarrierReduction, 0.7, 8.0, 0.0));
         assert_clear(&accesses::ROWS, with(FactKind::RowsByThread, 0.2, 32.0, 4.0));
+        assert_clear(&accesses::NARROW, with(FactKind::NarrowAccesses, 0.4, 1.0, 1.0));
         assert_clear(&atomics::TOTAL, with(FactKind::OneTotal, 0.05, 0.0, 0.0));
         assert_clear(&arrays::RULE, with(FactKind::LocalArray, 0.2, 0.0, 0.0));
         assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
