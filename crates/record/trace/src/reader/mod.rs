@@ -115,14 +115,15 @@ fn uncounted(dir: &Path, found: usize, missing: usize) -> Option<Problem> {
 
 /// Whether `session.json` says that this version of APEX recorded the session, or an older one. A
 /// file of a newer format in it is then damaged.
+#[cfg(feature = "meta")]
 fn is_of_known_version(dir: &Path) -> bool {
-    #[cfg(feature = "meta")]
-    return crate::meta::Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.is_known()));
-    #[cfg(not(feature = "meta"))]
-    {
-        let _ = dir;
-        false
-    }
+    crate::meta::Meta::load(dir).is_ok_and(|(meta, _)| meta.is_some_and(|meta| meta.is_known()))
+}
+
+/// Nothing says so without `session.json`.
+#[cfg(not(feature = "meta"))]
+fn is_of_known_version(_: &Path) -> bool {
+    false
 }
 
 /// Whether a file of this name in a session's directory is part of the session.
