@@ -40,6 +40,7 @@ mod masked_attention;
 mod misaligned_products;
 mod pageable_async_copy;
 mod parameter_passes;
+mod plane_copies;
 mod repeated_allocation;
 mod repeated_copies;
 mod repeated_loads;
@@ -287,6 +288,7 @@ pub static RULES: &[Rule] = &[
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
+    plane_copies::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.
@@ -301,6 +303,7 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
             device_copies::RULE,
             fills::RULE,
             repeated_copies::RULE,
+            plane_copies::RULE,
         ],
     ),
     ("allocation", &[repeated_allocation::RULE]),
