@@ -40,6 +40,7 @@ mod masked_attention;
 mod misaligned_products;
 mod pageable_async_copy;
 mod parameter_passes;
+mod plane_copies;
 mod repeated_allocation;
 mod repeated_copies;
 mod repeated_loads;
@@ -284,10 +285,11 @@ pub static RULES: &[Rule] = &[
     by_code::calls::RULE,
     by_code::trigonometry::RULE,
     repeated_copies::RULE,
+    by_code::accesses::NARROW,
     costly_line::RULE,
     growing_steps::RULE,
     by_code::chains::RULE,
-    by_code::accesses::NARROW,
+    plane_copies::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.
@@ -302,6 +304,7 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
             device_copies::RULE,
             fills::RULE,
             repeated_copies::RULE,
+            plane_copies::RULE,
         ],
     ),
     ("allocation", &[repeated_allocation::RULE]),
