@@ -74,7 +74,7 @@ impl Memo {
         let is_it = entry.key.iter().zip(key.used()).all(|(known, word)| known.load(Relaxed) == *word);
         let [grid, rest] = [0, 1].map(|at: usize| entry.shape[at].load(Relaxed));
         fence(Acquire);
-        let is_whole = version != 0 && version % 2 == 0 && entry.version.load(Relaxed) == version;
+        let is_whole = version != 0 && version.is_multiple_of(2) && entry.version.load(Relaxed) == version;
         let block = PackedBlock::from_word(rest as u32).filter(|_| is_it && is_whole)?;
         let grid = Dim3::new((grid >> 32) as u32, grid as u32, (rest >> 32) as u32);
         Some((LaunchConfig { grid, block: block.into(), ..*asked }, block))
@@ -85,7 +85,7 @@ impl Memo {
         let entry = &self.0[key.place()];
         let version = entry.version.load(Relaxed);
         let begins = || entry.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
-        if version % 2 != 0 || !begins() {
+        if !version.is_multiple_of(2) || !begins() {
             return;
         }
         fence(Release);
