@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::guards::Guards;
 use crate::interval::{Interval, Intervals};
 use crate::known::Poly;
-use crate::linear::{Bound, Coordinate, Facts, Linear, Need, Range, coordinates, limit, linear};
+use crate::linear::{Bound, Coordinate, DEPTH, Facts, Linear, Need, Range, coordinates, limit, linear};
 use crate::screen::reduction;
 use ptx::analysis::{Atom, Definition, Origin, Sum};
 use ptx::body::InstructionId;
@@ -117,7 +117,7 @@ impl Access {
     fn locate(&mut self, code: &Code<'_, '_>, sum: &Sum, offset: i64, guards: &Guards<'_, '_, '_>) {
         let mut needs = Vec::new();
         let stays = |number: &Linear, bits, signed| guards.keep(number, bits, signed);
-        let facts = Facts { bounds: &self.bounds, stays: &stays };
+        let facts = Facts { bounds: &self.bounds, stays: &stays, depth: DEPTH };
         let mut own = Vec::new();
         let reach = Intervals { code, facts }.of(sum, false, &mut own);
         self.reach = reach.and_then(|reach| Some((reach.moved(offset)?, own)));

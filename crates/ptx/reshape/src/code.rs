@@ -1,6 +1,6 @@
 //! The listing of a kernel with everything that the proof asks about it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use crate::refusal::{Place, Reason, Refusal};
@@ -31,10 +31,14 @@ pub(crate) struct Code<'a, 'm> {
     counted: HashMap<u32, i128>,
     /// Numbers that depend on the path, and how many periods they add at most.
     merged: RefCell<Vec<(Definition, Option<i128>)>>,
+    /// How many parts of values may still be looked at: values in values may be many.
+    budget: Cell<u32>,
 }
 
 /// The most rounds of a loop that counts low bits.
 const MOST_COUNTED: i128 = 1 << 10;
+/// Most parts of values that are looked at; then nothing more is known.
+const MOST_PARTS: u32 = 4_000_000;
 /// Numbers from here on are not of loops, but of merged values.
 const MERGED: u32 = 1 << 31;
 
@@ -55,6 +59,7 @@ impl<'a, 'm> Code<'a, 'm> {
             offsets: offsets(body),
             counted: HashMap::new(),
             merged: RefCell::default(),
+            budget: Cell::new(MOST_PARTS),
         };
         code.find_uses();
         code.counted = (0..code.values.loops().len()).filter_map(|round| code.counted(round)).collect();
@@ -114,6 +119,12 @@ impl<'a, 'm> Code<'a, 'm> {
             None => self.counted.get(&round).copied(),
             Some(place) => self.merged.borrow().get(place as usize)?.1,
         }
+    }
+
+    /// Counts a part of a value; nothing once there were too many.
+    pub fn spend(&self) -> Option<()> {
+        self.budget.set(self.budget.get().checked_sub(1)?);
+        Some(())
     }
 
     /// The number of a merged value.

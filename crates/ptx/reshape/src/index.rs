@@ -132,23 +132,34 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// A value that is a sum: its pieces.
+    /// A value that is a sum: its pieces, and those of the values that it extends.
     fn sum(&mut self, sum: &Sum, at: InstructionId, is_local: bool) -> Result<(), Refusal> {
-        let sums = self.code.values.sums();
-        for piece in Form::of(sum, sums).pieces() {
-            match piece {
-                _ if piece.is_loose() && self.rules.index => return Err(self.code.refuse(Reason::Index, at)),
-                Piece::Total(axis) => self.found.totals[usize::from(axis)] = Some(at),
-                Piece::Atom(Atom::Unknown(definition)) => self.open.push((definition, at)),
-                Piece::Atom(Atom::Extended { value, .. }) => self.sum(sums.get(value), at, is_local)?,
-                Piece::Atom(Atom::Address(variable)) => {
-                    let space = self.code.body.variable(variable).space;
-                    if space == StateSpace::Local && !is_local {
-                        return Err(self.code.refuse(Reason::Pointer, at));
-                    }
+        let code = self.code;
+        let sums = code.values.sums();
+        let (mut open, mut seen) = (vec![sum], HashSet::new());
+        while let Some(sum) = open.pop() {
+            for piece in Form::of(sum, sums).pieces() {
+                if let Piece::Atom(Atom::Extended { value, .. }) = piece {
+                    open.extend(seen.insert(value).then(|| sums.get(value)));
                 }
-                _ => {}
+                self.piece(piece, at, is_local)?;
             }
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece, at: InstructionId, is_local: bool) -> Result<(), Refusal> {
+        match piece {
+            _ if piece.is_loose() && self.rules.index => return Err(self.code.refuse(Reason::Index, at)),
+            Piece::Total(axis) => self.found.totals[usize::from(axis)] = Some(at),
+            Piece::Atom(Atom::Unknown(definition)) => self.open.push((definition, at)),
+            Piece::Atom(Atom::Address(variable)) => {
+                let space = self.code.body.variable(variable).space;
+                if space == StateSpace::Local && !is_local {
+                    return Err(self.code.refuse(Reason::Pointer, at));
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -54,6 +54,7 @@ impl Intervals<'_, '_, '_> {
     }
 
     fn sum(&self, sum: &Sum, signed: bool, depth: u32, needs: &mut Vec<Need>) -> Option<Interval> {
+        self.code.spend()?;
         if let Some(linear) = self.linear(sum, signed, needs) {
             return Some(linear);
         }

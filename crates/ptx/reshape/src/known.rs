@@ -188,3 +188,46 @@ impl Poly {
         self.0.iter().map(product).collect::<Option<Vec<_>>>().map(Sum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: Known = Known::Parameter { offset: 4, bytes: 4, signed: true };
+
+    fn n_plus(number: i128) -> Poly {
+        Poly::of(N).plus_number(number).unwrap()
+    }
+
+    #[test]
+    fn equal_polynomials_are_equal() {
+        let square = Poly::of(N).times(&Poly::of(N)).unwrap();
+        assert_eq!(n_plus(1).times(&n_plus(-1)), square.plus_number(-1));
+        assert!(n_plus(3).minus(&n_plus(3)).unwrap().is_zero());
+        let huge = Poly::number(i128::MAX);
+        assert_eq!((huge.plus_number(1), huge.times(&huge)), (None, None));
+    }
+
+    #[test]
+    fn multiples_are_whole_and_of_all_terms() {
+        let double = n_plus(1).times(&Poly::number(6)).unwrap();
+        assert_eq!(double.multiple_of(&n_plus(1)), Some(6));
+        assert_eq!(double.multiple_of(&n_plus(2)), None);
+        assert_eq!(n_plus(1).multiple_of(&double), None);
+        assert_eq!(Poly::number(5).multiple_of(&Poly::default()), None);
+    }
+
+    #[test]
+    fn values_lie_in_the_range() {
+        let product = n_plus(2).times(&Poly::threads(1)).unwrap();
+        let (least, most) = product.range().unwrap();
+        for (n, threads) in [(i32::MIN, 1), (-7, 3), (i32::MAX, i32::MAX as u64)] {
+            let parameters = [&[0; 4][..], &n.to_le_bytes()].concat();
+            let at = Values { threads: [1, threads, 1], parameters: &parameters };
+            let value = product.value(&at).unwrap();
+            assert_eq!(value, (i128::from(n) + 2) * i128::from(threads));
+            assert!(least <= value && value <= most);
+        }
+        assert_eq!(product.value(&Values { threads: [1; 3], parameters: &[0; 7] }), None, "n is cut off");
+    }
+}

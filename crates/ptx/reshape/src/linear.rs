@@ -218,18 +218,25 @@ pub(crate) fn numbers(bits: u32, signed: bool) -> (i128, i128) {
     if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }
 
+/// What keeps a number that loops change within a register of this width and signedness.
+type Stays<'f> = &'f dyn Fn(&Linear, u32, bool) -> Option<Vec<Need>>;
+
 /// What is known where a number is used.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'f> {
     /// Bounds that hold there.
     pub bounds: &'f [Bound],
-    /// What keeps a number that loops change within a register of this width and signedness.
-    pub stays: &'f dyn Fn(&Linear, u32, bool) -> Option<Vec<Need>>,
+    pub stays: Stays<'f>,
+    /// Values in values that are looked through.
+    pub depth: u32,
 }
+
+/// Values in values that are looked through: compilers extend and merge a few times at most.
+pub(crate) const DEPTH: u32 = 12;
 
 impl Facts<'_> {
     /// Nothing is known.
-    pub const NONE: Facts<'static> = Facts { bounds: &[], stays: &|_, _, _| None };
+    pub const NONE: Facts<'static> = Facts { bounds: &[], stays: &|_, _, _| None, depth: DEPTH };
 }
 
 /// The linear number that a sum is, if it is one. Parameters are read as signed numbers or not.
@@ -261,6 +268,8 @@ pub(crate) fn of_piece(
     needs: &mut Vec<Need>,
 ) -> Option<Linear> {
     let mut number = Linear::default();
+    code.spend()?;
+    let inner = Facts { depth: facts.depth.checked_sub(1)?, ..facts };
     match piece {
         Piece::Index(axis) => number.axes[usize::from(axis)] = Poly::number(1),
         Piece::Total(axis) => number.constant = Poly::threads(axis.into()),
@@ -272,13 +281,13 @@ pub(crate) fn of_piece(
             number.constant = Poly::of(Known::Parameter { offset, bytes, signed });
         }
         Piece::Atom(Atom::Extended { value, signed, .. }) => {
-            number = linear(code, code.values.sums().get(value), signed, facts, needs)?;
+            number = linear(code, code.values.sums().get(value), signed, inner, needs)?;
             let plain = within(&number, signed, &[]).filter(Vec::is_empty);
             let bounded = plain.or_else(|| within(&number, signed, facts.bounds));
             needs.extend(bounded.or_else(|| (facts.stays)(&number, 32, signed))?);
         }
         Piece::Atom(Atom::Unknown(definition)) => {
-            number = merged(code, definition, bits, signed, facts, needs)?
+            number = merged(code, definition, bits, signed, inner, needs)?
         }
         Piece::Atom(_) => return None,
     }

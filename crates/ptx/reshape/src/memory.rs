@@ -20,7 +20,7 @@ use ptx::instruction::{Direction, Opcode};
 use std::collections::HashMap;
 
 /// Most accesses to memory of a kernel that stores: each pair is looked at.
-const MOST_ACCESSES: usize = 400;
+const MOST_ACCESSES: usize = 256;
 
 /// What must hold of a launch.
 #[derive(Clone, Debug)]

@@ -150,6 +150,17 @@ fn candidates_are_whole_warps_that_the_kernel_allows() {
     assert!(plane.iter().all(|block| block.count() <= 512 && block.x % 32 == 0));
 }
 
+/// Halves of a register do not carry into each other, so their sum is no sum of indices.
+#[test]
+fn a_packed_sum_is_no_index() {
+    let of = |sum: &str| {
+        let source = SCALE
+            .replace("mul.wide.s32 %rd4, %r5, 4;", &format!("{sum} %r0, %r5, 2; mul.wide.s32 %rd4, %r0, 4;"));
+        proof(&source).map(|_| ()).map_err(|refusal| refusal.reason)
+    };
+    assert_eq!((of("add.s32"), of("add.u16x2")), (Ok(()), Err(Reason::SharedStore)));
+}
+
 #[test]
 fn the_architecture_is_the_one_that_the_module_names() {
     assert_eq!(virtual_architecture(&ptx::parse(SCALE).unwrap()), Some("sm_86"));

@@ -84,12 +84,15 @@ pub enum Failure {
     Fault(String),
 }
 
+/// A launch that runs: when it began, and what ends it.
+type Running = Option<(Instant, Arc<AtomicBool>)>;
+
 /// A thread that ends launches which run for long: mutants may never end.
-struct Watch(Arc<Mutex<Option<(Instant, Arc<AtomicBool>)>>>);
+struct Watch(Arc<Mutex<Running>>);
 
 impl Watch {
     fn start() -> Watch {
-        let running: Arc<Mutex<Option<(Instant, Arc<AtomicBool>)>>> = Arc::default();
+        let running: Arc<Mutex<Running>> = Arc::default();
         let weak = Arc::downgrade(&running);
         std::thread::spawn(move || {
             while let Some(running) = weak.upgrade() {

@@ -82,10 +82,21 @@ pub fn cases() -> Vec<Case> {
             lines(),
         ),
     ];
+    cases.push(cycle_with_two_entries());
     cases.extend(partly_linear());
     cases.extend(volumes());
     cases.push(bounded());
     cases
+}
+
+/// A cycle that is entered at two places with different numbers: values in values without end.
+fn cycle_with_two_entries() -> Case {
+    let body = "mov.u32 %r5, %nctaid.x; mul.lo.s32 %r6, %r5, %r2; setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mov.u32 %k, %i; \
+                mov.u32 %r20, 0; setp.eq.s32 %p5, %w, 4; @%p5 bra $Q; bra.uni $A; $Q:; add.s32 %k, %i, %r6; bra.uni $B; \
+                $A:; add.s32 %r20, %r20, 1; setp.gt.s32 %p6, %r20, 3; @%p6 bra $D; $B:; add.s32 %r20, %r20, 1; \
+                setp.lt.s32 %p7, %r20, 5; @%p7 bra $A; $D:; mul.wide.s32 %t, %k, 4; add.s64 %q11, %a, %t; \
+                st.global.u32 [%q11], %r20";
+    qualifies("cycle_with_two_entries", body, lines())
 }
 
 /// A kernel that allows no more than 128 threads in a block.
