@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 23] = [
+        let faults: [(&Rule, Kernel); 24] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
