@@ -323,7 +323,7 @@ fn damaged_data_sets_are_refused_and_named() {
     assert!(damage("kernels.csv", &cut).contains("the file ends in the middle of this line"));
     assert!(damage("manifest.json", &cut).contains("not JSON"));
     let without_last = |text: String| text.lines().take(8).map(|line| format!("{line}\n")).collect();
-    assert!(damage("launches.csv", &without_last).contains("7 launches and the manifest says 8"));
+    assert!(damage("launches.csv", &without_last).contains("7 launches and manifest.json says 8"));
     let newer = |text: String| text.replacen("\"version\": 1", "\"version\": 2", 1);
     assert!(damage("manifest.json", &newer).contains("use a newer APEX"));
     let foreign = |_| "{\"format\": \"something else\"}".to_owned();

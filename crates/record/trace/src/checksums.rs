@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Its name in a session's folder.
 pub const FILE: &str = "checksums";
 /// The first line.
-const FORMAT: &str = "apex.checksums/1";
+const FORMAT: &str = "APEX checksums 1";
 /// Bytes that one sum is of; the last block of a file is shorter.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Most bytes of a list that are read: of files of 600 GiB.

@@ -202,6 +202,8 @@ pub(crate) const SLOW_RANK: &str = collectives::SLOW_RANK.id;
 
 /// The rule that quotes the line that takes the time.
 pub const COSTLY_LINE: &str = costly_line::RULE.id;
+/// The rule about steps that make ever more launches.
+pub(crate) const GROWING_STEPS: &str = growing_steps::RULE.id;
 
 /// The commands that show whether a change helped.
 pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";

@@ -14,8 +14,9 @@ use apex_profile::{Frame, Profile, Site, total};
 const HALF: f64 = 0.5;
 
 /// The part of a place's time for which its finding is said before others: who finds it needless
-/// saves all of it, others a little.
-const WEIGHT: f64 = 0.5;
+/// saves all of it, others a little. A finding that saves more, or that knows the cause, comes first:
+/// it has a remedy.
+const WEIGHT: f64 = 0.25;
 
 /// Removes the finding about a line that other findings explain.
 pub(super) fn drop_covered(profile: &Profile, findings: &mut Vec<Finding>) {
@@ -46,7 +47,7 @@ fn explained_of(profile: &Profile, findings: &[Finding], kernel: usize) -> f64 {
         let saved = found.saving.time_ns.map_or(0.0, |time| time.value);
         let says_why = finding.cause.is_some()
             || Rule::named(&finding.rule).is_some_and(|rule| !rules::OF_CONFIGURATION.contains(&rule.id));
-        Some(if says_why && saved > 0.0 { 1.0 } else { saved / own.max(1.0) })
+        Some(if says_why { 1.0 } else { saved / own.max(1.0) })
     };
     let others = findings
         .iter()
@@ -54,12 +55,14 @@ fn explained_of(profile: &Profile, findings: &[Finding], kernel: usize) -> f64 {
     total(others.filter_map(of)).min(1.0)
 }
 
-/// Puts the finding about a line before those that save less than [`WEIGHT`] of its time.
+/// Puts the finding about a line before those of no known cause that save less than [`WEIGHT`] of
+/// its time.
 pub(super) fn put_line_first(profile: &Profile, findings: &mut Vec<Finding>) {
     let Some(at) = findings.iter().position(|finding| finding.rule == rules::COSTLY_LINE) else { return };
     let line = findings.remove(at);
     let time = line.evidence.first().map_or(0.0, |share| share.figure.value) * profile.totals.span_ns;
-    let before = findings.iter().position(|finding| time_of(finding) < WEIGHT * time);
+    let is_small = |finding: &Finding| finding.cause.is_none() && time_of(finding) < WEIGHT * time;
+    let before = findings.iter().position(is_small);
     findings.insert(before.unwrap_or(findings.len()), line);
 }
 

@@ -32,8 +32,7 @@ use apex_profile::{Profile, total};
 /// In the recorded programs of testing/corpus whose cause was planted, the cause explains 18%
 /// (`vocoder_chunks`), 19% (`policy_heads`), 29% (`synced_log`, `training_notes`) and 35%
 /// (`scanned_pages`) of the time that the general finding claims, by samples and launches; the
-/// measured savings are as large or larger. Known causes that were not planted explain at most
-/// a twentieth. Removing a sixth of a wait makes a program a fifth faster.
+/// measured savings are as large or larger. Removing a sixth of a wait makes a program a fifth faster.
 const SUBSTANTIAL: f64 = 1.0 / 6.0;
 /// Minimum part for a specific finding to be named in the general one's summary.
 const NAMED: f64 = 0.05;
@@ -53,6 +52,7 @@ impl Specificity {
     fn of(finding: &Finding) -> Self {
         match &finding.cause {
             Some(_) => Self::Cause,
+            None if finding.rule == rules::GROWING_STEPS => Self::Cause,
             None if finding.saving.observed.is_some() => Self::Place,
             None => Self::Account,
         }
@@ -67,7 +67,8 @@ fn part(profile: &Profile, specific: &Finding, general: &Finding) -> f64 {
     if !is_general || all <= 0.0 || Specificity::of(specific) <= Specificity::of(general) {
         return 0.0;
     }
-    let explains = specific.explains.contains(&general.slug);
+    let explains = specific.explains.contains(&general.slug)
+        || specific.rule == rules::GROWING_STEPS && general.rule == rules::LAUNCH_BOUND;
     let time = match (&specific.saving.observed, specific.scope) {
         (Some(Observed { time_ns, .. }), Scope::Host) if time_ns.samples > 0 => {
             time_ns.value / sampled_part(profile)

@@ -213,6 +213,8 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P121",
             "APEX-P123",
             "APEX-P124",
+            "APEX-P126",
+            "APEX-P132",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",
@@ -237,6 +239,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-T83",
             "APEX-T87",
             "APEX-T95",
+            "APEX-T130",
         ])
     );
 }
