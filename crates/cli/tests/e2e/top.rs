@@ -18,6 +18,15 @@ fn waiting(sandbox: &Sandbox) -> Running {
     running
 }
 
+/// Findings without the statements of the program: a look reads no source files.
+fn without_places(findings: &Value) -> Value {
+    let mut findings = findings.clone();
+    for finding in findings.as_array_mut().unwrap() {
+        finding.as_object_mut().unwrap().remove("place");
+    }
+    findings
+}
+
 #[test]
 fn a_look_at_a_program_that_runs_agrees_with_the_report_of_that_window() {
     let sandbox = Sandbox::new();
@@ -34,7 +43,7 @@ fn a_look_at_a_program_that_runs_agrees_with_the_report_of_that_window() {
     for member in ["totals", "kernels", "calls", "activities", "devices"] {
         assert_eq!(look["profile"][member], report["profile"][member], "{member}");
     }
-    assert_eq!(look["advice"]["findings"], report["advice"]["findings"]);
+    assert_eq!(look["advice"]["findings"], without_places(&report["advice"]["findings"]));
     assert_eq!(look["run"]["command"], report["run"]["command"]);
     let seconds = (to.as_f64().unwrap() - from.as_f64().unwrap()) / 1e9;
     let rate = look["launches_per_s"]["value"].as_f64().unwrap();

@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_program_is_what_is_run_and_not_what_runs_it() {
         for (command, expected) in [
-            ("python3.11 -u /work/train.py --fast", "train.py"),
+            ("python3.11 -u /srv/train.py --fast", "train.py"),
             ("/usr/bin/python train.py", "train.py"),
             ("torchrun --nproc 2 train.py", "train.py"),
             ("python -m package.train --fast", "package.train"),
