@@ -339,6 +339,10 @@ pub fn record(
             return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
         }
     };
+    // First of all, so that nobody takes this process for the program longer than needed.
+    meta.pid = Some(child.id());
+    meta.host = Host::here();
+    remember(&meta, &fresh.folder);
     // After the program has started, which must not wait for it.
     let sampler = if recording.no_machine {
         None
@@ -346,9 +350,6 @@ pub fn record(
         machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
     };
     let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
-    meta.pid = Some(child.id());
-    meta.host = Host::here();
-    remember(&meta, &fresh.folder);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());

@@ -360,6 +360,20 @@ impl Running {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
+    /// Waits until the session names the program: until it has been started, `apex run` stands for
+    /// it, on a busy machine after its first launches, too.
+    pub fn wait_for_name(&self, session: &Path) {
+        for _ in 0..60_000 {
+            let meta = std::fs::read(session.join("session.json")).unwrap();
+            let meta: serde_json::Value = serde_json::from_slice(&meta).unwrap();
+            if meta["pid"] != self.0.id() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the session names no program");
+    }
+
     /// Reads its stdout up to and including a line that starts so.
     pub fn read_until(&mut self, start: &str) -> String {
         let out = self.0.stdout.as_mut().unwrap();

@@ -12,6 +12,7 @@ fn what_is_launched_while_recording_is_off_is_not_recorded() {
     assert!(said.contains("recording on") && said.contains("→ recording off"), "{said}");
     std::fs::write(sandbox.path("a"), "").unwrap();
     apex.read_until("waiting");
+    apex.wait_for_name(&sandbox.path("s"));
     let state = sandbox.json(&["ctl", "status", "--json", "s"]);
     assert_eq!((&state["schema"], &state["recording"]), (&"apex.ctl/1".into(), &false.into()));
     assert_eq!(state["running"].as_array().unwrap().len(), 1, "{state}");

@@ -15,6 +15,7 @@ fn waiting(sandbox: &Sandbox) -> Running {
     let mut running =
         Running::start(&mut sandbox.record(&["--quiet", "--no-ptx"], &["launch", "25", "await", "end"]));
     running.read_until("waiting");
+    running.wait_for_name(&sandbox.path("s"));
     running
 }
 
