@@ -287,6 +287,10 @@ pub(crate) fn in_short(change: &str) -> String {
         depth <= 0 && matches!(letter, ';' | '.') && change[at + 1..].starts_with(' ')
     });
     let short = end.map_or(change, |(at, _)| &change[..at]).trim_end_matches('.');
+    // A file or a function has the name that it has.
+    if short.split(' ').next().is_some_and(|word| word.contains(['.', '/', '_', '`'])) {
+        return short.to_owned();
+    }
     let mut letters = short.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
@@ -330,6 +334,7 @@ mod tests {
                 "Avoid .contiguous() and std::vector in the loop",
             ),
             ("Convert once; weights too", "Convert once"),
+            ("page_ranks.cu:33: copy it at once", "page_ranks.cu:33: copy it at once"),
         ];
         for (change, short) in cases {
             assert_eq!(in_short(change), short);
