@@ -4,7 +4,8 @@
 //! their order: the first frame of the file has the index 0, and so on. Stacks are numbered from 1,
 //! because 0 means that there is none. `reading` reads it.
 
-use crate::reading;
+mod reading;
+
 use crate::record::{Counters, Doing, Frame, FrameKind, Head, MOST_TEXT, Process, Span, Stack, Thread};
 use apex_conventions::documents::HOST_STACKS;
 use apex_trace::Meta;

@@ -23,7 +23,6 @@ mod linux;
 mod native;
 mod process;
 mod python;
-mod reading;
 mod record;
 mod sampler;
 mod waits;

@@ -12,8 +12,7 @@
 
 use crate::counts::EXTENSION as COUNTS_FILE_EXTENSION;
 use crate::error::Problem;
-use crate::layout::FileHeader;
-use crate::reader::PROCESS_FILE_EXTENSION;
+use crate::layout::{FileHeader, PROCESS_FILE_EXTENSION};
 use apex_untrusted::{Folder, read};
 use std::ffi::OsStr;
 use std::fmt::Write as _;

@@ -28,6 +28,8 @@ pub use record::{
     RecordHead, RecordKind, Slots, StackSample, Thread, Timing, flags,
 };
 
+/// The extension of process files.
+pub(crate) const PROCESS_FILE_EXTENSION: &str = "rec";
 /// First eight bytes of a process file.
 pub const MAGIC: [u8; 8] = *b"APEXREC\0";
 /// Version of this layout; a reader rejects newer versions.

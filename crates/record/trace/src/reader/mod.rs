@@ -28,6 +28,7 @@ pub use watcher::{Recent, Watcher};
 use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
 use crate::counts::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
 use crate::error::{Error, Problem};
+use crate::layout::PROCESS_FILE_EXTENSION;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -38,8 +39,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Name of the file in a session's directory that says what was run.
 pub const META_FILE: &str = "session.json";
-/// The extension of process files.
-pub(crate) const PROCESS_FILE_EXTENSION: &str = "rec";
 /// Process files of a session, and files of counts, that are read: more than machines have
 /// processes.
 const MOST_FILES: usize = 100_000;

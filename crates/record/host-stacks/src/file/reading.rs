@@ -6,7 +6,7 @@
 //! from the damage on is trusted: the file is read again, and spans that name such definitions are
 //! left out. Each of both is a problem with the first line's number.
 
-use crate::file::{HostStacks, Line, WrittenSpan, flags};
+use super::{HostStacks, Line, WrittenSpan, flags};
 use crate::record::{Doing, Frame, Process, Span, Stack, Thread};
 use apex_conventions::documents::HOST_STACKS;
 use apex_untrusted::lines::{Unread, kind, pieces};
