@@ -14,6 +14,18 @@ function sized(address) {
   return [to - from, [from, to]];
 }
 
+/** The address once the chosen event lies in the view and a second passes without a change: it follows a view that rests. */
+async function settled(page) {
+  await page.waitForFunction(() => {
+    const said = new URLSearchParams(location.hash.slice(1));
+    const [start, end] = said.get('shown').split('-').map(Number);
+    const event = Number(said.get('event').split('@')[1]);
+    return start <= event && event <= end;
+  });
+  for (let last = ''; last !== page.url(); await page.waitForTimeout(1000)) last = page.url();
+  return page.url();
+}
+
 /** Waits until the address says that what is shown fulfils a condition. */
 async function until(page, condition) {
   await page.waitForURL((url) => condition(...sized(url)));
@@ -139,10 +151,10 @@ try {
   assert.ok(server.session.requests.length < 200, `${server.session.requests.length} requests`);
 
   // A link shows the same.
-  const address = page.url();
+  const address = await settled(page);
   await page.reload();
   await details.locator('h3', { hasText: 'AllReduce' }).waitFor();
-  assert.equal(page.url(), address);
+  assert.equal(await settled(page), address);
   await details.locator('.jump').first().click();
    await details.getByText('of rank 1, python').waitFor();
   assert.equal(fragment(page).get('lanes'), '0,1', 'its group opens');
