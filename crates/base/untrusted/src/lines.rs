@@ -1,8 +1,8 @@
 //! Lines of a damaged text file: which of them could not be read, and what they probably were.
 //!
 //! A file of lines, one JSON document each, is read as far as its lines are sound. Where lines are
-//! numbered by their order, a reader must know what a damaged line was: [`kind`] tells it by how the
-//! line begins, and [`pieces`] takes lines apart between which the line break was destroyed.
+//! numbered by their order, a reader must know what a damaged line was: [`kind`] tells it by how
+//! the line begins, and [`pieces`] takes lines apart between which the line break was destroyed.
 
 /// Changed bytes at which the beginning of a line is still recognised.
 const MOST_CHANGED: usize = 2;

@@ -138,8 +138,8 @@ pub struct Recording {
         hide_possible_values = true
     )]
     pub fast: Vec<Fast>,
-    /// Launch kernels in the blocks that `apex tune` found to be faster and proved to change no result.
-    /// A profile of another device, driver or code is not applied
+    /// Launch kernels in the blocks that `apex tune` found to be faster and proved to change no
+    /// result. A profile of another device, driver or code is not applied
     #[arg(long, value_name = "PROFILE")]
     pub tuned: Option<PathBuf>,
     /// Launch kernels by this plan (what `apex tune` runs)

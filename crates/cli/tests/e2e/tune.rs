@@ -1,6 +1,6 @@
-//! `apex tune` and `apex run --tuned`: on the CPU device, programs compute what they compute without
-//! a profile; on a driver without a GPU, whose times depend on the block, the search finds the
-//! better one.
+//! `apex tune` and `apex run --tuned`: on the CPU device, programs compute what they compute
+//! without a profile; on a driver without a GPU, whose times depend on the block, the search finds
+//! the better one.
 
 use crate::common::{APEX, Sandbox, output, text};
 use apex_reshape::Proof;
@@ -27,7 +27,8 @@ fn on_cpu(sandbox: &Sandbox, options: &[&str], words: &[&str]) -> Command {
     command
 }
 
-/// A profile of the CPU device in which launches of 1,000 values in blocks of 16 have blocks of 256.
+/// A profile of the CPU device in which launches of 1,000 values in blocks of 16 have blocks of
+/// 256.
 fn profile() -> Tuning {
     let sandbox = Sandbox::new();
     output(&mut on_cpu(&sandbox, &[], &["shaped", "1", "16", "1"]), 0);
@@ -164,8 +165,8 @@ fn a_profile_of_another_user_is_refused() {
     assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((16.into(), None), 3)]));
 }
 
-/// A command with a driver without a GPU, on which blocks of fewer than 64 threads take four times as
-/// long.
+/// A command with a driver without a GPU, on which blocks of fewer than 64 threads take four times
+/// as long.
 fn with_times(mut command: Command) -> Command {
     command.env("APEX_DRIVER", test_build::library("fake-driver")).env("FAKE_LEAST_THREADS", "64");
     command

@@ -99,8 +99,8 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
 }
 
 /// The PTX that the driver compiles for a device of this architecture (90 for 9.0), if that is what
-/// runs: the image, whose length is known, is text, or a fatbin without anything but PTX. `None` for
-/// an image with machine code: it need not come from the PTX beside it.
+/// runs: the image, whose length is known, is text, or a fatbin without anything but PTX. `None`
+/// for an image with machine code: it need not come from the PTX beside it.
 pub fn compiled_ptx(image: &[u8], architecture: u32) -> Option<Cow<'_, [u8]>> {
     let is_fatbin = image.starts_with(&FATBIN_MAGIC.to_le_bytes());
     let mut entries = is_fatbin.then(|| Entries::of(image)).transpose().ok()?.into_iter().flatten();

@@ -7,11 +7,11 @@
 //! `decode` and `slice` make `code` of a function's [listing](ptx::body), its
 //! [operations](ptx::instruction) and their [meanings](ptx_lower), `warp` executes it, `value`
 //! computes, [`analysis`](ptx::analysis) turns addresses into sectors and wavefronts, `loops` and
-//! `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose
-//! the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code
-//! takes a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe` what
-//! accesses ask for by the code alone, `contention` on how many places the atomic operations of all
-//! warps fall.
+//! `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling`
+//! choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of
+//! code takes a warp, [`ptx::machine`] how many instructions of the machine each becomes, `probe`
+//! what accesses ask for by the code alone, `contention` on how many places the atomic operations
+//! of all warps fall.
 //!
 //! There is no memory. What an estimator does not know it guesses, and it says that it did
 //! ([`Work::assumed`]):

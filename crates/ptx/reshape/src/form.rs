@@ -1,9 +1,10 @@
 //! Sums of thread and block, written with the thread's index in the grid where that is possible.
 //!
-//! `L = block · block size + thread` along an axis, and `T = grid size · block size`. A sum that can
-//! be written with L and T alone has the same value in every shape that keeps L and T; the rest is
-//! what this module calls *loose*. The numbers are exact modulo 2 to the power of the sum's width,
-//! because no proof holds for a launch with 2^31 threads along an axis, so neither L nor T wraps.
+//! `L = block · block size + thread` along an axis, and `T = grid size · block size`. A sum that
+//! can be written with L and T alone has the same value in every shape that keeps L and T; the rest
+//! is what this module calls *loose*. The numbers are exact modulo 2 to the power of the sum's
+//! width, because no proof holds for a launch with 2^31 threads along an axis, so neither L nor T
+//! wraps.
 
 use std::collections::BTreeMap;
 

@@ -86,7 +86,8 @@ impl Linear {
     }
 }
 
-/// A linear number of a thread is below a limit wherever the bound holds, or it is at least the limit.
+/// A linear number of a thread is below a limit wherever the bound holds, or it is at least the
+/// limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub form: Linear,

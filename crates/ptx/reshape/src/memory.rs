@@ -1,9 +1,9 @@
 //! Conditions 3 and 4: additional threads do nothing, and no thread meets what another one stores.
 //!
-//! An access whose address is [linear](Linear) is split into [coordinates](Coordinate). Two accesses
-//! that differ by a constant belong to the same buffer, where different threads must have disjoint
-//! addresses ([`separate`]); all other pairs of which one writes must be apart in memory, which only
-//! a launch can tell.
+//! An access whose address is [linear](Linear) is split into [coordinates](Coordinate). Two
+//! accesses that differ by a constant belong to the same buffer, where different threads must have
+//! disjoint addresses ([`separate`]); all other pairs of which one writes must be apart in memory,
+//! which only a launch can tell.
 
 use crate::Rules;
 use crate::access::{Access, Region, find};
@@ -308,11 +308,11 @@ fn separate(one: &Access, other: &Access) -> Option<Vec<Need>> {
 
 /// The same of accesses at these addresses.
 ///
-/// Both addresses are `c + Σ stride·coordinate`. The strides are put in an order in which each is at
-/// least the one before times its count. Then different coordinates give addresses that differ by
-/// the first stride at least, and this is at least what the constants differ by plus the width of
-/// an access. Threads that differ have different coordinates, because a coordinate is equal to its
-/// index modulo T. The last coordinate needs no count.
+/// Both addresses are `c + Σ stride·coordinate`. The strides are put in an order in which each is
+/// at least the one before times its count. Then different coordinates give addresses that differ
+/// by the first stride at least, and this is at least what the constants differ by plus the width
+/// of an access. Threads that differ have different coordinates, because a coordinate is equal to
+/// its index modulo T. The last coordinate needs no count.
 fn separated(one: &Access, other: &Access, numbers: [&Linear; 2]) -> Option<Vec<Need>> {
     let [a, b] = numbers;
     let (distance, shifted) = between(a, b)?;

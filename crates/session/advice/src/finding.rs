@@ -149,7 +149,8 @@ pub struct Observed {
     /// Idle time with this activity, nanoseconds of all devices. A change saves at most this much
     /// of it.
     pub time_ns: Figure,
-    /// The activity with its place, after "while": "the host is in `f`, called from train.py:8 step".
+    /// The activity with its place, after "while": "the host is in `f`, called from train.py:8
+    /// step".
     pub doing: String,
 }
 

@@ -1,9 +1,9 @@
 //! Compares the times of two shapes by pairs of launches.
 //!
 //! Launches of both shapes alternate at random within one run. A pair is two timed launches of
-//! different shapes, next to each other in time, of one size and one stream's state, so that clocks,
-//! temperature and other work are as equal as they can be. The interval is that of the pairs'
-//! median by order statistics, which assumes nothing about the distribution of times.
+//! different shapes, next to each other in time, of one size and one stream's state, so that
+//! clocks, temperature and other work are as equal as they can be. The interval is that of the
+//! pairs' median by order statistics, which assumes nothing about the distribution of times.
 
 use serde::{Deserialize, Serialize};
 

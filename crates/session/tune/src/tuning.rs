@@ -129,8 +129,8 @@ pub struct Refused {
 }
 
 impl Tuning {
-    /// Reads the first recording: what is proven, and which blocks are worth trying. What an earlier
-    /// tuning of the same device and driver decided stays.
+    /// Reads the first recording: what is proven, and which blocks are worth trying. What an
+    /// earlier tuning of the same device and driver decided stays.
     pub fn begin(session: &Session, profile: &Profile, models: &Models, earlier: Option<&Tuning>) -> Self {
         let device = profile.devices.first();
         let mut tuning = Self {

@@ -39,8 +39,8 @@ pub(super) fn heap(bodies: &[Body<'_>], found: &mut Found<'_>) {
     found.tell(FactKind::DeviceHeap, parts, all);
 }
 
-/// The factor π/2 · 2^-64, by which sine and cosine of FP32 scale the reduced argument in their slow
-/// path for large ones.
+/// The factor π/2 · 2^-64, by which sine and cosine of FP32 scale the reduced argument in their
+/// slow path for large ones.
 const REDUCTION_SCALE: u64 = 0x3bf9_21fb_5444_2d19;
 
 /// Whether an instruction is the product in FP64 of that path: the program does not ask for it.

@@ -242,9 +242,9 @@ fn the_condition_as_data_says_the_same() {
     assert!(compared > 3000);
 }
 
-/// Mutants are of unknown truth: each yes must hold all the same. All buffers lie in one allocation,
-/// so that a mutant that leaves its buffer is not taken to stay inside. `RESHAPE_MUTANTS` says how
-/// many of each kernel there are.
+/// Mutants are of unknown truth: each yes must hold all the same. All buffers lie in one
+/// allocation, so that a mutant that leaves its buffer is not taken to stay inside.
+/// `RESHAPE_MUTANTS` says how many of each kernel there are.
 #[test]
 fn mutants_that_are_allowed_give_the_same_memory() {
     let rounds = std::env::var("RESHAPE_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -131,8 +131,8 @@ fn volumes() -> Vec<Case> {
     ]
 }
 
-/// Loads and atomic operations whose addresses are not linear, but known to lie within a buffer, also
-/// where all buffers lie in one allocation.
+/// Loads and atomic operations whose addresses are not linear, but known to lie within a buffer,
+/// also where all buffers lie in one allocation.
 fn partly_linear() -> Vec<Case> {
     let guard = "setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mul.wide.s32 %t, %i, 4; add.s64 %q10, %b, %t; add.s64 %q11, %a, %t";
     let all = [

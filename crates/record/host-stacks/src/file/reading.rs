@@ -1,10 +1,10 @@
 //! Reads the session's file, whole or damaged.
 //!
-//! Definitions are numbered by their order, so a damaged line must not take its number with it. What
-//! it defined is told by how it begins; it keeps its number, and spans that name it are left out. If
-//! that is not enough, because a later line names what is not defined, then nothing that was defined
-//! from the damage on is trusted: the file is read again, and spans that name such definitions are
-//! left out. Each of both is a problem with the first line's number.
+//! Definitions are numbered by their order, so a damaged line must not take its number with it.
+//! What it defined is told by how it begins; it keeps its number, and spans that name it are left
+//! out. If that is not enough, because a later line names what is not defined, then nothing that
+//! was defined from the damage on is trusted: the file is read again, and spans that name such
+//! definitions are left out. Each of both is a problem with the first line's number.
 
 use super::{HostStacks, Line, WrittenSpan, flags};
 use crate::record::{Doing, Frame, Process, Span, Stack, Thread};
@@ -28,8 +28,8 @@ const BEGINNINGS: [&str; 8] = [
 /// several lines.
 const MOST_CONTROLS: usize = 8;
 
-/// A number that is further beyond the last definition than this is a changed number, and no sign of
-/// missing definitions.
+/// A number that is further beyond the last definition than this is a changed number, and no sign
+/// of missing definitions.
 const MOST_MISSING: usize = 64;
 
 /// What a line defines, by its place in [`BEGINNINGS`].

@@ -1,6 +1,6 @@
-//! Actions: ways to execute calls differently (`apex run --fast`, `apex run --tuned`). The [`queue`]
-//! makes launches in a thread of its own, the [`pool`] reuses memory that the program frees,
-//! [`reshape`] launches the same threads in other blocks.
+//! Actions: ways to execute calls differently (`apex run --fast`, `apex run --tuned`). The
+//! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
+//! frees, [`reshape`] launches the same threads in other blocks.
 //!
 //! Everything about an action but its hooks is in its folder here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table

@@ -114,8 +114,8 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     unsafe { kernel_ex_in::<INDEX>(config, None, function, Passed { parameters, extra }) }
 }
 
-/// As [`kernel_in`], for [`kernel_ex`]: the program's configuration, and the one that is launched if
-/// it is another one.
+/// As [`kernel_in`], for [`kernel_ex`]: the program's configuration, and the one that is launched
+/// if it is another one.
 ///
 /// # Safety
 /// As [`kernel_in`].

@@ -12,11 +12,11 @@
 //!    itself would.
 //! 2. *Decides* what becomes of the call, which it holds as a value ([`call::Call`]); *forwards*
 //!    what was decided, with arguments that meet the function's contract; *records* what was asked
-//!    and what was done ([`observe`]). All hooks but three sorts forward the program's own arguments
-//!    before they return, and return what the driver returned. `queued` copies the arguments and
-//!    forwards the copy later, in order; `pooled` serves an allocation or a free from memory of the
-//!    driver's that it kept, and may forward nothing; `reshaped` forwards a launch with the same
-//!    threads in other blocks.
+//!    and what was done ([`observe`]). All hooks but three sorts forward the program's own
+//!    arguments before they return, and return what the driver returned. `queued` copies the
+//!    arguments and forwards the copy later, in order; `pooled` serves an allocation or a free from
+//!    memory of the driver's that it kept, and may forward nothing; `reshaped` forwards a launch
+//!    with the same threads in other blocks.
 //! 3. *Never panics* across the ABI: whatever could panic runs under [`crate::switch::guarded`].
 
 pub mod actions;

@@ -1,8 +1,8 @@
 //! Hooks of a process whose launches are reshaped.
 //!
 //! Each stands in for the ordinary hook of a launch, and makes the launch through it, in the shape
-//! that [`crate::actions::reshape`] names. The launch queue enters them too, so that a queued launch
-//! is decided when it is made.
+//! that [`crate::actions::reshape`] names. The launch queue enters them too, so that a queued
+//! launch is decided when it is made.
 
 use super::Hook;
 use super::actions::Action;

@@ -74,8 +74,8 @@ impl Objects {
         })
     }
 
-    /// The PTX that a handle's code was compiled from, if the program got the handle for a module or
-    /// library that it has loaded as PTX. Asks nobody, so the handle may be anything.
+    /// The PTX that a handle's code was compiled from, if the program got the handle for a module
+    /// or library that it has loaded as PTX. Asks nobody, so the handle may be anything.
     pub fn ptx_behind(&self, handle: CUfunction) -> Option<u128> {
         self.image_behind(handle as u64)?.ptx
     }

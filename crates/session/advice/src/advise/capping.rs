@@ -9,8 +9,9 @@
 //!    and of that only what passes while the host does what the change removes ([`Rule::idle`]):
 //!    allocating less saves the idle time during allocations. Where too much is unknown to tell by
 //!    what, all known idle time and the unknown time are the limit. Findings share these times, the
-//!    largest first, but a finding that leads others before these ([`super::leading`]). A finding whose rule has a parent that fired lies *within* the parent's
-//!    ([`Finding::within`]): it is capped by that one, and does not add to it.
+//!    largest first, but a finding that leads others before these ([`super::leading`]). A finding
+//!    whose rule has a parent that fired lies *within* the parent's ([`Finding::within`]): it is
+//!    capped by that one, and does not add to it.
 //!
 //! No saving exceeds the accounts that it is taken from, and the upper end of its interval does not
 //! exceed those of these accounts.

@@ -2,8 +2,9 @@
 //! statement at the place that each finding names first.
 //!
 //! A finding about what kernels do explains all of their time; one that sets their launch
-//! configuration against the device explains what it saves, because a kernel of few blocks may still
-//! do needless work. A place of which at least [`HALF`] is explained is no finding of its own.
+//! configuration against the device explains what it saves, because a kernel of few blocks may
+//! still do needless work. A place of which at least [`HALF`] is explained is no finding of its
+//! own.
 
 use super::capping::time_of;
 use crate::finding::{Finding, Quoted, Scope};
@@ -14,8 +15,8 @@ use apex_profile::{Frame, Profile, Site, total};
 const HALF: f64 = 0.5;
 
 /// The part of a place's time for which its finding is said before others: who finds it needless
-/// saves all of it, others a little. A finding that saves more, or that knows the cause, comes first:
-/// it has a remedy.
+/// saves all of it, others a little. A finding that saves more, or that knows the cause, comes
+/// first: it has a remedy.
 const WEIGHT: f64 = 0.25;
 
 /// Removes the finding about a line that other findings explain.

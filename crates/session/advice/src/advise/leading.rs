@@ -16,8 +16,8 @@
 //! A finding that leads takes its idle time first ([`super::capping`]) and is said first
 //! ([`super::ranking`]), with its own claim: the general one claims what is left. A specific
 //! finding that explains less is named in the general one's summary, with its remedy
-//! ([`name_causes`]). Where there is none, the summary names the lines at which the account's time passes. So the first
-//! finding always names a line or a function, if call stacks were read.
+//! ([`name_causes`]). Where there is none, the summary names the lines at which the account's time
+//! passes. So the first finding always names a line or a function, if call stacks were read.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,8 @@ use apex_profile::{Profile, total};
 /// In the recorded programs of testing/corpus whose cause was planted, the cause explains 18%
 /// (`vocoder_chunks`), 19% (`policy_heads`), 29% (`synced_log`, `training_notes`) and 35%
 /// (`scanned_pages`) of the time that the general finding claims, by samples and launches; the
-/// measured savings are as large or larger. Removing a sixth of a wait makes a program a fifth faster.
+/// measured savings are as large or larger. Removing a sixth of a wait makes a program a fifth
+/// faster.
 const SUBSTANTIAL: f64 = 1.0 / 6.0;
 /// Minimum part for a specific finding to be named in the general one's summary.
 const NAMED: f64 = 0.05;

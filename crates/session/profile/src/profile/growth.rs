@@ -1,11 +1,11 @@
 //! Growth of steps: ever more launches for each launch of a kernel that each step makes equally
 //! often.
 //!
-//! Steps of which each is longer than the one before are not found as repetitions, so growth is told
-//! from launches over time. In a program whose steps grow, launches per second stay about the same,
-//! and those of a kernel that a step makes once become rare. The busy part of the span is divided
-//! into [`GROUPS`] groups; a kernel's share of the launches must fall from each group to the next.
-//! Launches are counted exactly.
+//! Steps of which each is longer than the one before are not found as repetitions, so growth is
+//! told from launches over time. In a program whose steps grow, launches per second stay about the
+//! same, and those of a kernel that a step makes once become rare. The busy part of the span is
+//! divided into [`GROUPS`] groups; a kernel's share of the launches must fall from each group to
+//! the next. Launches are counted exactly.
 
 use super::LaunchesOverTime;
 use crate::saturating::SaturatingSum as _;

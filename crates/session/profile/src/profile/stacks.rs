@@ -257,7 +257,8 @@ impl Profile {
 }
 
 impl<'p> Site<'p> {
-    /// The line of the program, of Python where both languages have one; `None` where none is known.
+    /// The line of the program, of Python where both languages have one; `None` where none is
+    /// known.
     pub fn frame(self) -> Option<&'p Frame> {
         match self {
             Site::Line(frame) | Site::Through { python: frame, .. } => Some(frame),

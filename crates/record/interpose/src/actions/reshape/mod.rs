@@ -15,12 +15,12 @@
 //!    driver would refuse, so that its error stays.
 //! 3. *Captures.* While a stream of the process captures, nothing is reshaped: queries of a graph's
 //!    nodes return what the program asked for.
-//! 4. *Addresses tell memory apart.* The condition compares addresses. Once the program maps memory by
-//!    calls by which two addresses may mean the same memory ([`MAPPING`]), nothing is reshaped any
-//!    more.
+//! 4. *Addresses tell memory apart.* The condition compares addresses. Once the program maps memory
+//!    by calls by which two addresses may mean the same memory ([`MAPPING`]), nothing is reshaped
+//!    any more.
 //! 5. *Never more launches than the program's.* Each launch is made once, in one shape.
-//! 6. *Fast.* A launch that repeats an earlier one is looked up ([`memo`]), unless launches draw. The
-//!    launch path takes no lock, allocates nothing, and asks the driver nothing, except when a
+//! 6. *Fast.* A launch that repeats an earlier one is looked up ([`memo`]), unless launches draw.
+//!    The launch path takes no lock, allocates nothing, and asks the driver nothing, except when a
 //!    function is met for the first time.
 
 mod draw;

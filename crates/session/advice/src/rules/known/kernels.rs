@@ -113,8 +113,8 @@ fn matched(profile: &Profile, cause: &Cause, sequence: &Sequence) -> Vec<usize> 
         .collect()
 }
 
-/// Idle time around the launches of a cause's kernels, of which the cause says that its remedy makes
-/// them needless: it explains that the program is launch-bound.
+/// Idle time around the launches of a cause's kernels, of which the cause says that its remedy
+/// makes them needless: it explains that the program is launch-bound.
 fn idle_time(profile: &Profile, cause: &Cause, rows: &[(usize, f64)]) -> Option<Figure> {
     let lost = cause
         .explains

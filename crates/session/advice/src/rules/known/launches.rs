@@ -1,9 +1,9 @@
 //! Launches that functions of a cause make, in a program that waits for its launches.
 //!
 //! Samples of the host miss a function whose frames change while they are read, as many short calls
-//! of Python do. The call stacks of launches do not. Where the program is launch-bound, launching is
-//! what takes the idle time, so it is divided among the launches: a function that makes a fifth of
-//! them has a fifth of it.
+//! of Python do. The call stacks of launches do not. Where the program is launch-bound, launching
+//! is what takes the idle time, so it is divided among the launches: a function that makes a fifth
+//! of them has a fifth of it.
 
 use super::super::host_function::of_what;
 use super::super::{Draft, confidence, job_saving, percent};
