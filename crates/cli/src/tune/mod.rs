@@ -67,8 +67,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let earlier = path.exists().then(|| tuned::load(&path)).transpose().with_context(|| {
         format!("cannot add to {}; name another file with -o", apex_untrusted::shown(&path))
     })?;
+    refuse_without_folder(&path)?;
     let runs = Runs::new(args)?;
-    let tuning = match tune(&runs, earlier.as_ref()) {
+    let tuning = match tune(&runs, &path, earlier.as_ref()) {
         Ok(tuning) => tuning,
         Err(Stopped::Failed(error)) => return Err(error),
         Err(Stopped::Program(status)) => {
@@ -97,6 +98,16 @@ fn refuse_without_gpu() -> anyhow::Result<()> {
     }
 }
 
+/// What took three runs to measure must have a place.
+fn refuse_without_folder(profile: &Path) -> anyhow::Result<()> {
+    let folder = profile.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let [profile, folder] = [profile, folder].map(apex_untrusted::shown);
+        bail!("cannot write {profile}: there is no folder {folder}; make it, or name another file with -o");
+    }
+    Ok(())
+}
+
 /// The name of the profile of a command.
 fn default_name(command: &OsStr) -> PathBuf {
     let mut name = Path::new(command).file_name().unwrap_or(OsStr::new("program")).to_owned();
@@ -117,11 +128,14 @@ impl<E: Into<anyhow::Error>> From<E> for Stopped {
     }
 }
 
-fn tune(runs: &Runs<'_>, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
+fn tune(runs: &Runs<'_>, path: &Path, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
     let recorded = runs.run(1, "recording", None)?;
     let loaded = loaded::just_recorded(&recorded)?;
     let mut tuning = Tuning::begin(&loaded.session, &loaded.profile, &Models::shipped(), earlier);
     drop(loaded);
+    if let Some(earlier) = earlier.filter(|earlier| !earlier.is_of_device_of(&tuning)) {
+        return Err(of_other_device(path, earlier, &tuning).into());
+    }
     if tuning.is_open() {
         let searched = runs.run(2, "trying other blocks", Some(&tuning.search()))?;
         tuning.searched(&Session::open(searched)?);
@@ -131,6 +145,18 @@ fn tune(runs: &Runs<'_>, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
         tuning.confirmed(&Session::open(confirmed)?);
     }
     Ok(tuning)
+}
+
+/// The error about a profile whose decisions a new one would lose.
+fn of_other_device(path: &Path, earlier: &Tuning, tuning: &Tuning) -> anyhow::Error {
+    let named =
+        |of: &Tuning| format!("{} with driver {}", apex_untrusted::printable(&of.device), of.driver_version);
+    anyhow::anyhow!(
+        "{} is of {}, and the program ran on {}: name another file with -o, or remove it",
+        apex_untrusted::shown(path),
+        named(earlier),
+        named(tuning)
+    )
 }
 
 /// The runs of the program, and the folder of their sessions, which ends with this.

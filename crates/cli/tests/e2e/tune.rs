@@ -218,6 +218,37 @@ fn the_programs_block_stays_where_others_are_not_faster() {
 }
 
 #[test]
+fn shares_are_of_the_last_run_alone() {
+    let sandbox = Sandbox::new();
+    output(&mut tune(&sandbox, &[], &["shaped", "2000", "1000", "0"]), 0);
+    let run = output(&mut tune(&sandbox, &["--json"], &["shaped", "2000", "5000", "0"]), 0);
+    let profile: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let sizes = profile["kernels"][0]["sizes"].as_array().unwrap();
+    let told: Vec<_> = sizes.iter().map(|size| (size["launches"].as_u64(), size["share"].as_f64())).collect();
+    assert_eq!(told, [(Some(0), Some(0.0)), (Some(2000), Some(1.0))]);
+    assert!(sizes.iter().all(|size| size["change"].is_object()), "{profile}");
+}
+
+#[test]
+fn a_profile_of_another_device_is_not_replaced() {
+    let sandbox = Sandbox::new();
+    let other = document::write(&profile()).unwrap();
+    write(&sandbox, &other);
+    let said = text(&output(&mut tune(&sandbox, &[], &["shaped", "200", "1000", "0"]), 125).stderr);
+    assert!(said.contains("p.json is of ") && said.contains("name another file with -o"), "{said}");
+    assert_eq!(std::fs::read_to_string(sandbox.path("p.json")).unwrap(), other);
+}
+
+#[test]
+fn a_folder_that_is_missing_is_told_before_the_program_runs() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["tune", "-o", "missing/p.json", "--", "true"]);
+    command.env("APEX_DRIVER", test_build::library("fake-driver"));
+    let said = text(&output(&mut command, 125).stderr);
+    assert!(said.contains("there is no folder missing") && !said.contains("run 1 of 3"), "{said}");
+}
+
+#[test]
 fn a_program_that_fails_is_not_tuned() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.apex(&["tune", "-o", "p.json", "--", "sh", "-c", "exit 3"]);

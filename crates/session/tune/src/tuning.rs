@@ -57,7 +57,7 @@ pub struct Size {
     pub asked: Dim3,
     /// The binary logarithm of the launches' threads, rounded down.
     pub size_class: u32,
-    /// Launches in the recorded run.
+    /// Launches in the last recorded run.
     pub launches: u64,
     /// Share of the GPU time of all kernels in that run, measured.
     pub share: f64,
@@ -138,12 +138,9 @@ impl Tuning {
             driver_version: device.map_or(0, |device| device.driver_version),
             ..Self::default()
         };
-        let is_same = |known: &&Tuning| {
-            (&known.device, known.driver_version) == (&tuning.device, tuning.driver_version)
-        };
-        if let Some(earlier) = earlier.filter(is_same) {
+        if let Some(earlier) = earlier.filter(|earlier| earlier.is_of_device_of(&tuning)) {
             tuning.kernels.clone_from(&earlier.kernels);
-            tuning.kernels.iter_mut().for_each(|kernel| kernel.sizes.retain(Size::is_decided));
+            tuning.kernels.iter_mut().for_each(Tuned::keep_decisions);
         }
         for group in groups(session, profile).iter().filter(|group| group.share >= LEAST_SHARE) {
             if let Err(refused) = tuning.add(profile, models, group) {
@@ -153,14 +150,23 @@ impl Tuning {
         tuning
     }
 
+    /// Whether both are of one device and driver: times of others say nothing about these.
+    pub fn is_of_device_of(&self, other: &Self) -> bool {
+        (&self.device, self.driver_version) == (&other.device, other.driver_version)
+    }
+
     fn add(&mut self, profile: &Profile, models: &Models, group: &Group<'_>) -> Result<(), Box<Refused>> {
         let no = |reason: &str| Box::new(Refused::of(group, reason));
         let Some((code, name, asked, size_class)) = group.key.clone() else {
             return Err(no("the driver was given machine code, or PTX that the session does not hold"));
         };
         let place = self.kernels.iter().position(|kernel| kernel.code == code && kernel.name == name);
-        let sizes = place.map_or(&[][..], |place| &self.kernels[place].sizes);
-        if sizes.iter().any(|size| (size.asked, size.size_class) == (asked, size_class)) {
+        let (launches, share) = (group.launches, rounded(group.share));
+        let is_this = |size: &&mut Size| (size.asked, size.size_class) == (asked, size_class);
+        if let Some(place) = place
+            && let Some(known) = self.kernels[place].sizes.iter_mut().find(is_this)
+        {
+            (known.launches, known.share) = (launches, share);
             return Ok(());
         }
         if group.kernel.launch.dynamic_shared_bytes > 0 {
@@ -179,7 +185,6 @@ impl Tuning {
             () => None,
         };
         let tried = blocks.into_iter().map(|block| Tried { block, ratio: None }).collect();
-        let (launches, share) = (group.launches, rounded(group.share));
         let size = Size { asked, size_class, launches, share, tried, change: None, kept };
         match place {
             Some(place) => self.kernels[place].sizes.push(size),
@@ -279,6 +284,15 @@ impl Tuning {
             driver_version: self.driver_version,
             kernels: self.kernels.iter().filter_map(planned).collect(),
         }
+    }
+}
+
+impl Tuned {
+    /// Keeps what is decided for all runs, without the launches and shares of the run that decided
+    /// it: shares of different runs have no sum.
+    fn keep_decisions(&mut self) {
+        self.sizes.retain(Size::is_decided);
+        self.sizes.iter_mut().for_each(|size| (size.launches, size.share) = (0, 0.0));
     }
 }
 
