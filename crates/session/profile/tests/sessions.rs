@@ -1,10 +1,10 @@
 //! Profiles of sessions: what programs did is what the profile says.
 
 use apex_profile::{Basis, CopyDirection, PhaseKind, Profile, Provenance};
-use apex_trace::definition::{Definition, Graph, StreamKind};
+use apex_trace::definition::{Context, Definition, Device, Graph, Stream, StreamKind};
 use apex_trace::layout::{CallClass, MemoryKind, flags};
 use tempfile::TempDir;
-use test_session::{BLOCKING, LEGACY, Recording};
+use test_session::{BLOCKING, LEGACY, NON_BLOCKING, Recording};
 
 fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
     test_session::of_program(program, Profile::from_session)
@@ -128,6 +128,53 @@ fn graphs_run_their_kernels_in_the_steady_state_too() {
     assert_eq!(totals.gpu_time_ns.expect("of graphs").value, 50_000.0 * launches as f64);
     let filtered = profile.of_kernels(&[0].into()).in_phase(PhaseKind::Steady).expect("a loop");
     assert_eq!(filtered.kernels.iter().filter(|kernel| kernel.launches.any()).count(), 1);
+}
+
+/// A second device, its context and a stream there. Returns the stream.
+fn second_device(program: &Recording) -> u32 {
+    let (id, context, stream) = (2, 2, 9);
+    let device = Device { id, ordinal: 1, name: "another".to_owned(), uuid: [9; 16], ..Device::default() };
+    program.define(Definition::Device(device));
+    program.define(Definition::Context(Context { id: context, handle: 0xd0, device: id, ..Context::default() }));
+    program.define(Definition::Stream(Stream { id: stream, handle: 9, context, kind: StreamKind::NonBlocking }));
+    stream
+}
+
+/// Launches by device, of all activities.
+fn launches_by_device(profile: &Profile) -> Vec<(Option<usize>, u64)> {
+    profile.activities.iter().map(|activity| (activity.device, activity.launches)).collect()
+}
+
+#[test]
+fn a_launch_whose_kernels_are_unknown_is_on_the_device_of_its_stream() {
+    // A graph that copies, one that was not recorded, and a configuration that was not.
+    let copies = || Definition::Graph(Graph { id: 1, copies: 5, ..Graph::default() });
+    let launches = |program: &mut Recording, stream| {
+        for graph in [1, 77] {
+            program.graph_launch(graph, stream);
+        }
+        program.launch(78, stream);
+    };
+    let one = profile(|program| {
+        program.define(copies());
+        let function = program.function("k");
+        let config = program.config(function, 132, 128);
+        (0..20).for_each(|_| {
+            program.timed(config, NON_BLOCKING, 50_000);
+            launches(program, NON_BLOCKING);
+            // A stream that was not recorded is on the only device.
+            launches(program, 79);
+        });
+    });
+    assert_eq!(launches_by_device(&one), [(Some(0), 140)]);
+    let several = profile(|program| {
+        program.define(copies());
+        let other = second_device(program);
+        launches(program, other);
+        launches(program, NON_BLOCKING);
+        launches(program, other);
+    });
+    assert_eq!(launches_by_device(&several), [(Some(0), 3), (Some(1), 6)]);
 }
 
 #[test]

@@ -152,7 +152,8 @@ impl Ledger {
             begin = begin.max(end);
             if ends <= begin {
                 part += 1;
-                ends = edge(self.span, part + 1);
+                // No edge lies beyond the end of the span, which may be the end of time.
+                ends = edge(self.span, (part + 1).min(OverTime::PARTS));
             }
         }
         self.part = (part, ends);
@@ -399,6 +400,16 @@ mod tests {
         let busy = ledger.busy();
         assert_eq!((busy.len(), busy[0]), (30, 47.0 / 80.0));
         assert!(busy[1..].iter().all(|&share| share == 0.0));
+    }
+
+    #[test]
+    fn a_span_may_reach_to_the_end_of_time() {
+        let (from, end) = (u64::MAX - 2_400, u64::MAX);
+        let mut ledger = ledger((from, end), &[(0, Steady)]);
+        ledger.add(from, end - 15, Use::Kernels);
+        ledger.add(end - 15, end, Use::Copies);
+        let over_time = ledger.over_time();
+        assert_eq!((over_time.kernels.iter().sum::<u64>(), &over_time.copies[237..]), (2_385, &[0, 5, 10][..]));
     }
 
     #[test]

@@ -219,10 +219,11 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 }
                 let place = self.reading.config_places.get(launch.config);
                 let config = place.map(|place| &self.reading.configs[place]);
+                let of_kernel = config.and_then(|config| config.device);
                 self.launch(
                     LaunchCall {
                         what: Launched::Config(place),
-                        device: config.and_then(|config| config.device),
+                        device: self.reading.device_of_launch(of_kernel, launch.stream),
                         kernel: config.map(|config| config.kernel),
                         collective: config.is_some_and(|config| config.collective),
                         stream: launch.stream,
@@ -240,10 +241,11 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 let (start, end) = self.reading.interval(&launch.head);
                 let place = self.reading.graph_places.get(launch.graph);
                 let graph = place.map(|place| &self.reading.graphs[place]);
+                let of_kernels = graph.and_then(|graph| graph.device);
                 self.launch(
                     LaunchCall {
                         what: Launched::Graph(place),
-                        device: graph.and_then(|graph| graph.device),
+                        device: self.reading.device_of_launch(of_kernels, launch.stream),
                         kernel: graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel),
                         collective: false,
                         stream: launch.stream,
@@ -436,7 +438,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
 
     /// The device of a stream. A process with one device needs no record of the stream.
     fn device_of(&mut self, stream: u32) -> Option<&mut Device> {
-        let device = self.reading.streams.get(stream).and_then(|stream| stream.device);
+        let device = self.reading.device_of_stream(stream);
         let only = self.devices.len() == 1;
         self.devices.iter_mut().find(|(known, _)| only || **known == device).map(|(_, device)| device)
     }

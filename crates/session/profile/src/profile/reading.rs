@@ -201,6 +201,7 @@ impl<'b> Reading<'b> {
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
         let device = config.and_then(|config| self.configs[config].device);
+        let device = self.device_of_launch(device, launch.stream);
         self.extend(device, (launch.stream, tid), start, cpu_ns);
         if let Some(config) = config {
             let stratum = self.stratum(launch.head.start);
@@ -235,7 +236,7 @@ impl<'b> Reading<'b> {
             return;
         }
         graph.samples.launch(stratum);
-        let device = graph.device;
+        let of_kernels = graph.device;
         let nodes = graph.kernels.iter().fold(0_u32, |sum, &(_, nodes)| sum.saturating_add(nodes));
         if counts {
             graph.launches += 1;
@@ -255,6 +256,7 @@ impl<'b> Reading<'b> {
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
         self.sequences.interrupt(Some(launch.stream));
+        let device = self.device_of_launch(of_kernels, launch.stream);
         self.extend(device, (launch.stream, tid), start, cpu_ns);
     }
 

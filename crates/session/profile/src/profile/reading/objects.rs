@@ -1,6 +1,8 @@
 //! Configurations, graphs, streams and devices of the process that is read: the meaning of its
 //! identifiers, and the facts about each.
 
+use std::collections::HashMap;
+
 use super::{Reading, THIS};
 use crate::profile::stacks::StackCounts;
 use crate::profile::times::Samples;
@@ -86,12 +88,11 @@ impl Reading<'_> {
     pub(super) fn stream(&mut self, id: u32) -> &mut Stream {
         let (process, devices) = (self.process, &self.devices);
         self.streams.entry(id, || {
-            let definition = process.definitions.stream(id);
             Stream {
                 process: THIS,
-                device: definition.and_then(|stream| devices.get(&stream.context).copied()),
+                device: device_of_definition(process, devices, id),
                 id,
-                kind: definition.map(|stream| stream.kind),
+                kind: process.definitions.stream(id).map(|stream| stream.kind),
                 launches: 0,
                 graph_launches: 0,
                 transfers: 0,
@@ -105,10 +106,15 @@ impl Reading<'_> {
         self.devices.get(&context).copied().or_else(|| self.only_device())
     }
 
+    /// The device of a launch: that of its kernels. Where these are not known, as in a graph whose
+    /// nodes hide them, it is the device of the launch's stream.
+    pub(in crate::profile) fn device_of_launch(&self, of_kernels: Option<usize>, stream: u32) -> Option<usize> {
+        of_kernels.or_else(|| self.device_of_stream(stream))
+    }
+
     /// The device of a stream; where it is not known, the only device that the process has.
-    pub(super) fn device_of_stream(&self, stream: u32) -> Option<usize> {
-        let known = self.streams.get(stream).and_then(|stream| stream.device);
-        known.or_else(|| self.only_device())
+    pub(in crate::profile) fn device_of_stream(&self, stream: u32) -> Option<usize> {
+        device_of_definition(self.process, &self.devices, stream).or_else(|| self.only_device())
     }
 
     fn only_device(&self) -> Option<usize> {
@@ -116,6 +122,15 @@ impl Reading<'_> {
         let first = all.next()?;
         all.all(|other| other == first).then_some(first)
     }
+}
+
+/// The device of a stream's context, as far as stream and context were recorded.
+fn device_of_definition(
+    process: &apex_trace::Process,
+    devices: &HashMap<u32, usize>,
+    stream: u32,
+) -> Option<usize> {
+    devices.get(&process.definitions.stream(stream)?.context).copied()
 }
 
 impl GraphState {
