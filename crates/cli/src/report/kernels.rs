@@ -1,11 +1,11 @@
 //! The table of top kernels.
 
 use crate::text::kernels::{
-    BAR, CONFIGURATION, CPU_TIME, Column, EFFICIENCY, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, TAIL, WAVES,
-    configuration,
+    BAR, CONFIGURATION, CPU_TIME, Column, EFFICIENCY, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, Share, TAIL,
+    WAVES, configuration,
 };
 use crate::text::{self, Align, Table};
-use apex_profile::{Kernel, Profile};
+use apex_profile::{GpuShares, Kernel, Profile, units};
 
 /// Columns with computed figures.
 const COMPUTED: [Column; 4] = [OCCUPANCY, WAVES, TAIL, EFFICIENCY];
@@ -77,7 +77,10 @@ pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: us
     };
     let headings = table.headings(width);
     let is_timed = |&index: &usize| profile.kernels[index].gpu.is_some();
-    let legend = legend(&headings, ranked.iter().any(is_timed), ranked.iter().all(is_timed));
+    let is_by_graphs = |&index: &usize| profile.kernels[index].launches.by_graphs > 0;
+    let of_graphs = (sort == Sort::Time && ranked.iter().any(is_by_graphs)).then(|| of_graphs(job));
+    let timed = legend(&headings, ranked.iter().any(is_timed), ranked.iter().all(is_timed));
+    let legend = [timed].into_iter().chain(of_graphs).collect::<Vec<_>>().join(" · ");
     Kernels { lines: table.lines(width), legend }
 }
 
@@ -102,11 +105,23 @@ fn rows(profile: &Profile, job: &Profile, sort: Sort, ranked: &[usize], names: &
     let measured = [GPU_TIME, kept(SHARE), cpu_time, BAR];
     let columns = [&[LAUNCHES, CONFIGURATION][..], &COMPUTED, &measured].concat();
     let total: f64 = job.kernels.iter().map(|kernel| sort.of(kernel)).sum();
+    let shares = GpuShares::of(job);
     let row = |(&index, &name): (&usize, &_)| {
         let kernel = &profile.kernels[index];
-        Row { kernel, name, share: Some(if total > 0.0 { sort.of(kernel) / total } else { 0.0 }) }
+        let share = match sort {
+            Sort::Time => shares.share(kernel).into(),
+            Sort::Count | Sort::Cpu => Share::in_sum(sort.of(kernel), total),
+        };
+        Row { kernel, name, share }
     };
     text::kernels::table(&job.device_names(), &columns, ranked.iter().zip(names).map(row))
+}
+
+/// Says why the share of a kernel that graphs run is unknown, and what share the graphs have.
+fn of_graphs(job: &Profile) -> String {
+    let share = GpuShares::of(job).of_graphs();
+    let share = share.map_or_else(String::new, |share| format!("; all graphs: {}", units::share(share)));
+    format!("share ?: graphs run the kernel, and a graph has one time for all of its kernels{share}")
 }
 
 /// Returns the meaning of these headings, and the reason why a kernel may be without a time.
@@ -173,6 +188,23 @@ mod tests {
             assert_eq!(legend.contains("waves"), has_waves, "{width}: {legend}");
             assert!(legend.contains("not timed: "), "{legend}");
         }
+    }
+
+    #[test]
+    fn kernels_that_graphs_run_have_no_share_of_the_time() {
+        let mut profile = profile();
+        let launches = Launches { by_graphs: 30, ..Launches::default() };
+        profile.kernels.truncate(2);
+        profile.kernels[0].launches = launches;
+        let shares = |profile: &Profile, sort| {
+            let Kernels { lines, legend } = table(profile, profile, sort, 6, 200);
+            let cells = lines[1..].iter().map(|line| line.split("  ").map(str::trim).any(|cell| cell == "?"));
+            (cells.collect::<Vec<_>>(), legend.contains("share ?: graphs run the kernel"))
+        };
+        let (unknown, is_explained) = shares(&profile, Sort::Time);
+        assert!(unknown[0] && is_explained);
+        // Launches are counted.
+        assert!(!shares(&profile, Sort::Count).1);
     }
 
     #[test]

@@ -135,8 +135,18 @@ fn second_device(program: &Recording) -> u32 {
     let (id, context, stream) = (2, 2, 9);
     let device = Device { id, ordinal: 1, name: "another".to_owned(), uuid: [9; 16], ..Device::default() };
     program.define(Definition::Device(device));
-    program.define(Definition::Context(Context { id: context, handle: 0xd0, device: id, ..Context::default() }));
-    program.define(Definition::Stream(Stream { id: stream, handle: 9, context, kind: StreamKind::NonBlocking }));
+    program.define(Definition::Context(Context {
+        id: context,
+        handle: 0xd0,
+        device: id,
+        ..Context::default()
+    }));
+    program.define(Definition::Stream(Stream {
+        id: stream,
+        handle: 9,
+        context,
+        kind: StreamKind::NonBlocking,
+    }));
     stream
 }
 

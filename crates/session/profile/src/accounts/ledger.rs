@@ -409,7 +409,10 @@ mod tests {
         ledger.add(from, end - 15, Use::Kernels);
         ledger.add(end - 15, end, Use::Copies);
         let over_time = ledger.over_time();
-        assert_eq!((over_time.kernels.iter().sum::<u64>(), &over_time.copies[237..]), (2_385, &[0, 5, 10][..]));
+        assert_eq!(
+            (over_time.kernels.iter().sum::<u64>(), &over_time.copies[237..]),
+            (2_385, &[0, 5, 10][..])
+        );
     }
 
     #[test]

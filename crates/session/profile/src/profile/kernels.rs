@@ -109,7 +109,7 @@ impl Kernel {
         u32::try_from(self.launch.threads_per_block()).unwrap_or(u32::MAX)
     }
 
-    /// GPU time of all launches, from samples.
+    /// GPU time of all launch calls, from samples. Runs by graphs are in the graphs' time.
     pub fn gpu_total_ns(&self) -> Option<f64> {
         self.gpu.as_ref().map(|gpu| gpu.total_ns.value)
     }

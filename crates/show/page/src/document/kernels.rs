@@ -5,7 +5,8 @@ use super::geometry::Geometry;
 use super::{SENTENCE, Source};
 use apex_counts::{Hotspot, Space};
 use apex_profile::{
-    BoundBy, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount, Work, total,
+    BoundBy, GpuTime, KernelCounts, LaunchesOverTime, Prediction, Profile, SaturatingSum as _, StackCount,
+    Work, total,
 };
 use cuda_launch::LaunchConfig;
 use serde::Serialize;
@@ -184,12 +185,24 @@ impl Kernels {
             left_out: LeftOut {
                 kernels: rest().count(),
                 launches: rest().map(|kernel| kernel.launches.ran()).saturating_sum(),
-                gpu_time_ns: total(rest().filter_map(apex_profile::Kernel::gpu_total_ns)),
+                // Graphs take time that no kernel of the list has.
+                gpu_time_ns: total(rest().filter_map(own_ns))
+                    + total(profile.graphs.iter().filter_map(|graph| Some(graph.gpu?.total_ns.value))),
             },
             gpu_time_ns: profile.totals.gpu_time_ns.map(Figure::of),
             unpredicted: source.whole.unpredicted.iter().map(|why| text(why, SENTENCE)).collect(),
         }
     }
+}
+
+/// The GPU time of a kernel; `None` where graphs run it, which have one time for all of their
+/// kernels.
+fn own(kernel: &apex_profile::Kernel) -> Option<&GpuTime> {
+    kernel.gpu.as_ref().filter(|_| kernel.launches.by_graphs == 0)
+}
+
+fn own_ns(kernel: &apex_profile::Kernel) -> Option<f64> {
+    own(kernel).map(|gpu| gpu.total_ns.value)
 }
 
 /// When each kernel is launched, over all devices.
@@ -231,7 +244,7 @@ impl Kernel {
             by_graphs: kernel.launches.by_graphs,
             captured: kernel.launches.captured,
             failed: kernel.launches.failed,
-            gpu_total_ns: kernel.gpu.as_ref().map(|gpu| Figure::of(gpu.total_ns)),
+            gpu_total_ns: own(kernel).map(|gpu| Figure::of(gpu.total_ns)),
             gpu_each: kernel.gpu.as_ref().map(|gpu| Spread::of(&gpu.each)),
             cpu: Spread::of(&kernel.cpu),
             launches_over_time: over_time.get(&index).cloned().unwrap_or_default(),

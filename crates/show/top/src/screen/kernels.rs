@@ -3,9 +3,9 @@
 use super::{Lines, Theme, head};
 use crate::Look;
 use crate::top::{Sort, Top};
-use apex_profile::{total, units};
+use apex_profile::{GpuShares, total, units};
 use apex_view::text::kernels::{
-    BAR, CONFIGURATION, CPU_TIME, Column, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, WAVES,
+    BAR, CONFIGURATION, CPU_TIME, Column, GPU_TIME, LAUNCHES, OCCUPANCY, Row, SHARE, Share, WAVES,
 };
 use apex_view::text::shorten;
 use ratatui_core::text::Line;
@@ -69,11 +69,17 @@ fn table(look: &Look, rows: &[usize], sort: Sort, width: usize) -> Vec<String> {
     let gpu_time = profile.totals.gpu_time_ns.map(|_| GPU_TIME);
     let others = [SHARE, CPU_TIME, BAR, CONFIGURATION, OCCUPANCY, WAVES];
     let columns: Vec<Column> = [LAUNCHES].into_iter().chain(gpu_time).chain(others).collect();
+    let shares = GpuShares::of(profile);
     let whole = total(profile.kernels.iter().map(|kernel| sort.of(kernel)));
     let row = |&index: &usize| {
         let kernel = &profile.kernels[index];
-        // A share of means says nothing.
-        let share = if sort == Sort::Mean || whole <= 0.0 { None } else { Some(sort.of(kernel) / whole) };
+        let share = match sort {
+            Sort::Time => shares.share(kernel).into(),
+            // A share of means says nothing.
+            Sort::Mean => Share::Meaningless,
+            _ if whole <= 0.0 => Share::Meaningless,
+            Sort::Launches | Sort::Cpu => Share::in_sum(sort.of(kernel), whole),
+        };
         Row { kernel, name: &kernel.short_name, share }
     };
     apex_view::text::kernels::table(&profile.device_names(), &columns, rows.iter().map(row)).lines(width)

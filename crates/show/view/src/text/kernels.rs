@@ -14,8 +14,47 @@ pub struct Row<'a> {
     pub kernel: &'a Kernel,
     /// Its name in this table.
     pub name: &'a str,
-    /// Its share of what the table is sorted by; `None` where that says nothing.
-    pub share: Option<f64>,
+    /// Its share of what the table is sorted by.
+    pub share: Share,
+}
+
+/// A kernel's share of what a table is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Share {
+    /// From 0 to 1.
+    Known(f64),
+    /// The share is unknown.
+    Unknown,
+    /// A share of it says nothing.
+    Meaningless,
+}
+
+impl From<Option<f64>> for Share {
+    fn from(share: Option<f64>) -> Self {
+        share.map_or(Self::Unknown, Self::Known)
+    }
+}
+
+impl Share {
+    /// The share of one kernel in the sum over all of them.
+    pub fn in_sum(own: f64, sum: f64) -> Self {
+        Self::Known(if sum > 0.0 { own / sum } else { 0.0 })
+    }
+
+    fn cell(self) -> String {
+        match self {
+            Self::Known(share) => units::share(share),
+            Self::Unknown => "?".to_owned(),
+            Self::Meaningless => "-".to_owned(),
+        }
+    }
+
+    fn bar(self) -> String {
+        match self {
+            Self::Known(share) => bar(share, 8),
+            Self::Unknown | Self::Meaningless => String::new(),
+        }
+    }
 }
 
 /// A column of a table.
@@ -56,11 +95,9 @@ pub const CPU_TIME: Column = column("CPU timeᵐ", Align::Optional, "", |row| ma
     _ => "-".into(),
 });
 /// Its share.
-pub const SHARE: Column =
-    column("share", Align::Optional, "", |row| row.share.map_or("-".into(), units::share));
+pub const SHARE: Column = column("share", Align::Optional, "", |row| row.share.cell());
 /// The share as a bar.
-pub const BAR: Column =
-    column("", Align::OptionalLeft, "", |row| row.share.map_or("".into(), |share| bar(share, 8)));
+pub const BAR: Column = column("", Align::OptionalLeft, "", |row| row.share.bar());
 /// Its theoretical occupancy.
 pub const OCCUPANCY: Column =
     column("occupancyᶜ", Align::OptionalLeft, "theoretical occupancy and its limiter", |row| {

@@ -87,16 +87,14 @@ impl Reading<'_> {
 
     pub(super) fn stream(&mut self, id: u32) -> &mut Stream {
         let (process, devices) = (self.process, &self.devices);
-        self.streams.entry(id, || {
-            Stream {
-                process: THIS,
-                device: device_of_definition(process, devices, id),
-                id,
-                kind: process.definitions.stream(id).map(|stream| stream.kind),
-                launches: 0,
-                graph_launches: 0,
-                transfers: 0,
-            }
+        self.streams.entry(id, || Stream {
+            process: THIS,
+            device: device_of_definition(process, devices, id),
+            id,
+            kind: process.definitions.stream(id).map(|stream| stream.kind),
+            launches: 0,
+            graph_launches: 0,
+            transfers: 0,
         })
     }
 
@@ -108,7 +106,11 @@ impl Reading<'_> {
 
     /// The device of a launch: that of its kernels. Where these are not known, as in a graph whose
     /// nodes hide them, it is the device of the launch's stream.
-    pub(in crate::profile) fn device_of_launch(&self, of_kernels: Option<usize>, stream: u32) -> Option<usize> {
+    pub(in crate::profile) fn device_of_launch(
+        &self,
+        of_kernels: Option<usize>,
+        stream: u32,
+    ) -> Option<usize> {
         of_kernels.or_else(|| self.device_of_stream(stream))
     }
 
