@@ -3,7 +3,7 @@
 use apex_advice::{Advice, Finding, Options, advise};
 use apex_profile::{
     Accounts, Activity, CallStack, Device, Figure, Frame, Graph, HostFrame, HostStack, HostState, IdleCause,
-    IdleSamples, IdleStack, Other, PhaseKind, Process, Profile, StackCount, Totals,
+    IdleSamples, IdleStack, Kernel, Launches, Other, PhaseKind, Process, Profile, StackCount, Totals,
 };
 
 const RULE: &str = "APEX-T87";
@@ -462,4 +462,67 @@ fn what_a_forked_worker_inherits_is_no_activity_of_its_own() {
     let count = frame("/home/me/words.py", 9, "count");
     assert_eq!(of(vec![count.clone(), bootstrap, started.clone()]), None);
     assert_eq!(of(vec![count, started]).as_deref(), Some("dataloader-restarts"));
+}
+
+/// A function of PyTorch's data loader.
+fn of_loader(file: &str, function: &str) -> HostFrame {
+    frame(&format!("/v/lib/python3.12/site-packages/torch/utils/data/{file}.py"), 7, function)
+}
+
+const DATASET: &str = "/home/me/table.py";
+
+/// A loop whose batches come from a data loader in the same process: `inner` is what the loader
+/// calls to take a row, in six samples of seven.
+fn loading(inner: Vec<HostFrame>) -> Profile {
+    let mut one = sampled(&[(MAIN, 600, HostState::Running, None), (STEP, 100, HostState::Running, None)]);
+    let inside = |inner: Vec<HostFrame>| {
+        let loads = [
+            of_loader("_utils/fetch", "_MapDatasetFetcher.fetch"),
+            of_loader("dataloader", "_SingleProcessDataLoaderIter._next_data"),
+            frame("/home/me/train.py", 50, "step"),
+        ];
+        stack("python", inner.into_iter().chain(loads).collect())
+    };
+    one.host_stacks[MAIN] = inside(inner);
+    one.host_stacks[STEP] = inside(vec![of_loader("_utils/collate", "collate_tensor_fn")]);
+    one
+}
+
+/// A dataset's function, whose line has this text.
+fn takes_row(text: &str) -> Profile {
+    let mut one = loading(vec![frame(DATASET, 9, "Table.__getitem__")]);
+    one.quotes.insert((DATASET.into(), 9), text.into());
+    one
+}
+
+#[test]
+fn a_loader_in_the_main_process_calls_the_dataset_and_not_the_reverse() {
+    let known = assert_finds_in(KNOWN_HOST_WORK, takes_row("return decode(self.rows[i])"));
+    let starts = "the GPU waits 60% of the time while the host is in \
+        `torch.utils.data.dataloader._SingleProcessDataLoaderIter._next_data`, which calls table.py:9 Table.__getitem__: ";
+    assert!(known.summary.starts_with(starts), "{}", known.summary);
+    assert!(known.change.contains("num_workers=…"), "{}", known.change);
+}
+
+#[test]
+fn rows_of_tensors_are_indexed_once_for_a_batch_instead_of_loaded_by_workers() {
+    let known = |one| assert_finds_in(KNOWN_HOST_WORK, one);
+    let slices = known(takes_row("return self.rows[i], self.labels[i]"));
+    assert!(slices.summary.contains("it takes rows of tensors in memory one by one"), "{}", slices.summary);
+    assert!(slices.change.starts_with("Index the tensors once for each batch"), "{}", slices.change);
+    // What the line does is unknown, unless the batch is put together on the device.
+    let mut unknown = loading(vec![frame(DATASET, 9, "Table.__getitem__")]);
+    assert!(known(unknown.clone()).change.starts_with("Load in workers"));
+    let collate = of_loader("_utils/collate", "collate_tensor_fn").frame;
+    unknown.call_stacks = vec![CallStack { frames: vec![collate], ..CallStack::default() }];
+    let launches = Launches { calls: 10, ..Launches::default() };
+    let stacks = vec![StackCount { stack: 0, sampled: 1, first_seen: 1 }];
+    unknown.kernels = vec![Kernel { launches, stacks, ..Kernel::default() }];
+    let on_device = known(unknown);
+    assert!(on_device.summary.contains("rows of tensors on the GPU one by one"), "{}", on_device.summary);
+    assert!(on_device.change.starts_with("Index the tensors once for each batch"), "{}", on_device.change);
+    // Work of another library is what workers are for.
+    let opened = frame("/v/lib/python3.12/site-packages/PIL/Image.py", 3, "open");
+    let pictures = loading(vec![opened, frame(DATASET, 9, "Table.__getitem__")]);
+    assert!(known(pictures).change.contains("num_workers=…"));
 }

@@ -10,6 +10,7 @@ mod calls;
 mod host;
 mod kernels;
 mod launches;
+mod rows;
 mod variables;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,7 @@ const OTHERS: usize = 3;
 struct Known<'k> {
     cause: &'k Cause,
     remedy: &'k str,
+    /// With a change of its own where the remedy depends on the profile.
     draft: Draft,
     /// The likely saving, in nanoseconds; `None` if it is unknown.
     saves_ns: Option<f64>,
@@ -50,7 +52,8 @@ fn outcome(mut found: Vec<Known<'_>>) -> Outcome {
         others => format!("; also found: {}", others.join(", ")),
     };
     let summary = format!("{}{also}", draft.summary);
-    let draft = Draft { summary, change: Some(remedy.to_owned()), ..draft };
+    let change = draft.change.or_else(|| Some(remedy.to_owned()));
+    let draft = Draft { summary, change, ..draft };
     Outcome::Known(Box::new(draft), Box::new(cause.clone()))
 }
 

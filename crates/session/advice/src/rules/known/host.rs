@@ -2,7 +2,7 @@
 
 use super::super::host_function::{SAMPLES, of_what, samples_of};
 use super::super::{Draft, confidence, job_saving, percent};
-use super::{Known, is_worth, likely_ns};
+use super::{Known, is_worth, likely_ns, rows};
 use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::{Cause, Claims};
 use apex_profile::{Figure, Frame, HostFrame, HostStack, IdlePlace, Profile};
@@ -19,27 +19,57 @@ impl<'p> Places<'p> {
         Self(if is_sampled { profile.idle_places(|_, _| true) } else { Vec::new() })
     }
 
-    /// The largest place in a function of this cause, and that function.
-    fn main(&self, cause: &Cause) -> Option<(&IdlePlace<'p>, &'p HostFrame)> {
+    /// A stack of the largest place in a function of this cause.
+    fn main(&self, cause: &Cause) -> Option<OnStack<'p>> {
         self.0.iter().find_map(|place| {
             let mut stacks = place.stacks.iter().map(|&(stack, _)| stack);
             let other = place.other.map(|(_, stack)| stack);
-            stacks
-                .find_map(|stack| function_in(stack, cause))
-                .or_else(|| function_in(other?, cause))
-                .map(|function| (place, function))
+            stacks.find_map(|stack| function_in(stack, cause)).or_else(|| function_in(other?, cause))
         })
+    }
+
+    /// All stacks in functions of this cause, each with its samples.
+    fn all<'a>(&'a self, cause: &'a Cause) -> impl Iterator<Item = (OnStack<'p>, u64)> + 'a {
+        let stacks = self.0.iter().flat_map(|place| &place.stacks);
+        stacks.filter_map(|&(stack, samples)| Some((function_in(stack, cause)?, samples)))
+    }
+}
+
+/// A function of a library on a stack.
+pub(super) struct OnStack<'p> {
+    /// Frames that the function called, innermost first.
+    pub inner: &'p [HostFrame],
+    pub function: &'p HostFrame,
+    /// Frames that called the function.
+    outer: &'p [HostFrame],
+}
+
+impl OnStack<'_> {
+    /// The function in words, and the program's line beside it: the innermost one that the function
+    /// calls, else the one that calls the function.
+    fn in_words(&self) -> String {
+        let name = self.function.qualified_name();
+        let line = |frames: &[HostFrame]| {
+            frames.iter().find(|frame| !frame.is_of_library()).map(|frame| frame.frame.to_string())
+        };
+        match (line(self.inner), line(self.outer)) {
+            (Some(called), _) => format!("`{name}`, which calls {called}"),
+            (None, Some(from)) => format!("`{name}`, called from {from}"),
+            (None, None) => format!("`{name}`"),
+        }
     }
 }
 
 /// The outermost function of a library on a stack that the cause is about. A process that was
 /// forked has the frames of its parent below its own: these run in neither.
-fn function_in<'p>(stack: &'p HostStack, cause: &Cause) -> Option<&'p HostFrame> {
-    let is_named = |frame: &&HostFrame| {
+fn function_in<'p>(stack: &'p HostStack, cause: &Cause) -> Option<OnStack<'p>> {
+    let is_named = |frame: &HostFrame| {
         frame.is_of_library() && cause.names_host(&frame.frame.file, &frame.frame.function)
     };
     let own = stack.frames.iter().position(begins_a_process).unwrap_or(stack.frames.len());
-    stack.frames[..own].iter().rev().find(is_named)
+    let at = stack.frames[..own].iter().rposition(is_named)?;
+    let (inner, outer) = (&stack.frames[..at], &stack.frames[at + 1..own]);
+    Some(OnStack { inner, function: &stack.frames[at], outer })
 }
 
 /// Whether a frame is the first of a process that Python's `multiprocessing` forked.
@@ -64,15 +94,17 @@ pub(super) fn known<'k>(
     if samples_of(profile, time.samples, time) < SAMPLES || !is_worth(profile, &saving) {
         return None;
     }
-    let (place, function) = places.main(cause)?;
-    let name = function.qualified_name();
-    let from = place.line().map_or_else(String::new, |line| format!(", called from {line}"));
-    let doing = format!("the host is in `{name}`{from}");
+    let main = places.main(cause)?;
+    let name = main.function.qualified_name();
+    let doing = format!("the host is in {}", main.in_words());
+    let rows = rows::of(profile, places.all(cause));
+    let (rows, change) =
+        rows.map_or_else(Default::default, |rows| (format!("; {rows}"), rows.change(profile)));
     let span = profile.totals.span_ns.max(1.0);
     saving.observed = Some(Observed { time_ns: time, doing: doing.clone() });
     let draft = Draft {
         summary: format!(
-            "the GPU waits {} {} while {doing}: {}",
+            "the GPU waits {} {} while {doing}: {}{rows}",
             percent(time.value / span),
             of_what(profile),
             cause.meaning.trim_end_matches('.')
@@ -82,7 +114,7 @@ pub(super) fn known<'k>(
                 .decrease_towards(0.0),
         ],
         kernels: Vec::new(),
-        change: None,
+        change,
         confidence: confidence(
             Level::Medium,
             "sampled call stacks name the function; it is unknown how much of it can overlap with the device's work",
