@@ -405,8 +405,8 @@ impl Rule {
             summary: draft.summary,
             place: None,
             evidence: draft.evidence,
+            remedy: in_short(&change) + suffix(&change, &draft.kernels),
             kernels: draft.kernels,
-            remedy: in_short(&change),
             change,
             saving: draft.saving,
             confidence: draft.confidence,
@@ -575,12 +575,7 @@ pub(crate) fn about_kernels(
     };
     let change = kernels.first().map(|first| match kernels.len() - 1 {
         0 => first.change.clone(),
-        others => format!(
-            "`{}`: {}; likewise {}",
-            first.name,
-            first.change,
-            counted(others as u64, "other", "others")
-        ),
+        others => format!("`{}`: {}{}", first.name, first.change, likewise(others)),
     });
     Draft {
         summary: headline(&who),
@@ -590,6 +585,18 @@ pub(crate) fn about_kernels(
         saving: Saving::default(),
         confidence,
     }
+}
+
+/// The end of a change that is stated for the first of several kernels.
+fn likewise(others: usize) -> String {
+    format!("; likewise {}", counted(others as u64, "other", "others"))
+}
+
+/// The end of a change that its short form keeps: what the finding claims is of all kernels.
+fn suffix<'c>(change: &'c str, kernels: &[KernelFinding]) -> &'c str {
+    let others = kernels.len().saturating_sub(1);
+    let end = change.len().saturating_sub(likewise(others).len());
+    if others > 0 && change.ends_with(&likewise(others)) { &change[end..] } else { "" }
 }
 
 /// Makes the finding of `fault` for the kernel at `index`, with its saving in the job's time.

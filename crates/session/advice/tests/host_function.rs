@@ -2,8 +2,9 @@
 
 use apex_advice::{Advice, Finding, Options, advise};
 use apex_profile::{
-    Accounts, Activity, CallStack, Device, Figure, Frame, Graph, HostFrame, HostStack, HostState, IdleCause,
-    IdleSamples, IdleStack, Kernel, Launches, Other, PhaseKind, Process, Profile, StackCount, Totals,
+    Accounts, Activity, Basis, CallStack, Device, Distribution, Figure, Frame, GpuTime, Graph, HostFrame,
+    HostStack, HostState, IdleCause, IdleSamples, IdleStack, Kernel, Launches, Other, PhaseKind, Process,
+    Profile, StackCount, Totals,
 };
 
 const RULE: &str = "APEX-T87";
@@ -525,4 +526,41 @@ fn rows_of_tensors_are_indexed_once_for_a_batch_instead_of_loaded_by_workers() {
     let opened = frame("/v/lib/python3.12/site-packages/PIL/Image.py", 3, "open");
     let pictures = loading(vec![opened, frame(DATASET, 9, "Table.__getitem__")]);
     assert!(known(pictures).change.contains("num_workers=…"));
+}
+
+#[test]
+fn kernels_that_an_autotuner_measures_are_saved_with_its_idle_time() {
+    let bench =
+        || frame("/v/lib/python3.12/site-packages/triton/runtime/autotuner.py", 7, "Autotuner._bench");
+    let mut one = sampled(&[(MAIN, 600, HostState::Running, None)]);
+    one.host_stacks[MAIN] = stack("python", vec![bench(), step()]);
+    one.kernels = vec![Kernel {
+        launches: Launches { calls: 10, ..Launches::default() },
+        gpu: Some(GpuTime {
+            each: Distribution::default(),
+            deviation_ns: None,
+            basis: Basis::Queued,
+            queued_samples: 10,
+            busy_samples: 0,
+            idle_samples: 0,
+            correction_ns: 0.0,
+            total_ns: Figure::measured(4e8),
+        }),
+        stacks: vec![
+            StackCount { stack: 0, sampled: 3, first_seen: 0 },
+            StackCount { stack: 1, sampled: 1, first_seen: 0 },
+        ],
+        ..Kernel::default()
+    }];
+    one.totals.gpu_time_ns = Some(Figure::measured(4e8));
+    let launched = |frames| CallStack { frames, ..CallStack::default() };
+    one.call_stacks = vec![launched(vec![bench().frame, step().frame]), launched(vec![step().frame])];
+    let known = assert_finds_in(KNOWN_HOST_WORK, one.clone());
+    assert_eq!(known.cause.map(|cause| cause.id).as_deref(), Some("triton-autotunes"));
+    // 90% of the idle time of 60%, and of three quarters of the kernels' 40%.
+    let saving = known.saving.of_job.expect("a share").value;
+    assert!((saving - 0.9 * (0.6 + 0.3)).abs() < 1e-6, "{saving}");
+    one.call_stacks.swap(0, 1);
+    let saving = assert_finds_in(KNOWN_HOST_WORK, one).saving.of_job.expect("a share").value;
+    assert!((saving - 0.9 * (0.6 + 0.1)).abs() < 1e-6, "{saving}");
 }

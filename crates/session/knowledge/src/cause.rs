@@ -23,6 +23,9 @@ pub struct Cause {
     pub saves: Saves,
     /// The time that is claimed.
     pub claims: Claims,
+    /// Whether kernels that are launched in the host functions disappear with them: their GPU time
+    /// is claimed, too.
+    pub with_kernels: bool,
     /// The check that the change helped.
     pub check: String,
     /// Address of the public documentation.

@@ -59,6 +59,8 @@ struct Entry {
     saves: Option<[f64; 3]>,
     #[serde(default)]
     claims: Option<String>,
+    #[serde(default, rename = "with-kernels")]
+    with_kernels: bool,
     check: String,
     source: String,
     #[serde(default)]
@@ -161,6 +163,9 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
     let remedies = remedies(entry.remedy)?;
     let claims = claims(entry.claims.as_deref())?;
     let of = entry.matches;
+    if entry.with_kernels && of.host.is_empty() {
+        return Err("`with-kernels` needs `host`: the functions whose kernels disappear".into());
+    }
     let is_known = claims != Claims::Unknown && of.waits.is_empty() && of.loops.is_empty();
     let saves = saves(entry.saves, is_known)?;
     let cause = Cause {
@@ -170,6 +175,7 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         remedies,
         saves,
         claims,
+        with_kernels: entry.with_kernels,
         check: entry.check,
         source: entry.source,
         priority: entry.priority,

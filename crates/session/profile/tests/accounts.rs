@@ -232,6 +232,40 @@ fn a_wait_that_the_model_did_not_expect_was_for_kernels() {
     assert!(busy > 0.99, "{:?}", activity.accounts);
 }
 
+/// Launches of a kernel, each with a copy of four bytes behind it and a wait of 2 ms; the times are
+/// those of the first launches.
+fn waits_behind_copies(times: &[u64], launches: usize) -> Activity {
+    activity(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 1056, 256);
+        for at in 0..launches {
+            match times.get(at) {
+                Some(&gpu_ns) => program.timed(config, LEGACY, gpu_ns),
+                None => _ = program.launch(config, LEGACY),
+            }
+            program.copy(MemoryKind::Pinned, MemoryKind::Device, 4, true, 4_000);
+            program.synchronise(LEGACY, 2_000_000);
+        }
+    })
+}
+
+#[test]
+fn a_wait_behind_a_copy_is_for_the_kernel_before_it_or_for_no_work_at_all() {
+    let of = |times: &[u64], launches| {
+        let activity = waits_behind_copies(times, launches);
+        assert_exact(&activity.accounts);
+        let share = |ns: f64| ns / activity.span_ns;
+        assert!(share(activity.accounts.copies.value) < 0.001, "{:?}", activity.accounts);
+        (share(activity.accounts.kernels.value), share(idle(&activity.accounts, IdleCause::Synchronising)))
+    };
+    // The kernel takes 1 ms without doubt: the driver does something else for the rest of a wait.
+    let (kernels, waiting) = of(&[1_000_000; 40], 40);
+    assert!((kernels - 0.5).abs() < 0.02 && (waiting - 0.5).abs() < 0.02, "{kernels} {waiting}");
+    // A kernel that takes this or that may have taken all of the wait.
+    let (kernels, waiting) = of(&[500_000, 1_500_000, 400_000, 1_600_000, 1_000_000], 400);
+    assert!(kernels > 0.95 && waiting < 0.02, "{kernels} {waiting}");
+}
+
 #[test]
 fn a_free_that_waits_for_kernels_costs_nothing() {
     let activity = activity(|program| {

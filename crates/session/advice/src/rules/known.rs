@@ -165,6 +165,18 @@ fn busy_saving(profile: &Profile, cause: &Cause) -> Saving {
     Saving { beyond: Some(busy), ..job_saving(profile, Figure::default()) }
 }
 
+/// Adds the GPU time of the kernels that disappear with a cause's host functions, because these
+/// launch them.
+fn with_kernels(profile: &Profile, cause: &Cause, saving: Saving) -> Saving {
+    let is_in = |stack: &CallStack| has_function(stack, |file, function| cause.names_host(file, function));
+    let from = |count: &StackCount| profile.call_stacks.get(count.stack).is_some_and(is_in);
+    let time = |kernel: &Kernel| Some(kernel.gpu_total_ns()? * share_where(&kernel.stacks, from)?);
+    let time = total(profile.kernels.iter().filter_map(time)) * super::on_the_clock(profile);
+    let Saves { least, likely, most } = cause.saves;
+    let busy = Figure::predicted(time * likely, (time * least, time * most));
+    Saving { beyond: cause.with_kernels.then_some(busy).filter(|_| time > 0.0).or(saving.beyond), ..saving }
+}
+
 fn names(kernel: &Kernel) -> Names<'_> {
     Names { name: &kernel.name, short_name: &kernel.short_name, traits: &kernel.traits }
 }

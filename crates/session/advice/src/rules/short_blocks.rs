@@ -79,7 +79,7 @@ fn fault(subject: Subject<'_>) -> Option<Fault> {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        assert_clear, assert_finds, assert_unjudged, kernel_of, named, profile_of, timed,
+        assert_clear, assert_finds, assert_finds_in, assert_unjudged, kernel_of, named, profile_of, timed,
     };
     use super::RULE;
     use apex_profile::Kernel;
@@ -92,6 +92,15 @@ mod tests {
         // Blocks of 256 threads that add one element each at the full rate of memory.
         assert_clear(&RULE, timed(kernel_of(1 << 20, 256), 800e3));
         assert_clear(&RULE, timed(kernel_of(1000, 128), 0.3e3));
+    }
+
+    #[test]
+    fn a_remedy_for_several_kernels_says_so_in_short_too() {
+        let kernel = |block| timed(kernel_of(1 << 20, block), 639e3);
+        let several = assert_finds_in(&RULE, profile_of([kernel(128), kernel(64)]));
+        assert!(several.remedy.ends_with(" elements per thread; likewise 1 other"), "{}", several.remedy);
+        let one = assert_finds_in(&RULE, profile_of([kernel(128)]));
+        assert!(one.remedy.ends_with(" elements per thread"), "{}", one.remedy);
     }
 
     #[test]

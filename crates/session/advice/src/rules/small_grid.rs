@@ -2,7 +2,8 @@
 
 use super::tiny_launches::is_tiny;
 use super::{
-    CPU_SAVING, Fault, Needs, Outcome, Rule, Subject, confidence, judge_all_kernels, legacy_stream, percent,
+    CPU_SAVING, Fault, Needs, Outcome, Rule, Subject, confidence, counted, judge_all_kernels, legacy_stream,
+    percent,
 };
 use crate::finding::{BLOCKS, Evidence, Level, Scope, Severity, Unit};
 use apex_profile::names::{Operation, OwnerKind};
@@ -86,8 +87,9 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
             true => change(blocks, kernel.block_threads(), sms),
             false => format!(
                 "enlarge the batch, call another routine of the library, or run independent operations on separate \
-                    streams: each leaves {} of the SMs without a block",
-                percent(1.0 - covered)
+                    streams: {} of the SMs stay without work, because the kernel has {}",
+                percent(1.0 - covered),
+                counted(blocks, "block", "blocks")
             ),
         },
         saves: Ok(Figure::predicted(1.0 - covered, (0.0, 1.0 - filled))),

@@ -29,6 +29,10 @@ const RETURN_NS: u64 = 3_000;
 /// A call that waits for longer has waited for work, even where the model says that all was done.
 const WAITED_NS: u64 = 50_000;
 
+/// A wait that is longer than what is unknown of the kernels' times by more than this factor was
+/// not for them.
+const MOST_OFF: f64 = 3.0;
+
 /// The kind of a piece of work. If several run at once, the first kind in this order names the
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -314,7 +318,7 @@ impl Timeline {
         let seen = returned.saturating_sub(RETURN_NS.saturating_add(own_ns)).max(called);
         let done = self.done_at(stream);
         if self.is_open(stream) && done < seen && seen - called.max(done) > WAITED_NS {
-            self.extend(stream, seen);
+            self.extend(stream, seen, false);
         }
         self.empty_at(stream, returned);
         if whole {
@@ -344,20 +348,38 @@ impl Timeline {
     /// seen done some later: only where the model is off by more is it corrected.
     pub fn busy_at(&mut self, stream: u32, at: u64) {
         if self.is_open(Some(stream)) && self.done_at(Some(stream)).saturating_add(WAITED_NS) < at {
-            self.extend(Some(stream), at);
+            self.extend(Some(stream), at, true);
         }
     }
 
-    /// The last work of a stream (of all, if `None`) took until then.
-    fn extend(&mut self, stream: Option<u32>, until: u64) {
-        let of = |item: &&mut Item| stream.is_none_or(|stream| stream == item.stream);
-        if let Some(last) = self.items.iter_mut().rev().find(of)
-            && last.end < until
-        {
-            (last.end, last.off_ns) = (until, 0.0);
-            let id = last.stream;
-            self.stream(id).free_at = until;
+    /// The last work of a stream (of all, if `None`) took until then. If that is a copy, the kernel
+    /// before it took longer, because a copy takes no longer than its bytes need. Unless it `is_sure` that the
+    /// device worked, the wait was for something else if the kernels' times are too certain for that:
+    /// a driver that returns a pool's memory, for instance.
+    fn extend(&mut self, stream: Option<u32>, until: u64, is_sure: bool) {
+        let is_of = |item: &Item| stream.is_none_or(|stream| stream == item.stream);
+        let Some(last) = self.items.iter().rposition(is_of).filter(|&last| self.items[last].end < until)
+        else {
+            return;
+        };
+        let Item { stream: id, what, end, .. } = self.items[last];
+        let is_kernel = |item: &Item| item.stream == id && item.what != Work::Copy;
+        let kernel = self.items.iter().take(last).rposition(is_kernel).filter(|_| what == Work::Copy);
+        let more = until - end;
+        if let Some(Item { off_ns, what, .. }) = kernel.map(|kernel| &self.items[kernel]) {
+            let is_uncertain = *what == Work::Unknown || more as f64 <= MOST_OFF * off_ns + WAITED_NS as f64;
+            if !is_sure && !is_uncertain {
+                return;
+            }
         }
+        let longer = kernel.unwrap_or(last);
+        for (at, item) in self.items.iter_mut().enumerate().skip(longer).filter(|(_, item)| item.stream == id)
+        {
+            let later = if at == longer { 0 } else { more };
+            (item.start, item.end) = (item.start.saturating_add(later), item.end.saturating_add(more));
+            item.off_ns = 0.0;
+        }
+        self.stream(id).free_at = until;
     }
 
     /// Moves all until then into the ledger.

@@ -2,7 +2,7 @@
 
 use super::super::host_function::{SAMPLES, of_what, samples_of};
 use super::super::{Draft, confidence, job_saving, percent};
-use super::{Known, is_worth, likely_ns, rows};
+use super::{Known, is_worth, likely_ns, rows, with_kernels};
 use crate::finding::{Evidence, Level, Observed, Saving, Unit};
 use apex_knowledge::{Cause, Claims};
 use apex_profile::{Figure, Frame, HostFrame, HostStack, IdlePlace, Profile};
@@ -90,7 +90,7 @@ pub(super) fn known<'k>(
         return None;
     }
     let time = profile.idle_time_where(|stack| function_in(stack, cause).is_some())?;
-    let mut saving = saving(profile, cause, time);
+    let mut saving = with_kernels(profile, cause, saving(profile, cause, time));
     if samples_of(profile, time.samples, time) < SAMPLES || !is_worth(profile, &saving) {
         return None;
     }

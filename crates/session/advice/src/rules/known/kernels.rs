@@ -151,5 +151,7 @@ fn known<'k>(profile: &Profile, claimed: Claimed<'k>, share: f64) -> Known<'k> {
     draft.summary = format!("{}; {} of GPU time", draft.summary.trim_end_matches('.'), percent(share));
     draft.evidence = vec![Evidence::new("share of GPU time", Figure::measured(share), Unit::Share)];
     draft.saving.beyond = idle_time(profile, cause, &rows);
+    // The remedy is the cause's.
+    draft.change = None;
     Known { cause, remedy, draft, saves_ns: Some(saves_ns) }
 }
