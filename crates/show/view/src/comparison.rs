@@ -78,8 +78,8 @@ pub fn different_programs(sessions: &[Loaded], before: usize) -> Option<String> 
     (is_known && before.is_disjoint(&after)).then(|| {
         let listed = |programs: &BTreeSet<String>| programs.iter().cloned().collect::<Vec<_>>().join(", ");
         format!(
-            "Promises are not judged: {} and {} are different programs, and what one takes less than the other \
-             keeps no promise.",
+            "Findings are not followed and promises are not judged: {} and {} are different programs, and what one takes less than \
+             the other keeps no promise.",
             listed(&before),
             listed(&after)
         )
@@ -87,18 +87,24 @@ pub fn different_programs(sessions: &[Loaded], before: usize) -> Option<String> 
 }
 
 /// The name of what a command runs: the script or module that an interpreter or launcher is given,
-/// else the executable.
+/// else the executable; with the subcommand that follows, because one executable may hold several
+/// programs.
 fn program(command: &[String]) -> Option<String> {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let is_script = |word: &&String| [".py", ".sh", ".jl", ".ipynb"].iter().any(|end| word.ends_with(end));
-    let module = || {
-        let at = command.iter().position(|word| word == "-m")?;
-        command.get(at + 1).filter(|_| command.first().is_some_and(|first| first.contains("python")))
-    };
-    let script = command.iter().skip(1).find(is_script);
-    let is_interpreted = command.first().is_some_and(|first| is_launcher(&name(first)));
-    let script = script.filter(|_| is_interpreted);
-    script.or_else(module).or(command.first()).map(|word| name(word))
+    let is_script = |word: &String| [".py", ".sh", ".jl", ".ipynb"].iter().any(|end| word.ends_with(end));
+    let first = command.first()?;
+    let script = || Some(command.iter().skip(1).position(is_script)? + 1);
+    let module = || Some(command.iter().position(|word| word == "-m")? + 1);
+    let of_python = || module().filter(|&at| first.contains("python") && at < command.len());
+    let at = is_launcher(&name(first)).then(script).flatten().or_else(of_python).unwrap_or(0);
+    let subcommand = command.get(at + 1).filter(|word| is_subcommand(word));
+    Some([Some(name(&command[at])), subcommand.cloned()].into_iter().flatten().collect::<Vec<_>>().join(" "))
+}
+
+/// Whether the first argument of a program is a word, and neither an option, a number nor a file.
+fn is_subcommand(word: &str) -> bool {
+    let is_of_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-');
+    word.starts_with(char::is_alphabetic) && word.chars().all(is_of_word)
 }
 
 /// Whether a program runs the script that it is given.
@@ -123,14 +129,13 @@ fn is_launcher(name: &str) -> bool {
 }
 
 /// Compares what is shown of sessions: the first `before` ones with the others. Of different
-/// programs no promise is judged.
+/// programs no finding is followed.
 pub fn compared(sessions: &[Loaded], shown: &[Shown<'_>], before: usize) -> Comparison {
     let mut comparison = compared_as_one_program(shown, before);
     if different_programs(sessions, before).is_some() {
         comparison.together = None;
-        for followed in &mut comparison.followed {
-            (followed.basis, followed.achieved_ns, followed.kept) = (None, None, None);
-        }
+        comparison.followed.clear();
+        comparison.new_findings.clear();
     }
     comparison
 }
@@ -265,6 +270,13 @@ mod tests {
             ("python -m package.train --fast", "package.train"),
             ("./solver --script other.py", "solver"),
             ("/opt/a/solver -n 4", "solver"),
+            ("/opt/a/programs page_ranks --seconds 1", "programs page_ranks"),
+            ("python -u tool.py evaluate --fast", "tool.py evaluate"),
+            ("python -m tool train", "tool train"),
+            ("solver 512 --fast", "solver"),
+            ("solver input.toml", "solver"),
+            ("python", "python"),
+            ("python -m", "python"),
         ] {
             let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
             assert_eq!(program(&command).as_deref(), Some(expected), "{command:?}");
