@@ -370,7 +370,10 @@ def first_finding(advice):
 
 
 def names_the_cause(program, rule, text):
-    """Whether the first finding is of a rule that names the cause, or holds a word that does (`names`)."""
+    """Whether the first finding is of a rule that names the cause, or holds a word that does (`names`). From the seventh set on, the
+    name of the program's own file is none, nor is what every finding says about its check."""
+    if program.get("unseen", 0) >= 7:
+        text = text.replace("COMMAND", "").replace(f"{program['name']}.py", "")
     return rule in program["rules"] or any(name in text.lower() for name in program.get("names", []))
 
 

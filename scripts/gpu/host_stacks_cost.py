@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What the sampling of host stacks costs programs on a GPU whose speed the host decides.
 
-    host_stacks_cost.py --apex BIN --out OUT [--seconds 40] [--hz 100]
+    host_stacks_cost.py --apex BIN --out OUT [--seconds 24] [--hz 100]
 
-Each program runs once under `apex run`. Sampling is on in every other window of 500 ms of the monotonic clock
-(APEX_HOST_STACKS_WINDOWS_MS), and the program counts its steps by window: a window with sampling is compared with the two
-beside it. OUT/host-stacks-cost.json holds the steps of each window, the sampler's counters, hardware, driver, date and
+Each program runs once under `apex run`; `decode` twice as long as the others. Sampling is on in every other window of 100 ms of
+the monotonic clock (APEX_HOST_STACKS_WINDOWS_MS). The program times its steps, and those that lie within one window count for it:
+the time of a step in a window with sampling is compared with that in the two windows beside it. The clocks and neighbours of a
+machine change within seconds, so short windows are like each other, and times of steps tell more than their number does.
+OUT/host-stacks-cost.json holds for each window its steps and their time, the sampler's counters, hardware, driver, date and
 command; the interval is of the median ratio, by 2,000 resamples (seed 1).
 """
 
@@ -22,7 +24,7 @@ import threading
 import time
 from pathlib import Path
 
-WINDOW_NS = 500_000_000
+WINDOW_NS = 100_000_000
 
 
 def decode(torch):
@@ -85,11 +87,16 @@ def program(name, seconds):
             threading.Thread(target=lambda: [time.sleep(0.02) for _ in iter(int, 1)], daemon=True).start()
     for _ in range(50):
         step()
-    counts, end_ns = {}, time.monotonic_ns() + int(seconds * 1e9)
-    while (now := time.monotonic_ns()) < end_ns:
+    windows, now = {}, time.monotonic_ns()
+    end_ns = now + int(seconds * 1e9)
+    while now < end_ns:
+        began = now
         step()
-        counts[now // WINDOW_NS] = counts.get(now // WINDOW_NS, 0) + 1
-    print(json.dumps(counts), flush=True)
+        now = time.monotonic_ns()
+        if began // WINDOW_NS == now // WINDOW_NS:
+            steps, took_ns = windows.get(now // WINDOW_NS, (0, 0))
+            windows[now // WINDOW_NS] = (steps + 1, took_ns + now - began)
+    print(json.dumps(windows), flush=True)
     os._exit(0)
 
 
@@ -97,7 +104,8 @@ def record(options, name):
     with tempfile.TemporaryDirectory() as folder:
         session = Path(folder) / "session"
         command = [options.apex / "apex", "run", "--quiet", "--host-stacks", str(options.hz), "-o", session, "--"]
-        command += [sys.executable, __file__, "--program", name, "--seconds", str(options.seconds)]
+        seconds = options.seconds * (2 if name == "decode" else 1)
+        command += [sys.executable, __file__, "--program", name, "--seconds", str(seconds)]
         variables = os.environ | {"APEX_HOST_STACKS_WINDOWS_MS": str(WINDOW_NS // 1_000_000)}
         result = subprocess.run(command, env=variables, stdout=subprocess.PIPE, check=True)
         lines = [json.loads(line) for line in (session / "host-stacks.jsonl").read_text().splitlines()]
@@ -105,11 +113,11 @@ def record(options, name):
     return {"steps": json.loads(result.stdout.splitlines()[-1]), "counters": counters}
 
 
-def ratios(steps):
-    """Steps in each window with sampling over the mean of those in the windows beside it, without the windows at the ends."""
-    steps = {int(window): count for window, count in steps.items()}
-    windows = sorted(steps)[1:-1]
-    return [2 * steps[w] / (steps[w - 1] + steps[w + 1]) for w in windows[1:-1] if w % 2 == 0]
+def ratios(windows):
+    """Time of a step beside each window with sampling over that in it: the speed with sampling, of that without."""
+    each = {int(window): took_ns / steps for window, (steps, took_ns) in windows.items()}
+    sampled = [w for w in sorted(each)[2:-2] if w % 2 == 0 and w - 1 in each and w + 1 in each]
+    return [(each[w - 1] + each[w + 1]) / 2 / each[w] for w in sampled]
 
 
 def interval(values):
@@ -124,7 +132,7 @@ def main():
     parser.add_argument("--apex", type=lambda p: Path(p).absolute())
     parser.add_argument("--out", type=Path)
     parser.add_argument("--hz", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=24)
     parser.add_argument("--program", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the results of FILE as Markdown")
     options = parser.parse_args()
@@ -147,7 +155,7 @@ def table(results):
     for name, entry in results["programs"].items():
         values = ratios(entry["steps"])
         middle, low, high = interval(values)
-        rate = statistics.median(entry["steps"].values()) * 1e9 / WINDOW_NS
+        rate = statistics.median(steps * 1e9 / took_ns for steps, took_ns in entry["steps"].values())
         counters = entry["counters"]
         share = 100 * counters["cpu_ns"] / (counters["wall_ns"] / 2)
         print(f"| `{name}` | {rate:,.0f} | {len(values)} | {middle:.4f} ({low:.4f} to {high:.4f}) | {share:.2f}% of a core |")

@@ -154,7 +154,8 @@ fn programs_on_the_cpu_device() {
     let Some(python) = deps::find(TEST, "python/bin/python") else { return };
     let Some(nvcc) = deps::find(TEST, "cuda13/bin/nvcc") else { return };
     let (sandbox, folder) = (Sandbox::new(), root().join("testing/corpus/cuda"));
-    let all = output(sandbox.command(python).arg(folder.join("all.py")), 0);
+    let names = programs("cpu").into_iter().map(|program| program.name);
+    let all = output(sandbox.command(python).arg(folder.join("all.py")).args(names), 0);
     std::fs::write(sandbox.path("all.cu"), all.stdout).unwrap();
     let options = ["-std=c++17", "-lineinfo", "-arch=compute_80", "-code=compute_80", "-o", "all", "all.cu"];
     output(sandbox.command(nvcc).args(options).arg("-I").arg(folder), 0);

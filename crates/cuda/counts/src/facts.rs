@@ -69,6 +69,10 @@ pub enum FactKind {
     /// A matrix product out of global memory without tiles. Share of all instructions: products and
     /// their loads.
     UntiledProduct,
+    /// Products of all pairs of loaded numbers in FP32, which shuffles add up across threads: a
+    /// matrix product by hand. Share of all instructions; cost: products in a round of the loop;
+    /// least: numbers that are their factors.
+    ProductAcrossThreads,
     /// Accesses to global memory of one byte for each thread, side by side. Share of all such
     /// accesses; cost: sectors of a request, of which a warp could have 16.
     NarrowAccesses,

@@ -84,6 +84,7 @@ pub fn facts(module: &Module, kernel: &Function, probed: &[Probed]) -> Vec<Fact>
     listing.doubles(&mut found);
     listing.sums(&mut found);
     listing.products(&mut found);
+    listing.products_across_threads(&mut found);
     listing.untiled(&mut found);
     listing.reductions(&mut found);
     listing.rows(&mut found);

@@ -328,3 +328,28 @@ fn a_linked_list_is_a_chain_of_loads() {
     let search = "setp.gt.s32 %p3, %r4, 7;\nselp.s32 %r5, 1, 2, %p3;\nsub.s32 %r1, %r1, %r5;";
     assert!(!with_loop(&walk(search)).contains(&FactKind::ChainOfLoads));
 }
+
+#[test]
+fn products_that_shuffles_add_up_are_told() {
+    let kernel = |products: &str, shuffles: &str| {
+        format!(
+            "$L1:\nld.shared.v4.b32 {{%r3, %r4, %r5, %r6}}, [0];\nld.shared.v4.b32 {{%r7, %r8, %r9, %r10}}, [16];\n\
+             {products}{shuffles}setp.gt.s32 %p2, %r2, 7;\n@%p2 bra $L1;"
+        )
+    };
+    let pairs = |factors: &[usize]| {
+        let pair = |(a, b): (usize, usize)| format!("mul.f32 %r{}, %r{a}, %r{b};\n", 11 + (a + b) % 4);
+        factors.iter().flat_map(|&a| (7..11).map(move |b| pair((a, b)))).collect::<String>()
+    };
+    let shuffled = |times: usize| {
+        let one = "shfl.sync.bfly.b32 %r15, %r11, 8, 31, -1;\nadd.f32 %r2, %r15, %r11;\n";
+        one.repeat(times)
+    };
+    let has = |products: &str, shuffles: &str| {
+        with_loop(&kernel(products, shuffles)).contains(&FactKind::ProductAcrossThreads)
+    };
+    assert!(has(&pairs(&[3, 4, 5, 6]), &shuffled(16)));
+    // Sums of one thread's own products, and products of elements with their like.
+    assert!(!has(&pairs(&[3, 4, 5, 6]), &shuffled(4)));
+    assert!(!has(&pairs(&[3]), &shuffled(16)));
+}

@@ -211,16 +211,21 @@ impl Python {
     }
 }
 
-/// Returns the reason why the memory of a process cannot be read, in words; `None` if it can.
+/// Returns the reason why the memory of a process cannot be read, in words; `None` if it can, or if
+/// nothing is known yet: a process in the middle of `exec` has none of its former addresses.
 pub fn refusal(pid: u32) -> Option<String> {
     let mappings = match linux::mappings(pid) {
         Ok(mappings) => mappings,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => return Some(format!("/proc/PID/maps is refused ({error})")),
     };
     let start = mappings.first()?.start;
-    let is_readable = Memory::of(pid).word(start).is_some();
-    (!is_readable)
-        .then(|| format!("the system call process_vm_readv is refused ({})", io::Error::last_os_error()))
+    if Memory::of(pid).word(start).is_some() {
+        return None;
+    }
+    let error = io::Error::last_os_error();
+    let is_refused = !matches!(error.raw_os_error(), Some(libc::EFAULT | libc::ESRCH));
+    is_refused.then(|| format!("the system call process_vm_readv is refused ({error})"))
 }
 
 fn is_same_frame(one: &Found, other: &Found) -> bool {

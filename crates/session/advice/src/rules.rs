@@ -24,6 +24,7 @@ mod fills;
 mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
+mod growing_passes;
 mod growing_steps;
 mod host_bound;
 mod host_function;
@@ -292,6 +293,8 @@ pub static RULES: &[Rule] = &[
     growing_steps::RULE,
     by_code::chains::RULE,
     plane_copies::RULE,
+    by_code::summed_products::RULE,
+    growing_passes::RULE,
 ];
 
 /// Topics of rules, in a word, with the rules of each: it is fine where all of these found nothing.

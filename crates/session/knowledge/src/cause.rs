@@ -1,4 +1,4 @@
-//! A cause, and the names that it matches.
+//! A cause, and the names and statements that it matches.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,6 +67,8 @@ pub struct Cause {
     pub waits: Vec<FunctionPattern>,
     /// Small kernels that a loop over elements launches, with a wait after each.
     pub loops: Vec<Pattern>,
+    /// Statements of the program that take much of the time.
+    pub lines: Vec<Pattern>,
     /// A variable of the environment.
     pub variable: Option<String>,
     /// Its values that are the cause; any if empty.
@@ -159,6 +161,8 @@ pub struct Example {
     pub kernels: Vec<String>,
     /// Symbol of a kernel that a loop launches.
     pub looped: Option<String>,
+    /// A statement.
+    pub line: Option<String>,
     /// `FILE:FUNCTION` of the host while the device is idle.
     pub host: Option<String>,
     /// A driver call.
@@ -218,6 +222,11 @@ impl Cause {
         self.waits.iter().any(|pattern| pattern.matches(file, function))
     }
 
+    /// Whether it is about a statement like this one.
+    pub fn names_line(&self, statement: &str) -> bool {
+        self.lines.iter().any(|pattern| pattern.matches(statement))
+    }
+
     /// Whether this value of its variable is the cause.
     pub fn names_value(&self, value: &str) -> bool {
         self.values.is_empty() || self.values.iter().any(|pattern| pattern.matches(value))
@@ -245,6 +254,9 @@ impl Cause {
                 let Identity { name, short_name, traits } = &known;
                 self.names_loop(Kernel { name, short_name, traits })
             });
+        }
+        if !self.lines.is_empty() {
+            return example.line.as_deref().is_some_and(|line| self.names_line(line));
         }
         if !self.host.is_empty() && self.calls.is_empty() {
             let of_host = example.host.as_deref().map(crate::pattern::file_and_function);

@@ -90,6 +90,7 @@ struct Signals {
     launches: bool,
     waits: Vec<String>,
     loops: Vec<String>,
+    lines: Vec<String>,
     variable: Option<String>,
     values: Vec<String>,
     blocking_launches: bool,
@@ -101,6 +102,7 @@ struct Shown {
     kernel: Option<String>,
     kernels: Vec<String>,
     looped: Option<String>,
+    line: Option<String>,
     host: Option<String>,
     call: Option<String>,
     function: Option<String>,
@@ -195,6 +197,7 @@ fn cause(entry: Entry, path: &Path, line: usize) -> Result<Cause, String> {
         launches: of.launches,
         waits: of.waits.iter().map(|text| FunctionPattern::new(text)).collect(),
         loops: patterns(of.loops),
+        lines: patterns(of.lines),
         variable: of.variable,
         values: patterns(of.values),
         blocking_launches: of.blocking_launches,
@@ -222,11 +225,19 @@ fn check_signals(cause: &Cause) -> Result<(), String> {
     if cause.launches && cause.host.is_empty() {
         return Err("`launches` is for a cause with `host`".into());
     }
-    let kinds =
-        [of_kernels && !of_variable, of_calls, of_host, of_waits, !cause.loops.is_empty(), of_variable];
+    let kinds = [
+        of_kernels && !of_variable,
+        of_calls,
+        of_host,
+        of_waits,
+        !cause.loops.is_empty(),
+        !cause.lines.is_empty(),
+        of_variable,
+    ];
     if kinds.iter().filter(|kind| **kind).count() != 1 {
         return Err(
-            "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or a variable"
+            "`match` has either kernels, or calls, or functions, or host, or waits, or loops, or lines, or a \
+             variable"
                 .into(),
         );
     }
@@ -305,6 +316,7 @@ fn example(of: Shown) -> Example {
     Example {
         kernels,
         looped: of.looped,
+        line: of.line,
         host: of.host,
         call: of.call,
         function: of.function,

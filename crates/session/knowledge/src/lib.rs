@@ -1,7 +1,7 @@
 //! Known causes of slow GPU programs, as data.
 //!
 //! A [`Cause`] says what is matched (a kernel's name, a driver call, a function on the call stack,
-//! a variable of the environment), what it means, what to change in the words of each framework,
+//! a statement, a variable of the environment), what it means, what to change in the words of each framework,
 //! what that saves, and where this is documented. The causes that APEX ships are in `entries/`;
 //! users add files of their own ([`Knowledge::with_files`]). `docs/knowledge.md` describes the
 //! format.
@@ -36,6 +36,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("host.toml", include_str!("../entries/host.toml")),
     ("loops.toml", include_str!("../entries/loops.toml")),
     ("waits.toml", include_str!("../entries/waits.toml")),
+    ("lines.toml", include_str!("../entries/lines.toml")),
     ("environment.toml", include_str!("../entries/environment.toml")),
     ("remedies.toml", include_str!("../entries/remedies.toml")),
 ];

@@ -184,7 +184,7 @@ impl Listing<'_, '_> {
         if self.operations.iter().any(|operation| operation.class() == Class::Tensor) {
             return;
         }
-        let loaded = self.loaded();
+        let loaded = self.loaded(false);
         for index in 0..self.loops.len() {
             let (mut parts, mut numbers, mut products) = (Parts::default(), 0, 0);
             for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
@@ -196,9 +196,7 @@ impl Listing<'_, '_> {
                 }
                 let is_product = operation.opcode == Some(Opcode::Fma)
                     && operation.types().last() == Some(&ScalarType::F32)
-                    && line.operands.get(1..3).is_some_and(|factors| {
-                        factors.iter().all(|factor| factor.register().is_some_and(|r| loaded.contains(&r)))
-                    });
+                    && factors(line, &loaded).is_some();
                 if is_product {
                     products += 1;
                     parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
@@ -213,12 +211,50 @@ impl Listing<'_, '_> {
         found.keep_largest(FactKind::ScalarProduct);
     }
 
-    /// Registers that hold nothing but what was loaded from global or shared memory.
-    fn loaded(&self) -> HashSet<RegisterId> {
+    /// Finds products of loaded numbers in loops that also add them up by shuffles.
+    pub(super) fn products_across_threads(&self, found: &mut Found<'_>) {
+        if self.operations.iter().any(|operation| operation.class() == Class::Tensor) {
+            return;
+        }
+        let loaded = self.loaded(true);
+        for index in 0..self.loops.len() {
+            let (mut parts, mut numbers) = (Parts::default(), HashSet::new());
+            let (mut products, mut shuffles) = (0, 0);
+            for (at, (line, operation)) in self.body.lines.iter().zip(self.operations.iter()).enumerate() {
+                if self.innermost[at] != Some(index) {
+                    continue;
+                }
+                let of_floats = operation.types().last() == Some(&ScalarType::F32);
+                match operation.opcode {
+                    Some(Opcode::Shfl) => shuffles += 1,
+                    Some(Opcode::Add) if of_floats => {}
+                    Some(Opcode::Mul | Opcode::Fma) if of_floats => {
+                        let Some(both) = factors(line, &loaded) else { continue };
+                        numbers.extend(both);
+                        products += 1;
+                    }
+                    _ => continue,
+                }
+                parts.add(self.weights[at], (0.0, 0.0), Place::of(line));
+            }
+            if products >= PRODUCTS.max(2 * numbers.len()) && shuffles >= products {
+                let weight = parts.weight;
+                (parts.cost, parts.least) = (weight * products as f64, weight * numbers.len() as f64);
+                found.tell(FactKind::ProductAcrossThreads, parts, self.all());
+            }
+        }
+        found.keep_largest(FactKind::ProductAcrossThreads);
+    }
+
+    /// Registers that hold nothing but what was loaded from global or shared memory; `converted`:
+    /// or what that was converted to.
+    fn loaded(&self, converted: bool) -> HashSet<RegisterId> {
         let (mut loaded, mut other) = (HashSet::new(), HashSet::new());
         for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
             let (_, sources) = operation.split(&line.operands);
-            let moves = operation.opcode == Some(Opcode::Mov)
+            let is_same = operation.opcode == Some(Opcode::Mov)
+                || converted && operation.opcode == Some(Opcode::Cvt);
+            let moves = is_same
                 && operation.control() == Control::Next
                 && sources.iter().all(|source| source.register().is_some_and(|r| loaded.contains(&r)));
             let is_loaded = moves || is_load(operation.opcode, operation.space);
@@ -233,6 +269,12 @@ impl Listing<'_, '_> {
         loaded.retain(|register| !other.contains(register));
         loaded
     }
+}
+
+/// The factors of a product, if both were loaded.
+fn factors(line: &Line, loaded: &HashSet<RegisterId>) -> Option<[RegisterId; 2]> {
+    let factor = |at: usize| line.operands.get(at)?.register().filter(|register| loaded.contains(register));
+    Some([factor(1)?, factor(2)?])
 }
 
 fn is_load(opcode: Option<Opcode>, space: Option<StateSpace>) -> bool {

@@ -28,8 +28,10 @@ use apex_profile::{Accounts, Figure, IdleCause, Profile, total};
 
 /// A finding on the host's side that may save this share of the job says why the device is idle.
 const CAUSE: f64 = 0.1;
-/// A known cause explains a finding if it accounts for this share of what the finding would save.
+/// A known cause explains a finding if it accounts for this share of what the finding would save …
 const HALF: f64 = 0.5;
+/// … and a part of it, which is the cause's own, if for this share.
+const PART: f64 = 0.1;
 
 /// A finding about kernels is no finding where a known cause explains it: where at least half of
 /// what it would save lies in kernels of that cause. Its own remedy misses the cause.
@@ -145,14 +147,21 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
     let explained = explained(findings);
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
     let all_of = |finding: &Finding| time_of(finding) + finding.saving.beyond.map_or(0.0, |busy| busy.value);
+    let of_itself = |finding: &Finding| match finding.saving.observed {
+        Some(_) => all_of(finding) * OBSERVED,
+        None => all_of(finding),
+    };
+    // A known cause that was sampled takes its time before the place that it explains.
+    let explains = |finding: &Finding, place: &Finding| {
+        let both = finding.saving.observed.is_some() && place.saving.observed.is_some();
+        both && finding.explains.contains(&place.slug) && all_of(finding) >= PART * all_of(place)
+    };
     let led = |finding: &Finding| {
-        let led = findings.iter().filter(|general| finding.leads.contains(&general.rule));
-        led.map(|general| all_of(general).next_up()).fold(0.0, f64::max)
+        let goes_before = |other: &Finding| finding.leads.contains(&other.rule) || explains(finding, other);
+        let led = findings.iter().filter(|other| goes_before(other));
+        led.map(|other| of_itself(other).next_up()).fold(0.0, f64::max)
     };
-    let wanted = |f: usize| match &findings[f] {
-        finding if finding.saving.observed.is_some() => (all_of(finding) * OBSERVED).max(led(finding)),
-        finding => all_of(finding).max(led(finding)),
-    };
+    let wanted = |f: usize| of_itself(&findings[f]).max(led(&findings[f]));
     order.sort_by(|&a, &b| {
         let depth = |f: usize| {
             let rule = &findings[f].rule;

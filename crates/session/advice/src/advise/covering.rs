@@ -19,7 +19,8 @@ const HALF: f64 = 0.5;
 /// first: it has a remedy.
 const WEIGHT: f64 = 0.25;
 
-/// Removes the finding about a line that other findings explain.
+/// Removes the finding about a line that other findings explain, unless it is of a known cause that
+/// claims a saving.
 pub(super) fn drop_covered(profile: &Profile, findings: &mut Vec<Finding>) {
     let is_covered = |finding: &Finding| {
         let of_line = finding.kernels.iter().filter_map(|kernel| Some((kernel.kernel, share_of(kernel)?)));
@@ -30,9 +31,11 @@ pub(super) fn drop_covered(profile: &Profile, findings: &mut Vec<Finding>) {
         }
         explained >= HALF * all
     };
-    let covered = findings.iter().any(|finding| finding.rule == rules::COSTLY_LINE && is_covered(finding));
-    if covered {
-        findings.retain(|finding| finding.rule != rules::COSTLY_LINE);
+    let is_line = |finding: &Finding| finding.rule == rules::COSTLY_LINE;
+    let has_claim = |finding: &Finding| finding.cause.is_some() && finding.saving.time_ns.is_some();
+    let is_needless = |finding: &Finding| is_line(finding) && !has_claim(finding) && is_covered(finding);
+    if findings.iter().any(is_needless) {
+        findings.retain(|finding| !is_line(finding));
     }
 }
 
@@ -56,10 +59,11 @@ fn explained_of(profile: &Profile, findings: &[Finding], kernel: usize) -> f64 {
     total(others.filter_map(of)).min(1.0)
 }
 
-/// Puts the finding about a line before those of no known cause that save less than [`WEIGHT`] of
-/// its time.
+/// Puts a finding about a line that claims no saving before those of no known cause that save less
+/// than [`WEIGHT`] of its time.
 pub(super) fn put_line_first(profile: &Profile, findings: &mut Vec<Finding>) {
-    let Some(at) = findings.iter().position(|finding| finding.rule == rules::COSTLY_LINE) else { return };
+    let is_line = |finding: &Finding| finding.rule == rules::COSTLY_LINE && finding.saving.time_ns.is_none();
+    let Some(at) = findings.iter().position(is_line) else { return };
     let line = findings.remove(at);
     let time = line.evidence.first().map_or(0.0, |share| share.figure.value) * profile.totals.span_ns;
     let is_small = |finding: &Finding| finding.cause.is_none() && time_of(finding) < WEIGHT * time;

@@ -1,9 +1,10 @@
 //! The place of the program that the device works for most of the time, quoted.
 //!
 //! No rule knows every cause. Where one place takes much of the time, what stands there is the best
-//! clue, with the questions that its family of operations suggests. The finding claims no saving:
-//! it is said where the other findings explain less than half of the place's time
-//! (`advise::covering`), and then before those that save less.
+//! clue. Where the table of known causes has a statement like it, the finding has that cause's
+//! remedy and claim. Otherwise it has the questions that its families of operations suggest, and
+//! claims no saving: it is said where the other findings explain less than half of the place's
+//! time (`advise::covering`), and then before those that save less.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,15 @@ use super::{
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::rules::host_function::of_what;
+use crate::rules::known::cause_of_line;
+use apex_knowledge::{Cause, Claims, Knowledge, Saves};
 use apex_profile::names::{Operation, OwnerKind};
 use apex_profile::{Figure, Kernel, Profile, Site, SiteShare, total};
 
 /// Minimum share of the time for a place to be a finding.
 const LEAST: f64 = 0.25;
+/// Minimum share of the place's time for a second family of operations to be asked about.
+const SECOND: f64 = 0.25;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T130",
@@ -30,12 +35,13 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "Kernels and queued copies of one place of the program (the innermost line that is not a library's; all backward \
         passes are one place) take at least 25% of the time, and other findings explain less than half of that: a known cause or \
-        a finding about what kernels do explains the whole time of its kernels, one about launch configurations what it saves.",
+        a finding about what kernels do explains the whole time of its kernels, one about launch configurations what it saves. If \
+        the statement at the place is like one of the table of known causes, the finding is about that cause.",
     source: "The threshold is APEX's own.",
     why: "No rule knows what the line is for. Who wrote it can tell whether all of its result is needed.",
     change: "See whether the line can do less: whether its result is needed in full, whether a cheaper form gives it, and whether it is computed \
         again from the same input.",
-    saving: "Unknown: at most the time of the place.",
+    saving: "Unknown: at most the time of the place. That of a known cause is its share of this time.",
     verify: "the place takes less time",
     judge,
 };
@@ -98,10 +104,11 @@ impl<'p> Work<'p> {
         Self { site, kernels: Vec::new(), copies_ns: 0.0, time_ns: 0.0 }
     }
 
-    /// The family that takes most of the time of the place.
-    fn family(&self, profile: &Profile) -> Family {
+    /// The families that take most of the time of the place: the largest, and a second one of at
+    /// least [`SECOND`] of it.
+    fn families(&self, profile: &Profile) -> Vec<Family> {
         if matches!(self.site, Site::Autograd) {
-            return BACKWARD;
+            return vec![BACKWARD];
         }
         let mut times: Vec<(Family, f64)> = vec![(COPIES, self.copies_ns)];
         for &(index, time) in &self.kernels {
@@ -111,19 +118,26 @@ impl<'p> Work<'p> {
                 None => times.push((family, time)),
             }
         }
-        times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(OTHER, |(family, _)| family)
+        times.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let all = total(times.iter().map(|(_, time)| *time));
+        let second = times.iter().skip(1).take_while(|(_, time)| *time >= SECOND * all);
+        times.first().into_iter().chain(second.take(1)).map(|(family, _)| *family).collect()
+    }
+
+    /// The statement that stands there.
+    fn quote(&self, profile: &'p Profile) -> Option<&'p str> {
+        profile.quote(self.site.frame()?)
     }
 
     /// The place, with the statement that stands there.
-    fn place(&self, profile: &Profile) -> String {
-        let quote = self.site.frame().and_then(|frame| profile.quote(frame));
-        match quote {
+    fn place(&self, profile: &'p Profile) -> String {
+        match self.quote(profile) {
             Some(quote) => format!("{} `{quote}`", self.site),
             None => self.site.to_string(),
         }
     }
 
-    fn summary(&self, profile: &Profile, family: Family, span: f64) -> String {
+    fn summary(&self, profile: &'p Profile, families: &[Family], span: f64) -> String {
         let all = total(self.kernels.iter().map(|(_, time)| *time));
         let largest = self.kernels.first().filter(|_| all > self.copies_ns).map(|(index, time)| {
             let name = &profile.kernels[*index].short_name;
@@ -135,7 +149,7 @@ impl<'p> Work<'p> {
             percent(self.time_ns / span),
             of_what(profile),
             self.place(profile),
-            family.name,
+            families.iter().map(|family| family.name).collect::<Vec<_>>().join(", and "),
             largest.unwrap_or_default()
         )
     }
@@ -154,26 +168,53 @@ fn judge(profile: &Profile) -> Outcome {
     let Some(work) = works.iter().filter(is_known).find(|work| work.time_ns >= LEAST * span) else {
         return Outcome::Clear;
     };
-    let family = work.family(profile);
+    let knowledge = Knowledge::current();
+    let cause = work.quote(profile).and_then(|quote| cause_of_line(profile, &knowledge, quote));
+    match cause {
+        Some((cause, remedy)) => {
+            let draft = draft(profile, work, span, Some(cause), remedy.to_owned());
+            Outcome::Known(Box::new(draft), Box::new(cause.clone()))
+        }
+        None => {
+            let asked: Vec<_> = work.families(profile).iter().map(|family| family.questions).collect();
+            let change = format!("See whether {} can do less. {}", work.site, asked.join(" "));
+            Outcome::found(draft(profile, work, span, None, change))
+        }
+    }
+}
+
+/// The finding about a place: of a known cause with its claim, if it has one.
+fn draft(profile: &Profile, work: &Work<'_>, span: f64, cause: Option<&Cause>, change: String) -> Draft {
     let share = (work.time_ns / span).min(1.0);
     let most = format!("at most {} {}, if the line were not needed", percent(share), of_what(profile));
-    let change = format!("See whether {} can do less. {}", work.site, family.questions);
+    let claims = cause.filter(|cause| cause.claims == Claims::Matched).map(|cause| cause.saves);
     let finding = |&(index, time): &(usize, f64)| {
         let of_all = time * on_the_clock(profile) / span;
+        let part = time / profile.kernels[index].gpu_total_ns().unwrap_or(time).max(time);
+        let claim = |of: Saves| {
+            Figure::predicted(of.likely * part, (of.least * part, of.most * part))
+        };
         let evidence = vec![Evidence::new("share of the time", Figure::measured(of_all), Unit::Share)];
-        let fault = Fault { evidence, change: change.clone(), saves: Err(""), threads: None };
+        let saves = claims.map(claim).ok_or("");
+        let fault = Fault { evidence, change: change.clone(), saves, threads: None };
         let mut found = kernel_finding(profile, index, fault);
-        found.saving.unknown_because = Some(most.clone());
+        found.saving.unknown_because = claims.is_none().then(|| most.clone());
         found
     };
-    Outcome::found(Draft {
-        summary: work.summary(profile, family, span),
+    let summary = work.summary(profile, &work.families(profile), span);
+    let meaning = cause.map_or_else(String::new, |cause| format!("; {}", cause.meaning));
+    let reason = match cause {
+        Some(_) => "the share is measured; the cause is inferred from the statement's text",
+        None => "the share is measured; what another form saves is not known",
+    };
+    Draft {
+        summary: format!("{summary}{meaning}"),
         evidence: vec![Evidence::new("share of the time", Figure::measured(share), Unit::Share)],
         kernels: work.kernels.iter().map(finding).collect(),
-        change: Some(change.clone()),
-        saving: Saving { unknown_because: Some(most.clone()), ..Saving::default() },
-        confidence: confidence(Level::Low, "the share is measured; what another form saves is not known"),
-    })
+        change: Some(change),
+        saving: Saving { unknown_because: Some(most), ..Saving::default() },
+        confidence: confidence(Level::Low, reason),
+    }
 }
 
 /// A family of operations: its name, and what to ask about a line that is of it.
@@ -342,6 +383,29 @@ mod tests {
         assert!(finding.change.contains("diagonal"), "{}", finding.change);
         let because = finding.saving.unknown_because.expect("no saving is claimed");
         assert!(because.starts_with("at most "), "{because}");
+    }
+
+    #[test]
+    fn a_statement_that_is_known_has_a_remedy() {
+        let mut profile = profile_of([timed(named(PRODUCT), 5e6)]);
+        launched_at(&mut profile, "/home/me/adapter.py", 9, "forward");
+        let quote = "return F.linear(x, self.weight + SCALE * (self.up @ self.down))";
+        profile.quotes.insert(("/home/me/adapter.py".into(), 9), quote.into());
+        let finding = assert_finds_in(&RULE, profile);
+        assert_eq!(finding.cause.as_ref().map(|cause| &cause.id[..]), Some("product-of-weights-each-call"));
+        assert!(finding.change.contains("in turn") && finding.summary.contains(quote), "{finding:?}");
+        let share = finding.kernels[0].saving.of_kernel.expect("a claim").value;
+        assert!((0.4..0.6).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_second_family_of_operations_is_asked_about_too() {
+        let add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)";
+        let mut profile = profile_of([timed(named(PRODUCT), 5e6), timed(named(add), 6e6)]);
+        launched_at(&mut profile, "/home/me/layer.py", 9, "forward");
+        let finding = assert_finds_in(&RULE, profile);
+        assert!(finding.summary.contains("elementwise work and copies, and matrix products"), "{}", finding.summary);
+        assert!(finding.change.contains("of low rank") && finding.change.contains("in place"), "{}", finding.change);
     }
 
     #[test]

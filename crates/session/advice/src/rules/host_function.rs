@@ -318,13 +318,28 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
         ),
         Kind::Import => format!("Import modules before the loop: {what}"),
         Kind::Sleep => format!("Wait for an event instead of sleeping in {what}"),
-        Kind::Code => match host_bound::reason(profile) {
-            Some(change) => format!("Move {what} off the critical path. {change}"),
-            None => format!(
-                "Move {what} off the critical path: call it less often, before the loop, or in a thread or process that \
-                    runs while the device works"
-            ),
-        },
+        Kind::Code => {
+            let cheaper = cheaper(place);
+            match host_bound::reason(profile) {
+                Some(change) => format!("Move {what} off the critical path. {change}. {cheaper}"),
+                None => format!(
+                    "Move {what} off the critical path: call it less often, before the loop, or in a thread or process \
+                        that runs while the device works. {cheaper}"
+                ),
+            }
+        }
+    }
+}
+
+/// A way in which code of the host may take less time, by whose code it is.
+fn cheaper(place: &IdlePlace<'_>) -> &'static str {
+    let is_python = |user: &HostFrame| user.frame.file.ends_with(".py");
+    match (place.library, place.user) {
+        (None, Some(user)) if is_python(user) => {
+            "If it goes through elements one by one, let one call work on all of them (arrays of NumPy or of the device)"
+        }
+        (None, _) => "If it does the same in each step, keep what it made",
+        (Some(_), _) => "If its input is the same in each step, call it once and keep the result",
     }
 }
 

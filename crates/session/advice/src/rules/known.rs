@@ -225,6 +225,15 @@ pub(super) fn remedy_of_waits(profile: &Profile, stacks: &[StackCount]) -> Optio
     those_of_half.next().map(|(_, remedy)| remedy.to_owned())
 }
 
+/// The cause that a statement is known for, with its remedy for this program.
+pub(super) fn cause_of_line<'k>(
+    profile: &Profile,
+    knowledge: &'k Arc<Knowledge>,
+    statement: &str,
+) -> Option<(&'k Cause, &'k str)> {
+    causes_for(profile, knowledge).find(|(cause, _)| cause.names_line(statement))
+}
+
 /// Blocks of a kernel that handles one small element, at most.
 const SMALL_BLOCKS: u64 = 8;
 

@@ -215,6 +215,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-P124",
             "APEX-P126",
             "APEX-P132",
+            "APEX-P134",
             "APEX-T04",
             "APEX-T110",
             "APEX-T16",
@@ -240,6 +241,7 @@ fn without_times_the_other_rules_still_judge() {
             "APEX-T87",
             "APEX-T95",
             "APEX-T130",
+            "APEX-T135",
         ])
     );
 }

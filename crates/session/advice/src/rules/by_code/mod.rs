@@ -16,6 +16,7 @@ pub(super) mod one_thread;
 pub(super) mod printing;
 pub(super) mod products;
 pub(super) mod reductions;
+pub(super) mod summed_products;
 pub(super) mod trigonometry;
 pub(super) mod work;
 
@@ -191,7 +192,7 @@ mod tests {
     use super::super::{RULES, Rule};
     use super::{
         Needs, accesses, arrays, atomics, calls, chains, doubles, one_thread, printing, products, reductions,
-        trigonometry, work,
+        summed_products, trigonometry, work,
     };
     use apex_counts::{Direction, FactKind, Space};
     use apex_profile::{CodeFact, Kernel, KernelCode, KnownCode, MachineCode};
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_fault_and_no_other() {
-        let faults: [(&Rule, Kernel); 24] = [
+        let faults: [(&Rule, Kernel); 25] = [
             (&accesses::STRIDED, with(FactKind::StridedAccesses, 0.5, 32.0, 4.0)),
             (&accesses::CONFLICTS, with(FactKind::BankConflicts, 0.9, 32.0, 1.0)),
             (&accesses::CONSTANTS, with(FactKind::DivergentConstants, 0.15, 32.0, 1.0)),
@@ -249,6 +250,7 @@ mod tests {
             (&chains::RULE, with(FactKind::ChainOfLoads, 0.3, 0.0, 0.0)),
             (&calls::RULE, with(FactKind::IndirectCalls, 0.1, 0.0, 0.0)),
             (&trigonometry::RULE, with(FactKind::ArgumentReduction, 0.2, 0.0, 0.0)),
+            (&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.8, 256.0, 36.0)),
             (&accesses::NARROW, with(FactKind::NarrowAccesses, 0.9, 1.0, 1.0)),
         ];
         assert_eq!(faults.len(), RULES.iter().filter(|rule| rule.needs == Needs::Code).count());
@@ -286,6 +288,7 @@ mod tests {
         assert_clear(&atomics::TOTAL, with(FactKind::OneTotal, 0.05, 0.0, 0.0));
         assert_clear(&arrays::RULE, with(FactKind::LocalArray, 0.2, 0.0, 0.0));
         assert_clear(&one_thread::RULE, with(FactKind::OneThread, 0.3, 0.0, 0.0));
+        assert_clear(&summed_products::RULE, with(FactKind::ProductAcrossThreads, 0.2, 256.0, 36.0));
         assert_clear(&products::RULE, with(FactKind::UntiledProduct, 0.1, 0.0, 0.0));
         assert_clear(&doubles::RULE, with(FactKind::Doubles, 0.5, 0.05, 140.0));
     }
