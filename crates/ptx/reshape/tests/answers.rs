@@ -58,7 +58,7 @@ fn a_guarded_map_has_the_condition_that_one_would_write() {
     let condition = proof(SCALE).unwrap().condition().unwrap();
     assert_eq!(condition.same_threads, [false, true, true], "nothing guards y and z");
     assert_eq!(condition.bounds, [Bound { axis: 0, limit: Sum::of(1, N) }]);
-    let region = |offset| Region { start: pointer(offset), bytes: Sum::of(4, N) };
+    let region = |offset| Region { start: pointer(offset), bytes: Some(Sum::of(4, N)) };
     assert_eq!(condition.regions, [region(0), region(8)]);
     assert_eq!(condition.apart, [Apart { first: 0, second: 1, or_same: true }]);
     // Threads that differ along y or z alone would store to the same address.
@@ -83,7 +83,7 @@ fn members_of_a_structure_are_one_region() {
     let read = &condition.regions[1];
     let from = pointer(8).0[0].terms.clone();
     assert_eq!(read.start.0, sum(&[(-4, Vec::new()), (1, from)]));
-    assert_eq!(read.bytes.0, sum(&[(8, Vec::new()), (4, vec![N])]));
+    assert_eq!(read.bytes.clone().unwrap().0, sum(&[(8, Vec::new()), (4, vec![N])]));
     assert_eq!(condition.apart, [Apart { first: 0, second: 1, or_same: false }]);
 }
 
