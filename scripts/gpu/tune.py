@@ -23,8 +23,9 @@ import time
 from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "testing" / "tune"
-# Longest run of a program, in seconds.
+# Longest run of a program, in seconds; and longest run alone of one that is measured.
 LIMIT = 60
+LONGEST = 4
 # The code that runs is the PTX, which the driver compiles.
 NVCC = ["nvcc", "-O3", "-std=c++17", "-w", "-arch=compute_90", "-code=compute_90"]
 # Programs of HeCBench with poor shapes, and their arguments: those of its `make run`, with fewer repetitions.
@@ -88,7 +89,10 @@ def recorded(apex, command, place, options, folder):
 def measure_program(apex, source, command, place, turns, folder):
     """Tunes a program, and compares it with the profile and without."""
     profile = folder / f"{source.stem}.json"
+    begun = time.monotonic()
     bare = run(command, place)
+    if time.monotonic() - begun > LONGEST:
+        raise Failed(f"it takes more than {LONGEST} s")
     begun = time.monotonic()
     tuned = json.loads(run([apex, "tune", "--json", "--budget", "5", "-o", str(profile), "--", *command], place))
     seconds, outputs = time.monotonic() - begun, [bare]

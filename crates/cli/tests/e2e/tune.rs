@@ -309,7 +309,7 @@ fn a_program_that_ends_well_after_a_signal_is_not_run_again() {
 fn a_program_without_kernels_leaves_no_profile() {
     let sandbox = Sandbox::new();
     let client = test_build::program("driver-client").display().to_string();
-    for command in [&["true"][..], &[&client, "launch", "0"]] {
+    for command in [&["true"][..], &[&client, "shaped", "0", "1000", "0"]] {
         let said = text(&output(&mut of_command(&sandbox, &["-o", "p.json"], command), 1).stderr);
         assert!(said.contains("the program launched no kernel: nothing was tuned"), "{said}");
         assert!(!sandbox.path("p.json").exists());

@@ -140,6 +140,31 @@ fn each_launch_is_judged_by_itself() {
 }
 
 #[test]
+fn a_call_is_refused_by_its_name() {
+    let source = SCALE.replace(
+        "mul.f32 %f3, %f1, %f2;",
+        "{ .param .b32 a; .param .b32 r; st.param.f32 [a], %f1; call.uni (r), slow, (a); ld.param.f32 %f3, [r]; }",
+    );
+    let source =
+        source.replace(".visible .entry", ".func (.param .b32 r) slow(.param .b32 a);\n.visible .entry");
+    let refusal = proof(&source).unwrap_err();
+    assert_eq!(refusal.reason, Reason::Instruction);
+    assert!(refusal.place.instruction.contains("slow"), "{refusal}");
+}
+
+/// Where a buffer is read in many places, its allocation stands for them.
+#[test]
+fn many_regions_are_their_allocations() {
+    let reads: String = (0..20)
+        .map(|at| format!("mul.lo.s32 %r0, %r1, {at}; mul.wide.s32 %rd0, %r0, 4; add.s64 %rd0, %rd3, %rd0; ld.global.f32 %f3, [%rd0];"))
+        .collect();
+    let source = SCALE.replace("mul.f32 %f3, %f1, %f2;", &format!("{reads} mul.f32 %f3, %f1, %f2;"));
+    let condition = proof(&source).unwrap().condition().unwrap();
+    assert!(launch_condition::Checked::of(&condition).is_some());
+    assert!(condition.regions.iter().any(|region| region.bytes.is_none()), "{:?}", condition.regions);
+}
+
+#[test]
 fn candidates_are_whole_warps_that_the_kernel_allows() {
     let proof = proof(SCALE).unwrap();
     let line = proof.candidates(&LaunchConfig::new(10, 96));
