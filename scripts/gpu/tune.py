@@ -29,7 +29,17 @@ LONGEST = 4
 # The code that runs is the PTX, which the driver compiles.
 NVCC = ["nvcc", "-O3", "-std=c++17", "-w", "-arch=compute_90", "-code=compute_90"]
 # Programs of HeCBench with poor shapes, and their arguments: those of its `make run`, with fewer repetitions.
-PUBLIC = {}
+PUBLIC = {
+    "bilateral-cuda": ["480", "320", "0.5", "0.5", "1000"],
+    "burger-cuda": ["1000", "1000", "200"],
+    "colorwheel-cuda": ["10", "2048", "300"],
+    "iso2dfd-cuda": ["2000", "2000", "500"],
+    "libor-cuda": ["100"],
+    "mandelbrot-cuda": ["100"],
+    "maxpool3d-cuda": ["1024", "1024", "32", "300"],
+    "overlay-cuda": ["640", "480"],
+    "surfel-cuda": ["1024", "320", "240", "100"],
+}
 
 
 class Failed(Exception):
