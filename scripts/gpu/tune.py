@@ -1,17 +1,20 @@
-"""What `apex tune` gains on programs with poor launch shapes (testing/tune), and whether their results stay the same, bit by bit.
+"""What `apex tune` gains on programs with poor launch shapes, and whether their results stay the same, bit by bit.
 
-    tune.py measure [--apex BIN] [--out DIR] [--turns N] [PROGRAM]…
+    tune.py measure [--apex BIN] [--out DIR] [--turns N] [--suite FOLDER] [PROGRAM]…
     tune.py table FILE
 
-Each program is tuned (three runs), and then runs with the profile and without in turns. Its checksum must be the same each time. Kernel times are medians
-of the runs' means, as `apex run` measures them. It needs nvcc, and CuPy for some programs; what cannot be built or run is listed with the reason. Raw
-figures go to DIR/tune.json after each program. `APEX_BIN` names the folder of `apex` and its libraries.
+The programs are ours (testing/tune) and some of HeCBench (https://github.com/zjin-lcf/HeCBench), of which FOLDER is the `src` folder or a part of it; nothing of it is kept here.
+Each program is tuned (three runs), then verified (`apex tune --verify`, three runs each: alone, and with `--fast=batch`), and then runs with the profile and without in turns. The
+checksum that ours print must be the same each time. Kernel times are medians of the runs' sums, as `apex run` measures them. It needs nvcc, and CuPy and numba for some
+programs; what cannot be built or run is listed with the reason. Raw figures go to DIR/tune.json after each program. `APEX_BIN` names the folder of `apex` and its libraries.
 """
 
 import argparse
+import concurrent.futures
 import json
 import lzma
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -20,67 +23,108 @@ import time
 from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "testing" / "tune"
-# Longest run of a program, in seconds.
+# Longest run of a program, in seconds; and longest run alone of one that is measured.
 LIMIT = 60
+LONGEST = 4
 # The code that runs is the PTX, which the driver compiles.
-NVCC = ["nvcc", "-O3", "-arch=compute_90", "-code=compute_90", "-I", str(PROGRAMS)]
+NVCC = ["nvcc", "-O3", "-std=c++17", "-w", "-arch=compute_90", "-code=compute_90"]
+# Programs of HeCBench with poor shapes, and their arguments: those of its `make run`, with fewer repetitions.
+PUBLIC = {
+    "bilateral-cuda": ["480", "320", "0.5", "0.5", "1000"],
+    "burger-cuda": ["1000", "1000", "200"],
+    "colorwheel-cuda": ["10", "2048", "300"],
+    "iso2dfd-cuda": ["2000", "2000", "500"],
+    "libor-cuda": ["100"],
+    "mandelbrot-cuda": ["100"],
+    "maxpool3d-cuda": ["1024", "1024", "32", "300"],
+    "overlay-cuda": ["640", "480"],
+    "surfel-cuda": ["1024", "320", "240", "100"],
+}
 
 
 class Failed(Exception):
     """A program cannot be measured; the text says why."""
 
 
-def run(command, **environment):
+def run(command, cwd=None, may_fail=False):
     """What a command prints."""
-    variables = os.environ | {"CUPY_COMPILE_WITH_PTX": "1"} | environment
+    variables = os.environ | {"CUPY_COMPILE_WITH_PTX": "1"}
     try:
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(
+            command, env=variables, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from error
-    if done.returncode != 0:
+    if done.returncode != 0 and not (may_fail and done.returncode == 1):
         raise Failed(f"{command[0]} exits with status {done.returncode}: {done.stderr[-600:]}")
     return done.stdout
 
 
+def options(folder):
+    """What the Makefile of a public program defines and includes."""
+    return re.findall(r"(?<!\S)-[DI][\w./=-]+", (folder / "Makefile").read_text(errors="replace"))
+
+
 def built(source, folder):
-    """The command that runs a program."""
+    """The command that runs a program, and the folder that it runs in."""
     if source.suffix == ".py":
-        return [sys.executable, str(source)]
+        return [sys.executable, str(source)], folder
     program = folder / source.stem
-    run([*NVCC, "-o", str(program), str(source)])
-    return [str(program)]
+    if source.is_dir():
+        files = [str(path) for end in ("cu", "cpp") for path in sorted(source.glob(f"*.{end}"))]
+        run([*NVCC, *options(source), "-o", str(program), *files], cwd=source)
+        return [str(program), *PUBLIC[source.name]], source
+    run([*NVCC, "-I", str(PROGRAMS), "-o", str(program), str(source)])
+    return [str(program)], folder
 
 
-def recorded(apex, command, options, folder):
+def verified(apex, command, place, profile, fast):
+    """What `apex tune --verify` says, as a document."""
+    try:
+        return json.loads(run([apex, "tune", "--verify", "--json", *fast, "-o", str(profile), "--", *command], place, may_fail=True))
+    except (Failed, json.JSONDecodeError) as error:
+        return {"failed": str(error)}
+
+
+def recorded(apex, command, place, options, folder):
     """A run under `apex run`: what it printed, and the time of its kernels on the GPU, in ms."""
     session = Path(tempfile.mkdtemp(dir=folder)) / "session"
-    printed = run([apex, "run", "--quiet", *options, "-o", str(session), "--", *command])
+    printed = run([apex, "run", "--quiet", *options, "-o", str(session), "--", *command], place)
     report = json.loads(run([apex, "report", str(session), "--json"]))
     kernels = report["profile"]["kernels"]
     total_ns = sum(kernel["gpu"]["total_ns"]["value"] for kernel in kernels if kernel["gpu"])
     return printed, total_ns / 1e6
 
 
-def measure_program(apex, source, turns, folder):
+def measure_program(apex, source, command, place, turns, folder):
     """Tunes a program, and compares it with the profile and without."""
-    command, profile = built(source, folder), folder / f"{source.stem}.json"
-    bare = run(command)
+    profile = folder / f"{source.stem}.json"
     begun = time.monotonic()
-    tuned = json.loads(run([apex, "tune", "--json", "--budget", "5", "-o", str(profile), "--", *command]))
+    bare = run(command, place)
+    if time.monotonic() - begun > LONGEST:
+        raise Failed(f"it takes more than {LONGEST} s")
+    begun = time.monotonic()
+    tuned = json.loads(run([apex, "tune", "--json", "--budget", "5", "-o", str(profile), "--", *command], place))
     seconds, outputs = time.monotonic() - begun, [bare]
-    before, after = [], []
+    changed = any(size["change"] for kernel in tuned["kernels"] for size in kernel["sizes"])
+    before, after, fast = [], [], []
+    ways = (([], before), (["--tuned", str(profile)], after), (["--fast=batch", "--tuned", str(profile)], fast))
     for _ in range(turns):
-        for options, times in (([], before), (["--tuned", str(profile)], after)):
-            printed, ms = recorded(apex, command, options, folder)
+        for options, times in ways:
+            printed, ms = recorded(apex, command, place, options, folder)
             outputs.append(printed)
             times.append(ms)
+    ours = not source.is_dir()
     return {
         "program": source.name,
-        "same_output": len(set(outputs)) == 1,
-        "output": bare.strip(),
+        "same_output": len(set(outputs)) == 1 if ours else None,
+        "output": bare.strip() if ours else None,
         "tuning_seconds": round(seconds, 2),
         "before_ms": before,
         "after_ms": after,
+        "fast_ms": fast,
+        "verified": verified(apex, command, place, profile, []) if changed else None,
+        "verified_fast": verified(apex, command, place, profile, ["--fast=batch"]) if changed else None,
         "profile": tuned,
     }
 
@@ -91,19 +135,41 @@ def measure(arguments):
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     sources = sorted(path for path in PROGRAMS.iterdir() if path.suffix in (".cu", ".py"))
+    sources += [Path(arguments.suite).resolve() / name for name in PUBLIC] if arguments.suite else []
     wanted = [path for path in sources if not arguments.programs or path.stem in arguments.programs]
-    with tempfile.TemporaryDirectory() as folder:
-        for source in wanted:
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(14) as pool:
+        builds = [pool.submit(built, source, Path(folder)) for source in wanted]
+        concurrent.futures.wait(builds)
+        for source, build in zip(wanted, builds):
             try:
-                result = measure_program(arguments.apex, source, arguments.turns, Path(folder))
+                result = measure_program(arguments.apex, source, *build.result(), arguments.turns, Path(folder))
                 results["device"], results["driver"] = result["profile"]["device"], result["profile"]["driver_version"]
             except Failed as error:
                 result = {"program": source.name, "failed": str(error)}
             results["programs"].append(result)
             print(line(result), flush=True)
             (out / "tune.json").write_text(json.dumps(results, indent=1) + "\n")
-    wrong = [result["program"] for result in results["programs"] if not result.get("same_output", True)]
+    wrong = [result["program"] for result in results["programs"] if same(result) == "**OTHER**"]
     return f"other results: {', '.join(wrong)}" if wrong else None
+
+
+def same(result):
+    """Whether results are the same with the profile, in words."""
+    found = [result.get("verified"), result.get("verified_fast")]
+    differs = any(one and one.get("first_difference") for one in found)
+    if result.get("same_output") is False or differs:
+        return "**OTHER**"
+    if not any(found):
+        return "same" if result.get("same_output") else "-"
+    counts = []
+    for one in found:
+        if one is None or "failed" in one:
+            counts.append("not compared")
+        else:
+            unsure = sum(one["not_repeatable"].values())
+            text = f"{one['same']['copies']} + {one['same']['allocations']}"
+            counts.append(text + (f" ({unsure} not repeatable)" if unsure else ""))
+    return "same: " + ", ".join(dict.fromkeys(counts))
 
 
 def shape(block):
@@ -131,10 +197,10 @@ def change(profile):
 def line(result):
     """A row of the table."""
     if "failed" in result:
-        return f"| {result['program']} | failed | | | {result['failed'].splitlines()[0]} |"
-    before, after = statistics.median(result["before_ms"]), statistics.median(result["after_ms"])
-    same = "same" if result["same_output"] else "**OTHER**"
-    return f"| {result['program']} | {before:.1f} ms | {after:.1f} ms ({after / before - 1:+.0%}) | {same} | {change(result['profile'])} |"
+        return f"| {result['program']} | failed | | | | {result['failed'].splitlines()[0]} |"
+    before, *others = (statistics.median(result[name]) for name in ("before_ms", "after_ms", "fast_ms") if result.get(name))
+    times = [f"{time:.1f} ms ({time / before - 1:+.0%})" for time in others] + ["-"] * (2 - len(others))
+    return f"| {result['program']} | {before:.1f} ms | {' | '.join(times)} | {same(result)} | {change(result['profile'])} |"
 
 
 def show(arguments):
@@ -142,7 +208,7 @@ def show(arguments):
     opened = lzma.open if arguments.file.endswith(".xz") else open
     with opened(arguments.file, "rt") as file:
         results = json.load(file)
-    print("| program | kernels | tuned | results | block, time |\n| --- | ---: | ---: | --- | --- |")
+    print("| program | kernels | tuned | tuned, fast | results | block, time |\n| --- | ---: | ---: | ---: | --- | --- |")
     print("\n".join(map(line, results["programs"])))
 
 
@@ -154,6 +220,7 @@ def main():
     measuring.add_argument("--apex", default=str(Path(os.environ.get("APEX_BIN", "target/release")) / "apex"))
     measuring.add_argument("--out", default=os.environ.get("OUT", "out"))
     measuring.add_argument("--turns", type=int, default=3)
+    measuring.add_argument("--suite", help="the folder `src` of HeCBench, for its programs")
     measuring.add_argument("programs", nargs="*")
     measuring.set_defaults(work=measure)
     showing = commands.add_parser("table")

@@ -80,6 +80,8 @@ pub fn rounds(rounds: usize, n: u32, is_computed: bool) {
             check(cuda!(cuMemsetD32_v2(*buffer, 7, n as usize)));
         }
     }
+    // The stream waits for no work of the default stream.
+    check(cuda!(cuCtxSynchronize()));
     for round in 0..rounds {
         let (to, from) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let given = Given { to, from, n };
@@ -119,6 +121,8 @@ pub fn cases() {
     let mut buffer = 0;
     check(cuda!(cuMemAlloc_v2(&mut buffer, 8 * N as usize)));
     check(cuda!(cuMemsetD32_v2(buffer, 7, 2 * N as usize)));
+    // The stream waits for no work of the default stream.
+    check(cuda!(cuCtxSynchronize()));
     let far = Given { to: buffer, from: buffer + 4 * u64::from(N), n: N };
     let grid = [N.div_ceil(BLOCK), 1];
     let computed = |what: &str| {

@@ -19,8 +19,16 @@ use std::path::Path;
 /// Those of the system. Then what was there before is still there. The error does not name the
 /// file.
 pub fn bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    in_mode(path, 0o666, bytes)
+}
+
+/// As [`bytes`], with a mode from which the umask is taken, for what others must not write.
+///
+/// # Errors
+/// As [`bytes`].
+pub fn in_mode(path: &Path, mode: libc::mode_t, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = place(path)?;
-    folder.replace(name, 0o666, bytes)
+    folder.replace(name, mode, bytes)
 }
 
 /// Opens a regular file for reading and writing in place, or makes an empty one. A link is refused.

@@ -5,7 +5,7 @@
 //! is in mapped files, and `apex` may be killed at any moment. Nothing is written to stdout;
 //! remarks go to stderr and `--quiet` silences them.
 
-mod child;
+pub mod child;
 mod dashboard;
 pub mod driver;
 mod driver_file;
@@ -16,7 +16,7 @@ pub mod libraries;
 mod machine;
 mod not_started;
 mod triton;
-mod tuned;
+pub mod tuned;
 mod uncaptured;
 mod watch;
 
@@ -53,7 +53,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 3] = [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE];
+const FIRST_FILES: [&str; 4] =
+    [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE, apex_trace::results::WANTED];
 
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -145,6 +146,9 @@ pub struct Recording {
     /// Launch kernels by this plan (what `apex tune` runs)
     #[arg(long, hide = true, value_name = "FILE", conflicts_with = "tuned")]
     pub launch_plan: Option<PathBuf>,
+    /// Keep hashes of the program's results in the session (what `apex tune --verify` runs)
+    #[arg(long, hide = true, value_parser = FalseyValueParser::new())]
+    pub hash_results: bool,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -214,7 +218,7 @@ pub enum Fast {
 }
 
 /// The value of the variable that tells the injected library how to make the program faster.
-fn fast_ways(ways: &[Fast]) -> String {
+pub fn fast_ways(ways: &[Fast]) -> String {
     let names = ways.iter().filter_map(clap::ValueEnum::to_possible_value);
     names.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(",")
 }
@@ -313,7 +317,10 @@ pub fn record(
         }
     };
     let plan = tuned::plan(recording);
-    if let Err(error) = write_first(&meta, &fresh.folder).and_then(|()| tuned::write(plan, &fresh.folder)) {
+    let first = write_first(&meta, &fresh.folder)
+        .and_then(|()| tuned::write(plan, &fresh.folder))
+        .and_then(|()| ask_for_results(recording, &fresh.folder));
+    if let Err(error) = first {
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
     }
@@ -371,6 +378,9 @@ pub fn record(
 fn refuse_contradictions(recording: &Recording, driver: &Driver) -> anyhow::Result<()> {
     if recording.check && *driver == Driver::Gpu {
         bail!("--check needs the CPU device: add --device cpu");
+    }
+    if recording.hash_results && recording.fast.contains(&Fast::Memory) {
+        bail!("results cannot be compared together with --fast=memory, which keeps memory that is freed");
     }
     if recording.check && recording.fast.contains(&Fast::Memory) {
         bail!(
@@ -445,6 +455,14 @@ fn write_first(meta: &Meta, session: &Folder) -> anyhow::Result<()> {
     let write = || session.create_new(META_FILE)?.write_all(&serde_json::to_vec_pretty(meta)?);
     let path = session.path().join(META_FILE);
     write().with_context(|| format!("cannot write {}", apex_untrusted::shown(path)))
+}
+
+/// Has the injected library hash the program's results, if that is wanted.
+fn ask_for_results(recording: &Recording, session: &Folder) -> anyhow::Result<()> {
+    if recording.hash_results {
+        session.create_new(apex_trace::results::WANTED).context("cannot ask for hashes in the session")?;
+    }
+    Ok(())
 }
 
 /// Writes session.json again. The program's run counts more than this file, so failing to is a

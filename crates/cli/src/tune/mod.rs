@@ -2,28 +2,32 @@
 //! measures them on the program's own launches.
 //!
 //! It runs the program up to three times by `apex run`: to record it, to try blocks, and to confirm
-//! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies.
+//! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies, and
+//! what `--verify` compares the program with and without ([`verify`]).
 
+mod name;
+mod runs;
 mod text;
+mod verify;
 
 use crate::output::{self, Color};
 use crate::run::driver::{Device, Driver};
 use crate::run::libraries::Libraries;
+use crate::run::{Fast, child};
 use crate::text::Style;
 use crate::{exit, loaded, tuned, units};
 use anyhow::{Context, bail};
-use apex_conventions::documents::TUNED;
+use apex_conventions::documents::{TUNED, VERIFIED};
 use apex_predict::Models;
 use apex_trace::Session;
 use apex_tune::{Tuning, document};
 use apex_untrusted::replace;
 use clap::builder::FalseyValueParser;
 use launch_condition::Plan;
+use runs::Runs;
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{ExitCode, ExitStatus};
 
 /// Runs of the program at most.
 const RUNS: usize = 3;
@@ -40,20 +44,41 @@ const RUNS: usize = 3;
   apex tune -o stencil.json --budget 5 -- ./stencil 4096
   apex tune --json -- python simulate.py > tuned.json
   apex run --tuned stencil.tuned.json -- ./stencil 4096
+  apex tune --verify -- ./stencil 4096
+  apex tune --verify --fast=batch -- ./stencil 4096
 
 Kernels must be loaded as PTX (NVRTC, Numba, CuPy with CUPY_COMPILE_WITH_PTX=1, nvcc -code=compute_90): of machine code \
 nothing is proven. If the profile exists, what it has decided stays, and only new kernels and sizes are tried. \
 docs/tune.md explains the proof and the measurement.
 
-Exits with status 0 if the profile was written, and with status 1 if the program failed.")]
+Exits with status 0 if the profile was written, or all that --verify compared is the same; and with status 1 if the \
+program failed or launched no kernel, or --verify found a difference or nothing to compare.")]
 pub struct Args {
-    /// Profile to write or to add to [default: COMMAND.tuned.json]
+    /// Profile to write, to add to or to verify; `-` prints it and writes no file
+    /// [default: PROGRAM.tuned.json, or SCRIPT.tuned.json of an interpreter]
     #[arg(short, long, value_name = "PROFILE")]
     output: Option<PathBuf>,
     /// Maximum share of the program's time that timing may take in each run, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = units::parse_percent)]
     budget: f64,
-    #[arg(long, help = format!("Print the profile as JSON (schema {TUNED})"), value_parser = FalseyValueParser::new())]
+    /// Run the program twice without the profile and once with it, and compare each copy to the host
+    /// and each allocation at its end, bit by bit. Works on the CPU device as well
+    #[arg(long, value_parser = FalseyValueParser::new())]
+    verify: bool,
+    /// With --verify: make the run with the profile in this way, too [values: queue, batch, or both]
+    #[arg(
+        long,
+        requires = "verify",
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        default_missing_value = "queue",
+        hide_possible_values = true
+    )]
+    fast: Vec<Fast>,
+    #[arg(long, help = format!("Print the profile as JSON (schema {TUNED}), or what --verify found ({VERIFIED})"), value_parser = FalseyValueParser::new())]
     json: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -62,29 +87,43 @@ pub struct Args {
 
 /// Runs `apex tune`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    refuse_without_gpu()?;
-    let path = args.output.clone().unwrap_or_else(|| default_name(&args.command[0]));
-    let earlier = path.exists().then(|| tuned::load(&path)).transpose().with_context(|| {
-        format!("cannot add to {}; name another file with -o", apex_untrusted::shown(&path))
-    })?;
-    refuse_without_folder(&path)?;
-    let runs = Runs::new(args)?;
-    let tuning = match tune(&runs, &path, earlier.as_ref()) {
-        Ok(tuning) => tuning,
+    let path = args.output.clone().unwrap_or_else(|| name::of_profile(&args.command));
+    let done = if args.verify { verify::execute(args, &path) } else { search(args, &path, color) };
+    let remark = match done {
+        Ok(code) => return Ok(code),
         Err(Stopped::Failed(error)) => return Err(error),
-        Err(Stopped::Program(status)) => {
-            output::remark(format!("the program failed ({status}): nothing was tuned"));
-            return Ok(ExitCode::from(exit::NO));
-        }
+        Err(Stopped::Interrupted(Some(signal))) => child::end_by(signal),
+        Err(Stopped::Interrupted(None)) => "interrupted".to_owned(),
+        Err(Stopped::Program(status)) => format!("the program failed ({status})"),
+        Err(Stopped::NoLaunch) => "the program launched no kernel".to_owned(),
+    };
+    output::remark(format!("{remark}: nothing was {}", if args.verify { "compared" } else { "tuned" }));
+    Ok(ExitCode::from(exit::NO))
+}
+
+/// Finds better blocks, and writes the profile.
+fn search(args: &Args, path: &Path, color: Color) -> Result<ExitCode, Stopped> {
+    refuse_without_gpu()?;
+    let only_prints = path == Path::new("-");
+    let earlier =
+        (!only_prints && path.exists()).then(|| tuned::load(path)).transpose().with_context(|| {
+            format!("cannot add to {}; name another file with -o", apex_untrusted::shown(path))
+        })?;
+    refuse_without_folder(path)?;
+    let tuning = {
+        let runs = Runs::new(&args.command, args.json || only_prints)?;
+        tune(&runs, args, path, earlier.as_ref())?
     };
     let text = document::write(&tuning).context("cannot write the profile as JSON")?;
-    replace::bytes(&path, text.as_bytes())
-        .with_context(|| format!("cannot write {}", apex_untrusted::shown(&path)))?;
-    if args.json {
-        return output::page(|out| out.write_all(text.as_bytes()));
+    if !only_prints {
+        replace::in_mode(path, 0o644, text.as_bytes())
+            .with_context(|| format!("cannot write {}", apex_untrusted::shown(path)))?;
+    }
+    if args.json || only_prints {
+        return Ok(output::page(|out| out.write_all(text.as_bytes()))?);
     }
     let style = Style { color: color.on_stdout() };
-    output::page(|out| text::write(out, &tuning, &path, style, output::width()))
+    Ok(output::page(|out| text::write(out, &tuning, path, style, output::width()))?)
 }
 
 /// The CPU device's times are not a GPU's.
@@ -108,18 +147,15 @@ fn refuse_without_folder(profile: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name of the profile of a command.
-fn default_name(command: &OsStr) -> PathBuf {
-    let mut name = Path::new(command).file_name().unwrap_or(OsStr::new("program")).to_owned();
-    name.push(".tuned.json");
-    name.into()
-}
-
 /// The reason why nothing was tuned.
 enum Stopped {
     Failed(anyhow::Error),
     /// The program failed.
     Program(ExitStatus),
+    /// A signal came, which ended the program if it is named.
+    Interrupted(Option<i32>),
+    /// The program launched nothing.
+    NoLaunch,
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Stopped {
@@ -128,23 +164,49 @@ impl<E: Into<anyhow::Error>> From<E> for Stopped {
     }
 }
 
-fn tune(runs: &Runs<'_>, path: &Path, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
-    let recorded = runs.run(1, "recording", None)?;
+fn tune(runs: &Runs<'_>, args: &Args, path: &Path, earlier: Option<&Tuning>) -> Result<Tuning, Stopped> {
+    let recorded = run(runs, args, 1, "recording", None)?;
+    if !apex_trace::has_process_files(&recorded) {
+        return Err(Stopped::NoLaunch);
+    }
     let loaded = loaded::just_recorded(&recorded)?;
+    if loaded.profile.kernels.is_empty() {
+        return Err(Stopped::NoLaunch);
+    }
     let mut tuning = Tuning::begin(&loaded.session, &loaded.profile, &Models::shipped(), earlier);
     drop(loaded);
     if let Some(earlier) = earlier.filter(|earlier| !earlier.is_of_device_of(&tuning)) {
         return Err(of_other_device(path, earlier, &tuning).into());
     }
     if tuning.is_open() {
-        let searched = runs.run(2, "trying other blocks", Some(&tuning.search()))?;
+        let searched = run(runs, args, 2, "trying other blocks", Some(&tuning.search()))?;
         tuning.searched(&Session::open(searched)?);
     }
     if tuning.is_open() {
-        let confirmed = runs.run(3, "confirming the best blocks", Some(&tuning.confirmation()))?;
+        let confirmed = run(runs, args, 3, "confirming the best blocks", Some(&tuning.confirmation()))?;
         tuning.confirmed(&Session::open(confirmed)?);
     }
     Ok(tuning)
+}
+
+/// Runs the program with launches that follow a plan, and returns its session.
+fn run(
+    runs: &Runs<'_>,
+    args: &Args,
+    number: usize,
+    purpose: &str,
+    plan: Option<&Plan>,
+) -> Result<PathBuf, Stopped> {
+    output::remark(format!("run {number} of {RUNS}: {purpose}"));
+    let budget = args.budget.to_string();
+    let mut options: Vec<&OsStr> =
+        ["--device", "gpu", "--timing", "sampled", "--budget", &budget].map(OsStr::new).to_vec();
+    let file = runs.file(&format!("{number}.plan"));
+    if let Some(plan) = plan {
+        std::fs::write(&file, plan.to_bytes()).context("cannot write the plan of a run")?;
+        options.extend([OsStr::new("--launch-plan"), file.as_os_str()]);
+    }
+    runs.run(&number.to_string(), &options)
 }
 
 /// The error about a profile whose decisions a new one would lose.
@@ -157,48 +219,4 @@ fn of_other_device(path: &Path, earlier: &Tuning, tuning: &Tuning) -> anyhow::Er
         named(earlier),
         named(tuning)
     )
-}
-
-/// The runs of the program, and the folder of their sessions, which ends with this.
-struct Runs<'a> {
-    args: &'a Args,
-    folder: PathBuf,
-}
-
-impl<'a> Runs<'a> {
-    fn new(args: &'a Args) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("apex-tune-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.with_context(|| format!("cannot make the folder {}", apex_untrusted::shown(&folder)))?;
-        Ok(Self { args, folder })
-    }
-
-    /// Runs the program by `apex run`, whose launches follow a plan, and returns its session.
-    fn run(&self, number: usize, purpose: &str, plan: Option<&Plan>) -> Result<PathBuf, Stopped> {
-        output::remark(format!("run {number} of {RUNS}: {purpose}"));
-        let session = self.folder.join(number.to_string());
-        let mut apex = Command::new(std::env::current_exe().context("cannot find the apex executable")?);
-        apex.args(["run", "--quiet", "--device", "gpu", "--timing", "sampled", "--no-machine"]);
-        apex.args(["--host-stacks", "off", "--budget", &self.args.budget.to_string(), "-o"]).arg(&session);
-        if let Some(plan) = plan {
-            let file = self.folder.join(format!("{number}.plan"));
-            std::fs::write(&file, plan.to_bytes()).context("cannot write the plan of a run")?;
-            apex.arg("--launch-plan").arg(file);
-        }
-        // Set for a run of the user, it must not change these.
-        apex.env_remove("APEX_TUNED");
-        if self.args.json {
-            // The document is all that goes to stdout.
-            apex.stdout(Stdio::from(std::io::stderr()));
-        }
-        let status = apex.arg("--").args(&self.args.command).status().context("cannot run the program")?;
-        if status.success() { Ok(session) } else { Err(Stopped::Program(status)) }
-    }
-}
-
-impl Drop for Runs<'_> {
-    fn drop(&mut self) {
-        // A leftover in the folder for temporary files does no harm.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }

@@ -1,8 +1,9 @@
 //! `apex tune` and `apex run --tuned`: on the CPU device, programs compute what they compute
 //! without a profile; on a driver without a GPU, whose times depend on the block, the search finds
-//! the better one.
+//! the better one. What `--verify` compares is computed on the CPU device, with a difference that a
+//! wrong condition makes.
 
-use crate::common::{APEX, Sandbox, output, text};
+use crate::common::{APEX, Running, Sandbox, output, send, text};
 use apex_reshape::Proof;
 use apex_trace::{Event, Session};
 use apex_tune::{Change, Ratio, Size, Tuned, Tuning, document};
@@ -10,6 +11,9 @@ use cuda_launch::Dim3;
 use launch_condition::code_hash;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use test_process::Command;
 
@@ -265,4 +269,140 @@ fn without_a_gpu_nothing_is_measured() {
     command.env("APEX_DRIVER", Path::new(APEX).with_file_name("deps/libapex_cpu_device.so"));
     let said = text(&output(&mut command, 125).stderr);
     assert!(said.contains("apex tune measures on a GPU, and there is none here"), "{said}");
+}
+
+/// A command of `apex tune` for a driver without a GPU, whose temporary files are in `t`.
+fn of_command(sandbox: &Sandbox, options: &[&str], command: &[&str]) -> Command {
+    std::fs::create_dir_all(sandbox.path("t")).unwrap();
+    let mut tune = sandbox.apex(&[&["tune"], options, &["--"], command].concat());
+    tune.env("TMPDIR", sandbox.path("t"));
+    with_times(tune)
+}
+
+#[test]
+fn a_signal_ends_the_program_and_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let mut command = of_command(&sandbox, &["-o", "p.json"], &["sh", "-c", "echo $$; exec sleep 100"]);
+    let mut tune = Running::start(&mut command);
+    let program: i32 = tune.read_until("").trim().parse().unwrap();
+    send(tune.0.id(), libc::SIGTERM);
+    assert_eq!(tune.0.wait().unwrap().signal(), Some(libc::SIGTERM));
+    // SAFETY: signal 0 is none: the process is only looked for.
+    assert_eq!(unsafe { libc::kill(program, 0) }, -1, "the program has ended");
+    assert_eq!(std::fs::read_dir(sandbox.path("t")).unwrap().count(), 0);
+    assert!(!sandbox.path("p.json").exists());
+}
+
+#[test]
+fn a_program_that_ends_well_after_a_signal_is_not_run_again() {
+    let sandbox = Sandbox::new();
+    let script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut command = of_command(&sandbox, &["-o", "p.json"], &["sh", "-c", script]);
+    let mut tune = Running::start(&mut command);
+    tune.read_until("ready");
+    send(tune.0.id(), libc::SIGTERM);
+    assert_eq!(tune.0.wait().unwrap().code(), Some(1));
+    assert!(!sandbox.path("p.json").exists());
+}
+
+#[test]
+fn a_program_without_kernels_leaves_no_profile() {
+    let sandbox = Sandbox::new();
+    let client = test_build::program("driver-client").display().to_string();
+    for command in [&["true"][..], &[&client, "shaped", "0", "1000", "0"]] {
+        let said = text(&output(&mut of_command(&sandbox, &["-o", "p.json"], command), 1).stderr);
+        assert!(said.contains("the program launched no kernel: nothing was tuned"), "{said}");
+        assert!(!sandbox.path("p.json").exists());
+    }
+}
+
+#[test]
+fn a_profile_for_stdout_makes_no_file() {
+    let sandbox = Sandbox::new();
+    let client = test_build::program("driver-client").display().to_string();
+    let command = [&client, "shaped", "200", "1000", "0"].map(|word| &word[..]);
+    let run = output(&mut of_command(&sandbox, &["-o", "-"], &command), 0);
+    let profile: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(profile["schema"], "apex.tuned/1");
+    assert!(!sandbox.path("-").exists());
+}
+
+#[test]
+fn each_run_reads_a_file_from_its_beginning_and_a_pipe_is_told() {
+    let sandbox = Sandbox::new();
+    let client = test_build::program("driver-client").display().to_string();
+    let script = format!("read word && test $word = input && exec {client} shaped 2000 1000 0");
+    std::fs::write(sandbox.path("in"), "input\n").unwrap();
+    let mut command = of_command(&sandbox, &["-o", "p.json"], &["sh", "-c", &script]);
+    let run = output(command.stdin(std::fs::File::open(sandbox.path("in")).unwrap()), 0);
+    assert!(text(&run.stderr).contains("run 3 of 3"), "{}", text(&run.stderr));
+    let mut command = of_command(&sandbox, &["-o", "q.json"], &["true"]);
+    let said = text(&output(command.stdin(std::process::Stdio::piped()), 1).stderr);
+    assert!(said.contains("stdin is a pipe, which only the first run of the program can read"), "{said}");
+}
+
+#[test]
+fn a_profile_that_others_may_write_is_refused() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, &document::write(&profile()).unwrap());
+    std::fs::set_permissions(sandbox.path("p.json"), Permissions::from_mode(0o666)).unwrap();
+    let run = output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped", "3", "1000", "1"]), 0);
+    let said = text(&run.stderr);
+    assert!(said.contains("p.json may be written by other users (mode 0666): `chmod go-w p.json`"), "{said}");
+    assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((16.into(), None), 3)]));
+}
+
+/// `apex tune --verify` of the program on the CPU device.
+fn verify(sandbox: &Sandbox, profile: &Tuning, options: &[&str], words: &[&str]) -> Command {
+    write(sandbox, &document::write(profile).unwrap());
+    let mut command = sandbox.apex(&[&["tune", "--verify", "-o", "p.json"], options].concat());
+    command.env("APEX_DRIVER", Path::new(APEX).with_file_name("deps/libapex_cpu_device.so"));
+    command.arg("--").arg(test_build::program("driver-client")).args(words);
+    command
+}
+
+#[test]
+fn a_right_profile_is_verified() {
+    let sandbox = Sandbox::new();
+    let run = output(&mut verify(&sandbox, &profile(), &[], &["shaped", "300", "1000", "1"]), 0);
+    let said = text(&run.stdout);
+    assert!(said.contains("300 launches were made in other blocks."), "{said}");
+    assert!(said.contains("The same bit by bit: 1 copy to the host and 2 allocations"), "{said}");
+    for fast in ["--fast", "--fast=batch"] {
+        let mut command = verify(&sandbox, &profile(), &[fast], &["shaped", "300", "1000", "1"]);
+        let said = text(&output(command.env("APEX_FAST_ALWAYS", "1"), 0).stdout);
+        assert!(said.contains("1 copy to the host and 2 allocations"), "{fast}: {said}");
+    }
+    let run = output(&mut verify(&sandbox, &profile(), &["--json"], &["shaped", "300", "1000", "1"]), 0);
+    let found: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!((&found["same"]["copies"], &found["same_bytes"]), (&1.into(), &12_000.into()), "{found}");
+    assert_eq!(found["first_difference"], Value::Null);
+}
+
+#[test]
+fn the_first_difference_is_named() {
+    // More threads are allowed than the guard stops.
+    let mut wrong = profile();
+    wrong.kernels[0].condition.bounds[0].limit = launch_condition::Sum::constant(0);
+    let sandbox = Sandbox::new();
+    let run = output(&mut verify(&sandbox, &wrong, &[], &["shaped-cases"]), 1);
+    let said = text(&run.stdout);
+    assert!(said.contains("DIFFERENT with the profile. The first one is copy 3 of thread 0"), "{said}");
+    assert!(said.contains("of 8,000 bytes: the first difference is in bytes 0 to 4,095."), "{said}");
+    assert!(said.contains("Do not use the profile."), "{said}");
+    let run = output(&mut verify(&sandbox, &wrong, &["--json"], &["shaped-cases"]), 1);
+    let first = &serde_json::from_slice::<Value>(&run.stdout).unwrap()["first_difference"];
+    assert_eq!((&first["number"], &first["at"]), (&3.into(), &serde_json::json!([0, 4096])), "{first}");
+}
+
+#[test]
+fn a_profile_that_changes_nothing_verifies_nothing() {
+    let sandbox = Sandbox::new();
+    let mut other = profile();
+    other.device.push('!');
+    let run = output(&mut verify(&sandbox, &other, &[], &["shaped", "30", "1000", "1"]), 1);
+    assert!(text(&run.stdout).contains("0 launches were made in other blocks."), "{}", text(&run.stdout));
+    assert!(text(&run.stderr).contains("the profile is of another device"), "{}", text(&run.stderr));
+    let said = text(&output(&mut sandbox.apex(&["tune", "--verify", "--", "true"]), 125).stderr);
+    assert!(said.contains("there is no profile true.tuned.json to verify"), "{said}");
 }

@@ -77,9 +77,10 @@ pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a sessi
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
+pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 24] = [
+pub const ALL: [Document; 25] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -104,6 +105,7 @@ pub const ALL: [Document; 24] = [
     MACHINE,
     HOST_STACKS,
     TUNED,
+    VERIFIED,
 ];
 
 #[cfg(feature = "serde")]

@@ -36,7 +36,7 @@ pub struct Checked {
     products: Vec<Flat>,
     bounds: Vec<(usize, Products)>,
     at_most: Vec<(Products, Products)>,
-    regions: Vec<(Products, Products)>,
+    regions: Vec<(Products, Option<Products>)>,
     apart: Vec<(usize, usize, bool)>,
 }
 
@@ -57,8 +57,12 @@ impl Checked {
             flat.at_most.push(pair);
         }
         for Region { start, bytes } in &condition.regions {
-            let region = (flat.sum(start)?, flat.sum(bytes)?);
-            flat.regions.push(region);
+            let start = flat.sum(start)?;
+            let bytes = match bytes {
+                Some(bytes) => Some(flat.sum(bytes)?),
+                None => None,
+            };
+            flat.regions.push((start, bytes));
         }
         let regions = flat.regions.len();
         for apart in &condition.apart {
@@ -104,6 +108,11 @@ impl Checked {
         (at + 3 < MOST_TERMS).then_some((at + 3) as u8)
     }
 
+    /// Whether an evaluation asks for allocations.
+    pub fn needs_allocations(&self) -> bool {
+        self.regions.iter().any(|(_, bytes)| bytes.is_none())
+    }
+
     /// Bytes of parameters that an evaluation reads.
     pub fn parameter_bytes(&self) -> usize {
         self.parameters
@@ -115,9 +124,16 @@ impl Checked {
 
     /// The launch in blocks of this shape, if the condition holds for `asked`, the launch that the
     /// program asks for, with these parameters. `None` if it does not, and if the grid would not
-    /// be one that CUDA allows.
+    /// be one that CUDA allows. `allocation` gives the living allocation around an address, its
+    /// first address and its bytes, if there is one; two allocations share no memory.
     #[inline]
-    pub fn reshaped(&self, asked: &LaunchConfig, block: Dim3, parameters: &[u8]) -> Option<LaunchConfig> {
+    pub fn reshaped(
+        &self,
+        asked: &LaunchConfig,
+        block: Dim3,
+        parameters: &[u8],
+        allocation: impl Fn(u64) -> Option<(u64, u64)>,
+    ) -> Option<LaunchConfig> {
         let before = threads(asked)?;
         let (launch, after) = in_blocks(asked, &before, block)?;
         let changed: [bool; 3] = std::array::from_fn(|axis| before[axis] != after[axis]);
@@ -134,18 +150,24 @@ impl Checked {
             && self.at_most.iter().all(|(less, more)| {
                 self.value(less, &values).zip(self.value(more, &values)).is_some_and(|(a, b)| a <= b)
             })
-            && self.are_apart(&values);
+            && self.are_apart(&values, allocation);
         holds.then_some(launch)
     }
 
-    fn are_apart(&self, values: &Values) -> bool {
+    fn are_apart(&self, values: &Values, allocation: impl Fn(u64) -> Option<(u64, u64)>) -> bool {
         let mut regions = [(0, 0); MOST_REGIONS];
         for (place, (start, bytes)) in regions.iter_mut().zip(&self.regions) {
-            let (Some(start), Some(bytes)) = (self.value(start, values), self.value(bytes, values)) else {
-                return false;
+            let extent = || {
+                let start = self.value(start, values)?;
+                let Some(bytes) = bytes else {
+                    let (base, bytes) = allocation(u64::try_from(start).ok()?)?;
+                    let end = base.checked_add(bytes)?;
+                    return Some((i64::try_from(base).ok()?, i64::try_from(end).ok()?));
+                };
+                Some((start, start.checked_add(self.value(bytes, values)?.max(0))?))
             };
-            let Some(end) = start.checked_add(bytes.max(0)) else { return false };
-            *place = (start, end);
+            let Some(extent) = extent() else { return false };
+            *place = extent;
         }
         self.apart.iter().all(|&(first, second, or_same)| {
             let ((a, a_end), (b, b_end)) = (regions[first], regions[second]);
@@ -241,7 +263,7 @@ mod tests {
 
     /// `if (i < n) to[i] = from[i]` of 4 bytes each: `to`, `from`, `n`.
     fn copy() -> Condition {
-        let region = |offset| Region { start: Sum::of(1, pointer(offset)), bytes: Sum::of(4, N) };
+        let region = |offset| Region { start: Sum::of(1, pointer(offset)), bytes: Some(Sum::of(4, N)) };
         Condition {
             bounds: vec![Bound { axis: 0, limit: Sum::of(1, N) }],
             regions: vec![region(0), region(8)],
@@ -256,7 +278,7 @@ mod tests {
 
     fn in_blocks_of(threads: u32, condition: &Condition, given: &[u8]) -> Option<LaunchConfig> {
         let asked = LaunchConfig::new(63, 16);
-        Checked::of(condition).unwrap().reshaped(&asked, threads.into(), given)
+        Checked::of(condition).unwrap().reshaped(&asked, threads.into(), given, |_| None)
     }
 
     #[test]
@@ -300,13 +322,17 @@ mod tests {
                     let expected = asked.with_block(other.into()).unwrap();
                     let [_, y, z] = expected.grid.to_array();
                     let expected = (y.max(z) <= 65_535).then_some(expected);
-                    assert_eq!(anything.reshaped(&asked, other.into(), &[]), expected, "{asked} {other:?}");
+                    assert_eq!(
+                        anything.reshaped(&asked, other.into(), &[], |_| None),
+                        expected,
+                        "{asked} {other:?}"
+                    );
                 }
             }
         }
         let clustered = LaunchConfig { cluster: Dim3::ONE, ..LaunchConfig::new(4, 32) };
-        assert_eq!(anything.reshaped(&clustered, 64.into(), &[]), None);
-        assert_eq!(anything.reshaped(&LaunchConfig::new(4, 32), Dim3::ZERO, &[]), None);
+        assert_eq!(anything.reshaped(&clustered, 64.into(), &[], |_| None), None);
+        assert_eq!(anything.reshaped(&LaunchConfig::new(4, 32), Dim3::ZERO, &[], |_| None), None);
     }
 
     #[test]
@@ -329,20 +355,43 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_unknown_extent_is_the_allocation_around_its_pointer() {
+        let mut gather = copy();
+        gather.regions[1].bytes = None;
+        gather.apart[0].or_same = false;
+        let gather = Checked::of(&gather).unwrap();
+        assert!(gather.needs_allocations() && !Checked::of(&copy()).unwrap().needs_allocations());
+        let (to, n) = (1 << 20, 1000);
+        let is_made = |from: u64, allocation: Option<(u64, u64)>| {
+            let asked = LaunchConfig::new(63, 16);
+            gather.reshaped(&asked, 256.into(), &parameters(to, from, n), |_| allocation).is_some()
+        };
+        let from = to + (1 << 16);
+        assert!(is_made(from, Some((from - 256, 1 << 12))));
+        assert!(is_made(from, Some((to + 4000, 1 << 20))), "it begins where the other one ends");
+        assert!(!is_made(from, Some((to + 3999, 1 << 20))), "it begins before");
+        assert!(!is_made(from, Some((to - 1, 1 << 20))), "both are in one allocation");
+        assert!(!is_made(from, Some((8, u64::MAX))) && !is_made(from, None));
+    }
+
+    #[test]
     fn what_is_not_known_is_refused() {
         let given = parameters(1 << 20, 1 << 30, 1000);
         assert!(in_blocks_of(256, &copy(), &given[..18]).is_none(), "a parameter is missing");
         assert!(in_blocks_of(256, &copy(), &parameters(u64::MAX, 8, 1000)).is_none(), "63 bits");
         assert!(in_blocks_of(256, &copy(), &parameters(i64::MAX as u64, 8, 1000)).is_none(), "overflow");
         let huge = LaunchConfig::new(1 << 30, 16);
-        assert!(Checked::of(&copy()).unwrap().reshaped(&huge, 256.into(), &given).is_none(), "31 bits");
+        assert!(
+            Checked::of(&copy()).unwrap().reshaped(&huge, 256.into(), &given, |_| None).is_none(),
+            "31 bits"
+        );
         let mut wrong = copy();
         wrong.apart[0].second = 2;
         assert!(Checked::of(&wrong).is_none());
         wrong = copy();
-        wrong.regions[0].bytes = Sum(vec![Product { factor: 1, terms: vec![N; 6] }]);
+        wrong.regions[0].bytes = Some(Sum(vec![Product { factor: 1, terms: vec![N; 6] }]));
         assert!(Checked::of(&wrong).is_none());
-        wrong.regions[0].bytes = Sum::of(1, Term::Threads(3));
+        wrong.regions[0].bytes = Some(Sum::of(1, Term::Threads(3)));
         assert!(Checked::of(&wrong).is_none());
     }
 }

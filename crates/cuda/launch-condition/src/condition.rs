@@ -71,8 +71,9 @@ pub struct Bound {
 pub struct Region {
     /// The first address.
     pub start: Sum,
-    /// Bytes from there; none if not above 0.
-    pub bytes: Sum,
+    /// Bytes from there, none if not above 0; or the whole allocation around the first address, if
+    /// the code does not tell.
+    pub bytes: Option<Sum>,
 }
 
 /// Two regions that do not overlap.

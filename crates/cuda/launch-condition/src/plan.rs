@@ -9,7 +9,7 @@ use cuda_launch::{Dim3, LaunchConfig};
 use std::fmt;
 
 /// First bytes of a plan: name and version.
-const MAGIC: &[u8; 8] = b"APEXPLN1";
+const MAGIC: &[u8; 8] = b"APEXPLN2";
 /// Most entries of a list.
 const MOST_ENTRIES: u32 = 1 << 12;
 /// Longest text in bytes.
@@ -156,7 +156,8 @@ impl Out {
         });
         self.list(&condition.regions, |out, region| {
             out.sum(&region.start);
-            out.sum(&region.bytes);
+            out.flag(region.bytes.is_some());
+            region.bytes.iter().for_each(|bytes| out.sum(bytes));
         });
         self.list(&condition.apart, |out, apart| {
             out.0.extend([apart.first, apart.second]);
@@ -243,7 +244,9 @@ impl Rest<'_> {
             same_threads: [self.flag()?, self.flag()?, self.flag()?],
             bounds: self.list(|rest| Ok(Bound { axis: rest.byte()?, limit: rest.sum()? }))?,
             at_most: self.list(|rest| Ok((rest.sum()?, rest.sum()?)))?,
-            regions: self.list(|rest| Ok(Region { start: rest.sum()?, bytes: rest.sum()? }))?,
+            regions: self.list(|rest| {
+                Ok(Region { start: rest.sum()?, bytes: if rest.flag()? { Some(rest.sum()?) } else { None } })
+            })?,
             apart: self.list(|rest| {
                 Ok(Apart { first: rest.byte()?, second: rest.byte()?, or_same: rest.flag()? })
             })?,
@@ -281,7 +284,10 @@ mod tests {
             same_threads: [false, true, true],
             bounds: vec![Bound { axis: 0, limit: Sum::of(1, n).plus(Sum::constant(-1)) }],
             at_most: vec![(Sum::constant(1), Sum::of(1, Term::Threads(1)))],
-            regions: vec![Region { start: Sum::of(1, p), bytes: Sum::of(4, n) }],
+            regions: vec![
+                Region { start: Sum::of(1, p), bytes: Some(Sum::of(4, n)) },
+                Region { start: Sum::of(1, p), bytes: None },
+            ],
             apart: vec![Apart { first: 0, second: 0, or_same: true }],
         };
         let choice =
@@ -304,7 +310,7 @@ mod tests {
         }
         assert_eq!(Plan::from_bytes(&[&bytes[..], &[0]].concat()), Err(Damaged));
         let mut other = bytes;
-        other[7] = b'2';
+        other[7] = b'1';
         assert_eq!(Plan::from_bytes(&other), Err(Damaged));
     }
 

@@ -34,7 +34,7 @@ pub use refusal::{Place, Reason, Refusal};
 use code::Code;
 use cuda_launch::{Dim3, LaunchConfig};
 use known::Poly;
-use launch_condition::{Apart, Bound, Condition, Sum};
+use launch_condition::{Apart, Bound, Checked, Condition, Region, Sum, Term};
 use memory::{Duties, Duty};
 use ptx::body::Names;
 use ptx::flow::Flow;
@@ -118,10 +118,18 @@ impl Proof {
     /// What must hold of a launch, as data for who cannot read PTX. Whoever evaluates it refuses
     /// cooperative launches and clusters, and launches the fewest blocks that hold the threads.
     ///
+    /// Where the code does not tell how much of a buffer is accessed, or tells it in more regions
+    /// than a launch can check, the allocations around the launch's pointers do.
+    ///
     /// # Errors
-    /// If the code does not tell how much of a buffer is accessed, so that only the allocations
-    /// behind the launch's pointers can: then [`judge`](Proof::judge) is left.
+    /// If a number in it is too large for one, or the pointer of an access is not known.
     pub fn condition(&self) -> Result<Condition, Refusal> {
+        let condition = self.condition_by(false)?;
+        if Checked::of(&condition).is_some() { Ok(condition) } else { self.condition_by(true) }
+    }
+
+    /// The condition, with all memory by its allocations if that is possible.
+    fn condition_by(&self, allocations: bool) -> Result<Condition, Refusal> {
         let duties = &self.duties;
         let mut condition = Condition {
             same_threads: std::array::from_fn(|axis| duties.same_threads[axis].is_some()),
@@ -137,7 +145,7 @@ impl Proof {
             condition.bounds.push(Bound { axis: axis as u8, limit: Sum::default() });
         }
         for (duty, refusal) in &duties.duties {
-            add(duty, duties, &mut condition).ok_or_else(|| refusal.clone())?;
+            add(duty, duties, allocations, &mut condition).ok_or_else(|| refusal.clone())?;
         }
         Ok(condition)
     }
@@ -158,7 +166,7 @@ impl Proof {
 }
 
 /// Adds a duty to a condition; nothing if it cannot be said there.
-fn add(duty: &Duty, duties: &Duties, condition: &mut Condition) -> Option<()> {
+fn add(duty: &Duty, duties: &Duties, allocations: bool, condition: &mut Condition) -> Option<()> {
     match duty {
         // (Sums are evaluated in 64 bits: what is greater is refused.)
         Duty::AtMost(need) => {
@@ -168,21 +176,47 @@ fn add(duty: &Duty, duties: &Duties, condition: &mut Condition) -> Option<()> {
             condition.at_most.push((need.less.sum()?, more.sum()?));
         }
         Duty::Apart { first, second, or_same } => {
-            let mut places = [0u8; 2];
-            for (place, region) in places.iter_mut().zip([*first, *second]) {
-                let (start, bytes) = duties.regions[region].extent.as_ref()?;
-                let region = launch_condition::Region { start: start.sum()?, bytes: bytes.sum()? };
-                let known = condition.regions.iter().position(|known| *known == region);
-                *place = u8::try_from(known.unwrap_or(condition.regions.len())).ok()?;
-                if known.is_none() {
-                    condition.regions.push(region);
+            let [first, second] =
+                [first, second].map(|region| memory_of(&duties.regions[*region], allocations));
+            let (first, second) = (first?, second?);
+            // What lies in an allocation begins somewhere in it.
+            let is_told = first.iter().chain(&second).all(|region| region.bytes.is_some());
+            for one in &first {
+                for other in &second {
+                    let first = place(one, condition)?;
+                    let second = place(other, condition)?;
+                    let apart = Apart { first, second, or_same: *or_same && is_told };
+                    if !condition.apart.contains(&apart) {
+                        condition.apart.push(apart);
+                    }
                 }
             }
-            let [first, second] = places;
-            condition.apart.push(Apart { first, second, or_same: *or_same });
         }
     }
     Some(())
+}
+
+/// The memory of a region as a condition says it: what the code tells, or the allocations around
+/// its pointers, if those are preferred or the code does not tell; nothing if there is neither.
+fn memory_of(region: &access::Region, allocations: bool) -> Option<Vec<Region>> {
+    let by_code = region.extent.as_ref().filter(|_| !allocations || region.pointers.is_empty());
+    if let Some((start, bytes)) = by_code {
+        return Some(vec![Region { start: start.sum()?, bytes: Some(bytes.sum()?) }]);
+    }
+    let pointer = |&offset: &u32| Term::Parameter { offset, bytes: 8, signed: false };
+    let around = |offset| Region { start: Sum::of(1, pointer(offset)), bytes: None };
+    let all: Vec<Region> = region.pointers.iter().map(around).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// The place of a region in a condition, which gets it if it has none like it.
+fn place(region: &Region, condition: &mut Condition) -> Option<u8> {
+    let known = condition.regions.iter().position(|known| known == region);
+    let place = u8::try_from(known.unwrap_or(condition.regions.len())).ok()?;
+    if known.is_none() {
+        condition.regions.push(region.clone());
+    }
+    Some(place)
 }
 
 /// The virtual architecture for which a module is written, such as `sm_80`. Machine code that was

@@ -110,10 +110,19 @@ pub(crate) fn check_instructions(code: &Code<'_, '_>, rules: &Rules) -> Result<(
             && (rules.instructions || reason == Reason::Atomic)
             && (rules.atomics || reason != Reason::Atomic)
         {
-            return Err(code.refuse(reason, at));
+            return Err(code.refuse(reason, call_of(code, at)));
         }
     }
     Ok(())
+}
+
+/// The call that an argument is stored for, which says more than the store; else the instruction.
+fn call_of(code: &Code<'_, '_>, at: InstructionId) -> InstructionId {
+    if code.operation(at).space != Some(StateSpace::Param) {
+        return at;
+    }
+    let mut rest = (at.0..code.body.lines.len() as u32).map(InstructionId);
+    rest.find(|line| code.operation(*line).is(&[Opcode::Call])).unwrap_or(at)
 }
 
 fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {

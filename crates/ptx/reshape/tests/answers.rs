@@ -58,7 +58,7 @@ fn a_guarded_map_has_the_condition_that_one_would_write() {
     let condition = proof(SCALE).unwrap().condition().unwrap();
     assert_eq!(condition.same_threads, [false, true, true], "nothing guards y and z");
     assert_eq!(condition.bounds, [Bound { axis: 0, limit: Sum::of(1, N) }]);
-    let region = |offset| Region { start: pointer(offset), bytes: Sum::of(4, N) };
+    let region = |offset| Region { start: pointer(offset), bytes: Some(Sum::of(4, N)) };
     assert_eq!(condition.regions, [region(0), region(8)]);
     assert_eq!(condition.apart, [Apart { first: 0, second: 1, or_same: true }]);
     // Threads that differ along y or z alone would store to the same address.
@@ -83,7 +83,7 @@ fn members_of_a_structure_are_one_region() {
     let read = &condition.regions[1];
     let from = pointer(8).0[0].terms.clone();
     assert_eq!(read.start.0, sum(&[(-4, Vec::new()), (1, from)]));
-    assert_eq!(read.bytes.0, sum(&[(8, Vec::new()), (4, vec![N])]));
+    assert_eq!(read.bytes.clone().unwrap().0, sum(&[(8, Vec::new()), (4, vec![N])]));
     assert_eq!(condition.apart, [Apart { first: 0, second: 1, or_same: false }]);
 }
 
@@ -137,6 +137,31 @@ fn each_launch_is_judged_by_itself() {
     assert_eq!(judged(plane, false, &given, 250), Err(Reason::SharedStore));
     let cluster = LaunchConfig { cluster: Dim3::from(2), ..launch };
     assert_eq!(judged(cluster, false, &given, 250), Err(Reason::Launch));
+}
+
+#[test]
+fn a_call_is_refused_by_its_name() {
+    let source = SCALE.replace(
+        "mul.f32 %f3, %f1, %f2;",
+        "{ .param .b32 a; .param .b32 r; st.param.f32 [a], %f1; call.uni (r), slow, (a); ld.param.f32 %f3, [r]; }",
+    );
+    let source =
+        source.replace(".visible .entry", ".func (.param .b32 r) slow(.param .b32 a);\n.visible .entry");
+    let refusal = proof(&source).unwrap_err();
+    assert_eq!(refusal.reason, Reason::Instruction);
+    assert!(refusal.place.instruction.contains("slow"), "{refusal}");
+}
+
+/// Where a buffer is read in many places, its allocation stands for them.
+#[test]
+fn many_regions_are_their_allocations() {
+    let reads: String = (0..20)
+        .map(|at| format!("mul.lo.s32 %r0, %r1, {at}; mul.wide.s32 %rd0, %r0, 4; add.s64 %rd0, %rd3, %rd0; ld.global.f32 %f3, [%rd0];"))
+        .collect();
+    let source = SCALE.replace("mul.f32 %f3, %f1, %f2;", &format!("{reads} mul.f32 %f3, %f1, %f2;"));
+    let condition = proof(&source).unwrap().condition().unwrap();
+    assert!(launch_condition::Checked::of(&condition).is_some());
+    assert!(condition.regions.iter().any(|region| region.bytes.is_none()), "{:?}", condition.regions);
 }
 
 #[test]

@@ -6,8 +6,9 @@
 //! this module call the driver on the library's own account: queries here, graph nodes in
 //! `graph_nodes`, graphs of the library's own in `chain`, events and delays in `events`. None of
 //! them locks, allocates on the device, synchronises or changes what the program sees, except those
-//! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], and the waits and
-//! frees of [`crate::actions::pool`] in the program's place.
+//! of [`crate::calibration`], the event pairs and delays of [`crate::timing`], the waits and frees
+//! of [`crate::actions::pool`] in the program's place, and the waits and reads of
+//! [`crate::actions::results`].
 //!
 //! # Contract of the table
 //! `real(i)` can be called with the signature that `cuda_abi::signature` gives for the symbol at
@@ -304,6 +305,34 @@ pub fn allocation_around(address: CUdeviceptr) -> Option<(CUdeviceptr, usize)> {
 pub fn synchronize() -> CUresult {
     // SAFETY: takes no arguments.
     unsafe { real!(cuCtxSynchronize)() }
+}
+
+/// Waits for the work on a stream, which the program has just used with success.
+pub fn finish(stream: CUstream) -> bool {
+    // SAFETY: by contract.
+    succeeds(unsafe { real!(cuStreamSynchronize)(stream) })
+}
+
+/// Reads device memory that was allocated in `context`, once the work there is done; false if it
+/// cannot be read. The captures of other threads do not mind.
+pub fn read_device_memory(context: CUcontext, address: CUdeviceptr, to: &mut [u8]) -> bool {
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    let mut popped = null_mut();
+    // SAFETY: the out-parameters are valid, and `to` is as long as is said; the driver refuses
+    // memory and a context that have ended. The thread's context and mode are put back.
+    unsafe {
+        if !succeeds(real!(cuCtxPushCurrent_v2)(context)) {
+            return false;
+        }
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        let result = match real!(cuCtxSynchronize)() {
+            CUDA_SUCCESS => real!(cuMemcpyDtoH_v2)(to.as_mut_ptr().cast(), address, to.len()),
+            failed => failed,
+        };
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        real!(cuCtxPopCurrent_v2)(&mut popped);
+        succeeds(result)
+    }
 }
 
 /// Frees device memory that was allocated in `context`. The captures of other threads do not mind.

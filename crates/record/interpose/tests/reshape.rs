@@ -24,7 +24,7 @@ fn condition() -> Condition {
     let n = Term::Parameter { offset: 16, bytes: 4, signed: true };
     let region = |offset| Region {
         start: Sum::of(1, Term::Parameter { offset, bytes: 8, signed: false }),
-        bytes: Sum::of(4, n),
+        bytes: Some(Sum::of(4, n)),
     };
     Condition {
         bounds: vec![Bound { axis: 0, limit: Sum::of(1, n) }],

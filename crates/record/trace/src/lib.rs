@@ -7,7 +7,8 @@
 //! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
 //! * `<pid>-<start>.counts`: counts and defects from the CPU device ([`counts`]);
 //! * `<hash>.image`: code that programs loaded, with `--code` ([`image`]);
-//! * `<hash>.source`: source text of counted kernels, with `--code` ([`source`]).
+//! * `<hash>.source`: source text of counted kernels, with `--code` ([`source`]);
+//! * `results-<pid>`: hashes of results, which `apex tune --verify` compares ([`results`]).
 //!
 //! A process file is a header page followed by chunks of [`layout::CHUNK_BYTES`], each with records
 //! of one thread or with definitions. Writers map the file shared, so committed records are in the
@@ -82,6 +83,7 @@ mod mapping;
 pub mod meta;
 pub mod python;
 mod reader;
+pub mod results;
 pub mod source;
 mod ticks;
 mod writer;

@@ -59,7 +59,7 @@ pub fn plan() -> Plan {
     let n = Term::Parameter { offset: 16, bytes: 4, signed: true };
     let region = |offset| Region {
         start: Sum::of(1, Term::Parameter { offset, bytes: 8, signed: false }),
-        bytes: Sum::of(4, n),
+        bytes: Some(Sum::of(4, n)),
     };
     let condition = Condition {
         bounds: vec![Bound { axis: 0, limit: Sum::of(1, n) }],

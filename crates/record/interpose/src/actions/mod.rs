@@ -1,6 +1,7 @@
 //! Actions: ways to execute calls differently (`apex run --fast`, `apex run --tuned`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
-//! frees, [`reshape`] launches the same threads in other blocks.
+//! frees, [`reshape`] launches the same threads in other blocks, [`results`] hashes what the program
+//! gets, with and without that.
 //!
 //! Everything about an action but its hooks is in its folder here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table
@@ -10,6 +11,7 @@
 pub mod pool;
 pub mod queue;
 pub mod reshape;
+pub mod results;
 
 use apex_conventions::variables::FAST;
 

@@ -50,7 +50,7 @@ hooks! {
         notes.free(Device, pointer);
     }
 
-    fn free_async(pointer: CUdeviceptr, stream: CUstream) |notes| {
+    fn free_async(pointer: CUdeviceptr, stream: CUstream) before { addresses_change() } |notes| {
         notes.free(Pool, pointer);
         notes.asynchronous(stream);
     }

@@ -25,6 +25,7 @@ mod context;
 mod copy;
 mod event;
 mod graph;
+mod hashed;
 mod launch;
 mod macros;
 mod memory;

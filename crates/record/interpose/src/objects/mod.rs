@@ -94,6 +94,7 @@ impl Objects {
     pub fn forget_context(&self) {
         epochs().contexts.fetch_add(1, Release);
         epochs().streams.fetch_add(1, Release);
+        self.forget_addresses();
         self.forget_functions();
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, fence};
 /// Launches that are remembered of a function.
 const ENTRIES: usize = 8;
 /// Words of a launch besides its parameters.
-const OF_LAUNCH: usize = 3;
+const OF_LAUNCH: usize = 4;
 const KEY: usize = OF_LAUNCH + MOST_WORDS;
 
 /// The shape of a launch: `None` to make it as the program asks.
@@ -41,14 +41,14 @@ struct Entry {
 }
 
 impl Key {
-    /// Of a launch without dynamic shared memory and without a cluster.
+    /// Of a launch without dynamic shared memory and without a cluster, in an epoch of allocations.
     #[inline(always)]
-    pub fn of(asked: &LaunchConfig, parameters: &Words) -> Key {
+    pub fn of(asked: &LaunchConfig, parameters: &Words, epoch: u64) -> Key {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let LaunchConfig { grid, block, .. } = *asked;
         let mut words = [0; KEY];
         let (of_launch, of_parameters) = words.split_at_mut(OF_LAUNCH);
-        of_launch.copy_from_slice(&[two(grid.x, grid.y), two(grid.z, block.x), two(block.y, block.z)]);
+        of_launch.copy_from_slice(&[two(grid.x, grid.y), two(grid.z, block.x), two(block.y, block.z), epoch]);
         of_parameters.copy_from_slice(&parameters.words);
         Key { words, count: OF_LAUNCH + parameters.count }
     }
@@ -105,7 +105,7 @@ mod tests {
     fn key(asked: &LaunchConfig, pointer: u64) -> Key {
         let mut words = Words { words: [0; MOST_WORDS], count: 1 };
         words.words[0] = pointer;
-        Key::of(asked, &words)
+        Key::of(asked, &words, 0)
     }
 
     /// A shape in which the pointer can be recognised.

@@ -100,6 +100,8 @@ struct Function {
     kernel: usize,
     /// Most threads of a block.
     most_threads: u32,
+    /// Whether a decision depends on allocations.
+    needs_allocations: bool,
     layout: Layout,
     memo: Memo,
 }
@@ -256,7 +258,7 @@ impl Reshape {
         let words = if kernel.draws { None } else { unsafe { function.layout.words(passed) } };
         // SAFETY: by contract.
         let Some(words) = words else { return unsafe { self.decide(function, asked, passed) } };
-        let key = Key::of(asked, &words);
+        let key = Key::of(asked, &words, function.epoch());
         function.memo.get(&key, asked).or_else(|| {
             // SAFETY: by contract.
             let shape = unsafe { self.decide(function, asked, passed) }?;
@@ -282,7 +284,11 @@ impl Reshape {
         let (block, packed) = choice.drawn()?;
         // SAFETY: by contract.
         let parameters = unsafe { function.layout.read(passed) }?;
-        let Some(launch) = kernel.condition.reshaped(asked, block, &parameters) else {
+        let around = |address| {
+            let (base, bytes) = driver::allocation_around(address)?;
+            Some((base, bytes as u64))
+        };
+        let Some(launch) = kernel.condition.reshaped(asked, block, &parameters, around) else {
             self.file.count_reshape_refused();
             return None;
         };
@@ -318,10 +324,17 @@ impl Choice {
 }
 
 impl Function {
+    /// The epoch of allocations, if a decision depends on them.
+    #[inline(always)]
+    fn epoch(&self) -> u64 {
+        if self.needs_allocations { epochs().memory.load(Acquire).into() } else { 0 }
+    }
+
     fn of(handle: CUfunction, at: usize, kernel: &Kernel) -> Option<Function> {
         let most_threads = driver::function_attributes(driver::function_of(handle)?)?.max_threads_per_block;
         let layout = Layout::of(&driver::parameters(handle, parameters::MOST)?, &kernel.condition)?;
-        Some(Function { kernel: at, most_threads, layout, memo: Memo::default() })
+        let needs_allocations = kernel.condition.needs_allocations();
+        Some(Function { kernel: at, most_threads, needs_allocations, layout, memo: Memo::default() })
     }
 
     /// Whether it can be launched in these blocks.
