@@ -28,12 +28,12 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
-    MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream,
-    Totals, code, lines, owners, quotes,
+    Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, LaunchedRank, Memory,
+    MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode,
+    Sources, Stream, Totals, code, lines, owners, quotes,
 };
 use crate::observer::Observer;
-use crate::selection::{Selection, origin_ns, ranks};
+use crate::selection::{Ranks, Selection, launched_rank, origin_ns};
 
 /// Mean cost of recording a launch, in nanoseconds, as measured on an H200's host on 2026-11-22 in a
 /// tight loop of launches with arguments. A run of 2026-11-28 on another host had 198 ns
@@ -164,9 +164,9 @@ impl Builder {
     /// The profile of a part of one session.
     fn profile_of(mut self, session: &Session, selection: &Selection) -> Profile {
         self.add_selection(session, selection);
-        let (mut profile, ranks) = (self.finish(), ranks(session));
+        let (mut profile, ranks) = (self.finish(), Ranks::of(session));
         for process in &mut profile.processes {
-            process.rank = ranks.iter().position(|&pid| pid == process.pid);
+            process.rank = ranks.of_process(process.pid);
         }
         profile
     }
@@ -250,6 +250,7 @@ impl Builder {
                 pid: process.pid,
                 parent_pid: process.parent_pid,
                 rank: None,
+                launcher: launched_rank(process).map(LaunchedRank::from),
                 executable: process.executable.clone(),
                 environment: environment(process),
                 start_ns: 0.0,
