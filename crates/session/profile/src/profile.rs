@@ -11,8 +11,10 @@
 mod activity;
 mod build;
 pub(crate) mod by_id;
+mod by_rank;
 mod calls;
 mod code;
+mod collectives;
 mod costs;
 mod counts;
 mod devices;
@@ -59,11 +61,13 @@ use crate::figure::Figure;
 use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
+pub use by_rank::{ByRank, Communicator, LateCause, LateRank, Matching, RankRow};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
     ArgumentMemory, CodeFact, Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter,
     PointerTo, SessionCode,
 };
+pub use collectives::{CollectiveLaunch, CollectiveSeries};
 pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
@@ -115,6 +119,10 @@ pub struct Profile {
     pub sequences: Vec<Sequence>,
     /// Each process's use of each device over time.
     pub activities: Vec<Activity>,
+    /// The collectives of each process one by one. They may be many: [`Profile::by_rank`] says what
+    /// they amount to.
+    #[serde(skip)]
+    pub collectives: Vec<CollectiveSeries>,
     /// Defects that the CPU device found in kernels, the most frequent first.
     pub defects: Vec<Defect>,
     /// Call stacks of launches, in the order of their frames.

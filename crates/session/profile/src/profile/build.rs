@@ -28,9 +28,9 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, LaunchedRank, Memory,
-    MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode,
-    Sources, Stream, Totals, code, lines, owners, quotes,
+    Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Graph, Images, LaunchQueue,
+    LaunchedRank, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
+    Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes,
 };
 use crate::observer::Observer;
 use crate::selection::{Ranks, Selection, launched_rank, origin_ns};
@@ -123,6 +123,7 @@ pub struct Builder {
     pub(super) streams: Vec<Stream>,
     pub(super) sequences: Vec<Sequence>,
     pub(super) activities: Vec<Activity>,
+    pub(super) collectives: Vec<CollectiveSeries>,
     counted: CountedKernels,
     defects: Vec<Defect>,
     pub(super) recorder: Recorder,
@@ -284,6 +285,10 @@ impl Builder {
             device(&mut activity.device);
             renumber_host_stacks(activity, &host_stacks);
         }
+        for series in &mut other.collectives {
+            series.process += first;
+            device(&mut series.device);
+        }
         for graph in &mut other.graphs {
             graph.process += first;
             renumber_stacks(&mut graph.stacks, &stacks);
@@ -297,6 +302,7 @@ impl Builder {
         self.streams.append(&mut other.streams);
         self.sequences.append(&mut other.sequences);
         self.activities.append(&mut other.activities);
+        self.collectives.append(&mut other.collectives);
         self.defects.append(&mut other.defects);
         self.problems.append(&mut other.problems);
         if let Some(kept) = &other.code {
@@ -362,6 +368,7 @@ impl Builder {
             streams: self.streams,
             sequences: self.sequences,
             activities: self.activities,
+            collectives: self.collectives,
             defects: self.defects,
             totals: Totals::default(),
             recorder: Recorder::default(),
@@ -395,9 +402,11 @@ impl Builder {
         let sequences = self.sequences.iter_mut().map(|sequence| &mut sequence.process);
         let activities = self.activities.iter_mut().map(|activity| &mut activity.process);
         let memory = self.memory_over_time.iter_mut().map(|memory| &mut memory.process);
+        let collectives = self.collectives.iter_mut().map(|series| &mut series.process);
         graphs
             .chain(streams)
             .chain(memory)
+            .chain(collectives)
             .chain(sequences)
             .chain(activities)
             .for_each(|process| *process = place[*process]);
