@@ -254,6 +254,9 @@ pub struct Process {
     /// What its launcher says about its rank; `None` if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launcher: Option<LaunchedRank>,
+    /// The host that it ran on, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Path of the executable.
     pub executable: String,
     /// Variables of its environment that configure CUDA, libraries and frameworks, at its first

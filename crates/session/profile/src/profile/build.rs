@@ -168,6 +168,7 @@ impl Builder {
         let (mut profile, ranks) = (self.finish(), Ranks::of(session));
         for process in &mut profile.processes {
             process.rank = ranks.of_process(process.pid);
+            process.host = session.host_of(process.pid).map(str::to_owned);
         }
         profile
     }
@@ -251,6 +252,7 @@ impl Builder {
                 pid: process.pid,
                 parent_pid: process.parent_pid,
                 rank: None,
+                host: None,
                 launcher: launched_rank(process).map(LaunchedRank::from),
                 executable: process.executable.clone(),
                 environment: environment(process),

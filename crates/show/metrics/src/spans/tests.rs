@@ -68,6 +68,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         exit,
         device: "gpu".into(),
         timing: "sampled".into(),
+        rank: None,
         host: Host { name: "node\u{7}1".into(), ..Host::default() },
     }
 }
