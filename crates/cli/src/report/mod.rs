@@ -64,8 +64,8 @@ pub struct Args {
     view: View,
     /// Show the ranks of a job beside each other: their accounts, the rank that comes last to
     /// collectives, and what it does meanwhile
-    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with_all = ["html", "by", "top", "sort"])]
-    ranks: bool,
+    #[arg(long = "ranks", value_parser = FalseyValueParser::new(), conflicts_with_all = ["html", "by", "top", "sort"])]
+    by_rank: bool,
     #[arg(long, help = format!("Print JSON (schema {})", documents::REPORT), value_parser = FalseyValueParser::new())]
     json: bool,
     /// Write the report as one HTML file, which needs neither APEX nor a network connection
@@ -164,7 +164,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     if !args.json {
         let style = Style { color: color.on_stdout() };
-        if args.ranks {
+        if args.by_rank {
             return output::page(|out| ranks::write(out, &shown, style, output::width()));
         }
         return output::page(|out| write_shown(out, &loaded, &shown, &args.view, style, output::width()));

@@ -3,14 +3,14 @@
 use super::places::write as table_with_legend;
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use crate::units;
-use apex_profile::{Account, ByRank, Profile, RankRow};
+use apex_profile::{Account, ByRank, IdleCause, Profile, RankRow};
 use apex_view::Shown;
 use apex_view::text::ranks::{first, matching};
 use std::io::{self, Write};
 
 /// The meaning of the headings.
 const LEGEND: &str = "ᵐ measured, ᵖ predicted. Last: collectives to which the rank came last, which are those in which its time is the shortest. \
-    Waits: its time beyond that. Waited for: the others' waiting in the collectives to which it came last. No clocks are compared.";
+    Host code to other calls: the GPU is idle during them. Waits: its time beyond that. Waited for: the others' waiting in the collectives to which it came last. No clocks are compared.";
 /// Idle accounts that have a column.
 const IDLE: usize = 3;
 /// Minimum share of some rank's time for an idle account to have a column.
@@ -51,12 +51,11 @@ fn table(profile: &Profile, by_rank: &ByRank) -> Table {
     let idle = idle_accounts(by_rank);
     let hosts = profile.processes.iter().filter_map(|process| process.host.as_ref());
     let has_hosts = hosts.collect::<std::collections::BTreeSet<_>>().len() > 1;
-    let names: Vec<String> = idle.iter().map(|account| format!("{}ᵖ", account.name())).collect();
     let mut columns = vec![("rank", Align::Right), ("process", Align::Right)];
     columns.extend(has_hosts.then_some(("host", Align::Left)));
     columns.extend([("GPU", Align::Left), ("stepᵖ", Align::Right), ("busyᵖ", Align::Right)]);
     columns.extend([("kernelsᵖ", Align::Right), ("waitingᵖ", Align::Right)]);
-    columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
+    columns.extend(idle.iter().map(|&account| (heading(account), Align::Right)));
     columns.extend([("lastᵐ", Align::Right), ("waitsᵐ", Align::Right), ("waited forᵐ", Align::Right)]);
     let mut table = Table::new(&columns);
     let devices = profile.device_names();
@@ -74,6 +73,20 @@ fn table(profile: &Profile, by_rank: &ByRank) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// The heading of an idle account's column.
+fn heading(account: Account) -> &'static str {
+    match account {
+        Account::Idle(IdleCause::Launching) => "launch callsᵖ",
+        Account::Idle(IdleCause::Allocating) => "allocationᵖ",
+        Account::Idle(IdleCause::Transferring) => "copy callsᵖ",
+        Account::Idle(IdleCause::Synchronising) => "synchronisingᵖ",
+        Account::Idle(IdleCause::Loading) => "loading codeᵖ",
+        Account::Idle(IdleCause::Capturing) => "graph captureᵖ",
+        Account::Idle(IdleCause::HostCode) => "host codeᵖ",
+        _ => "other callsᵖ",
+    }
 }
 
 /// The process as its host knows it.

@@ -47,7 +47,7 @@ fn ranks_that_record_into_one_folder_are_one_session() {
     assert_eq!(ranks(&selected), [(json!(1), told(1))]);
     let again = output(&mut rank(&sandbox, "job", 1), 125);
     assert!(text(&again.stderr).contains("rank 1 has already been recorded in"), "{}", text(&again.stderr));
-    let ctl = output(&mut sandbox.apex(&["ctl", "off", "job"]), 1);
+    let ctl = output(&mut sandbox.apex(&["ctl", "off", "job"]), 125);
     assert!(text(&ctl.stderr).contains("name the folder of one"), "{}", text(&ctl.stderr));
     for command in [&["advise", "job"][..], &["export", "--format", "chrome", "-o", "trace.json", "job"]] {
         output(&mut sandbox.apex(command), 0);
@@ -93,7 +93,7 @@ fn sessions_recorded_apart_are_merged_and_a_rank_that_is_there_twice_is_refused(
         (&["merge", "a", "nowhere", "-o", "x"], "there is no session nowhere"),
         (&["merge", "a", "b", "-o", "job"], "is not empty"),
     ] {
-        let refused = output(&mut sandbox.apex(arguments), 1);
+        let refused = output(&mut sandbox.apex(arguments), 125);
         assert!(text(&refused.stderr).contains(why), "{arguments:?}: {}", text(&refused.stderr));
         assert!(!sandbox.path("x").exists(), "{arguments:?}");
     }

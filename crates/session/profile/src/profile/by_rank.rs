@@ -11,13 +11,14 @@
 //! communicator; after the first difference nothing of it is matched, nor where records were lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use apex_kernel_names as names;
 use serde::Serialize;
 
 use super::{Activity, CollectiveSeries, Profile};
 use crate::figure::Figure;
-use crate::{Account, Accounts};
+use crate::{Account, Accounts, units};
 
 /// Differences between the shortest and the second shortest time up to this share of the shortest,
 /// and up to [`TOGETHER_NS`], say of no rank that it came last.
@@ -154,6 +155,35 @@ pub enum LateCause {
     DriverCalls,
     /// No account has clearly more than on the others.
     Unknown,
+}
+
+impl fmt::Display for LateRank {
+    /// What it did instead of arriving, as a clause.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.place.as_ref().map_or(String::new(), |place| format!(", most of it at {place}"));
+        let ratio =
+            |what: &str| self.ratio.map_or(String::new(), |ratio| format!(" ({ratio:.2} times {what})"));
+        let more = |what: &str| match self.more {
+            Some((_, ns)) => format!("its GPU spends {} more than the others' {what}{at}", units::time(ns)),
+            None => format!("its GPU spends more time {what}{at}"),
+        };
+        to.write_str(&match (self.cause, self.more) {
+            (LateCause::HostCode, _) => more("idle while its host runs code of its own"),
+            (LateCause::Input, _) => more("idle while its host waits for input"),
+            (LateCause::DriverCalls, Some((Account::Idle(idle), _))) => {
+                more(&format!("idle during {}", idle.name()))
+            }
+            (LateCause::DriverCalls, _) => more("idle during driver calls"),
+            (LateCause::Copies, _) => more("in copies"),
+            (LateCause::MoreWork, _) => {
+                format!("its kernels have more work{}", ratio("as many threads as on the others"))
+            }
+            (LateCause::SlowerKernels, _) => {
+                format!("the same kernels take longer on it{}", ratio("their time on the others"))
+            }
+            (LateCause::Unknown, _) => "what it did instead is not known".to_owned(),
+        })
+    }
 }
 
 impl LateCause {

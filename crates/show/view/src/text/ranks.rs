@@ -4,7 +4,7 @@ use crate::text::figures;
 use crate::text::verdict::capitalised;
 
 use apex_machine::{Quantity, Summary};
-use apex_profile::{Account, ByRank, LateCause, LateRank, Matching, Profile, RankRow, units};
+use apex_profile::{ByRank, LateCause, LateRank, Matching, Profile, RankRow, units};
 
 /// Minimum share by which a clock is lower than another one, to be named.
 const LOWER: f64 = 0.02;
@@ -44,30 +44,11 @@ pub fn who(profile: &Profile, row: &RankRow) -> String {
 
 /// What the late rank did instead of arriving.
 fn cause(profile: &Profile, by_rank: &ByRank, late: &LateRank, machine: Option<&Summary>) -> String {
-    let at = late.place.as_ref().map_or(String::new(), |place| format!(", most of it at {place}"));
-    let ratio = |what: &str| late.ratio.map_or(String::new(), |ratio| format!(" ({ratio:.2} times {what})"));
-    let more = |what: &str| match late.more {
-        Some((_, ns)) => format!("its GPU spends {} more than the others' {what}{at}", units::time(ns)),
-        None => format!("its GPU spends more time {what}{at}"),
+    let clocks = match late.cause {
+        LateCause::SlowerKernels => clocks(profile, by_rank, late, machine),
+        _ => None,
     };
-    match late.cause {
-        LateCause::HostCode => more("idle while its host runs code of its own"),
-        LateCause::Input => more("idle while its host waits for input"),
-        LateCause::DriverCalls => match late.more {
-            Some((Account::Idle(idle), _)) => more(&format!("idle during {}", idle.name())),
-            _ => more("idle during driver calls"),
-        },
-        LateCause::Copies => more("in copies"),
-        LateCause::MoreWork => {
-            format!("its kernels have more work{}", ratio("as many threads as on the others"))
-        }
-        LateCause::SlowerKernels => format!(
-            "the same kernels take longer on it{}{}",
-            ratio("their time on the others"),
-            clocks(profile, by_rank, late, machine).unwrap_or_default()
-        ),
-        LateCause::Unknown => "what it did instead is not known".to_owned(),
-    }
+    format!("{late}{}", clocks.unwrap_or_default())
 }
 
 /// How much lower its clock was, where NVML's readings say so.
