@@ -2,6 +2,7 @@
 
 use crate::run::Timing;
 use crate::{exit, output, session, units};
+use anyhow::bail;
 use apex_conventions::documents;
 use apex_trace::control::{Control, MappedControl, TimingMode};
 use apex_trace::{Process, Session};
@@ -71,6 +72,10 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let (Action::On(target) | Action::Off(target) | Action::Status(target) | Action::Timing { target, .. }) =
         &args.action;
     let path = session::choose(target.session.as_deref())?;
+    if apex_trace::is_joined(&path) {
+        let shown = apex_untrusted::shown(&path);
+        bail!("each rank of {shown} is recorded on its own: name the folder of one, such as {shown}/0000");
+    }
     let control = MappedControl::open(&path)?;
     let session = Session::open(&path)?;
     let running = apex_live::running(&session);

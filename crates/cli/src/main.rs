@@ -18,9 +18,11 @@ mod explain;
 mod export;
 mod filters;
 mod interrupt;
+mod joined;
 mod knowledge;
 mod loaded;
 mod manual;
+mod merge;
 mod metrics;
 mod output;
 #[cfg(test)]
@@ -82,6 +84,7 @@ enum Command {
     Predict(predict::Args),
     Export(export::Args),
     Diff(diff::Args),
+    Merge(merge::Args),
     Top(top::Args),
     Metrics(metrics::Args),
     Alerts(alerts::Args),
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Predict(args) => predict::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
+        Command::Merge(args) => merge::execute(&args),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),
         Command::Alerts(args) => alerts::execute(&args),

@@ -271,6 +271,11 @@ pub fn has_checksum(name: &OsStr) -> bool {
         || apex_trace::is_part_of_session(name) && name != CONTROL_FILE
 }
 
+/// Whether a file of this name in a session's folder belongs into a copy of the session.
+pub fn is_copied(name: &OsStr) -> bool {
+    name != apex_timeline::INDEX_FILE && (is_part_of_session(name) || name == launch_condition::Plan::FILE)
+}
+
 /// The file of a session that this is.
 fn file_with_identity(session: &Path, wanted: (u64, u64)) -> Option<PathBuf> {
     let entries = std::fs::read_dir(session).ok()?.flatten();

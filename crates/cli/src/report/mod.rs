@@ -11,6 +11,7 @@ pub mod page;
 mod places;
 mod predictions;
 mod ranges;
+mod ranks;
 
 use crate::filters::{self, FilterOptions};
 use crate::knowledge;
@@ -22,7 +23,7 @@ use anyhow::bail;
 use apex_advice::Advice;
 use apex_conventions::documents;
 use apex_machine::Summary;
-use apex_profile::{IdleFunctions, Profile, SiteTotals};
+use apex_profile::{ByRank, IdleFunctions, Profile, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use apex_view::text::verdict::what_is_missing;
 use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
@@ -49,6 +50,8 @@ const FINDINGS: usize = 5;
   apex report --window 2s..5s --rank 0   three seconds of one process
   apex report --by place                 by the source line that launches
   apex report --by range                 by NVTX range
+  apex report --ranks                    the ranks of a job, and the one that they wait for
+  apex report --json | jq '.by_rank.late'
   apex report --json | jq -r '.verdict[]'  the sentences at the top of the report
   apex report --json | jq '.advice.findings[] | {rule, remedy}'
   apex report --html report.html         one self-contained HTML file
@@ -59,6 +62,10 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     view: View,
+    /// Show the ranks of a job beside each other: their accounts, the rank that comes last to
+    /// collectives, and what it does meanwhile
+    #[arg(long = "ranks", value_parser = FalseyValueParser::new(), conflicts_with_all = ["html", "by", "top", "sort"])]
+    by_rank: bool,
     #[arg(long, help = format!("Print JSON (schema {})", documents::REPORT), value_parser = FalseyValueParser::new())]
     json: bool,
     /// Write the report as one HTML file, which needs neither APEX nor a network connection
@@ -130,6 +137,9 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_functions: Vec<IdleFunctions>,
     profile: &'a Profile,
+    /// The ranks beside each other; absent where fewer than two processes launched kernels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_rank: Option<ByRank>,
     /// The state of the machine meanwhile, with everything else that ran on it.
     machine: Option<Summary>,
     advice: &'a Advice,
@@ -154,6 +164,9 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
     if !args.json {
         let style = Style { color: color.on_stdout() };
+        if args.by_rank {
+            return output::page(|out| ranks::write(out, &shown, style, output::width()));
+        }
         return output::page(|out| write_shown(out, &loaded, &shown, &args.view, style, output::width()));
     }
     let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
@@ -166,6 +179,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         places: loaded.profile.by_site(),
         idle_functions: shown.job.idle_functions(),
         profile: &loaded.profile,
+        by_rank: shown.job.by_rank(),
         machine: loaded.machine_summary(),
         verdict: apex_view::text::verdict::sentences(&shown.part(), &advice),
         advice: &advice,

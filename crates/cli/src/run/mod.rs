@@ -25,12 +25,12 @@ use crate::output::{self, Color};
 use crate::report::{self};
 use crate::session::Fresh;
 use crate::text::Style;
-use crate::{exit, session, units};
+use crate::{exit, joined, session, units};
 use anyhow::{Context, bail};
-use apex_conventions::variables;
+use apex_conventions::{launchers, variables};
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::image::PTX_MAX_BYTES;
-use apex_trace::meta::{self, Exit, Host, Meta};
+use apex_trace::meta::{self, Exit, Host, Meta, RecordedRank};
 use apex_trace::{Headers, META_FILE, Session, checksums};
 use apex_untrusted::{Folder, read};
 use apex_view::Loaded;
@@ -72,11 +72,14 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --dashboard -- python train.py
   apex run --host-stacks off -- ./latency_test
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
+  apex run -o job -- torchrun --nproc-per-node 8 train.py
+  srun apex run -o job-$SLURM_JOB_ID -- python train.py
 
 `apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside \
 another one records into the outer session unless it has its own -o.")]
 pub struct Args {
-    /// Session folder to create [default: apex-COMMAND-DATE-TIME]
+    /// Session folder to create [default: apex-COMMAND-DATE-TIME]. Ranks of a job that name the same
+    /// folder, also from several hosts, record one session together
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -306,9 +309,9 @@ pub fn record(
     let existing = if driver == Driver::Gpu { existing } else { libraries.with_nvrtc(existing) };
     let preload = libraries.preload(existing.as_deref())?;
     let dashboard = recording.dashboard.map(Listening::new).transpose()?;
-    let fresh = Fresh::make(output, name)?;
-    let session = fresh.folder.path().to_owned();
     let mut meta = describe(command, &driver, recording);
+    let fresh = Fresh::make(own_folder(output, &meta)?.as_deref(), name)?;
+    let session = fresh.folder.path().to_owned();
     let control = match MappedControl::create_in(&fresh.folder, recording.settings()) {
         Ok(control) => control,
         Err(error) => {
@@ -362,6 +365,9 @@ pub fn record(
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
+    if let Some(Err(error)) = output.filter(|_| meta.rank.is_some()).map(joined::conclude) {
+        output::remark(error);
+    }
     // What comes now takes as long as the session is large, and may be interrupted.
     signals.end_by_signals();
     host_stacks::finish(stacks);
@@ -489,6 +495,22 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
         // Found out while the program starts.
         host: Host::default(),
+        rank: own_rank(),
+    }
+}
+
+/// The rank of this process in a job of several, if a launcher started it as one.
+fn own_rank() -> Option<RecordedRank> {
+    let rank = launchers::rank(|name| std::env::var(name).ok()).ok().flatten()?;
+    let launchers::Rank { rank, world_size, restarts, job, .. } = rank;
+    (world_size != Some(1)).then_some(RecordedRank { rank, world_size, restarts, job })
+}
+
+/// The folder to record into: that of a new member, where each rank of a job records into `output`.
+fn own_folder(output: Option<&Path>, meta: &Meta) -> anyhow::Result<Option<PathBuf>> {
+    match output {
+        Some(shared) if meta.rank.is_some() => joined::take_part(shared, meta).map(Some),
+        output => Ok(output.map(Path::to_owned)),
     }
 }
 
@@ -577,7 +599,12 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     tuned::tell(profile).into_iter().for_each(output::remark);
     if !args.quiet {
         let session = session::shown(&recorded.session);
-        let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
+        let shared = args.output.as_deref().filter(|output| apex_trace::is_joined(output));
+        let named = match (shared, &args.output) {
+            (Some(shared), _) => format!(" --ranks {}", session::shown(shared)),
+            (None, Some(_)) => format!(" {session}"),
+            (None, None) => String::new(),
+        };
         output::remark(format!(
             "{} of {}, {} dropped, in {session}; read it with `apex report{named}`",
             apex_view::text::verdict::launches(profile),

@@ -46,6 +46,7 @@ fn session(folder: &Path) {
         exit: Some(Exit::Code(3)),
         device: NAME.into(),
         timing: NAME.into(),
+        rank: None,
         host: Host { name: NAME.into(), ..Host::default() },
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();

@@ -35,6 +35,7 @@ mod predictions;
 mod processes;
 mod python;
 mod ranges;
+mod ranks;
 mod reports;
 mod session_folders;
 mod signals;

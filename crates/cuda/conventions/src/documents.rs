@@ -76,6 +76,7 @@ pub const TIMELINE_LAUNCH: Document = document("timeline.launch", 1, "[one event
 pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a session").without_writer();
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
+pub const MERGE: Document = document("merge", 1, "`apex merge --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
@@ -104,6 +105,7 @@ pub const ALL: [Document; 25] = [
     TIMELINE_LAUNCH,
     MACHINE,
     HOST_STACKS,
+    MERGE,
     TUNED,
     VERIFIED,
 ];

@@ -318,6 +318,59 @@ impl HostStacks {
     /// Reads the file of the session in `dir`. A session without one is no problem: the program
     /// was short, or nothing was sampled.
     pub fn read(dir: &Path) -> Self {
+        if !apex_trace::is_joined(dir) {
+            return Self::read_one(dir);
+        }
+        let mut whole = Self::default();
+        apex_trace::members(dir).iter().for_each(|member| whole.take(Self::read_one(&member.dir), member));
+        whole
+    }
+
+    /// Takes what was sampled of a member of a joined session.
+    fn take(&mut self, other: Self, member: &apex_trace::Member) {
+        let [processes, threads, frames, stacks, doings] = [
+            self.processes.len(),
+            self.threads.len(),
+            self.frames.len(),
+            self.stacks.len(),
+            self.doings.len(),
+        ]
+        .map(|count| count as u32);
+        let joined = |pid| apex_trace::session_pid(member.number, pid);
+        let moved = |ns: u64| ns.saturating_add_signed(member.offset_ns);
+        // Stacks have numbers from 1.
+        let stack = |number: u32| if number == 0 { 0 } else { number + stacks };
+        self.head.period_ns = self.head.period_ns.max(other.head.period_ns);
+        self.head.lost.extend(other.head.lost);
+        self.processes.extend(other.processes.into_iter().map(|process| Process {
+            pid: joined(process.pid),
+            parent: joined(process.parent),
+            ..process
+        }));
+        let of_thread = |thread: Thread| Thread { process: thread.process + processes, ..thread };
+        self.threads.extend(other.threads.into_iter().map(of_thread));
+        self.frames.extend(other.frames);
+        self.stacks.extend(
+            other
+                .stacks
+                .into_iter()
+                .map(|one| Stack { callers: stack(one.callers), frame: one.frame + frames }),
+        );
+        self.doings.extend(other.doings);
+        self.spans.extend(other.spans.into_iter().map(|span| Span {
+            thread: span.thread + threads,
+            stack: stack(span.stack),
+            doing: span.doing + doings,
+            first_ns: moved(span.first_ns),
+            last_ns: moved(span.last_ns),
+            ..span
+        }));
+        self.counters.add(&other.counters);
+        self.problems.extend(other.problems);
+    }
+
+    /// Reads the file of a session that is not joined.
+    fn read_one(dir: &Path) -> Self {
         let path = dir.join(FILE);
         let mut bytes = Vec::new();
         let is_read =

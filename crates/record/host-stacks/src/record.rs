@@ -208,3 +208,32 @@ pub struct Counters {
     /// Time from its start to the last round, ns.
     pub wall_ns: u64,
 }
+
+impl Counters {
+    /// Adds those of another sampler, which ran at the same time.
+    pub(crate) fn add(&mut self, other: &Counters) {
+        let Counters {
+            rounds,
+            late,
+            missed,
+            samples,
+            unchanged,
+            unsettled,
+            failed,
+            left_out,
+            cpu_ns,
+            wall_ns,
+        } = *other;
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.rounds, rounds);
+        add(&mut self.late, late);
+        add(&mut self.missed, missed);
+        add(&mut self.samples, samples);
+        add(&mut self.unchanged, unchanged);
+        add(&mut self.unsettled, unsettled);
+        add(&mut self.failed, failed);
+        add(&mut self.left_out, left_out);
+        add(&mut self.cpu_ns, cpu_ns);
+        self.wall_ns = self.wall_ns.max(wall_ns);
+    }
+}

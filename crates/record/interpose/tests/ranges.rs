@@ -165,6 +165,29 @@ fn each_thread_has_its_own_ranges() {
 }
 
 #[test]
+fn a_collective_says_its_communicator() {
+    let recording = Recording::untimed();
+    let Some(programs) = Programs::new() else { return };
+    finished(&mut programs.command(&recording, "collectives"));
+    let process = recording.process();
+    let begun = process.records().filter_map(|record| match record.event {
+        Event::RangeChange(change) if change.head.flags & flags::RANGE_BEGUN != 0 => Some(change),
+        _ => None,
+    });
+    let begun: Vec<_> =
+        begun.map(|change| (path(&process, change.changed)[0].clone(), change.instance)).collect();
+    let expected = [
+        ("NCCL:ncclAllReduce", 0xc0ffee),
+        ("NCCL:ncclAllGather", 0xbeef),
+        ("NCCL:ncclAllReduce", 0),
+        ("NCCL:ncclSend", 0),
+        ("other:ncclAllReduce", 0),
+        ("NCCL:ncclAllReduce", 0),
+    ];
+    assert_eq!(begun, expected.map(|(name, communicator)| (name.to_owned(), communicator)));
+}
+
+#[test]
 fn hostile_names_and_depths_are_bounded() {
     let recording = Recording::untimed();
     let Some(programs) = Programs::new() else { return };

@@ -6,7 +6,7 @@
 //! neighbouring records are merged and a new file takes its place: at any moment, one of both is
 //! there.
 
-use crate::record::{Device, Record, downsample};
+use crate::record::{Device, DeviceRecord, Record, downsample};
 use apex_conventions::documents::MACHINE;
 use apex_trace::Meta;
 use apex_untrusted::folder::identity;
@@ -172,6 +172,52 @@ impl Machine {
     /// Reads the file of the session in `dir`. A session without one is no problem: the program
     /// was short, or the session is older than this.
     pub fn read(dir: &Path) -> Self {
+        if !apex_trace::is_joined(dir) {
+            return Self::read_one(dir);
+        }
+        let mut hosts: Vec<String> = Vec::new();
+        let mut whole = Self::default();
+        for member in apex_trace::members(dir) {
+            let read = Self::read_one(&member.dir);
+            // Several members of a host read the same devices.
+            if read.records.is_empty() || !member.host.is_empty() && hosts.contains(&member.host) {
+                continue;
+            }
+            hosts.push(member.host);
+            whole.take_host(read, member.offset_ns);
+        }
+        whole
+    }
+
+    /// Takes what was read of another host of a joined session: its devices' readings, at the same
+    /// times as the records of the first host. The readings of a host stay those of the first one.
+    fn take_host(&mut self, mut other: Self, offset_ns: i64) {
+        let devices = self.devices.len();
+        for record in &mut other.records {
+            record.from_ns = record.from_ns.saturating_add_signed(offset_ns);
+            record.to_ns = record.to_ns.saturating_add_signed(offset_ns);
+            record.devices.iter_mut().for_each(|device| device.device += devices);
+        }
+        self.devices.append(&mut other.devices);
+        self.problems.append(&mut other.problems);
+        if self.records.is_empty() {
+            self.records = other.records;
+            return;
+        }
+        for record in other.records {
+            let middle = record.from_ns + record.ns() / 2;
+            let at = self.records.partition_point(|known| known.to_ns <= middle);
+            let Some(known) = self.records.get_mut(at).filter(|known| known.from_ns <= middle) else {
+                continue;
+            };
+            let is_new = |device: &DeviceRecord| known.devices.iter().all(|one| one.device != device.device);
+            let mut new: Vec<DeviceRecord> = record.devices.into_iter().filter(is_new).collect();
+            known.devices.append(&mut new);
+        }
+    }
+
+    /// Reads the file of a session that is not joined.
+    fn read_one(dir: &Path) -> Self {
         let mut watcher = Watcher::new(dir);
         watcher.look();
         if watcher.is_cut && Meta::has_ended(dir) {

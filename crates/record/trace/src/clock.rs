@@ -110,6 +110,13 @@ impl Anchors {
 }
 
 impl Clock {
+    /// The same clock with times on the monotonic clock moved by that many nanoseconds.
+    #[must_use]
+    pub(crate) fn moved(self, by_ns: i64) -> Clock {
+        let monotonic_ns = self.start.monotonic_ns.saturating_add_signed(by_ns);
+        Clock { start: ClockAnchor { monotonic_ns, ..self.start }, ..self }
+    }
+
     /// Returns the source of its rate.
     pub fn rate(&self) -> ClockRate {
         self.rate

@@ -1,13 +1,15 @@
 //! The variables of the program's environment that a session keeps.
 //!
 //! Only these names are recorded, each with the value that it has at the process's first driver
-//! call. They configure CUDA, its libraries and frameworks; none holds a secret. The table of known
-//! causes (`apex-knowledge`) says which values slow a program.
+//! call. They configure CUDA, its libraries and frameworks ([`NAMES`]), or tell which rank of a job
+//! the process is ([`OF_LAUNCHERS`]); none holds a secret. The table of known causes
+//! (`apex-knowledge`) says which values slow a program, and `apex_conventions::launchers` reads the
+//! rank.
 
 /// Longest value that is kept, in bytes; a longer one is cut.
 pub const MAX_VALUE_BYTES: usize = 512;
 
-/// The names.
+/// The names of variables that configure.
 pub const NAMES: &[&str] = &[
     "CUBLASLT_LOG_LEVEL",
     "CUBLAS_LOGINFO_DBG",
@@ -93,4 +95,40 @@ pub const NAMES: &[&str] = &[
     "XLA_FLAGS",
     "XLA_PYTHON_CLIENT_ALLOCATOR",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
+];
+
+/// The names of variables by which launchers tell a process its rank: those that
+/// `apex_conventions::launchers` reads.
+pub const OF_LAUNCHERS: &[&str] = &[
+    "CROSS_RANK",
+    "FLUX_JOB_ID",
+    "FLUX_JOB_SIZE",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_TASK_RANK",
+    "HOROVOD_LOCAL_RANK",
+    "HOROVOD_RANK",
+    "HOROVOD_SIZE",
+    "LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "MV2_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "RANK",
+    "SLURM_JOB_ID",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_STEP_ID",
+    "SLURM_STEP_NUM_TASKS",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+    "WORLD_SIZE",
 ];

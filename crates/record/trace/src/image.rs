@@ -9,6 +9,7 @@
 
 use crate::control::{CodeControl, Control};
 use crate::mapping::without_sigxfsz;
+use crate::reader::folders;
 use apex_untrusted::{Folder, read};
 use std::io::{self, Write};
 use std::path::Path;
@@ -78,7 +79,8 @@ pub(crate) fn keep_file(dir: &Path, control: &Control, name: &str, content: &[u8
 /// # Errors
 /// If there is none, or it cannot be read.
 pub fn read(dir: &Path, hash: u128) -> io::Result<Vec<u8>> {
-    read::read(&dir.join(file_name(hash)), MOST_BYTES)
+    let found = folders(dir).into_iter().map(|dir| dir.join(file_name(hash))).find(|path| path.exists());
+    read::read(&found.unwrap_or_else(|| dir.join(file_name(hash))), MOST_BYTES)
 }
 
 impl CodeControl {

@@ -97,8 +97,9 @@ pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{
-    CallSort, CallTotals, Definitions, Event, Headers, KeptCode, META_FILE, Process, Recent, Record, Session,
-    Totals, Watcher, has_process_files, is_part_of_session, is_session,
+    CallSort, CallTotals, Definitions, Event, Headers, JOINED_FILE, KeptCode, META_FILE, MOST_MEMBERS,
+    Member, Process, Recent, Record, Session, Totals, Watcher, folders, has_process_files, is_joined,
+    is_part_of_session, is_session, member_dir, member_of, members, numbered, own_pid, session_pid,
 };
 pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -39,6 +39,22 @@ pub struct Meta {
     /// The machine.
     #[serde(default)]
     pub host: Host,
+    /// The rank that was recorded, where each rank has an `apex run` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<RecordedRank>,
+}
+
+/// A rank of a job, as its launcher named it to `apex run`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedRank {
+    /// The rank.
+    pub rank: u32,
+    /// Processes of the job; `None` if the launcher does not say.
+    pub world_size: Option<u32>,
+    /// How often the job had been restarted.
+    pub restarts: u32,
+    /// The job's name, if it has one.
+    pub job: Option<String>,
 }
 
 /// The way in which a program ended.

@@ -8,6 +8,7 @@
 
 use crate::control::Control;
 use crate::image::keep_file;
+use crate::reader::folders;
 use apex_untrusted::read;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -64,7 +65,9 @@ pub fn keep(dir: &Path, control: &Control, path: &Path) -> io::Result<u128> {
 /// # Errors
 /// If there is none, if it cannot be read, or if it is not the text that was kept.
 pub fn read(dir: &Path, hash: u128) -> io::Result<String> {
-    let text = read::read_to_string(&dir.join(file_name(hash)), MOST_BYTES)?;
+    let found = folders(dir).into_iter().map(|dir| dir.join(file_name(hash))).find(|path| path.exists());
+    let path = found.unwrap_or_else(|| dir.join(file_name(hash)));
+    let text = read::read_to_string(&path, MOST_BYTES)?;
     if self::hash(&text) != hash {
         return Err(io::Error::other("it is not what was recorded"));
     }

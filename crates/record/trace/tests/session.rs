@@ -106,6 +106,7 @@ mod meta {
                 exit,
                 device: "cpu".to_owned(),
                 timing: "sampled".to_owned(),
+                rank: None,
                 host: Host::here(),
             },
         )

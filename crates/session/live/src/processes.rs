@@ -1,6 +1,7 @@
 //! Finds the processes of a session that run, and the sessions that processes record.
 
-use apex_trace::{Ended, Session, is_session};
+use apex_trace::meta::Host;
+use apex_trace::{Ended, Session, is_session, own_pid};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,16 +29,21 @@ fn session_of(environment: &[u8]) -> Option<PathBuf> {
 
 /// Processes of a session that run: the program, as long as it has not ended, and whoever records.
 pub fn running(session: &Session) -> Vec<u32> {
-    let recording = session.processes.iter().filter(|process| process.ended == Ended::Unmarked);
+    let here = Host::here().name;
+    // Of other hosts' processes, nothing is known.
+    let is_here = |pid| session.host_of(pid).is_none_or(|host| host == here);
+    let recording =
+        session.processes.iter().filter(|process| process.ended == Ended::Unmarked && is_here(process.pid));
     let mut pids: Vec<_> = recording.map(|process| (process.pid, process.start_real_ns)).collect();
-    if let Some(meta) = session.meta.as_ref().filter(|meta| meta.exit.is_none()) {
+    let is_joined = session.members.iter().any(|member| member.dir != session.dir);
+    if let Some(meta) = session.meta.as_ref().filter(|meta| meta.exit.is_none() && !is_joined) {
         // The program was started right after its session was made.
         let started = meta.started_real_ns.saturating_add(START_TOLERANCE_NS);
         pids.extend(meta.pid.map(|pid| (pid, started)));
     }
     let mut running: Vec<_> = pids
         .into_iter()
-        .filter(|&(pid, before)| runs_since_before(pid, before))
+        .filter(|&(pid, before)| runs_since_before(own_pid(pid), before))
         .map(|(pid, _)| pid)
         .collect();
     running.sort_unstable();

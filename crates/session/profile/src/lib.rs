@@ -40,5 +40,5 @@ pub use pattern::KernelPattern;
 pub use prediction::{Bound, BoundBy, Prediction, Work};
 pub use profile::*;
 pub use saturating::SaturatingSum;
-pub use selection::{Selection, origin_ns, ranks};
+pub use selection::{Ranks, Selection, launched_rank, origin_ns};
 pub use sketch::Distribution;

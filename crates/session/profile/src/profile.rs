@@ -11,8 +11,10 @@
 mod activity;
 mod build;
 pub(crate) mod by_id;
+mod by_rank;
 mod calls;
 mod code;
+mod collectives;
 mod costs;
 mod counts;
 mod devices;
@@ -60,11 +62,13 @@ use crate::figure::Figure;
 use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS, device_uuid};
+pub use by_rank::{ByRank, Communicator, LateCause, LateRank, Matching, RankRow};
 pub use calls::{AfterLaunch, Call, Copies, CopyDirection};
 pub use code::{
     ArgumentMemory, CodeFact, Images, KernelArguments, KernelCode, KnownCode, MachineCode, Parameter,
     PointerTo, SessionCode,
 };
+pub use collectives::{CollectiveLaunch, CollectiveSeries};
 pub use counts::KernelCounts;
 pub use devices::DeviceNames;
 pub use geometry::Geometry;
@@ -117,6 +121,10 @@ pub struct Profile {
     pub sequences: Vec<Sequence>,
     /// Each process's use of each device over time.
     pub activities: Vec<Activity>,
+    /// The collectives of each process one by one. They may be many: [`Profile::by_rank`] says what
+    /// they amount to.
+    #[serde(skip)]
+    pub collectives: Vec<CollectiveSeries>,
     /// Defects that the CPU device found in kernels, the most frequent first.
     pub defects: Vec<Defect>,
     /// Call stacks of launches, in the order of their frames.
@@ -242,9 +250,15 @@ pub struct Process {
     pub pid: u32,
     /// Process identifier of the parent.
     pub parent_pid: u32,
-    /// Index into [`crate::ranks`] of the session; `None` if the process launched no kernel, or if
-    /// the profile covers several sessions.
+    /// Its rank among the processes of the session ([`crate::Ranks`]); `None` if it launched no
+    /// kernel, or if the profile covers several sessions.
     pub rank: Option<usize>,
+    /// What its launcher says about its rank; `None` if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<LaunchedRank>,
+    /// The host that it ran on, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Path of the executable.
     pub executable: String,
     /// Variables of its environment that configure CUDA, libraries and frameworks, at its first
@@ -267,6 +281,36 @@ pub struct Process {
     /// What became of the plan by which its launches are reshaped, with `apex run --tuned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reshaping: Option<Reshaping>,
+}
+
+/// The rank that a launcher gave a process, by the variables that it set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LaunchedRank {
+    /// The launcher: `torchrun`, `slurm`, `openmpi`, …
+    pub name: &'static str,
+    /// The rank in the job.
+    pub rank: u32,
+    /// The rank among the job's processes on its host; `None` if the launcher does not say.
+    pub local_rank: Option<u32>,
+    /// Processes of the job; `None` if the launcher does not say.
+    pub world_size: Option<u32>,
+    /// How often the job had been restarted.
+    pub restarts: u32,
+    /// The job's name, if it has one.
+    pub job: Option<String>,
+}
+
+impl From<apex_conventions::launchers::Rank> for LaunchedRank {
+    fn from(rank: apex_conventions::launchers::Rank) -> Self {
+        Self {
+            name: rank.launcher.name(),
+            rank: rank.rank,
+            local_rank: rank.local_rank,
+            world_size: rank.world_size,
+            restarts: rank.restarts,
+            job: rank.job,
+        }
+    }
 }
 
 /// An executable graph, or its state after an update.

@@ -1,8 +1,9 @@
 //! Selections: a part of a session (processes, a window of time).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use apex_conventions::launchers::{self, Rank};
 use apex_trace::{Process, Session};
 
 /// A part of a session.
@@ -43,11 +44,73 @@ pub fn origin_ns(session: &Session) -> u64 {
     session.processes.iter().map(|process| process.clock.monotonic_ns(0)).min().unwrap_or(0)
 }
 
-/// The processes of a session that launched kernels, ordered by identifier. Launchers start the
-/// ranks of a job in order, so identifiers follow the ranks unless they wrap around; the order of
-/// first GPU use is random.
-pub fn ranks(session: &Session) -> Vec<u32> {
-    let launched = session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
-    let ranks: BTreeSet<u32> = launched.map(|process| process.pid).collect();
-    ranks.into_iter().collect()
+/// The ranks of a session: numbers of the processes that launched kernels.
+///
+/// A launcher's variables tell the rank ([`apex_conventions::launchers`]) where each of these
+/// processes has one and no two have the same. Otherwise the numbers follow the process
+/// identifiers: launchers start the ranks of a job in order, so identifiers follow the ranks unless
+/// they wrap around; the order of first GPU use is random.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranks {
+    /// Process identifiers by rank.
+    processes: BTreeMap<usize, u32>,
+}
+
+impl Ranks {
+    /// The ranks of a session.
+    pub fn of(session: &Session) -> Ranks {
+        let launched =
+            session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
+        let launched: BTreeMap<u32, &Process> = launched.map(|process| (process.pid, process)).collect();
+        Ranks { processes: told(&launched).unwrap_or_else(|| launched.keys().copied().enumerate().collect()) }
+    }
+
+    /// Ranks 0, 1, … of processes.
+    pub fn in_order(processes: impl IntoIterator<Item = u32>) -> Ranks {
+        Ranks { processes: processes.into_iter().enumerate().collect() }
+    }
+
+    /// The rank of a process.
+    pub fn of_process(&self, pid: u32) -> Option<usize> {
+        self.processes.iter().find(|&(_, &process)| process == pid).map(|(&rank, _)| rank)
+    }
+
+    /// The process of a rank.
+    pub fn process(&self, rank: usize) -> Option<u32> {
+        self.processes.get(&rank).copied()
+    }
+
+    /// Ranks and their processes.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (usize, u32)> + '_ {
+        self.processes.iter().map(|(&rank, &process)| (rank, process))
+    }
+}
+
+/// What the launcher's variables of a process say of its rank; `None` where they say nothing, or
+/// what cannot be right.
+pub fn launched_rank(process: &Process) -> Option<Rank> {
+    let variables = || process.definitions.variables();
+    launchers::rank(|name| variables().find(|known| known.name == name).map(|known| known.value.clone()))
+        .ok()
+        .flatten()
+}
+
+/// Process identifiers by the ranks that launchers told; `None` where a process has no rank, or two
+/// have the same. Of a rank that was restarted, the last process counts, and of a process and those
+/// that it started (which have its variables), the first.
+fn told(launched: &BTreeMap<u32, &Process>) -> Option<BTreeMap<usize, u32>> {
+    let mut found: BTreeMap<usize, (u32, &Process)> = BTreeMap::new();
+    for process in launched.values() {
+        let rank = launched_rank(process)?;
+        let Some(&(restarts, known)) = found.get(&(rank.rank as usize)) else {
+            found.insert(rank.rank as usize, (rank.restarts, process));
+            continue;
+        };
+        if rank.restarts > restarts || known.parent_pid == process.pid {
+            found.insert(rank.rank as usize, (rank.restarts, process));
+        } else if rank.restarts == restarts && process.parent_pid != known.pid {
+            return None;
+        }
+    }
+    Some(found.into_iter().map(|(rank, (_, process))| (rank, process.pid)).collect())
 }

@@ -463,7 +463,7 @@ fn a_rank_alone_still_waits_for_the_others() {
     // one gets an identifier of its own.
     let mut session = session;
     session.processes[place].pid += 1;
-    assert_eq!(apex_profile::ranks(&session).len(), 2);
+    assert_eq!(apex_profile::Ranks::of(&session).iter().len(), 2);
     let alone = |pid: u32| {
         let processes = Some([pid].into());
         Profile::of_selection(&session, &Selection { processes, ..Selection::default() })

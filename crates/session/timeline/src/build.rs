@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use apex_profile::{
-    Builder, Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Predictions, Profile, Use,
-    origin_ns, ranks,
+    Builder, Called, ObservedCall, ObservedProcess, ObservedWork, Observer, Predictions, Profile, Ranks, Use,
+    origin_ns,
 };
 use apex_trace::definition::StreamKind;
 use apex_trace::{Definitions, Session};
@@ -91,7 +91,7 @@ struct Indexer<'p> {
     sink: Sink,
     origin: u64,
     /// Processes by rank.
-    ranks: Vec<u32>,
+    ranks: Ranks,
     processes: Vec<IndexedProcess>,
     phases: Vec<Phase>,
     lanes: Vec<Growing>,
@@ -125,7 +125,7 @@ pub fn build(
         progress,
         sink: Sink::new(file),
         origin: origin_ns(session),
-        ranks: ranks(session),
+        ranks: Ranks::of(session),
         processes: Vec::new(),
         phases: Vec::new(),
         lanes: Vec::new(),
@@ -238,7 +238,7 @@ impl Indexer<'_> {
         }
         tables.processes = self.processes.into_iter().map(|process| process.row).collect();
         for process in &mut tables.processes {
-            process.rank = self.ranks.iter().position(|&rank| rank == process.pid);
+            process.rank = self.ranks.of_process(process.pid);
         }
         tables.order = (0..tables.lanes.len() as u32).collect();
         let lanes = &tables.lanes;

@@ -17,7 +17,7 @@
 
 use apex_kernel_names::identify;
 use apex_profile::{
-    Builder, Called, ObservedProcess, ObservedWork, Observer, PhaseKind, Profile, Use, ranks,
+    Builder, Called, ObservedProcess, ObservedWork, Observer, PhaseKind, Profile, Ranks, Use,
 };
 use apex_trace::meta::Exit;
 use apex_trace::{Definitions, Session};
@@ -91,7 +91,7 @@ impl Spans {
     /// Reads a session.
     pub fn of(session: &Session) -> Self {
         let trace = trace_of(session);
-        let mut collector = Collector { trace, ranks: ranks(session), ..Collector::default() };
+        let mut collector = Collector { trace, ranks: Ranks::of(session), ..Collector::default() };
         let mut builder = Builder::default();
         builder.add_observed(session, &mut collector);
         let profile = builder.finish();
@@ -193,7 +193,7 @@ struct Open {
 /// Collects observations until they become spans. Kept spans have the place of their process.
 struct Collector {
     trace: [u8; 16],
-    ranks: Vec<u32>,
+    ranks: Ranks,
     processes: Vec<TracedProcess>,
     /// Open ranges of the current process: those of each thread, outermost first, and its own.
     threads: HashMap<u32, Vec<Open>>,
@@ -207,7 +207,7 @@ impl Default for Collector {
     fn default() -> Self {
         Self {
             trace: [0; 16],
-            ranks: Vec::new(),
+            ranks: Ranks::default(),
             processes: Vec::new(),
             threads: HashMap::new(),
             process_ranges: HashMap::new(),
@@ -355,7 +355,7 @@ impl Observer for Collector {
             ("process.parent_pid", u64::from(process.parent_pid).into()),
             ("process.executable.path", Value::Text(executable.clone())),
         ];
-        let rank = self.ranks.iter().position(|&ranked| ranked == pid);
+        let rank = self.ranks.of_process(pid);
         attributes.extend(rank.map(|rank| ("apex.rank", (rank as u64).into())));
         let name = executable.rsplit('/').next().unwrap_or_default().to_owned();
         let id = self.id(pid, "process", &[start_ns]);

@@ -42,6 +42,7 @@ fn run(exit: Option<Exit>) -> Meta {
         exit,
         device: "gpu".to_owned(),
         timing: "all".to_owned(),
+        rank: None,
         host: Host::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use apex_profile::units;
-use apex_profile::{KernelPattern, PhaseKind, Profile, Selection, origin_ns, ranks};
+use apex_profile::{KernelPattern, PhaseKind, Profile, Ranks, Selection, origin_ns};
 use apex_trace::Session;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -123,10 +123,10 @@ impl Filters {
     /// # Errors
     /// If it has no such rank.
     pub(crate) fn selection(&self, session: &Session) -> Result<Selection, Error> {
-        let known = ranks(session);
+        let known = Ranks::of(session);
         let process = |&rank: &u32| {
-            let place = known.get(rank as usize).copied();
-            place.or_else(|| known.contains(&rank).then_some(rank)).ok_or(rank)
+            let place = known.process(rank as usize);
+            place.or_else(|| known.of_process(rank).map(|_| rank)).ok_or(rank)
         };
         let wanted: Result<BTreeSet<u32>, u32> = self.ranks.iter().map(process).collect();
         let processes = match wanted {
@@ -165,13 +165,18 @@ impl Filters {
     }
 }
 
-fn which_ranks(known: &[u32]) -> String {
-    match known {
+fn which_ranks(known: &Ranks) -> String {
+    let (ranks, pids): (Vec<usize>, Vec<String>) =
+        known.iter().map(|(rank, pid)| (rank, pid.to_string())).unzip();
+    match ranks[..] {
         [] => "no process of the session launched a kernel".to_owned(),
-        [one] => format!("the session has one rank, 0 (process {one})"),
-        many => {
-            let pids: Vec<String> = many.iter().map(ToString::to_string).collect();
-            format!("the session has the ranks 0 to {} (processes {})", many.len() - 1, pids.join(", "))
+        [one] => format!("the session has one rank, {one} (process {})", pids[0]),
+        [first, .., last] if last - first + 1 == ranks.len() => {
+            format!("the session has the ranks {first} to {last} (processes {})", pids.join(", "))
+        }
+        _ => {
+            let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+            format!("the session has the ranks {} (processes {})", ranks.join(", "), pids.join(", "))
         }
     }
 }
@@ -277,7 +282,7 @@ mod tests {
             // This process recorded both.
             session.processes[1].pid += 1;
             let session = &session;
-            let pids = ranks(session);
+            let pids: Vec<u32> = Ranks::of(session).iter().map(|(_, pid)| pid).collect();
             assert_eq!(pids.len(), 2);
             let selected = |wanted: &[u32]| {
                 Filters { ranks: wanted.to_vec(), window: Some(1..9), ..Filters::default() }
@@ -294,8 +299,8 @@ mod tests {
                 format!("--rank 2: the session has the ranks 0 to 1 (processes {}, {})", pids[0], pids[1]);
             assert_eq!(why, expected);
         });
-        assert_eq!(which_ranks(&[]), "no process of the session launched a kernel");
-        assert_eq!(which_ranks(&[7]), "the session has one rank, 0 (process 7)");
+        assert_eq!(which_ranks(&Ranks::default()), "no process of the session launched a kernel");
+        assert_eq!(which_ranks(&Ranks::in_order([7])), "the session has one rank, 0 (process 7)");
     }
 
     #[test]

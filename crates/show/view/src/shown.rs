@@ -134,6 +134,11 @@ impl<'a> Shown<'a> {
         apex_advice::advise(&self.job, &options)
     }
 
+    /// What the machine did in the phase; `None` where nothing was recorded.
+    pub fn machine(&self) -> Option<&Summary> {
+        self.machine.as_ref()
+    }
+
     /// Which phase is missing, in words; `None` where none is.
     pub fn lacks(&self) -> Option<String> {
         let phase = self.lacking?.name();

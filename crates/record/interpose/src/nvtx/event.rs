@@ -1,4 +1,4 @@
-//! Events of NVTX: a name, in one of three forms.
+//! Events of NVTX: a name, in one of three forms; and what NCCL adds to its own.
 
 use crate::limits::RANGE_NAME_BYTES;
 use crate::ranges::texts::{STRINGS, Texts};
@@ -20,6 +20,50 @@ pub struct Event {
 }
 
 const _: () = assert!(size_of::<Event>() == 48);
+
+/// `nvtxPayloadData_t`: where a structure is that the program attached to an event.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Payload {
+    schema: u64,
+    bytes: usize,
+    data: *const u64,
+}
+
+/// The value of [`Event::payload_type`] for `reserved` structures, at the address `payload`.
+const EXTENDED: i32 = 0xDFBD_0009_u32 as i32;
+
+/// NCCL's synchronising and other collectives, with the sizes of their structures, in bytes, from
+/// the version on in which these begin with the communicator's identifier (2.26). Before, they were
+/// 8 bytes shorter and began with the size of the message.
+const COLLECTIVES: [(&str, usize); 5] = [
+    ("ncclAllReduce", 24),
+    ("ncclAllGather", 16),
+    ("ncclReduceScatter", 24),
+    ("ncclBroadcast", 24),
+    ("ncclReduce", 24),
+];
+
+/// The communicator of a collective's event in NCCL's domain, by the identifier that it has on all
+/// ranks; 0 if the event says none.
+///
+/// # Safety
+/// As for [`Text::of`]; the structures that it names are there.
+pub unsafe fn communicator(event: *const Event, name: &str) -> u64 {
+    let Some(&(_, bytes)) = COLLECTIVES.iter().find(|(known, _)| *known == name) else { return 0 };
+    // SAFETY: by contract; `Text::of` has checked that it is whole, and nobody has a name otherwise.
+    let event = unsafe { event.read_unaligned() };
+    if event.payload_type != EXTENDED || event.reserved < 1 || event.payload == 0 {
+        return 0;
+    }
+    // SAFETY: by contract, of such an event it is the address of a structure's description.
+    let payload = unsafe { (event.payload as *const Payload).read_unaligned() };
+    if payload.bytes != bytes || payload.data.is_null() {
+        return 0;
+    }
+    // SAFETY: by contract, so many bytes are there.
+    unsafe { payload.data.read_unaligned() }
+}
 
 /// Values of [`Event::message_type`].
 const ASCII: i32 = 1;

@@ -8,7 +8,8 @@
 //!
 //! One table ([`callbacks`]) says which functions are taken. Each runs [`caught`], so no panic
 //! crosses the ABI, and does what [`crate::ranges`] and [`record::ranges`](crate::record::ranges)
-//! do. Marks, categories, colours, names of threads and payloads are not recorded.
+//! do. Marks, categories, colours, names of threads and payloads are not recorded, except the
+//! communicator of NCCL's collectives ([`event::communicator`]).
 
 mod event;
 
@@ -48,6 +49,9 @@ const DEFAULT: Handle = null_mut();
 type Chars = *const c_char;
 /// `wchar_t` has 32 bits here.
 type Wide = *const u32;
+
+/// The domain of NCCL's ranges.
+const NCCL: &str = "NCCL";
 
 /// The result for a range that is not noted: push and pop are not tracked.
 const NOT_TRACKED: c_int = -2;
@@ -95,7 +99,7 @@ callbacks! {
     // Module 5, `NVTX_CB_MODULE_CORE2`.
     5 2 => domain_range_start_ex(domain: Handle, event: *const Event) -> u64 = start(domain, Text::of(event));
     5 3 => domain_range_end(_domain: Handle, instance: u64) -> () = end(instance);
-    5 4 => domain_range_push_ex(domain: Handle, event: *const Event) -> c_int = push(domain, Text::of(event));
+    5 4 => domain_range_push_ex(domain: Handle, event: *const Event) -> c_int = push_event(domain, event);
     5 5 => domain_range_pop(domain: Handle) -> c_int = pop(domain);
     5 10 => register_string_a(_domain: Handle, text: Chars) -> usize = Text::Ascii(text).add_to(&STRINGS);
     5 11 => register_string_w(_domain: Handle, text: Wide) -> usize = Text::Wide(text).add_to(&STRINGS);
@@ -152,19 +156,37 @@ unsafe fn push(handle: Handle, name: Text) -> c_int {
     let Some(change) = (unsafe { name.with(|name| ranges::push(domain(handle), name)) }) else {
         return NOT_TRACKED;
     };
-    tell(change, flags::RANGE_BEGUN);
+    tell(change, flags::RANGE_BEGUN, 0);
+    change.level
+}
+
+/// As [`push`], of an event that may be NCCL's.
+///
+/// # Safety
+/// As for [`Text::of`].
+unsafe fn push_event(handle: Handle, event: *const Event) -> c_int {
+    if DOMAINS.get(domain(handle)) != Some(NCCL) {
+        // SAFETY: by contract.
+        return unsafe { push(handle, Text::of(event)) };
+    }
+    // SAFETY: by contract.
+    let (change, communicator) = unsafe {
+        Text::of(event).with(|name| (ranges::push(domain(handle), name), event::communicator(event, name)))
+    };
+    let Some(change) = change else { return NOT_TRACKED };
+    tell(change, flags::RANGE_BEGUN, communicator);
     change.level
 }
 
 fn pop(handle: Handle) -> c_int {
     let Some(change) = ranges::pop(domain(handle)) else { return NOT_TRACKED };
-    tell(change, flags::RANGE_ENDED);
+    tell(change, flags::RANGE_ENDED, 0);
     change.level
 }
 
-fn tell(change: Change, flags: u16) {
+fn tell(change: Change, flags: u16, instance: u64) {
     if change.changed != 0 {
-        changed(change, flags, 0);
+        changed(change, flags, instance);
     }
 }
 

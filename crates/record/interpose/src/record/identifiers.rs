@@ -15,7 +15,7 @@ use apex_trace::definition::{
 use apex_trace::layout::NO_CONFIG;
 use cuda_abi::types::*;
 use cuda_launch::{Dim3, LaunchConfig};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -37,6 +37,8 @@ pub struct Identifiers {
 struct Given {
     /// By digest of the function's definition, so that reloading a module makes no new ones.
     functions: HashMap<u128, u32>,
+    /// The functions among them that are NCCL's collectives.
+    collectives: HashSet<u32>,
     /// By digest of the graph's handle and content.
     graphs: HashMap<u64, u32>,
     devices: HashMap<CUdevice, u32>,
@@ -205,6 +207,7 @@ impl Recorder {
             None if given.functions.len() >= limits::FUNCTIONS => return 0,
             None => {
                 let id = given.functions.len() as u32 + 1;
+                let is_collective = is_collective(&description.name);
                 if !self.file.define(&Definition::Function(Function { id, ..description })) {
                     return 0;
                 }
@@ -212,6 +215,9 @@ impl Recorder {
                     self.file.define(&Definition::FunctionCode(FunctionCode { id, image, ptx }));
                 }
                 put(&mut given.functions, digest, id);
+                if is_collective && given.collectives.try_reserve(1).is_ok() {
+                    given.collectives.insert(id);
+                }
                 id
             }
         };
@@ -252,7 +258,7 @@ impl Recorder {
         let reshaped = block.and_then(|block| launch.with_block(block));
         let asked = reshaped.map(|_| (launch.grid, launch.block));
         launch = reshaped.unwrap_or(launch);
-        let _given = self.identifiers.given();
+        let given = self.identifiers.given();
         let define = |id| {
             self.file.define(&Definition::Config(Config {
                 id,
@@ -263,7 +269,11 @@ impl Recorder {
                 asked,
             }))
         };
-        self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG)
+        let id = self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG);
+        if given.collectives.contains(&key.function) {
+            self.timing.is_collective(id);
+        }
+        id
     }
 
     /// The configuration of what a graph's kernel node launches, or [`NO_CONFIG`].
@@ -325,6 +335,13 @@ impl Recorder {
         }
         self.timing.decide_graph(graph, context)
     }
+}
+
+/// Whether a symbol is one of NCCL's kernels. Their names are mangled, so prefixes stand inside.
+fn is_collective(symbol: &str) -> bool {
+    ["ncclDevKernel_", "ncclSymkDevKernel_", "ncclSymDevKernel_", "ncclKernel_"]
+        .iter()
+        .any(|name| symbol.contains(name))
 }
 
 /// 128 bits that stand for a function's name, attributes and image.

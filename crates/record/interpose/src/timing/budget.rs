@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 /// The cost of a pair for a stream, in ns (H200: 2.8 µs busy, 4.4 µs idle).
 const PAIR_COST_NS: u32 = 5000;
+/// The value of [`Progress::chosen`] for collectives.
+const COLLECTIVE: u16 = u16::MAX;
+/// Maximum share of a collective's own time that its pairs take: 1 in this. Each pair says which
+/// rank came last, which a mean over some launches does not; other kernels have 1 in 1000.
+const COLLECTIVE_COST: u32 = 50;
 /// About how many ticks a microsecond has.
 const TICKS_PER_US: u64 = 2000;
 /// Logarithm of the longest interval.
@@ -24,7 +29,7 @@ const LONGEST_SILENCE_TICKS: u64 = 20_000_000_000;
 /// The progress of sampling a configuration or graph.
 #[derive(Default)]
 pub struct Progress {
-    /// Launches that were chosen, as far as the interval depends on them.
+    /// Launches that were chosen, as far as the interval depends on them; [`COLLECTIVE`].
     chosen: AtomicU16,
     /// Microseconds by which the stream was delayed for the last reading.
     delay_us: AtomicU16,
@@ -39,14 +44,23 @@ unsafe impl Zeroable for Progress {}
 
 impl Progress {
     /// Launches from this sample to the next. Doubles with every fourth sample, until pairs take a
-    /// thousandth of the time.
+    /// thousandth of the time. Collectives do not wait for that.
     pub fn interval(&self) -> u32 {
-        let ramp = 1 << (u32::from(self.chosen.load(Relaxed)) / 4).min(LONGEST_RAMP_LOG2);
+        let chosen = self.chosen.load(Relaxed);
         let cost_ns = PAIR_COST_NS + 1000 * u32::from(self.delay_us.load(Relaxed));
+        let within = |share: u32, mean: u32| (cost_ns.saturating_mul(share) / mean).max(1);
+        let ramp = || 1 << (u32::from(chosen) / 4).min(LONGEST_RAMP_LOG2);
         match self.mean_ns.load(Relaxed) {
-            0 => ramp,
-            mean => ramp.min((cost_ns.saturating_mul(1000) / mean).max(1)),
+            0 if chosen == COLLECTIVE => 1,
+            mean if chosen == COLLECTIVE => within(COLLECTIVE_COST, mean),
+            0 => ramp(),
+            mean => ramp().min(within(1000, mean)),
         }
+    }
+
+    /// Notes that its launches are collectives.
+    pub fn is_collective(&self) {
+        self.chosen.store(COLLECTIVE, Relaxed);
     }
 
     /// Notes that a launch was chosen.
@@ -139,6 +153,22 @@ fn share(ticks: u64, ppm: u32) -> i64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn each_long_collective_is_timed_and_some_of_the_short_ones() {
+        let progress = Progress::default();
+        progress.is_collective();
+        for _ in 0..100 {
+            assert_eq!(progress.interval(), 1);
+            progress.choose();
+        }
+        progress.add(250_000, 0);
+        assert_eq!(progress.interval(), 1);
+        let short = Progress::default();
+        short.is_collective();
+        short.add(20_000, 0);
+        assert_eq!(short.interval(), 12, "5 µs for 240 µs");
+    }
 
     #[test]
     fn samples_get_rarer_until_they_cost_a_thousandth() {

@@ -2,8 +2,8 @@
 //!
 //! A pair costs the CPU about 1.5 µs and the stream a few more, so what is timed is chosen
 //! ([`Timing::decide`]): the first launches of a configuration after the very first (which may load
-//! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time; and all
-//! of it within a token bucket that fills with the budget's share of the process's time and may be
+//! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time (a
+//! fiftieth of a collective's, from the start); and all of it within a token bucket that fills with the budget's share of the process's time and may be
 //! overdrawn ([`budget`]). Where the GPU would come to the first event before the second is
 //! recorded, a kernel of ours delays the stream ([`lead`]), or the reading would hold the host's
 //! time for the launch; what the pair itself costs is measured before ([`calibration`]). Pairs
@@ -189,6 +189,13 @@ impl Timing {
             let met = progress.until.fetch_add(1, Relaxed);
             met.is_multiple_of(progress.interval())
         })
+    }
+
+    /// Notes that a configuration is one of a collective.
+    pub fn is_collective(&self, config: u32) {
+        if let Some(progress) = self.progress(Subject::Kernel(config)) {
+            progress.is_collective();
+        }
     }
 
     /// Decides whether to time a launch of `config` in `context`.

@@ -172,6 +172,36 @@ static void threads(void) {
     launch(1);
 }
 
+struct payload {
+    uint64_t schema;
+    size_t size;
+    const void *data;
+};
+
+/* A collective of NCCL: `size` bytes of its parameters, of which the first 8 are the communicator. */
+static void collective(pointer nccl, const char *name, uint64_t communicator, size_t size, unsigned grid) {
+    uint64_t parameters[3] = {communicator, 4096, 0};
+    struct payload payload = {1 << 24, size, parameters};
+    struct event event = {3, sizeof event, 0, 0, 0, (int32_t)0xDFBD0009, 1, (uint64_t)&payload, 1, {.ascii = name}};
+    CALL(core2, 4, int, nccl, &event);
+    launch(grid);
+    pop_in(nccl);
+}
+
+static void collectives(void) {
+    begin();
+    pointer nccl = CALL(core2, 12, pointer, "NCCL"), other = CALL(core2, 12, pointer, "other");
+    collective(nccl, "ncclAllReduce", 0xc0ffee, 24, 1);
+    collective(nccl, "ncclAllGather", 0xbeef, 16, 2);
+    /* Of a version that does not tell the communicator, of another function and of another domain. */
+    collective(nccl, "ncclAllReduce", 4096, 16, 3);
+    collective(nccl, "ncclSend", 0xc0ffee, 24, 4);
+    collective(other, "ncclAllReduce", 0xc0ffee, 24, 5);
+    push_in(nccl, "ncclAllReduce");
+    launch(6);
+    pop_in(nccl);
+}
+
 static void hostile(void) {
     begin();
     char *large = malloc(1 << 20);
@@ -253,6 +283,8 @@ int main(int count, char **arguments) {
         domains();
     else if (!strcmp(program, "threads"))
         threads();
+    else if (!strcmp(program, "collectives"))
+        collectives();
     else if (!strcmp(program, "hostile"))
         hostile();
     else if (!strcmp(program, "forks"))

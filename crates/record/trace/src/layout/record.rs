@@ -231,7 +231,8 @@ pub struct RangeChange {
     pub range: u32,
     /// The range that has begun or ended; 0 if none has.
     pub changed: u32,
-    /// The number of the process-wide range that began or ended; else 0.
+    /// The number of the process-wide range that began or ended. Where a thread's range began that
+    /// is a collective call of NCCL, its communicator, if NCCL says it. Else 0.
     pub instance: u64,
 }
 

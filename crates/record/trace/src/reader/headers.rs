@@ -7,7 +7,7 @@ use crate::layout::{ChunkHeader, ChunkKind, HEADER_BYTES};
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset};
 use crate::reader::process::Process;
 use crate::reader::source::{Opened, Source};
-use crate::reader::{Session, is_of_known_version, list};
+use crate::reader::{Session, folders, is_of_known_version, list, members};
 use std::path::Path;
 
 /// The headers of a session.
@@ -26,6 +26,24 @@ impl Headers {
     /// # Errors
     /// As [`Session::open`].
     pub fn read(dir: &Path) -> Result<Headers, Error> {
+        let own = folders(dir);
+        let [one] = &own[..] else { return Self::read_joined(dir) };
+        if one == dir { Self::read_one(dir) } else { Self::read_joined(dir) }
+    }
+
+    /// Reads the headers of a session that is joined of others.
+    fn read_joined(dir: &Path) -> Result<Headers, Error> {
+        let mut whole = Headers { session: Session::empty(dir), has_records: false };
+        for member in members(dir) {
+            let Headers { session, has_records } = Self::read_one(&member.dir)?;
+            whole.session.take(&member, session);
+            whole.has_records |= has_records;
+        }
+        Ok(whole)
+    }
+
+    /// Reads the headers of a session that is not joined.
+    pub(super) fn read_one(dir: &Path) -> Result<Headers, Error> {
         let (paths, _) = list(dir)?;
         let is_known = is_of_known_version(dir);
         let (mut processes, mut problems, mut has_records) = (Vec::new(), Vec::new(), false);
@@ -39,15 +57,7 @@ impl Headers {
                 Err(what) => problems.push(Problem { path, offset: 0, what }),
             }
         }
-        let session = Session {
-            dir: dir.to_owned(),
-            #[cfg(feature = "meta")]
-            meta: None,
-            processes,
-            counts: Vec::new(),
-            code: None,
-            problems,
-        };
+        let session = Session { processes, problems, ..Session::empty(dir) };
         Ok(Headers { session, has_records })
     }
 

@@ -11,6 +11,7 @@ mod file;
 mod header;
 mod headers;
 mod history;
+mod members;
 mod problems;
 mod process;
 mod records;
@@ -20,6 +21,10 @@ mod watcher;
 
 pub use definitions::Definitions;
 pub use headers::Headers;
+pub use members::{
+    JOINED_FILE, MOST_MEMBERS, Member, folders, is_joined, member_dir, member_of, members, numbered, own_pid,
+    session_pid,
+};
 pub use process::Process;
 pub use records::{Event, Record};
 pub use totals::{CallSort, CallTotals, Totals};
@@ -49,6 +54,8 @@ const MOST_FILES: usize = 100_000;
 pub struct Session {
     /// Its directory.
     pub dir: PathBuf,
+    /// The sessions that it is joined of; itself alone if it is not joined.
+    pub members: Vec<Member>,
     /// The run; `None`, with a problem, if `session.json` is missing or damaged.
     #[cfg(feature = "meta")]
     pub meta: Option<crate::meta::Meta>,
@@ -78,6 +85,17 @@ pub struct KeptCode {
     pub left_out_bytes: u64,
 }
 
+impl KeptCode {
+    /// Adds what another member of a joined session kept.
+    fn add(&mut self, other: &KeptCode) {
+        self.max_bytes = self.max_bytes.max(other.max_bytes);
+        self.images = self.images.saturating_add(other.images);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.left_out = self.left_out.saturating_add(other.left_out);
+        self.left_out_bytes = self.left_out_bytes.saturating_add(other.left_out_bytes);
+    }
+}
+
 /// Whether a directory is a session. Its control page tells: `session.json` alone is a name that
 /// others use too.
 pub fn is_session(dir: &Path) -> bool {
@@ -89,6 +107,10 @@ pub fn is_session(dir: &Path) -> bool {
 /// Whether a process made a CUDA call in the session in `dir`: its first one makes the process's
 /// file, which may have been removed since.
 pub fn has_process_files(dir: &Path) -> bool {
+    folders(dir).iter().any(|dir| has_own_process_files(dir))
+}
+
+fn has_own_process_files(dir: &Path) -> bool {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| has_extension(&name, PROCESS_FILE_EXTENSION))
         || files_made(dir) > 0
@@ -139,10 +161,50 @@ fn has_extension(name: &OsStr, extension: &str) -> bool {
 }
 
 impl Session {
+    /// A session in which nothing was recorded.
+    fn empty(dir: &Path) -> Session {
+        Session {
+            dir: dir.to_owned(),
+            members: Vec::new(),
+            #[cfg(feature = "meta")]
+            meta: None,
+            processes: Vec::new(),
+            counts: Vec::new(),
+            code: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Takes a member into a joined session.
+    fn take(&mut self, member: &Member, session: Session) {
+        let joined = |pid| session_pid(member.number, pid);
+        self.processes.extend(session.processes.into_iter().map(|mut process| {
+            process.pid = joined(process.pid);
+            process.parent_pid = joined(process.parent_pid);
+            process.clock = process.clock.moved(member.offset_ns);
+            process
+        }));
+        self.counts.extend(
+            session.counts.into_iter().map(|counts| ProcessCounts { pid: joined(counts.pid), ..counts }),
+        );
+        self.problems.extend(session.problems);
+        if let Some(code) = session.code {
+            self.code.get_or_insert_default().add(&code);
+        }
+        self.members.push(member.clone());
+    }
+
     /// Opens the session in `dir`. It may still be running: then this is what was recorded up to
     /// now.
     pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
         Watcher::of_all(dir.as_ref()).look(|_, _| 0)
+    }
+
+    /// The name of the host that a process ran on; `None` if it is not known.
+    #[cfg(feature = "meta")]
+    pub fn host_of(&self, pid: u32) -> Option<&str> {
+        let member = self.members.iter().find(|member| member.number == member_of(pid))?;
+        Some(member.host.as_str()).filter(|host| !host.is_empty())
     }
 
     /// Returns the reasons why records of the session were lost, a clause for each cause; empty if

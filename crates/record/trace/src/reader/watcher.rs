@@ -7,7 +7,8 @@ use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;
 use crate::reader::source::Source;
 use crate::reader::{
-    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, kept_code, list, uncounted,
+    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, is_joined, kept_code, list,
+    member_of, members, uncounted,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub struct Watcher {
     is_watched: bool,
     files: BTreeMap<PathBuf, FileState>,
     counts: BTreeMap<PathBuf, (u64, ProcessCounts, Vec<Problem>)>,
+    /// Of a joined session, its members, which have no members themselves.
+    members: BTreeMap<usize, Watcher>,
 }
 
 impl Watcher {
@@ -77,7 +80,13 @@ impl Watcher {
 
     /// Will look once, and give all records.
     pub(crate) fn of_all(dir: &Path) -> Watcher {
-        Watcher { dir: dir.to_owned(), is_watched: false, files: BTreeMap::new(), counts: BTreeMap::new() }
+        Watcher {
+            dir: dir.to_owned(),
+            is_watched: false,
+            files: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            members: BTreeMap::new(),
+        }
     }
 
     /// The session's folder.
@@ -92,6 +101,45 @@ impl Watcher {
     /// # Errors
     /// If there is no session any more, or one that can't be understood at all.
     pub fn look(&mut self, from_ns: impl FnOnce(&Session, &Recent) -> u64) -> Result<Session, Error> {
+        let (mut session, recent) =
+            if is_joined(&self.dir) { self.survey_members()? } else { self.survey()? };
+        let from_ns = from_ns(&session, &recent);
+        for process in &mut session.processes {
+            let member = self.members.get_mut(&member_of(process.pid));
+            let files = member.map_or(&mut self.files, |member| &mut member.files);
+            if let Some(file) = files.get_mut(&process.file) {
+                file.give(process, from_ns);
+            }
+        }
+        Ok(session)
+    }
+
+    /// All members of a joined session, but the records.
+    fn survey_members(&mut self) -> Result<(Session, Recent), Error> {
+        let mut whole = Session::empty(&self.dir);
+        #[cfg(feature = "meta")]
+        {
+            (whole.meta, whole.problems) = crate::meta::Meta::load(&self.dir)?;
+        }
+        let mut recent = Recent::default();
+        let found = members(&self.dir);
+        self.members.retain(|number, _| found.iter().any(|member| member.number == *number));
+        for member in &found {
+            let new = || Watcher { is_watched: self.is_watched, ..Watcher::of_all(&member.dir) };
+            let watcher = self.members.entry(member.number).or_insert_with(new);
+            let (session, of_member) = watcher.survey()?;
+            let moved = |ns: u64| ns.saturating_add_signed(member.offset_ns);
+            let runs =
+                of_member.runs.into_iter().map(|(first, last, bytes)| (moved(first), moved(last), bytes));
+            recent.runs.extend(runs);
+            whole.take(member, session);
+        }
+        whole.processes.sort_by_key(|process| (process.start_real_ns, process.pid));
+        Ok((whole, recent))
+    }
+
+    /// All of the session but the records.
+    fn survey(&mut self) -> Result<(Session, Recent), Error> {
         let (paths, mut left_out) = list(&self.dir)?;
         #[cfg(feature = "meta")]
         let (meta, mut problems) = crate::meta::Meta::load(&self.dir)?;
@@ -111,8 +159,9 @@ impl Watcher {
                 format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
             problems.push(Problem { path: self.dir.clone(), offset: 0, what });
         }
-        let mut session = Session {
+        let session = Session {
             dir: self.dir.clone(),
+            members: members(&self.dir),
             #[cfg(feature = "meta")]
             meta,
             processes,
@@ -126,13 +175,7 @@ impl Watcher {
             let moment = |ticks| process.clock.monotonic_ns(ticks);
             recent.runs.extend(runs.map(|run| (moment(run.first), moment(run.last), run.bytes())));
         }
-        let from_ns = from_ns(&session, &recent);
-        for process in &mut session.processes {
-            if let Some(file) = self.files.get_mut(&process.file) {
-                file.give(process, from_ns);
-            }
-        }
-        Ok(session)
+        Ok((session, recent))
     }
 
     /// What is wrong with the files of the session as such. A session that is watched is not

@@ -239,8 +239,16 @@ fn wait_in_words(profile: &Profile, waiting: usize, slow: usize, share: f64) -> 
         "give the ranks equal work: {} waits {how_long} for {}{}",
         name(waiting, waits),
         name(slow, works),
-        instead.unwrap_or_default()
+        late_by_match(profile, slow).or(instead).unwrap_or_default()
     )
+}
+
+/// To how many collectives the rank of a device came last, and what it did meanwhile, where
+/// collectives were matched one by one.
+fn late_by_match(profile: &Profile, slow: usize) -> Option<String> {
+    let by_rank = profile.by_rank()?;
+    let late = by_rank.late.filter(|late| by_rank.ranks[late.row].device == Some(slow))?;
+    Some(format!(", which comes last to {} of {} collectives: {late}", late.last, late.of))
 }
 
 /// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes

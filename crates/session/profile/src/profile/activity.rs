@@ -11,12 +11,15 @@ use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
 
 use super::by_id::IndexById;
+use super::collectives::AllSeries;
 use super::costs::{Costs, Launched, PerLaunched};
 use super::launches::LaunchCounts;
 use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
-use super::{Activity, Collective, CopyDirection, Growth, Sizes, sampled};
+use super::{
+    Activity, Collective, CollectiveLaunch, CollectiveSeries, CopyDirection, Growth, Sizes, sampled,
+};
 use crate::accounts::{
     Boundaries, IdleCause, IdleSampler, IdleSums, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Queued,
     SampledThreads, Seen, Timeline, Work,
@@ -64,6 +67,13 @@ struct CallSums {
     sizes: Sizes,
 }
 
+/// What the second reading gives: the use of each device, times of ranges, collectives.
+pub(super) struct Read {
+    pub activities: Vec<Sampled>,
+    pub range_times: BTreeMap<usize, RangeTimes>,
+    pub collectives: Vec<CollectiveSeries>,
+}
+
 /// The use of a device, and the host's samples while it was idle.
 type Sampled = (Activity, Option<IdleSums>);
 
@@ -93,6 +103,7 @@ struct Second<'r, 'b, 'o> {
     range_places: RangePlaces,
     open_ranges: OpenRanges,
     range_times: BTreeMap<usize, RangeTimes>,
+    collectives: AllSeries,
     observer: Option<&'o mut (dyn Observer + 'o)>,
 }
 
@@ -113,11 +124,7 @@ struct LaunchCall {
 
 impl Reading<'_> {
     /// Reads the process's work and calls again, and passes them to the observer.
-    pub(super) fn activities(
-        &self,
-        costs: &Costs,
-        mut observer: Option<&mut dyn Observer>,
-    ) -> (Vec<Sampled>, BTreeMap<usize, RangeTimes>) {
+    pub(super) fn activities(&self, costs: &Costs, mut observer: Option<&mut dyn Observer>) -> Read {
         let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
         let found = self.launched.find_loop(end);
         let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
@@ -190,6 +197,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             range_places,
             open_ranges: OpenRanges::default(),
             range_times: BTreeMap::new(),
+            collectives: AllSeries::default(),
             observer,
         }
     }
@@ -262,6 +270,10 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             Event::Call(call) => self.call(thread, record.range, &call),
             Event::RangeChange(change) => {
                 self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
+                let of_thread = change.head.flags & flags::PROCESS_WIDE == 0;
+                if of_thread && change.instance != 0 {
+                    self.collectives.called(thread, change.instance);
+                }
                 if let Some(observer) = &mut self.observer {
                     let at = self.reading.process.clock.ns_since_start(change.head.start);
                     observer.range(thread, at, record.range);
@@ -335,8 +347,14 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             }
         }
         let part = self.part(call.start);
-        let cost = self.costs.times.get(call.what).copied().flatten();
         let sample = self.reading.sampled.at(ticks, &mut self.samples);
+        if let (true, Some(kernel)) = (call.collective, call.kernel) {
+            let symbol = self.reading.part.kernels.symbol_and_launch(kernel).0;
+            let launch =
+                CollectiveLaunch { symbol: 0, start_ns: call.start, ns: sample.map(|sample| sample.ns) };
+            self.collectives.launched(call.thread, (call.device, call.stream), symbol, launch, counts);
+        }
+        let cost = self.costs.times.get(call.what).copied().flatten();
         let Some(device) = self.devices.get_mut(&call.device) else { return };
         device.timed += u64::from(counts && cost.is_some_and(|cost| cost.own));
         if let Some(count) = device.counts.get_mut(call.what) {
@@ -469,14 +487,15 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         self.on(call.stream, |timeline| timeline.queue(NewWork { taken: taken.next().unwrap_or(0), ..work }));
     }
 
-    fn finish(mut self, found: Option<&Loop>) -> (Vec<Sampled>, BTreeMap<usize, RangeTimes>) {
+    fn finish(mut self, found: Option<&Loop>) -> Read {
         let devices = std::mem::take(&mut self.devices);
         let mut activities: Vec<Sampled> =
             devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect();
         if self.reading.window != (0..u64::MAX) {
             activities.retain(|(activity, _)| activity.span_ns > 0.0);
         }
-        (activities, self.range_times)
+        let collectives = self.collectives.finish();
+        Read { activities, range_times: self.range_times, collectives }
     }
 
     fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Sampled {

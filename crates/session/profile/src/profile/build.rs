@@ -28,12 +28,12 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, Call, Copies, CopyDirection, Device, Graph, Images, LaunchQueue, Memory, MemoryOverTime,
-    MemoryPool, Process, Profile, Quotes, Recorder, Reshaping, Sequence, SessionCode, Sources, Stream,
-    Totals, code, lines, owners, quotes,
+    Activity, Call, CollectiveSeries, Copies, CopyDirection, Device, Graph, Images, LaunchQueue,
+    LaunchedRank, Memory, MemoryOverTime, MemoryPool, Process, Profile, Quotes, Recorder, Reshaping,
+    Sequence, SessionCode, Sources, Stream, Totals, code, lines, owners, quotes,
 };
 use crate::observer::Observer;
-use crate::selection::{Selection, origin_ns, ranks};
+use crate::selection::{Ranks, Selection, launched_rank, origin_ns};
 
 /// Mean cost of recording a launch, in nanoseconds, as measured on an H200's host on 2026-11-22 in a
 /// tight loop of launches with arguments. A run of 2026-11-28 on another host had 198 ns
@@ -123,6 +123,7 @@ pub struct Builder {
     pub(super) streams: Vec<Stream>,
     pub(super) sequences: Vec<Sequence>,
     pub(super) activities: Vec<Activity>,
+    pub(super) collectives: Vec<CollectiveSeries>,
     counted: CountedKernels,
     defects: Vec<Defect>,
     pub(super) recorder: Recorder,
@@ -164,9 +165,10 @@ impl Builder {
     /// The profile of a part of one session.
     fn profile_of(mut self, session: &Session, selection: &Selection) -> Profile {
         self.add_selection(session, selection);
-        let (mut profile, ranks) = (self.finish(), ranks(session));
+        let (mut profile, ranks) = (self.finish(), Ranks::of(session));
         for process in &mut profile.processes {
-            process.rank = ranks.iter().position(|&pid| pid == process.pid);
+            process.rank = ranks.of_process(process.pid);
+            process.host = session.host_of(process.pid).map(str::to_owned);
         }
         profile
     }
@@ -250,6 +252,8 @@ impl Builder {
                 pid: process.pid,
                 parent_pid: process.parent_pid,
                 rank: None,
+                host: None,
+                launcher: launched_rank(process).map(LaunchedRank::from),
                 executable: process.executable.clone(),
                 environment: environment(process),
                 start_ns: 0.0,
@@ -283,6 +287,10 @@ impl Builder {
             device(&mut activity.device);
             renumber_host_stacks(activity, &host_stacks);
         }
+        for series in &mut other.collectives {
+            series.process += first;
+            device(&mut series.device);
+        }
         for graph in &mut other.graphs {
             graph.process += first;
             renumber_stacks(&mut graph.stacks, &stacks);
@@ -296,6 +304,7 @@ impl Builder {
         self.streams.append(&mut other.streams);
         self.sequences.append(&mut other.sequences);
         self.activities.append(&mut other.activities);
+        self.collectives.append(&mut other.collectives);
         self.defects.append(&mut other.defects);
         self.problems.append(&mut other.problems);
         if let Some(kept) = &other.code {
@@ -361,6 +370,7 @@ impl Builder {
             streams: self.streams,
             sequences: self.sequences,
             activities: self.activities,
+            collectives: self.collectives,
             defects: self.defects,
             totals: Totals::default(),
             recorder: Recorder::default(),
@@ -394,9 +404,11 @@ impl Builder {
         let sequences = self.sequences.iter_mut().map(|sequence| &mut sequence.process);
         let activities = self.activities.iter_mut().map(|activity| &mut activity.process);
         let memory = self.memory_over_time.iter_mut().map(|memory| &mut memory.process);
+        let collectives = self.collectives.iter_mut().map(|series| &mut series.process);
         graphs
             .chain(streams)
             .chain(memory)
+            .chain(collectives)
             .chain(sequences)
             .chain(activities)
             .for_each(|process| *process = place[*process]);

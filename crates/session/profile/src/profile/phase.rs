@@ -28,6 +28,7 @@ impl Profile {
         }
         let mut profile = self.clone();
         profile.activities = self.activities.iter().filter_map(|activity| activity.in_phase(kind)).collect();
+        profile.keep_collectives(kind);
         let mut launches: HashMap<usize, u64> = HashMap::new();
         for &(kernel, count) in
             profile.activities.iter().flat_map(|activity| &activity.phases).flat_map(|phase| &phase.kernels)
@@ -75,6 +76,19 @@ impl Profile {
         totals.wall_ns = whole.wall_ns;
         profile.totals = totals;
         Some(profile)
+    }
+
+    /// Of a process's collectives, counts those of the steady state, which is the end of the run.
+    /// Those of other phases are not told from each other.
+    fn keep_collectives(&mut self, kind: PhaseKind) {
+        let Self { activities, collectives, .. } = self;
+        for series in collectives.iter_mut().filter(|_| kind == PhaseKind::Steady) {
+            let begins = activities
+                .iter()
+                .filter(|activity| activity.process == series.process)
+                .filter_map(|activity| Some(activity.iterations.as_ref()?.start_ns));
+            series.begin_at(begins.fold(0.0, f64::max));
+        }
     }
 
     /// Keeps the launches of graphs in the phases that remain. Returns how often they ran each

@@ -16,6 +16,7 @@ use apex_trace::layout::{
 };
 use apex_trace::{Event, Record};
 
+use super::activity::Read;
 use super::build::Builder;
 use super::by_id::{ById, IndexById};
 use super::calls::CallCounts;
@@ -493,14 +494,16 @@ impl<'b> Reading<'b> {
         }
         self.sampled.sort();
         let costs = self.costs(&estimates);
-        let (activities, times) = self.activities(&costs, observer);
+        let Read { activities, range_times, mut collectives } = self.activities(&costs, observer);
+        collectives.iter_mut().for_each(|series| series.process = THIS);
+        self.part.collectives = collectives;
         for (mut activity, samples) in activities {
             if let (Some(host), Some(samples)) = (&self.others.host, samples) {
                 activity.host_samples = host.samples(samples, &mut self.part.host_stacks);
             }
             self.part.activities.push(activity);
         }
-        times.into_iter().for_each(|(range, times)| self.part.ranges.counts(range).times = times);
+        range_times.into_iter().for_each(|(range, times)| self.part.ranges.counts(range).times = times);
         let launches =
             self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
         self.part.processes[THIS].process.launches = launches;

@@ -2,7 +2,7 @@
 //! starts at a round time.
 
 use super::*;
-use apex_profile::{Activity, Device, Figure, Gap, IdleCause};
+use apex_profile::{Activity, Device, Figure, Gap, IdleCause, Ranks};
 use apex_trace::definition::{self, Definition};
 use apex_trace::meta::{Host, Meta};
 use std::collections::BTreeMap;
@@ -39,7 +39,8 @@ fn with_session<T>(read: impl FnOnce(&mut Session) -> T) -> T {
 
 /// A collector that has seen the start of the session's process, with these phases and iterations.
 fn observing(session: &Session, phases: &[(u64, PhaseKind)], iterations: &[Range<u64>]) -> Collector {
-    let mut collector = Collector { trace: [7; 16], ranks: vec![1, PID], ..Collector::default() };
+    let mut collector =
+        Collector { trace: [7; 16], ranks: Ranks::in_order([1, PID]), ..Collector::default() };
     let devices = ["GPU-a", "GPU-b"].map(|uuid| Device { uuid: uuid.into(), ..Device::default() });
     let process = &session.processes[0];
     collector.process(&ObservedProcess { process, devices: &devices, phases, iterations });
@@ -67,6 +68,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         exit,
         device: "gpu".into(),
         timing: "sampled".into(),
+        rank: None,
         host: Host { name: "node\u{7}1".into(), ..Host::default() },
     }
 }

@@ -5,7 +5,7 @@
 //! * [`figures`]: figures with the mark of their provenance. [`kernels`]: the columns of tables of
 //!   kernels. [`savings`]: what a finding would save. [`verdict`]: what the time went into and what
 //!   to change, in sentences. [`machine`]: what the machine did. [`fast`]: what `apex run --fast`
-//!   did.
+//!   did. [`ranks`]: the rank that the others wait for.
 //!
 //! Invariants: a string's width is counted in characters, because names of kernels, units and bars
 //! are single-width. [`Table`], [`wrap`], [`shorten`] and [`Style::paint`] make text printable:
@@ -15,6 +15,7 @@ pub mod fast;
 pub mod figures;
 pub mod kernels;
 pub mod machine;
+pub mod ranks;
 pub mod savings;
 pub mod verdict;
 

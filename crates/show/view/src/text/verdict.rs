@@ -335,7 +335,7 @@ fn straggler(profile: &Profile, waiting: &Activity) -> String {
 }
 
 /// With a capital letter, as at the beginning of a sentence.
-fn capitalised(text: &str) -> String {
+pub(super) fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

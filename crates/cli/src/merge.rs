@@ -1,0 +1,213 @@
+//! `apex merge`: joins sessions that were recorded apart.
+//!
+//! The members are copied as they are, with their checksums. What is refused would make a report
+//! wrong without a trace: a rank that occurs twice, a session that is still being recorded, and a
+//! folder that is no session.
+
+use crate::{joined, output, session, units};
+use anyhow::{Context, bail};
+use apex_conventions::documents;
+use apex_profile::{Ranks, launched_rank};
+use apex_trace::meta::Meta;
+use apex_trace::{Session, folders};
+use apex_untrusted::Folder;
+use apex_untrusted::folder::identity;
+use clap::builder::FalseyValueParser;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Joins sessions that were recorded apart (ranks, hosts) into one that every command reads.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex merge rank-0 rank-1 -o job
+  apex merge node-*/session -o job
+  apex report --ranks job
+
+The sessions are copied. A rank that occurs twice is refused. Ranks that record into one shared folder need no merging: \
+`apex run -o job` in each rank. Times of sessions of other hosts are moved so that the hosts' calendar clocks agree; \
+how well these were set is not known, so no order of events across hosts is claimed.")]
+pub struct Args {
+    /// The sessions to join
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<PathBuf>,
+    /// Session folder to create
+    #[arg(short, long, value_name = "DIR", required = true)]
+    output: PathBuf,
+    #[arg(long, help = format!("Print JSON (schema {})", documents::MERGE), value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+/// What was joined.
+#[derive(Serialize)]
+struct Document {
+    #[serde(serialize_with = "output::path_in_document")]
+    session: PathBuf,
+    members: Vec<Joined>,
+    /// Processes of the job, as its launcher says; `null` where it does not, or says several.
+    world_size: Option<u32>,
+    /// What a reader of the session must know.
+    notes: Vec<String>,
+}
+
+/// A session that was joined.
+#[derive(Serialize)]
+struct Joined {
+    #[serde(serialize_with = "output::path_in_document")]
+    from: PathBuf,
+    host: String,
+    /// The ranks that a launcher gave its processes.
+    ranks: Vec<u32>,
+    /// Processes that made CUDA calls.
+    processes: usize,
+}
+
+/// Runs `apex merge`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    let members = members(&args.sessions)?;
+    refuse_twice(&members)?;
+    let read: Vec<Session> = members.iter().map(|dir| read(dir)).collect::<Result<_, _>>()?;
+    let joined: Vec<Joined> =
+        members.iter().zip(&read).map(|(dir, session)| describe(dir, session)).collect();
+    refuse_duplicates(&joined)?;
+    let (world_size, notes) = notes(&read, &joined);
+    let fresh = session::Fresh::make(Some(&args.output), OsStr::new("merge"))?;
+    joined::begin(&fresh.folder, &whole(&read)?)?;
+    for from in &members {
+        let to = joined::new_member(&fresh.folder)?;
+        copy(from, &to).with_context(|| format!("cannot copy {}", apex_untrusted::shown(from)))?;
+    }
+    joined::conclude(fresh.folder.path())?;
+    let document = Document { session: args.output.clone(), members: joined, world_size, notes };
+    if args.json { output::json(documents::MERGE, &document) } else { say(&document) }
+}
+
+fn say(document: &Document) -> anyhow::Result<ExitCode> {
+    document.notes.iter().for_each(output::remark);
+    let ranks = document.members.iter().map(|member| member.ranks.len() as u64).sum();
+    let hosts: BTreeSet<&str> = document.members.iter().map(|member| member.host.as_str()).collect();
+    let shown = apex_untrusted::shown(&document.session);
+    output::remark(format!(
+        "joined {} ({}, {}) in {shown}; read it with `apex report --ranks {shown}`",
+        units::counted(document.members.len() as u64, "session", "sessions"),
+        units::counted(ranks, "rank", "ranks"),
+        units::counted(hosts.len() as u64, "host", "hosts"),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folders of all sessions that are named; those of a joined one are its members'.
+fn members(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut members = Vec::new();
+    for dir in named {
+        session::must_exist(dir)?;
+        members.extend(folders(dir));
+    }
+    if members.len() > apex_trace::MOST_MEMBERS {
+        bail!("{} sessions are more than the {} that one joins", members.len(), apex_trace::MOST_MEMBERS);
+    }
+    Ok(members)
+}
+
+fn refuse_twice(members: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    for dir in members {
+        let found = dir.metadata().with_context(|| format!("cannot read {}", apex_untrusted::shown(dir)))?;
+        if !seen.insert(identity(&found)) {
+            bail!("{} is named twice", apex_untrusted::shown(dir));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a session that is not being recorded any more.
+fn read(dir: &Path) -> anyhow::Result<Session> {
+    let session = Session::open(dir)?;
+    if let Some(pid) = apex_live::running(&session).first() {
+        bail!("{} is still recorded by process {pid}: wait for its end", apex_untrusted::shown(dir));
+    }
+    Ok(session)
+}
+
+fn describe(dir: &Path, session: &Session) -> Joined {
+    let told: BTreeSet<u32> = Ranks::of(session)
+        .iter()
+        .filter_map(|(rank, pid)| {
+            let process = session.processes.iter().find(|process| process.pid == pid)?;
+            launched_rank(process).map(|told| told.rank).filter(|&told| told as usize == rank)
+        })
+        .collect();
+    let host = session.members.first().map_or_else(String::new, |member| member.host.clone());
+    Joined {
+        from: dir.to_owned(),
+        host,
+        ranks: told.into_iter().collect(),
+        processes: session.processes.len(),
+    }
+}
+
+fn refuse_duplicates(joined: &[Joined]) -> anyhow::Result<()> {
+    let mut seen: BTreeMap<u32, &Path> = BTreeMap::new();
+    for member in joined {
+        for &rank in &member.ranks {
+            if let Some(other) = seen.insert(rank, &member.from) {
+                bail!(
+                    "rank {rank} is in {} and in {}: sessions of one run of a job have each rank once",
+                    apex_untrusted::shown(other),
+                    apex_untrusted::shown(&member.from)
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The size of the job, and what is not as in a job that was recorded whole.
+fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
+    let ranks = read.iter().flat_map(|session| &session.processes).filter_map(launched_rank);
+    let sizes: BTreeSet<u32> = ranks.filter_map(|rank| rank.world_size).collect();
+    let recorded: usize = joined.iter().map(|member| member.ranks.len()).sum();
+    let mut notes = Vec::new();
+    let world = sizes.first().copied().filter(|_| sizes.len() == 1);
+    if sizes.len() > 1 {
+        let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+        notes.push(format!(
+            "the sessions are of jobs of different sizes ({} processes): they may be of different runs",
+            sizes.join(", ")
+        ));
+    }
+    if let Some(world) = world.filter(|&world| recorded < world as usize) {
+        notes.push(format!("{recorded} of the job's {world} ranks were recorded"));
+    }
+    for member in joined.iter().filter(|member| member.ranks.is_empty()) {
+        notes.push(format!(
+            "no launcher told the ranks in {}: they are numbered by process identifiers",
+            apex_untrusted::shown(&member.from)
+        ));
+    }
+    (world, notes)
+}
+
+/// The description of the whole, which is that of the first member; its end follows from theirs.
+fn whole(read: &[Session]) -> anyhow::Result<Meta> {
+    let first = read.iter().find_map(|session| session.meta.clone());
+    let first = first.context("none of the sessions says what was run: their `session.json` is missing")?;
+    Ok(Meta { rank: None, pid: None, exit: None, ended_real_ns: None, ..first })
+}
+
+/// Copies the files of a session.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let folder = Folder::open(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type()?.is_file() && session::is_copied(&name) {
+            let mut source = apex_untrusted::read::open(&entry.path(), u64::MAX)?;
+            io::copy(&mut source, &mut folder.create_new(&name)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The rank that the others wait for, in a sentence, and what was matched to find it.
+
+use crate::text::figures;
+use crate::text::verdict::capitalised;
+
+use apex_machine::{Quantity, Summary};
+use apex_profile::{ByRank, LateCause, LateRank, Matching, Profile, RankRow, units};
+
+/// Minimum share by which a clock is lower than another one, to be named.
+const LOWER: f64 = 0.02;
+
+/// The first line: which rank is late, what it did, what the others waited.
+pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> String {
+    let Matching { matched, launched, together, .. } = by_rank.matching;
+    let Some(late) = &by_rank.late else {
+        let why = match (launched, matched) {
+            (0, _) => "they launched no collectives of NCCL",
+            (_, 0) => "no collective was matched",
+            _ if together * 2 > matched => "they come to most collectives together",
+            _ => "none of them has most of the waiting",
+        };
+        return format!("No rank is known to be late: {why}.");
+    };
+    let row = &by_rank.ranks[late.row];
+    format!(
+        "{} comes last to {} of {} collectives, and the others wait {} of their time for it: {}.",
+        capitalised(&who(profile, row)),
+        units::count(late.last),
+        units::count(late.of),
+        figures::share(&late.share),
+        cause(profile, by_rank, late, machine)
+    )
+}
+
+/// A rank as a sentence names it: `rank 1 (process 651, GPU 1)`.
+pub fn who(profile: &Profile, row: &RankRow) -> String {
+    let mut activities = profile.activities.iter();
+    let is_of =
+        |activity: &&apex_profile::Activity| activity.process == row.process && activity.device == row.device;
+    activities
+        .find(is_of)
+        .map_or_else(|| format!("process {}", row.pid), |found| profile.user_in_words(found))
+}
+
+/// What the late rank did instead of arriving.
+fn cause(profile: &Profile, by_rank: &ByRank, late: &LateRank, machine: Option<&Summary>) -> String {
+    let clocks = match late.cause {
+        LateCause::SlowerKernels => clocks(profile, by_rank, late, machine),
+        _ => None,
+    };
+    format!("{late}{}", clocks.unwrap_or_default())
+}
+
+/// How much lower its clock was, where NVML's readings say so.
+fn clocks(profile: &Profile, by_rank: &ByRank, late: &LateRank, machine: Option<&Summary>) -> Option<String> {
+    let clock = |row: &RankRow| {
+        let uuid = &profile.devices.get(row.device?)?.uuid;
+        let device = machine?.devices.iter().find(|known| known.device.uuid == *uuid)?;
+        Some(device.readings.get(Quantity::SmClock)?.mean)
+    };
+    let own = &by_rank.ranks[late.row];
+    let others: Vec<f64> =
+        by_rank.ranks.iter().filter(|row| row.process != own.process).filter_map(clock).collect();
+    let (own, mean) = (clock(own)?, others.iter().sum::<f64>() / others.len().max(1) as f64);
+    (own < (1.0 - LOWER) * mean).then(|| format!("; its SM clock is {own:.0} MHz, theirs {mean:.0} MHz"))
+}
+
+/// What became of the collectives.
+pub fn matching(by_rank: &ByRank) -> String {
+    let Matching { launched, matched, together, untimed, alone, unmatched, ambiguous, others } =
+        by_rank.matching;
+    let named = by_rank.communicators.iter().filter(|one| one.id.is_some()).count();
+    let of = by_rank.communicators.len();
+    let how = match of - named {
+        0 => "NCCL's identifiers".to_owned(),
+        unnamed if named == 0 => format!(
+            "the order of first use, because NCCL did not identify {}",
+            if unnamed == 1 { "it" } else { "them" }
+        ),
+        unnamed => format!("NCCL's identifiers, {unnamed} of them by the order of first use"),
+    };
+    let parts = [
+        (together, "arrived together"),
+        (untimed, "not timed on each rank"),
+        (alone, "recorded on one rank alone"),
+        (unmatched, "without a counterpart"),
+        (ambiguous, "ambiguous"),
+        (others, "of kinds that do not synchronise all ranks"),
+    ];
+    let parts = parts.into_iter().filter(|&(count, _)| count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| format!("{} {what}", units::count(count))).collect();
+    let rest = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    format!(
+        "{} in {} (matched by {how}), {} matched and timed{rest}.",
+        units::counted(launched, "collective", "collectives"),
+        units::counted(of as u64, "communicator", "communicators"),
+        units::count(matched),
+    )
+}
