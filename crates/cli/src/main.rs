@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 mod export;
 mod filters;
+mod hub;
 mod interrupt;
 mod knowledge;
 mod loaded;
@@ -86,6 +87,7 @@ enum Command {
     Metrics(metrics::Args),
     Alerts(alerts::Args),
     Dashboard(dashboard::Args),
+    Hub(hub::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Metrics(args) => metrics::execute(&args),
         Command::Alerts(args) => alerts::execute(&args),
         Command::Dashboard(args) => dashboard::execute(&args),
+        Command::Hub(args) => hub::execute(&args),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),

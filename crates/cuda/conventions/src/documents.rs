@@ -76,10 +76,13 @@ pub const TIMELINE_LAUNCH: Document = document("timeline.launch", 1, "[one event
 pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a session").without_writer();
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
+pub const AGGREGATE: Document =
+    document("aggregate", 1, "[what `apex run --to` sends to a hub](fleet.md#the-message)");
+pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 
 /// Every document.
-pub const ALL: [Document; 24] = [
+pub const ALL: [Document; 26] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -103,6 +106,8 @@ pub const ALL: [Document; 24] = [
     TIMELINE_LAUNCH,
     MACHINE,
     HOST_STACKS,
+    AGGREGATE,
+    HUB,
     TUNED,
 ];
 
