@@ -5,10 +5,13 @@ use apex_conventions::launchers;
 use apex_untrusted::read;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Most bytes of a file of a repository that is read.
 const MOST_REFS: u64 = 16 << 20;
+/// Most bytes of the table of users that is read.
+const MOST_USERS: u64 = 1 << 20;
 /// Run identifier of torchrun if the user gives none: it is no name of a job.
 const NO_RUN: &str = "none";
 
@@ -35,7 +38,7 @@ impl Identity {
     pub fn of_this(job: Option<&str>, folder: &Path) -> io::Result<Self> {
         let recording = random()?;
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let owner = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
+        let owner = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(user);
         let job = job_of(job, &recording, variable);
         Ok(Self {
             recording,
@@ -59,6 +62,18 @@ fn job_of(named: Option<&str>, recording: &str, variable: impl Fn(&str) -> Optio
         rank: rank.as_ref().map(|rank| rank.rank),
         ranks: rank.and_then(|rank| rank.world_size).unwrap_or(0),
     }
+}
+
+/// The user of this process, where the environment does not name it.
+fn user() -> String {
+    let uid = std::fs::metadata("/proc/self").map_or(0, |found| found.uid());
+    let users = read::read_to_string(Path::new("/etc/passwd"), MOST_USERS).unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid.to_string()).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("user {uid}"))
 }
 
 fn random() -> io::Result<String> {

@@ -1,5 +1,6 @@
 //! The interface: docs/fleet.md describes it, `openapi.json` for programs.
 
+use crate::document::json;
 use crate::health::{Health, Outcome};
 use crate::html::{self, STYLE};
 use crate::pages::{changes, job, jobs, kernels, owners, state};
@@ -8,7 +9,6 @@ use crate::store::{Error, LOCAL, Store, Wanted};
 use crate::writer::{Writer, now_ns};
 use crate::{exposition, report};
 use apex_aggregate::{Aggregate, MOST_BYTES};
-use apex_conventions::documents::{Envelope, HUB};
 use apex_http::{Bearers, Limits, Options, Refused, Request, Response, StatusCode};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -217,11 +217,6 @@ impl View {
             Self::Document(document) => Response::new(StatusCode::OK, JSON, document),
         }
     }
-}
-
-/// A document of the hub.
-pub fn json<D: Serialize>(document: &D) -> String {
-    serde_json::to_string(&Envelope::of(HUB, document)).expect("plain data")
 }
 
 fn document<D: Serialize>(content: &D) -> Response {

@@ -18,6 +18,7 @@
 
 mod api;
 mod change;
+mod document;
 mod exposition;
 mod health;
 mod html;

@@ -1,6 +1,6 @@
 //! What a week was like: for a mail or a meeting.
 
-use crate::api::json;
+use crate::document::json;
 use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
 use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};

@@ -8,15 +8,15 @@ use crate::health::Outcome;
 use crate::store::{Error, KEPT_DAYS, Store, ingest};
 use apex_aggregate::Aggregate;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Most messages of a transaction.
 const BATCH: usize = 256;
 /// Most recordings that are removed between two transactions.
 const REMOVED: u32 = 500;
-/// The time without a message after which old recordings are looked for.
+/// Between two looks for old recordings.
 const QUIET: Duration = Duration::from_secs(60);
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -63,26 +63,33 @@ impl Writer {
 }
 
 fn run(connection: &mut Connection, receiver: &Receiver<Posted>) {
+    let mut removed = Instant::now();
     loop {
-        let first = match receiver.recv_timeout(QUIET) {
-            Ok(first) => first,
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                // What is not removed now is removed later.
-                let _ = remove_old(connection);
-                continue;
+        match receiver.recv_timeout(QUIET) {
+            Ok(first) => {
+                let mut batch = vec![first];
+                batch.extend(receiver.try_iter().take(BATCH - 1));
+                write_and_answer(connection, &batch);
             }
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
-        };
-        let mut batch = vec![first];
-        batch.extend(receiver.try_iter().take(BATCH - 1));
-        let written = transact(connection, &batch).unwrap_or_else(|error| {
-            eprintln!("apex hub: the database could not store {} messages: {error}", batch.len());
-            batch.iter().map(|posted| (Outcome::Failed, posted.aggregate.sequence)).collect()
-        });
-        for (posted, written) in batch.iter().zip(written) {
-            // Who asked may be gone.
-            let _ = posted.answer.send(written);
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
+        if removed.elapsed() >= QUIET {
+            // What is not removed now is removed later.
+            let _ = remove_old(connection, now_ns());
+            removed = Instant::now();
+        }
+    }
+}
+
+fn write_and_answer(connection: &mut Connection, batch: &[Posted]) {
+    let written = transact(connection, batch).unwrap_or_else(|error| {
+        eprintln!("apex hub: the database could not store {} messages: {error}", batch.len());
+        batch.iter().map(|posted| (Outcome::Failed, posted.aggregate.sequence)).collect()
+    });
+    for (posted, written) in batch.iter().zip(written) {
+        // Who asked may be gone.
+        let _ = posted.answer.send(written);
     }
 }
 
@@ -110,10 +117,50 @@ fn transact(connection: &mut Connection, batch: &[Posted]) -> rusqlite::Result<V
 }
 
 /// Removes messages of recordings that nothing was heard of for so long that a message of them would
-/// be refused as too old. (Messages may be of a day after the hub's present.)
-fn remove_old(connection: &Connection) -> rusqlite::Result<()> {
-    let before = now_ns().saturating_sub((KEPT_DAYS + 1) * DAY_NS);
+/// be refused as too old. (Messages may be of a day after the hub's present.) Sums stay.
+fn remove_old(connection: &Connection, now_ns: u64) -> rusqlite::Result<usize> {
+    let before = now_ns.saturating_sub((KEPT_DAYS + 1) * DAY_NS);
     let old =
         "DELETE FROM recordings WHERE id IN (SELECT id FROM recordings WHERE received_ns < ?1 LIMIT ?2)";
-    connection.execute(old, rusqlite::params![before as i64, REMOVED]).map(drop)
+    connection.execute(old, rusqlite::params![before as i64, REMOVED])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apex_aggregate::{Kernel, Kernels};
+
+    #[test]
+    fn what_is_removed_stays_in_the_sums_and_is_never_added_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("hub.db")).unwrap();
+        let connection = store.connect().unwrap();
+        let now = 1000 * DAY_NS;
+        let kernel = Kernel { name: "k".to_owned(), launches: 5, gpu_us: 7 };
+        let kernels = Kernels { listed: vec![kernel], ..Kernels::default() };
+        let of = Aggregate {
+            recording: "a".repeat(32),
+            sequence: 1,
+            started_ns: now,
+            // By a clock that is nearly a day ahead.
+            as_of_ns: now + DAY_NS - 1,
+            kernels,
+            ..Aggregate::default()
+        };
+        let add = |of: &Aggregate, at: u64| ingest(&connection, "t", of, b"{}", at).unwrap().0;
+        assert_eq!(add(&of, now), Outcome::Added);
+        for (later, removed, again) in [
+            (KEPT_DAYS * DAY_NS, 0, Outcome::Repeated),
+            ((KEPT_DAYS + 1) * DAY_NS, 0, Outcome::Repeated),
+            ((KEPT_DAYS + 1) * DAY_NS + 1, 1, Outcome::Past),
+        ] {
+            assert_eq!(remove_old(&connection, now + later).unwrap(), removed);
+            assert_eq!(add(&of, now + later), again, "{later}");
+        }
+        let sums = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(
+            (sums("SELECT sum(launches) FROM kernels"), sums("SELECT sum(recordings) FROM jobs")),
+            (5, 1)
+        );
+    }
 }

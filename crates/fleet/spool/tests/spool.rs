@@ -141,7 +141,7 @@ fn a_folder_that_others_can_change_is_refused() {
 /// The program of the next test: puts messages of rising sequences, and prints each that is on the
 /// disk.
 #[test]
-#[ignore = "a part of the test below, which runs it in a process of its own"]
+#[ignore = "run by what_was_put_is_there_after_a_kill_at_any_moment"]
 fn puts_until_it_is_killed() {
     let folder = std::env::var_os("APEX_TEST_FOLDER").expect("the folder");
     let spool = Spool::open(Path::new(&folder), Limits::default()).unwrap();

@@ -70,7 +70,10 @@ pub fn condition(job: &crate::store::JobRow, now: u64) -> String {
 
 /// A link to a job.
 pub fn job_link(job: &crate::store::JobRow) -> String {
-    format!("<a href=\"/jobs/{}\">{}</a>", job.id, escaped(&job.job))
+    // A job without a name has the identifier of its recording.
+    let is_named = job.job.len() != 32 || !job.job.bytes().all(|c| c.is_ascii_hexdigit());
+    let name = if is_named { &job.job } else { &job.job[..8] };
+    format!("<a href=\"/jobs/{}\">{}</a>", job.id, escaped(name))
 }
 
 /// A link to an owner's jobs.

@@ -1,6 +1,6 @@
 //! Agent and hub as processes that are killed at any moment.
 //!
-//! `APEX_HUB_ROUNDS=N` runs more rounds than CI does, `APEX_HUB_SEED=N` begins with another seed.
+//! `PROPTEST_CASES=N` runs more rounds than CI does, `PROPTEST_RNG_SEED=N` begins with another seed.
 
 use crate::common::{Running, message};
 use crate::totals::{expected, totals};
@@ -39,7 +39,7 @@ fn folder() -> std::path::PathBuf {
 }
 
 #[test]
-#[ignore = "a part of the test below: the hub"]
+#[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
 fn serves_until_it_is_killed() {
     let hub = Running::start(&folder().join("hub.db"));
     println!("listens {}", hub.address.port());
@@ -49,7 +49,7 @@ fn serves_until_it_is_killed() {
 }
 
 #[test]
-#[ignore = "a part of the test below: an agent"]
+#[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
 fn sends_until_all_is_confirmed() {
     let spool = Spool::open(&folder().join("spool"), Limits::default()).unwrap();
     let port = of_variable("APEX_TEST_PORT").unwrap();
@@ -101,8 +101,8 @@ fn killed_agent(folder: &Path, port: u16, after: u64) -> BTreeMap<u64, u64> {
 
 #[test]
 fn totals_are_exact_though_agent_and_hub_are_killed_at_any_moment() {
-    let rounds = of_variable("APEX_HUB_ROUNDS").unwrap_or(3);
-    let first = of_variable("APEX_HUB_SEED").unwrap_or(1);
+    let rounds = of_variable("PROPTEST_CASES").unwrap_or(3);
+    let first = of_variable("PROPTEST_RNG_SEED").unwrap_or(1);
     for seed in first..first + rounds {
         println!("seed {seed}");
         let folder = tempfile::tempdir().unwrap();

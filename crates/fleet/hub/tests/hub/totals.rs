@@ -156,7 +156,8 @@ fn names_beyond_the_bound_share_a_sum_which_stays_exact() {
     };
     hub.post(&of_owner(1, 1).to_bytes());
     // The bound is reached otherwise than by 5000 messages.
-    let connection = Connection::open(&database).unwrap();
+    let mut connection = Connection::open(&database).unwrap();
+    let connection = connection.transaction().unwrap();
     for kind in ["owner", "kernel"] {
         for number in 0..apex_hub::MOST_NAMES - 1 {
             connection
@@ -164,6 +165,7 @@ fn names_beyond_the_bound_share_a_sum_which_stays_exact() {
                 .unwrap();
         }
     }
+    connection.commit().unwrap();
     let all: Vec<_> = [(2, 1), (1, 2), (3, 1), (2, 5)].map(|(of, sequence)| of_owner(of, sequence)).into();
     all.iter().for_each(|of| assert_eq!(hub.post(&of.to_bytes()).status, 200));
     let mut model = expected(newest(&all).values());
@@ -238,7 +240,7 @@ struct ConfirmsFirst {
 impl Receiver for ConfirmsFirst {
     fn take(&mut self, of: &Aggregate) -> bool {
         self.pending.push(of.clone());
-        if self.pending.len() == 4 {
+        if self.pending.len() == 16 {
             let all: Vec<Aggregate> =
                 self.committed.values().cloned().chain(self.pending.drain(..)).collect();
             self.committed = newest(&all);
