@@ -10,6 +10,7 @@ mod collect;
 mod ctl;
 mod dashboard;
 mod demo;
+mod destination;
 mod diff;
 mod doctor;
 mod environment;

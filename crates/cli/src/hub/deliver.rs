@@ -1,6 +1,6 @@
 //! `apex hub deliver`: sends what waits in a spool.
 
-use super::destination::{ToHub, remarks};
+use crate::destination::{ToHub, remarks};
 use crate::{exit, output, units};
 use anyhow::anyhow;
 use apex_conventions::documents;

@@ -1,7 +1,6 @@
 //! `apex hub`: the page of a fleet, and what belongs to it.
 
 mod deliver;
-pub mod destination;
 mod report;
 mod token;
 
@@ -32,7 +31,7 @@ one, and each tenant sees its own jobs. There is no TLS: beyond a trusted networ
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Address and port to listen on; an address beyond loopback requires a token in the database
+    /// Address and port to listen on; an address beyond loopback requires a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8765")]
     listen: SocketAddr,
     #[command(flatten)]

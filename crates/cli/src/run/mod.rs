@@ -21,7 +21,7 @@ mod tuned;
 mod uncaptured;
 mod watch;
 
-use crate::hub::destination::ToHub;
+use crate::destination::ToHub;
 use crate::loaded;
 use crate::output::{self, Color};
 use crate::report::{self};
@@ -53,7 +53,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
@@ -114,6 +114,9 @@ pub struct Args {
     /// torchrun, …) says; otherwise a job of its own]
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
+    /// Time between two messages to the hub while the program runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    hub_interval: Duration,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -294,7 +297,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         return join(&outer, &command, args);
     }
     let to_hub = args.to_hub.destination()?;
-    let to_hub = to_hub.map(|to| to_hub::Wanted { to: Arc::new(to), job: args.job.clone() });
+    let to_hub =
+        to_hub.map(|to| to_hub::Wanted { to: Arc::new(to), job: args.job.clone(), every: args.hub_interval });
     let recording =
         Recording { paused: args.paused, dashboard: args.dashboard, to_hub, ..args.recording.clone() };
     let name = &args.command[0];

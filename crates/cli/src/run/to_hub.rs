@@ -1,17 +1,20 @@
 //! `apex run --hub`: the thread that tells a hub of the session, and its end.
 
-use crate::hub::destination::remarks;
+use crate::destination::remarks;
 use crate::output;
 use apex_agent::{Agent, Destination, Identity};
 use apex_view::{Filters, Loaded};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the user wants to be told, and where.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub to: Arc<Destination>,
     pub job: Option<String>,
+    /// Between two messages.
+    pub every: Duration,
 }
 
 /// Starts telling. What fails is a remark: the program's run counts more.
@@ -24,7 +27,7 @@ pub fn start(wanted: Option<&Wanted>, session: PathBuf) -> Option<Agent> {
     let identity = Identity::of_this(wanted.job.as_deref(), &here);
     let tell = |error| output::remark(format!("the hub will not hear of this run: {error}"));
     let identity = identity.map_err(tell).ok()?;
-    Some(Agent::start(session, Arc::clone(&wanted.to), identity))
+    Some(Agent::start(session, Arc::clone(&wanted.to), identity, wanted.every))
 }
 
 /// Tells the end.

@@ -5,6 +5,7 @@ use crate::common::{APEX, Running, Sandbox, output, program, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 /// A hub that runs, and its address without `http://` and the last `/`.
 fn hub(sandbox: &Sandbox, arguments: &[&str]) -> (Running, String) {
@@ -123,6 +124,53 @@ fn a_run_without_its_hub_waits_in_the_spool_and_a_second_hub_gets_it() {
     output(run.arg(program()).args(["launch", "5"]), 0);
     deliver(&format!("http://{address}"), 0);
     assert_eq!(json(&address, "/api/v1/jobs")["jobs"].as_array().unwrap().len(), 2);
+}
+
+/// The only job of a hub, once this holds of it.
+fn job_where(address: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..6000 {
+        let job = json(address, "/api/v1/jobs")["jobs"][0].clone();
+        if holds(&job) {
+            return job;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("no such job: {}", json(address, "/api/v1/jobs"));
+}
+
+#[test]
+fn ranks_are_told_while_they_run_and_when_they_end_or_are_killed() {
+    let sandbox = Sandbox::new();
+    let (_running, address) = hub(&sandbox, &[]);
+    let url = format!("http://{address}");
+    let start = |rank: &str| {
+        let mut run =
+            sandbox.apex(&["run", "--device", "cpu", "-o", rank, "--hub", &url, "--hub-interval", "200ms"]);
+        let program = format!("{} launch 40; while [ ! -e go ]; do sleep 0.1; done", program().display());
+        run.args(["--spool", "spool", "--", "sh", "-c", &program]);
+        let of_slurm = [
+            ("SLURM_JOB_ID", "9"),
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_PROCID", rank),
+        ];
+        run.envs(of_slurm);
+        Running::start(&mut run)
+    };
+    let (killed, mut ends) = (start("0"), start("1"));
+    let job = job_where(&address, |job| job["running"] == 2 && job["launches"] == 80);
+    assert_eq!(
+        (&job["job"], &job["launcher"], &job["ranks_started"]),
+        (&"9.0".into(), &"slurm".into(), &2.into())
+    );
+    drop(killed);
+    std::fs::write(sandbox.path("go"), "").unwrap();
+    assert!(ends.0.wait().unwrap().success());
+    let job = job_where(&address, |job| job["running"] == 1);
+    assert_eq!((&job["launches"], &job["recordings"], &job["failed"]), (&80.into(), &2.into(), &0.into()));
+    let ranks = json(&address, "/api/v1/jobs/1")["ranks"].clone();
+    let ranks: Vec<u64> = ranks.as_array().unwrap().iter().map(|of| of["rank"].as_u64().unwrap()).collect();
+    assert_eq!(ranks, [0, 1]);
 }
 
 #[test]

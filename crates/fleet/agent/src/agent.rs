@@ -14,8 +14,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between two messages.
-pub const EVERY: Duration = Duration::from_secs(30);
 /// A session is read again after so many times the time that reading it took: half a percent of a
 /// core.
 pub const REST: u32 = 200;
@@ -45,6 +43,8 @@ struct Telling {
     session: PathBuf,
     to: Arc<Destination>,
     identity: Identity,
+    /// Between two messages.
+    every: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -57,10 +57,16 @@ struct State {
 }
 
 impl Agent {
-    /// Starts the thread.
-    pub fn start(session: PathBuf, to: Arc<Destination>, identity: Identity) -> Self {
-        let telling =
-            Arc::new(Telling { session, to, identity, state: Mutex::default(), changed: Condvar::new() });
+    /// Starts the thread, which tells of the session at these intervals.
+    pub fn start(session: PathBuf, to: Arc<Destination>, identity: Identity, every: Duration) -> Self {
+        let telling = Arc::new(Telling {
+            session,
+            to,
+            identity,
+            every,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let thread = std::thread::Builder::new().name("apex-agent".to_owned());
         let of_thread = Arc::clone(&telling);
         // Without a thread, the hub hears of the session at its end.
@@ -106,8 +112,8 @@ impl Telling {
     fn wait(&self) -> bool {
         let begun = Instant::now();
         let mut state = self.lock();
-        while !state.ended && begun.elapsed() < EVERY {
-            let left = EVERY.saturating_sub(begun.elapsed());
+        while !state.ended && begun.elapsed() < self.every {
+            let left = self.every.saturating_sub(begun.elapsed());
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         !state.ended

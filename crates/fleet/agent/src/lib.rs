@@ -1,7 +1,7 @@
 //! What `apex run` tells a hub.
 //!
-//! [`Agent::start`] starts a thread that makes an aggregate of the session ([`aggregate`]) every
-//! thirty seconds, puts it into a spool and tries to deliver what is there. [`Agent::finish`] does so
+//! [`Agent::start`] starts a thread that makes an aggregate of the session ([`aggregate`]) again
+//! and again, puts it into a spool and tries to deliver what is there. [`Agent::finish`] does so
 //! once more, of the whole session.
 //!
 //! Invariants:
@@ -19,6 +19,6 @@ mod agent;
 mod identity;
 mod making;
 
-pub use agent::{Agent, Destination, EVERY, REST};
+pub use agent::{Agent, Destination, REST};
 pub use identity::Identity;
 pub use making::aggregate;

@@ -163,6 +163,7 @@ fn job_id(connection: &Connection, tenant: i64, aggregate: &Aggregate, now_ns: u
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT (tenant, name) DO UPDATE SET
              code_version = excluded.code_version, devices = max(devices, excluded.devices),
+             series = CASE excluded.devices WHEN '' THEN series ELSE excluded.series END,
              world = max(world, excluded.world), started_ns = min(started_ns, excluded.started_ns),
              seen_ns = max(seen_ns, excluded.seen_ns), ended_ns = max(ended_ns, excluded.ended_ns),
              step_ns = coalesce(excluded.step_ns, step_ns)
