@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use test_process::Command;
 
 /// The wings, lowest first, and what their crates have in common.
-const WINGS: [(&str, &str); 9] = [
+const WINGS: [(&str, &str); 10] = [
     ("base", "what knows nothing of CUDA"),
     ("cuda", "what every part that meets CUDA says in the same words"),
     ("ptx", "PTX read, analysed and executed"),
@@ -19,6 +19,7 @@ const WINGS: [(&str, &str); 9] = [
     ("predict", "durations from models, and the measurements that train them"),
     ("session", "what a recorded session tells"),
     ("show", "sessions for people and for other programs"),
+    ("fleet", "what many recordings tell a group: messages, their way, and the hub"),
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.

@@ -79,7 +79,7 @@ fn found() -> Vec<PathBuf> {
 pub fn listen(address: SocketAddr, token: Option<&str>) -> anyhow::Result<Server> {
     let token = token.map(Token::new).transpose()?;
     let limits = Limits { answers: 8, heavy_answers: 6, ..Limits::default() };
-    Ok(Server::bind(Options { address, token, limits, is_heavy: Dashboard::is_heavy })?)
+    Ok(Server::bind(Options { address, token, limits, is_heavy: Dashboard::is_heavy, ..Options::default() })?)
 }
 
 /// Opens the browser, where there is a display to open it on, with a command that is started so.

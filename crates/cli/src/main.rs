@@ -10,6 +10,7 @@ mod collect;
 mod ctl;
 mod dashboard;
 mod demo;
+mod destination;
 mod diff;
 mod doctor;
 mod environment;
@@ -17,6 +18,7 @@ mod exit;
 mod explain;
 mod export;
 mod filters;
+mod hub;
 mod interrupt;
 mod joined;
 mod knowledge;
@@ -89,6 +91,7 @@ enum Command {
     Metrics(metrics::Args),
     Alerts(alerts::Args),
     Dashboard(dashboard::Args),
+    Hub(hub::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Command::Metrics(args) => metrics::execute(&args),
         Command::Alerts(args) => alerts::execute(&args),
         Command::Dashboard(args) => dashboard::execute(&args),
+        Command::Hub(args) => hub::execute(&args),
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),

@@ -1,38 +1,54 @@
 //! Decides which requests are answered at all, by methods, hosts, origins and tokens.
 
-use crate::options::Token;
+use crate::options::Bearers;
 use crate::response::Response;
 use hyper::body::Body;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::uri::Authority;
 use hyper::http::{Method, StatusCode, Uri};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Media type of what is posted.
+const POSTED: &str = "application/json";
 
 /// The conditions of admission.
 #[derive(Debug)]
 pub struct Admission {
-    token: Option<Token>,
+    bearers: Option<Bearers>,
+    /// Whether requests may have a body.
+    takes_posts: bool,
     is_loopback: bool,
     /// Name of the cookie. Cookies belong to a host, whatever its port, so the port is in it.
     cookie: String,
 }
 
 impl Admission {
-    pub fn new(address: SocketAddr, token: Option<Token>) -> Self {
+    pub fn new(address: SocketAddr, bearers: Option<Bearers>, takes_posts: bool) -> Self {
         let cookie = format!("apex-token-{}", address.port());
-        Self { token, is_loopback: address.ip().is_loopback(), cookie }
+        Self { bearers, takes_posts, is_loopback: address.ip().is_loopback(), cookie }
     }
 
-    /// The response to a request that is refused, or that is sent on with its token in a cookie;
-    /// `None` lets it in.
-    pub fn refusal<B: Body>(&self, request: &hyper::Request<B>) -> Option<Response> {
-        let refuse = |status, why: &str| Some(Response::text(status, why));
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let response = Response::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
-            return Some(response.with_header(header::ALLOW, "GET, HEAD"));
+    /// Returns who bears the request's token, which is nobody where none is demanded.
+    ///
+    /// # Errors
+    /// Returns the response to a request that is refused, or that is sent on with its token in a
+    /// cookie.
+    pub fn admit<B: Body>(&self, request: &hyper::Request<B>) -> Result<Arc<str>, Response> {
+        let refuse = |status, why: &str| Err(Response::text(status, why));
+        let is_post = *request.method() == Method::POST;
+        if !matches!(*request.method(), Method::GET | Method::HEAD) && !(is_post && self.takes_posts) {
+            return Err(self.wrong_method());
         }
-        if !request.body().is_end_stream() {
+        if !is_post && !request.body().is_end_stream() {
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, "no request has a body here");
+        }
+        // A form of another site cannot have this type: its browser would ask first.
+        if is_post && header(request.headers(), header::CONTENT_TYPE) != Some(POSTED) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "what is posted is application/json");
+        }
+        if is_post && request.headers().contains_key(header::CONTENT_ENCODING) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "what is posted is not compressed");
         }
         let Some(host) = host(request.uri(), request.headers()) else {
             return refuse(StatusCode::BAD_REQUEST, "a request needs one Host, and a path as its target");
@@ -44,29 +60,42 @@ impl Admission {
         if !is_of_own_page(request.headers(), &host) {
             return refuse(StatusCode::FORBIDDEN, "pages of other sites may not read this");
         }
-        self.token.as_ref().and_then(|token| self.demand(token, request.uri(), request.headers()))
+        let nobody = || Ok(Arc::from(""));
+        self.bearers
+            .as_ref()
+            .map_or_else(nobody, |bearers| self.demand(bearers, request.uri(), request.headers()))
     }
 
-    /// The response to a request that bears no token, or that has it in its address.
-    fn demand(&self, token: &Token, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+    fn wrong_method(&self) -> Response {
+        let (why, allowed) = match self.takes_posts {
+            true => ("only GET, HEAD and POST are answered", "GET, HEAD, POST"),
+            false => ("only GET and HEAD are answered", "GET, HEAD"),
+        };
+        Response::text(StatusCode::METHOD_NOT_ALLOWED, why).with_header(header::ALLOW, allowed)
+    }
+
+    /// Who bears the token of the request, or the response to one that bears none, or that has it
+    /// in its address.
+    fn demand(&self, bearers: &Bearers, uri: &Uri, headers: &HeaderMap) -> Result<Arc<str>, Response> {
         let query = uri.query().unwrap_or_default();
         let (given, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with("token="));
-        if !given.iter().any(|pair| token.is(&pair["token=".len()..])) {
-            return (!self.bears(token, headers)).then(unauthorized);
-        }
+        let mut tokens = given.iter().map(|pair| &pair["token=".len()..]);
+        let Some(token) = tokens.find(|token| bearers.name(token).is_some()) else {
+            return self.bearer(bearers, headers).ok_or_else(unauthorized);
+        };
         // The token leaves the address, so that it is in no history and no copied link. A path that
         // began with two slashes would name a host.
         let path = format!("/{}", uri.path().trim_start_matches('/'));
         let others = others.join("&");
         let question = if others.is_empty() { "" } else { "?" };
-        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.text());
+        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie);
         let response = Response::text(StatusCode::SEE_OTHER, "the token is in a cookie now");
         let response = response.with_header(header::LOCATION, &format!("{path}{question}{others}"));
-        Some(response.with_header(header::SET_COOKIE, &cookie))
+        Err(response.with_header(header::SET_COOKIE, &cookie))
     }
 
-    /// Whether the headers bear the token.
-    fn bears(&self, token: &Token, headers: &HeaderMap) -> bool {
+    /// Who bears the token in the headers.
+    fn bearer(&self, bearers: &Bearers, headers: &HeaderMap) -> Option<Arc<str>> {
         let borne = header(headers, header::AUTHORIZATION).and_then(|value| {
             // The scheme's case does not matter (RFC 9110, 11.1).
             let (scheme, token) = value.split_once(' ')?;
@@ -76,7 +105,7 @@ impl Admission {
         let pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let cookies = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
-        borne.into_iter().chain(cookies).any(|given| token.is(given))
+        borne.into_iter().chain(cookies).find_map(|given| bearers.name(given))
     }
 }
 

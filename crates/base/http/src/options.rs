@@ -1,8 +1,10 @@
 //! The server's options: its address, its token, and its limits.
 
 use crate::request::Request;
+use hyper::StatusCode;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options of a server.
@@ -12,6 +14,12 @@ pub struct Options {
     pub address: SocketAddr,
     /// The token that each request must bear; required if the address is not loopback.
     pub token: Option<Token>,
+    /// Several tokens in place of one: each request must bear one that somebody has.
+    pub bearers: Option<Bearers>,
+    /// Most bytes of a POST's body; with 0, nothing is posted here.
+    pub body_bytes: usize,
+    /// Is told the status of each request that is refused before it is answered.
+    pub refused: Option<Refused>,
     /// The limits.
     pub limits: Limits,
     /// Whether an answer may take long to compute: those that do not never wait for those that do.
@@ -24,6 +32,9 @@ impl Default for Options {
         Self {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             token: None,
+            bearers: None,
+            body_bytes: 0,
+            refused: None,
             limits: Limits::default(),
             is_heavy: |_| false,
         }
@@ -39,6 +50,8 @@ pub struct Limits {
     pub headers: usize,
     /// Time from a connection's opening, or its last response, to the end of the next head.
     pub head_time: Duration,
+    /// Time from a request's head until its body has come.
+    pub body_time: Duration,
     /// Time from a request's head until its answer is computed.
     pub request_time: Duration,
     /// Time that its client has to take it.
@@ -63,6 +76,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             headers: 64,
             head_time: Duration::from_secs(20),
+            body_time: Duration::from_secs(20),
             request_time: Duration::from_secs(60),
             send_time: Duration::from_secs(60),
             connections: 200,
@@ -112,6 +126,58 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
+    }
+}
+
+/// Who bears which token.
+#[derive(Clone)]
+pub struct Bearers(Arc<Naming>);
+
+type Naming = dyn Fn(&str) -> Option<Arc<str>> + Send + Sync;
+
+impl Bearers {
+    /// `name` returns who bears a token, in a time that says nothing of any token, and `None` if
+    /// nobody does.
+    pub fn new(name: impl Fn(&str) -> Option<Arc<str>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(name))
+    }
+
+    pub(crate) fn name(&self, token: &str) -> Option<Arc<str>> {
+        (self.0)(token)
+    }
+}
+
+impl From<Token> for Bearers {
+    /// One token, whose bearer has no name.
+    fn from(token: Token) -> Self {
+        Self::new(move |given| token.is(given).then(|| Arc::from("")))
+    }
+}
+
+impl fmt::Debug for Bearers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearers")
+    }
+}
+
+/// Is told of refused requests.
+#[derive(Clone)]
+pub struct Refused(Arc<dyn Fn(StatusCode) + Send + Sync>);
+
+impl Refused {
+    /// Calls `tell` with the status of the response.
+    pub fn new(tell: impl Fn(StatusCode) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    pub(crate) fn tell(&self, status: StatusCode) {
+        (self.0)(status);
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Refused")
     }
 }
 

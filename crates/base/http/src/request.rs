@@ -1,12 +1,16 @@
 //! Requests.
 
+use hyper::body::Bytes;
 use hyper::http::Uri;
+use std::sync::Arc;
 
 /// A request that was admitted.
 #[derive(Debug)]
 pub struct Request {
     segments: Vec<String>,
     parameters: Vec<(String, String)>,
+    bearer: Arc<str>,
+    posted: Option<Bytes>,
 }
 
 impl Request {
@@ -21,7 +25,24 @@ impl Request {
         Some(Self {
             segments: segments.collect::<Option<_>>()?,
             parameters: parameters.collect::<Option<_>>()?,
+            bearer: Arc::from(""),
+            posted: None,
         })
+    }
+
+    /// The same request, of this bearer, with this body.
+    pub(crate) fn of(self, bearer: Arc<str>, posted: Option<Bytes>) -> Self {
+        Self { bearer, posted, ..self }
+    }
+
+    /// Who bears the request's token; empty if the server has no [`Bearers`](crate::Bearers).
+    pub fn bearer(&self) -> &str {
+        &self.bearer
+    }
+
+    /// The body of a POST; `None` if nothing was posted.
+    pub fn posted(&self) -> Option<&[u8]> {
+        self.posted.as_deref()
     }
 
     /// The parts of the path, decoded: `["a", "b"]` of `/a/b`, `[""]` of `/`. A part may hold any

@@ -87,6 +87,14 @@ impl Response {
         self.with_header(header::CONTENT_SECURITY_POLICY, &format!("{policy}; {NEVER}"))
     }
 
+    /// With a header that programs read beside the content, such as `apex-committed`.
+    ///
+    /// # Panics
+    /// If the name is not in lower case, or the value is no visible ASCII.
+    pub fn with_note(self, name: &'static str, value: &str) -> Self {
+        self.with_header(HeaderName::from_static(name), value)
+    }
+
     pub(crate) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.insert(name, HeaderValue::from_str(value).expect("headers are visible ASCII"));
         self

@@ -1,12 +1,13 @@
 //! Listens, admits requests, answers them, and stops.
 
 use crate::admission::Admission;
+use crate::body;
 use crate::connections::{Connections, Entry, Work};
 use crate::events::{NOTHING, Next, Sending, Sent, Source, encoded};
-use crate::options::{Error, Limits, Options};
+use crate::options::{Bearers, Error, Limits, Options, Refused};
 use crate::request::Request;
 use crate::response::{Content, Response};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header;
 use hyper::http::{Method, StatusCode};
 use hyper::server::conn::http1;
@@ -70,6 +71,8 @@ struct Shared {
     answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     admission: Admission,
     limits: Limits,
+    body_bytes: usize,
+    refused: Option<Refused>,
     connections: Connections,
     answers: Arc<Semaphore>,
     heavy_answers: Arc<Semaphore>,
@@ -88,7 +91,7 @@ impl Server {
     /// If the address is not loopback and there is no token, or if it is not to be had.
     pub fn bind(options: Options) -> Result<Self, Error> {
         let address = options.address;
-        if !address.ip().is_loopback() && options.token.is_none() {
+        if !address.ip().is_loopback() && options.token.is_none() && options.bearers.is_none() {
             return Err(Error::NeedsToken(address));
         }
         let listen = || {
@@ -139,10 +142,13 @@ impl Server {
         by_signals: bool,
         answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     ) -> Result<(), Error> {
-        let Options { token, limits, is_heavy, .. } = self.options;
+        let Options { token, bearers, body_bytes, refused, limits, is_heavy, .. } = self.options;
+        let bearers = bearers.or(token.map(Bearers::from));
         let shared = Arc::new(Shared {
             answer,
-            admission: Admission::new(self.address, token),
+            admission: Admission::new(self.address, bearers, body_bytes > 0),
+            body_bytes,
+            refused,
             connections: Connections::default(),
             answers: Arc::new(Semaphore::new(limits.answers)),
             heavy_answers: Arc::new(Semaphore::new(limits.heavy_answers)),
@@ -253,12 +259,12 @@ impl Shared {
         work: Work,
     ) -> hyper::Response<Sent> {
         let is_head = *request.method() == Method::HEAD;
-        let mut response = match self.admission.refusal(&request) {
-            None => Arc::clone(&self).answered(request).await,
-            Some(refusal) => {
+        let mut response = match self.admission.admit(&request) {
+            Ok(bearer) => Arc::clone(&self).answered(request, bearer).await,
+            Err(refusal) => {
                 // An unread body must not be taken for the next request.
-                let close = refusal.status == StatusCode::PAYLOAD_TOO_LARGE;
-                if close { refusal.with_header(header::CONNECTION, "close") } else { refusal }
+                let close = !request.body().is_end_stream();
+                self.told(if close { refusal.with_header(header::CONNECTION, "close") } else { refusal })
             }
         };
         let content = match response.content {
@@ -279,10 +285,33 @@ impl Shared {
         sent
     }
 
+    /// The response to a refused request, of which somebody is told.
+    fn told(&self, refusal: Response) -> Response {
+        if let Some(refused) = &self.refused {
+            refused.tell(refusal.status);
+        }
+        refusal
+    }
+
+    /// The body of a POST, `None` of other requests.
+    async fn posted(&self, method: &Method, body: Incoming) -> Result<Option<Bytes>, Response> {
+        if *method != Method::POST {
+            return Ok(None);
+        }
+        let late = || Response::text(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let read = timeout(self.limits.body_time, body::read(body, self.body_bytes)).await;
+        let refused = |refusal: Response| self.told(refusal.with_header(header::CONNECTION, "close"));
+        read.unwrap_or_else(|_| Err(late())).map(Some).map_err(refused)
+    }
+
     /// The answer, computed beside this thread.
-    async fn answered(self: Arc<Self>, request: hyper::Request<Incoming>) -> Response {
-        let (parts, _) = request.into_parts();
-        let Some(request) = Request::new(&parts.uri) else {
+    async fn answered(self: Arc<Self>, request: hyper::Request<Incoming>, bearer: Arc<str>) -> Response {
+        let (parts, body) = request.into_parts();
+        let posted = match self.posted(&parts.method, body).await {
+            Ok(posted) => posted,
+            Err(refusal) => return refusal,
+        };
+        let Some(request) = Request::new(&parts.uri).map(|request| request.of(bearer, posted)) else {
             return Response::text(StatusCode::BAD_REQUEST, "the address is not percent-encoded UTF-8");
         };
         let time = self.limits.request_time;

@@ -1,6 +1,8 @@
 //! The server by raw sockets: what it answers, what it refuses, what it bears, how it stops.
 
-use apex_http::{Error, Event, Limits, Next, Options, Request, Response, Server, StatusCode, Stop, Token};
+use apex_http::{
+    Bearers, Error, Event, Limits, Next, Options, Refused, Request, Response, Server, StatusCode, Stop, Token,
+};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
@@ -518,4 +520,67 @@ fn what_is_answered_when_the_server_stops_is_sent_to_its_end() {
     let address = server.address;
     server.finish().unwrap();
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+/// A POST of this body, with further headers.
+fn post(body: &str, headers: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /p HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+#[test]
+fn what_is_posted_reaches_the_answer_within_its_bound_and_refusals_are_told() {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    let refused = Refused::new(move |status| tell.lock().unwrap().send(status.as_u16()).unwrap());
+    let options = Options { body_bytes: 8, refused: Some(refused), ..Options::default() };
+    let server = Running::with(options, |request| {
+        let posted = request.posted().map_or("nothing".into(), String::from_utf8_lossy);
+        Response::text(StatusCode::OK, posted.into_owned()).with_note("x-note", "one")
+    });
+    let answer = server.send(post("12345678", JSON));
+    assert!(answer.contains("x-note: one") && answer.ends_with("12345678\n"), "{answer}");
+    assert!(server.get("/", &["Host: localhost"]).ends_with("nothing\n"));
+    for (request, expected) in [
+        (post("123456789", JSON), 413),
+        (post("1", "Content-Type: text/plain\r\n"), 415),
+        (post("1", &format!("{JSON}Content-Encoding: gzip\r\n")), 415),
+        (post("1", &format!("{JSON}Origin: http://elsewhere\r\n")), 403),
+        (post("1", JSON).replace("POST", "PUT"), 405),
+        (post("1", JSON).replace("POST", "GET"), 413),
+    ] {
+        assert_eq!(status(&server.send(&request)), expected, "{request}");
+        assert_eq!(told.recv().unwrap(), expected);
+    }
+    let chunks = post("", JSON).replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    assert_eq!(status(&server.send(format!("{chunks}5\r\n12345\r\n4\r\n6789\r\n0\r\n\r\n"))), 413);
+    assert!(server.send(format!("{chunks}5\r\n12345\r\n3\r\n678\r\n0\r\n\r\n")).ends_with("12345678\n"));
+    server.finish().unwrap();
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let limits = Limits { body_time: Duration::from_millis(50), ..Limits::default() };
+    let options = Options { body_bytes: 8, ..Running::bounded(limits) };
+    let server = Running::with(options, |_| unreachable!("it is not answered"));
+    assert_eq!(status(&server.send(post("12345678", JSON).trim_end_matches('8'))), 408);
+}
+
+#[test]
+fn several_tokens_have_their_bearers() {
+    let name = |token: &str| token.strip_prefix("secret-of-").map(Arc::from);
+    let options = Options { bearers: Some(Bearers::new(name)), body_bytes: 8, ..Options::default() };
+    let server = Running::with(options, |request| Response::text(StatusCode::OK, request.bearer()));
+    let ask = |header: &str| server.get("/", &["Host: localhost", header]);
+    assert!(ask("Authorization: Bearer secret-of-ada").ends_with("ada\n"));
+    assert!(ask(&format!("Cookie: apex-token-{}=secret-of-bob", server.address.port())).ends_with("bob\n"));
+    assert_eq!(status(&ask("Authorization: Bearer other")), 401);
+    assert_eq!(status(&server.send(post("1", JSON))), 401);
+    let opened = server.get("/a?token=secret-of-ada", &["Host: localhost"]);
+    assert_eq!(status(&opened), 303);
+    assert!(opened.contains("=secret-of-ada; Path=/; HttpOnly; SameSite=Strict"), "{opened}");
 }

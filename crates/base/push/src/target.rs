@@ -3,8 +3,9 @@
 use crate::body::Whole;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Request, StatusCode, Uri};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::http::response::Parts;
+use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct Target {
     port: u16,
     /// Path and query.
     path: String,
+    /// The value of `Authorization`.
+    authorization: Option<HeaderValue>,
 }
 
 /// The reason why a text is no address. Says nothing of the text: it may hold a token.
@@ -42,6 +45,9 @@ pub enum Invalid {
         "has a user's name or password in front of the host, which APEX does not send: let a program on this machine forward it"
     )]
     Credentials,
+    /// Its token has characters that a header does not hold.
+    #[error("has a token with characters that HTTP does not allow: use letters, digits, - . _ ~")]
+    Token,
 }
 
 /// The reason why a message was not taken.
@@ -104,7 +110,17 @@ impl Target {
             "" => uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             suffix => format!("{}{suffix}", uri.path().trim_end_matches('/')),
         };
-        Ok(Self { host: host.to_owned(), port, path })
+        Ok(Self { host: host.to_owned(), port, path, authorization: None })
+    }
+
+    /// The same address; each message to it bears this token.
+    ///
+    /// # Errors
+    /// If a header cannot hold the token.
+    pub fn with_token(self, token: &str) -> Result<Self, Invalid> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Invalid::Token)?;
+        value.set_sensitive(true);
+        Ok(Self { authorization: Some(value), ..self })
     }
 
     /// Returns the part of it that may be shown: `http://HOST:PORT`, and `/…` if more follows.
@@ -115,8 +131,30 @@ impl Target {
 
     /// Posts a body, and waits for the answer no longer than this.
     ///
-    /// # Errors If it was not accepted: only a status of 200 to 299 means acceptance.
+    /// # Errors
+    /// If it was not accepted: only a status of 200 to 299 means acceptance.
     pub fn post(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<(), Failure> {
+        self.posted(media_type, body, longest).map(drop)
+    }
+
+    /// As [`Self::post`]. Returns the value of the header of this name in the answer: what has no
+    /// such header is not the server that was meant, whatever its status.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    pub fn post_for(
+        &self,
+        media_type: &str,
+        body: Vec<u8>,
+        longest: Duration,
+        header: &str,
+    ) -> Result<Option<String>, Failure> {
+        let answer = self.posted(media_type, body, longest)?;
+        let value = answer.headers.get(header).and_then(|value| value.to_str().ok());
+        Ok(value.map(str::to_owned))
+    }
+
+    fn posted(&self, media_type: &str, body: Vec<u8>, longest: Duration) -> Result<Parts, Failure> {
         let unreachable = |error: &dyn fmt::Display| Failure::Unreachable(error.to_string());
         has_descriptors().map_err(|error| unreachable(&error))?;
         let runtime =
@@ -128,30 +166,34 @@ impl Target {
         });
         // A name that is still being looked up is not waited for.
         runtime.shutdown_background();
-        match sent? {
-            status if status.is_success() => Ok(()),
+        let answer = sent?;
+        match answer.status {
+            status if status.is_success() => Ok(answer),
             status if status.is_redirection() => Err(Failure::Redirected(status.as_u16())),
             status => Err(Failure::Refused(status.as_u16())),
         }
     }
 
-    async fn exchange(&self, media_type: &str, body: Vec<u8>) -> Result<StatusCode, Failure> {
+    async fn exchange(&self, media_type: &str, body: Vec<u8>) -> Result<Parts, Failure> {
         let connect = |error: std::io::Error| Failure::Unreachable(format!("cannot be reached: {error}"));
         let broken = |error: hyper::Error| Failure::Unreachable(format!("broke off: {error}"));
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((host, self.port)).await.map_err(connect)?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        let request = Request::post(&self.path)
+        let mut request = Request::post(&self.path)
             .header(HOST, format!("{}:{}", self.host, self.port))
             .header(USER_AGENT, concat!("apex/", env!("CARGO_PKG_VERSION")))
             .header(CONTENT_TYPE, media_type)
             .header(CONNECTION, "close")
             .body(Whole(Some(Bytes::from(body))))
             .map_err(|_| Failure::Failed("the address has characters that HTTP does not allow".into()))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
         // It ends with the runtime at the latest.
         tokio::spawn(connection);
         // The head of the answer says all; hyper bounds its size, and its body is not read.
-        Ok(sender.send_request(request).await.map_err(broken)?.status())
+        Ok(sender.send_request(request).await.map_err(broken)?.into_parts().0)
     }
 }
 

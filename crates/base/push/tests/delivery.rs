@@ -221,3 +221,16 @@ fn one_message_waits_at_least() {
     assert_eq!(outbox.close(PATIENCE), 0);
     assert_eq!(attempts.iter().collect::<Vec<_>>(), [7]);
 }
+
+#[test]
+fn a_token_goes_along_and_a_header_comes_back() {
+    let answer = "HTTP/1.1 200 OK\r\nx-confirmed: key 7\r\ncontent-length: 0\r\n\r\n";
+    let (address, told) = stand_in(vec![answer, answer]);
+    let target = Target::new(&address, "/path").unwrap().with_token("secret").unwrap();
+    assert!(!format!("{target:?}").contains("secret"));
+    let ask = |header| target.post_for("application/json", b"{}".to_vec(), PATIENCE, header).unwrap();
+    assert_eq!(ask("x-confirmed").as_deref(), Some("key 7"));
+    assert_eq!(ask("x-other"), None);
+    assert!(told.recv().unwrap().to_lowercase().contains("\r\nauthorization: bearer secret\r\n"));
+    assert!(Target::new(&address, "").unwrap().with_token("a\nb").is_err());
+}

@@ -15,11 +15,13 @@ pub mod inspect;
 pub mod libraries;
 mod machine;
 mod not_started;
+mod to_hub;
 mod triton;
 pub mod tuned;
 mod uncaptured;
 mod watch;
 
+use crate::destination::ToHub;
 use crate::loaded;
 use crate::output::{self, Color};
 use crate::report::{self};
@@ -27,6 +29,7 @@ use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, joined, session, units};
 use anyhow::{Context, bail};
+use apex_agent::Agent;
 use apex_conventions::{launchers, variables};
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::image::PTX_MAX_BYTES;
@@ -48,8 +51,9 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
@@ -71,6 +75,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run --device cpu --check -- ./suspect
   apex run --dashboard -- python train.py
   apex run --host-stacks off -- ./latency_test
+  apex run --hub http://hub:8765 -- python train.py
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
   apex run -o job -- torchrun --nproc-per-node 8 train.py
   srun apex run -o job-$SLURM_JOB_ID -- python train.py
@@ -107,6 +112,15 @@ pub struct Args {
         default_missing_value = "127.0.0.1:0"
     )]
     dashboard: Option<SocketAddr>,
+    #[command(flatten)]
+    to_hub: ToHub,
+    /// Name of the job that this run is part of, for the hub [default: what the launcher (srun,
+    /// torchrun, …) says; otherwise a job of its own]
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// Time between two messages to the hub while the program runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    hub_interval: Duration,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -185,6 +199,9 @@ pub struct Recording {
     /// The address on which the dashboard of the session listens, if it has one.
     #[arg(skip)]
     pub dashboard: Option<SocketAddr>,
+    /// The hub that is told of the session, if any.
+    #[arg(skip)]
+    pub to_hub: Option<to_hub::Wanted>,
 }
 
 /// The kernels that are timed.
@@ -260,6 +277,8 @@ pub struct Recorded {
     pub seen: BTreeMap<u32, Seen>,
     /// Its dashboard, and the signals that end it.
     shown: Option<(Showing, Signals)>,
+    /// Tells a hub of it.
+    agent: Option<Agent>,
 }
 
 /// The reason why nothing is recorded.
@@ -284,10 +303,14 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     {
         return join(&outer, &command, args);
     }
-    let recording = Recording { paused: args.paused, dashboard: args.dashboard, ..args.recording.clone() };
+    let to_hub = args.to_hub.destination()?;
+    let to_hub =
+        to_hub.map(|to| to_hub::Wanted { to: Arc::new(to), job: args.job.clone(), every: args.hub_interval });
+    let recording =
+        Recording { paused: args.paused, dashboard: args.dashboard, to_hub, ..args.recording.clone() };
     let name = &args.command[0];
     match record(&command, args.output.as_deref(), name, &recording, args.quiet) {
-        Ok(recorded) => conclude(&recorded, args, color),
+        Ok(mut recorded) => conclude(&mut recorded, args, color),
         Err(NotRecorded::NotStarted(code)) => Ok(ExitCode::from(code)),
         Err(NotRecorded::Failed(error)) => Err(error),
     }
@@ -359,6 +382,7 @@ pub fn record(
     } else {
         machine::start(&fresh.folder, child.id(), &driver, recording.max_size)
     };
+    let agent = to_hub::start(recording.to_hub.as_ref(), fresh.folder.path().to_owned());
     let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
@@ -377,7 +401,8 @@ pub fn record(
     }
     // Without them, the session is read unchecked, as older ones are.
     let _ = checksums::store(&fresh.folder, session::has_checksum);
-    Ok(Recorded { status, session, seen: watch.into_seen(), shown: shown.map(|shown| (shown, signals)) })
+    let shown = shown.map(|shown| (shown, signals));
+    Ok(Recorded { status, session, seen: watch.into_seen(), shown, agent })
 }
 
 /// Refuses options that exclude each other.
@@ -403,6 +428,8 @@ fn program(command: &[OsString], session: &Path, driver: &Driver, recording: &Re
     program.args(&command[1..]).env(variables::SESSION.name, session);
     // They named this session and its interpreter, and must not name those of a nested run.
     program.env_remove("APEX_OUTPUT").env_remove("APEX_DASHBOARD").env_remove(variables::PYTHON.name);
+    // A secret of this process.
+    program.env_remove("APEX_HUB_TOKEN");
     driver.set(&mut program);
     if recording.check {
         program.env(variables::CPU_CHECK.name, "1");
@@ -439,6 +466,11 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
     }
     if args.dashboard.is_some() {
         output::remark("--dashboard applies to the outer `apex run`; `apex dashboard` shows this session");
+    }
+    if args.to_hub.hub.is_some() {
+        output::remark(
+            "--hub applies to the outer `apex run`, which tells the hub of this session if it has one",
+        );
     }
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env_remove(variables::PYTHON.name);
@@ -520,9 +552,11 @@ pub fn real_ns() -> u64 {
 }
 
 /// Says what was captured, or loudly that nothing was; then ends as the program did.
-fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+fn conclude(recorded: &mut Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let failed_to_read = |error: anyhow::Error| output::remark(output::causes(&error));
-    if args.quiet && !args.report && !args.recording.check && tell_losses(&recorded.session) {
+    let agent = recorded.agent.take();
+    let is_brief = args.quiet && !args.report && !args.recording.check && agent.is_none();
+    if is_brief && tell_losses(&recorded.session) {
         stay(recorded);
         end_like(recorded.status);
     }
@@ -535,6 +569,9 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
             let style = Style { color: color.on_stderr() };
             // Lost with the terminal, it can be had again with `apex report`.
             let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());
+        }
+        if let Some(agent) = agent {
+            to_hub::finish(agent, &loaded);
         }
         stay(recorded);
         if !captured && args.require_capture && recorded.status.success() {

@@ -22,6 +22,7 @@ mod host_code;
 mod host_stacks;
 mod hostile;
 mod html;
+mod hub;
 mod knowledge;
 mod limits;
 mod lines;

@@ -77,11 +77,14 @@ pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a sessi
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
 pub const MERGE: Document = document("merge", 1, "`apex merge --json`");
+pub const AGGREGATE: Document =
+    document("aggregate", 1, "[what `apex run --to` sends to a hub](fleet.md#the-message)");
+pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 25] = [
+pub const ALL: [Document; 27] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -106,6 +109,8 @@ pub const ALL: [Document; 25] = [
     MACHINE,
     HOST_STACKS,
     MERGE,
+    AGGREGATE,
+    HUB,
     TUNED,
     VERIFIED,
 ];

@@ -1,0 +1,91 @@
+//! Where aggregates go: options that `apex run` and `apex hub deliver` share.
+
+use anyhow::{Context, anyhow};
+use apex_agent::Destination;
+use apex_delivery::{Delivered, PATH};
+use apex_push::Target;
+use apex_spool::{Limits, Spool};
+use std::path::PathBuf;
+
+/// Where aggregates go.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ToHub {
+    /// Send figures of the run (no records) to this hub, such as http://hub:8765, while it runs and
+    /// at its end. The program never waits for it
+    #[arg(long = "hub", visible_alias = "to", value_name = "URL", hide_env_values = true)]
+    pub hub: Option<String>,
+    /// Secret that the hub demands; set it in APEX_HUB_TOKEN, because other users can read the
+    /// command line
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
+    pub hub_token: Option<String>,
+    /// Folder of messages that no hub has confirmed yet [default: ~/.local/state/apex/spool]
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+}
+
+impl ToHub {
+    /// The destination; `None` where the user names neither hub nor spool.
+    ///
+    /// # Errors
+    /// If the address is none, or the spool cannot be used.
+    pub fn destination(&self) -> anyhow::Result<Option<Destination>> {
+        if self.hub.is_none() && self.spool.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Destination { hub: self.target()?, spool: self.spool()? }))
+    }
+
+    /// The hub's address.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn target(&self) -> anyhow::Result<Option<Target>> {
+        let Some(url) = &self.hub else { return Ok(None) };
+        // What is no address is not quoted: it may hold a token.
+        let target = Target::new(url, PATH).map_err(|why| anyhow!("the value of --hub {why}"))?;
+        let target = match &self.hub_token {
+            Some(token) => target.with_token(token).map_err(|why| anyhow!("the value of --hub {why}"))?,
+            None => target,
+        };
+        Ok(Some(target))
+    }
+
+    /// The spool.
+    ///
+    /// # Errors
+    /// If its folder cannot be used.
+    pub fn spool(&self) -> anyhow::Result<Spool> {
+        let path = self.spool.clone().or_else(usual_spool).ok_or_else(|| {
+            anyhow!("cannot tell where messages for the hub may wait: name a folder with --spool")
+        })?;
+        let shown = apex_untrusted::shown(&path);
+        Spool::open(&path, Limits::default()).with_context(|| {
+            format!("cannot use {shown} for messages that wait for the hub: name another with --spool")
+        })
+    }
+}
+
+fn usual_spool() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("apex/spool"))
+}
+
+/// What is to be said of a delivery; nothing if all went well.
+pub fn remarks(done: &Delivered, spool: &Spool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if done.refused > 0 {
+        let messages = crate::units::counted(done.refused, "message", "messages");
+        let status = done.status.unwrap_or(0);
+        remarks
+            .push(format!("the hub refused {messages} for good (status {status}): its page `Hub` says why"));
+    }
+    if let Some(failure) = &done.failure {
+        let messages = crate::units::counted(done.waiting, "message waits", "messages wait");
+        remarks.push(format!(
+            "the hub {failure}; {messages} in {}; the next `apex run --hub`, or `apex hub deliver`, sends them",
+            apex_untrusted::shown(spool.path())
+        ));
+    }
+    remarks
+}

@@ -1,0 +1,116 @@
+//! `apex hub`: the page of a fleet, and what belongs to it.
+
+mod deliver;
+mod report;
+mod token;
+
+use crate::output;
+use anyhow::bail;
+use apex_http::Server;
+use apex_hub::{Hub, Settings, Store};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Shows which jobs of a group waste GPUs, and why: takes what `apex run --hub` sends, and serves it
+/// as pages and JSON.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = "Examples:
+  apex hub                               on this machine, for its users
+  apex run --hub http://127.0.0.1:8765 -- python train.py
+                                         sends to it
+  apex hub token add physics             makes a token: others reach the hub with it alone
+  apex hub --listen 0.0.0.0:8765 --database /var/lib/apex/hub.db
+                                         for other machines
+  apex hub report --html week.html       what the week was like
+
+Without a token, the hub listens on loopback only, and all users of the machine share it. With tokens, each request needs \
+one, and each tenant sees its own jobs. There is no TLS: beyond a trusted network, put a proxy in front of it \
+(docs/fleet.md).")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Address and port to listen on; an address beyond loopback requires a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8765")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    database: Database,
+    #[command(flatten)]
+    price: Price,
+}
+
+/// The database of a hub.
+#[derive(clap::Args, Clone, Debug)]
+struct Database {
+    /// Database of the hub; it is created if it does not exist
+    #[arg(long, value_name = "FILE", default_value = "apex-hub.db")]
+    database: PathBuf,
+}
+
+/// The price of devices.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct Price {
+    /// What one GPU-hour costs, in your currency; pages then also show money
+    #[arg(long, value_name = "PRICE", value_parser = parse_price)]
+    price_per_gpu_hour: Option<f64>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Token(token::Args),
+    Deliver(deliver::Args),
+    Report(report::Args),
+}
+
+fn parse_price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "write a number such as 2.50".to_owned())
+}
+
+impl Database {
+    fn open(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.database)?)
+    }
+
+    /// Opens a database that is there.
+    fn open_existing(&self) -> anyhow::Result<Store> {
+        if !self.database.exists() {
+            let shown = apex_untrusted::shown(&self.database);
+            bail!("there is no database {shown}: name the one of your hub with --database");
+        }
+        self.open()
+    }
+}
+
+/// Runs `apex hub`.
+///
+/// # Errors
+/// If the database cannot be opened, or the address cannot be listened on.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Some(Command::Token(args)) => token::execute(args),
+        Some(Command::Deliver(args)) => deliver::execute(args),
+        Some(Command::Report(args)) => report::execute(args),
+        None => serve(args),
+    }
+}
+
+fn serve(args: &Args) -> anyhow::Result<ExitCode> {
+    let store = args.database.open()?;
+    if !args.listen.ip().is_loopback() && !store.has_tokens()? {
+        bail!(
+            "{} is no loopback address: others reach it, so the hub needs a token; make one with `apex hub token add NAME \
+             --database {}`",
+            args.listen,
+            apex_untrusted::shown(store.path())
+        );
+    }
+    let hub = Hub::open(store.path(), Settings { price_per_gpu_hour: args.price.price_per_gpu_hour })?;
+    let server = Server::bind(hub.options(args.listen))?;
+    let url = server.url();
+    output::page(|out| writeln!(out, "{url}"))?;
+    output::remark("Ctrl-C ends it");
+    server.run(move |request| hub.answer(request))?;
+    Ok(ExitCode::SUCCESS)
+}

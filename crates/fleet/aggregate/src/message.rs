@@ -1,0 +1,333 @@
+//! The message, and the check of its bounds.
+
+use crate::refusal::Refusal;
+use crate::times::{MOST_US, Times};
+use apex_conventions::documents::AGGREGATE;
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a message.
+pub const MOST_BYTES: usize = 256 << 10;
+/// Most bytes of a text.
+pub const MOST_TEXT: usize = 512;
+/// Most words of a command.
+pub const MOST_COMMAND: usize = 64;
+/// Most devices.
+pub const MOST_DEVICES: usize = 64;
+/// Most uses of a device by a process.
+pub const MOST_USES: usize = 256;
+/// Most kernels with an entry of their own.
+pub const MOST_KERNELS: usize = 32;
+/// Most findings.
+pub const MOST_FINDINGS: usize = 16;
+/// Most readings of the machine.
+const MOST_READINGS: usize = 64;
+/// Most of any count.
+const MOST_COUNT: u64 = 1 << 53;
+/// Most ranks of a job.
+const MOST_RANK: u32 = 1 << 24;
+
+/// What a recording tells, from its start up to [`Self::as_of_ns`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Aggregate {
+    /// The form of the message.
+    pub schema: String,
+    /// The APEX that wrote it.
+    pub apex_version: String,
+    /// 32 hexadecimal digits that no other recording has.
+    pub recording: String,
+    /// From 1; a later message of the same recording has a higher one and replaces this.
+    pub sequence: u64,
+    /// The job that the recording is part of.
+    pub job: Job,
+    /// The user's name.
+    pub owner: String,
+    /// The host's name.
+    pub host: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The commit that the program's folder has checked out; empty if there is none.
+    pub code_version: String,
+    /// The session's folder on the host.
+    pub session: String,
+    /// The start, in nanoseconds since 1970 by the host's clock.
+    pub started_ns: u64,
+    /// The moment that the figures reach to, by the same clock.
+    pub as_of_ns: u64,
+    /// The end; `None` while the program runs.
+    pub ended: Option<End>,
+    /// Devices that were used.
+    pub devices: Vec<Device>,
+    /// Uses of the devices by processes.
+    pub uses: Vec<Use>,
+    /// Uses that had no room in [`Self::uses`], together.
+    pub other_uses: Times,
+    /// Kernels.
+    pub kernels: Kernels,
+    /// Findings, in the order of the report.
+    pub findings: Vec<Finding>,
+    /// The step of the steady state; `None` where nothing repeats.
+    pub step: Option<Step>,
+    /// Means of the machine's readings, by name.
+    pub machine: Vec<Reading>,
+    /// Highest allocated memory of one process, bytes.
+    pub peak_memory_bytes: u64,
+    /// Records that were lost.
+    pub lost_records: u64,
+}
+
+/// The job that a recording is part of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Job {
+    /// Its name; recordings of one tenant with the same name are one job.
+    pub id: String,
+    /// The program that started the ranks: `slurm`, `torchrun`; empty if there is none.
+    pub launcher: String,
+    /// The rank of this recording; `None` if it holds all ranks that it knows.
+    pub rank: Option<u32>,
+    /// The number of ranks of the job; 0 if it is not known.
+    pub ranks: u32,
+}
+
+/// The end of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// In nanoseconds since 1970 by the host's clock.
+    pub at_ns: u64,
+    /// The exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// The signal.
+    pub signal: Option<i32>,
+}
+
+impl End {
+    /// Whether the program succeeded.
+    pub fn is_success(&self) -> bool {
+        self.status == Some(0)
+    }
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// Name, such as `NVIDIA H200`.
+    pub name: String,
+    /// UUID, as `GPU-…`.
+    pub uuid: String,
+}
+
+/// The use of a device by a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Use {
+    /// The process's rank in the job.
+    pub rank: Option<u32>,
+    /// The process.
+    pub pid: u32,
+    /// Index into [`Aggregate::devices`]; `None` if it is not known.
+    pub device: Option<u32>,
+    /// Launch calls and graph launches that ran.
+    pub launches: u64,
+    /// Where its time went.
+    pub times: Times,
+}
+
+/// The kernels of a recording: those that took most time, and the sum of the others. Counts and
+/// times of several recordings add up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kernels {
+    /// The costliest functions, the costliest first.
+    pub listed: Vec<Kernel>,
+    /// All others.
+    pub others: Kernel,
+    /// Whether GPU times are known.
+    pub timed: bool,
+}
+
+/// A function, in all configurations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kernel {
+    /// Short name.
+    pub name: String,
+    /// Launches that ran.
+    pub launches: u64,
+    /// GPU time, measured on a sample of the launches.
+    pub gpu_us: u64,
+}
+
+/// A finding.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// The rule's identifier.
+    pub rule: String,
+    /// The fault.
+    pub title: String,
+    /// The change to make.
+    pub remedy: String,
+    /// Importance: `info`, `low`, `medium`, `high`.
+    pub severity: String,
+    /// Share of the job's time that the change saves, with the ends of its interval: predicted.
+    pub saving: Option<[f64; 3]>,
+}
+
+/// The step of a program that repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// Mean duration, nanoseconds: predicted by the model of the device.
+    pub ns: f64,
+    /// The ends of its 90% interval.
+    pub low_ns: f64,
+    /// See [`Self::low_ns`].
+    pub high_ns: f64,
+    /// Number of steps.
+    pub count: u64,
+}
+
+/// A reading of the machine, averaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reading {
+    /// The device's index in the machine; `None` for the host.
+    pub device: Option<u32>,
+    /// The quantity's name.
+    pub name: String,
+    /// Mean over the recording, in the unit that the name states: measured.
+    pub mean: f64,
+    /// Highest value.
+    pub most: f64,
+}
+
+/// The text, cut at a character if it has more than [`MOST_TEXT`] bytes.
+pub fn shortened(text: &str) -> String {
+    const END: &str = "…";
+    if text.len() <= MOST_TEXT {
+        return text.to_owned();
+    }
+    let mut end = MOST_TEXT - END.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{END}", &text[..end])
+}
+
+impl Aggregate {
+    /// The message as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain data")
+    }
+
+    /// Reads a message and checks every bound.
+    ///
+    /// # Errors
+    /// Says why it is refused.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
+        /// What every version begins with.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        if bytes.len() > MOST_BYTES {
+            return Err(Refusal::Bounds("it has more than 256 KiB"));
+        }
+        let malformed = |error: serde_json::Error| {
+            Refusal::Malformed(format!("line {}, column {}", error.line(), error.column()))
+        };
+        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
+        if head.schema != AGGREGATE.to_string() {
+            let found: String = head.schema.chars().filter(char::is_ascii_graphic).take(40).collect();
+            return Err(Refusal::Version { found, reads: AGGREGATE.to_string() });
+        }
+        let read: Self = serde_json::from_slice(bytes).map_err(malformed)?;
+        read.check().map_err(Refusal::Bounds)?;
+        Ok(read)
+    }
+
+    /// The times of all uses.
+    pub fn times(&self) -> Times {
+        let mut sum = self.other_uses;
+        self.uses.iter().for_each(|of| sum.add(&of.times));
+        sum
+    }
+
+    /// The ranks that the recording holds; at least one.
+    pub fn ranks_held(&self) -> u64 {
+        let ranks: std::collections::BTreeSet<_> =
+            self.uses.iter().map(|of| (of.rank, of.rank.map_or(of.pid, |_| 0))).collect();
+        (ranks.len() as u64).max(1)
+    }
+
+    /// The first bound that it exceeds.
+    fn check(&self) -> Result<(), &'static str> {
+        let within = |is_within: bool, what| if is_within { Ok(()) } else { Err(what) };
+        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+        within(is_id(&self.recording), "recording is not 32 hexadecimal digits")?;
+        within((1..=MOST_COUNT).contains(&self.sequence), "sequence is not between 1 and 2^53")?;
+        within(!self.job.id.is_empty(), "job.id is empty")?;
+        within(self.command.len() <= MOST_COMMAND, "command has more than 64 words")?;
+        within(self.devices.len() <= MOST_DEVICES, "devices are more than 64")?;
+        within(self.uses.len() <= MOST_USES, "uses are more than 256")?;
+        within(self.kernels.listed.len() <= MOST_KERNELS, "kernels.listed are more than 32")?;
+        within(self.findings.len() <= MOST_FINDINGS, "findings are more than 16")?;
+        within(self.machine.len() <= MOST_READINGS, "machine has more than 64 readings")?;
+        within(self.texts().all(|text| text.len() <= MOST_TEXT), "a text has more than 512 bytes")?;
+        within(self.counts().all(|count| count <= MOST_COUNT), "a count is above 2^53")?;
+        within(self.moments().all(|moment| moment <= i64::MAX as u64), "a moment is after the year 2262")?;
+        within(self.all_us().all(|us| us <= MOST_US), "a time is above 2^47 µs")?;
+        within(self.times().held_us() <= MOST_US, "the times of all uses are above 2^47 µs")?;
+        within(self.all_ranks().all(|rank| rank < MOST_RANK), "a rank is above 2^24")?;
+        let known = |device: u32| (device as usize) < self.devices.len();
+        let devices = self.uses.iter().filter_map(|of| of.device);
+        within(devices.into_iter().all(known), "uses name a device that is not listed")?;
+        within(self.numbers().all(f64::is_finite), "a number is not finite")
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let Self { schema, apex_version, job, owner, host, code_version, session, .. } = self;
+        let single = [schema, apex_version, &job.id, &job.launcher, owner, host, code_version, session];
+        let devices = self.devices.iter().flat_map(|device| [&device.name, &device.uuid]);
+        let kernels = self.kernels.listed.iter().chain([&self.kernels.others]).map(|kernel| &kernel.name);
+        let findings = self
+            .findings
+            .iter()
+            .flat_map(|found| [&found.rule, &found.title, &found.remedy, &found.severity]);
+        let readings = self.machine.iter().map(|reading| &reading.name);
+        let all = single.into_iter().chain(&self.command).chain(devices).chain(kernels);
+        all.chain(findings).chain(readings).map(String::as_str)
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        let kernels = self.kernels.listed.iter().chain([&self.kernels.others]).map(|kernel| kernel.launches);
+        let steps = self.step.iter().map(|step| step.count);
+        let uses = self.uses.iter().map(|of| of.launches);
+        kernels.chain(steps).chain(uses).chain([self.peak_memory_bytes, self.lost_records])
+    }
+
+    fn moments(&self) -> impl Iterator<Item = u64> {
+        [self.started_ns, self.as_of_ns].into_iter().chain(self.ended.map(|end| end.at_ns))
+    }
+
+    fn all_us(&self) -> impl Iterator<Item = u64> {
+        let uses = self.uses.iter().map(|of| &of.times).chain([&self.other_uses]);
+        let kernels = self.kernels.listed.iter().chain([&self.kernels.others]).map(|kernel| kernel.gpu_us);
+        uses.flat_map(Times::parts).chain(kernels)
+    }
+
+    fn all_ranks(&self) -> impl Iterator<Item = u32> {
+        let uses = self.uses.iter().filter_map(|of| of.rank);
+        uses.chain(self.job.rank).chain([self.job.ranks])
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = f64> {
+        let savings = self.findings.iter().filter_map(|found| found.saving).flatten();
+        let steps = self.step.iter().flat_map(|step| [step.ns, step.low_ns, step.high_ns]);
+        let readings = self.machine.iter().flat_map(|reading| [reading.mean, reading.most]);
+        savings.chain(steps).chain(readings)
+    }
+}

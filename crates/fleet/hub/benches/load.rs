@@ -1,0 +1,205 @@
+//! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS]`.
+//!
+//! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end) to
+//! a hub in this process; then the pages are timed, and again after the table of jobs was filled to
+//! `ROWS` rows by copies. docs/results/hub.md has its output. Processor time is that of this process,
+//! clients included.
+
+use apex_aggregate::{Aggregate, Device, End, Finding, Job, Kernel, Kernels, Reading, Step, Times, Use};
+use apex_http::{Server, Stop};
+use apex_hub::{Hub, Settings};
+use apex_random::Random;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+const RANKS: u64 = 8;
+const CLIENTS: u64 = 16;
+const PAGES: [&str; 7] = ["/", "/?owner=owner7", "/jobs/1", "/owners", "/kernels", "/changes", "/report"];
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
+    let (jobs, rows) = (numbers.next().unwrap_or(2_000), numbers.next().unwrap_or(1_000_000));
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("hub.db");
+    let (address, stop) = serve(&database);
+    let bytes = message(1, 0, true).to_bytes().len();
+    println!("message_bytes {bytes}");
+    let (begun, cpu) = (Instant::now(), cpu_s());
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || post_all(address, client, jobs));
+        }
+    });
+    let messages = 2 * jobs * RANKS;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("messages {messages}");
+    println!("messages_per_s {:.0}", messages as f64 / seconds);
+    println!("cpu_ms_per_message {:.3}", (cpu_s() - cpu) * 1e3 / messages as f64);
+    println!("database_bytes_per_job {}", size(&database) / jobs);
+    time_pages(address, jobs);
+    fill(&database, rows);
+    println!("database_bytes_per_job_without_messages {}", (size(&database)) / rows);
+    time_pages(address, rows);
+    println!("peak_memory_mb {}", peak_mb());
+    stop.stop();
+}
+
+fn serve(database: &Path) -> (SocketAddr, Stop) {
+    let hub = Hub::open(database, Settings { price_per_gpu_hour: Some(2.0) }).unwrap();
+    let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
+    let (address, stop) = (server.address(), Stop::default());
+    let stopping = stop.clone();
+    std::thread::spawn(move || server.run_until(&stopping, move |request| hub.answer(request)));
+    (address, stop)
+}
+
+/// Posts the client's part of all messages over one connection.
+fn post_all(address: SocketAddr, client: u64, jobs: u64) {
+    let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+    for has_ended in [false, true] {
+        for job in (client..jobs).step_by(CLIENTS as usize) {
+            for rank in 0..RANKS {
+                let body = message(job, rank, has_ended).to_bytes();
+                let head = format!(
+                    "POST /api/v1/aggregates HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.get_mut().write_all(&[head.as_bytes(), &body].concat()).unwrap();
+                assert_eq!(answer(&mut stream).0, 200);
+            }
+        }
+    }
+}
+
+/// Status and length of an answer, which is read to its end.
+fn answer(stream: &mut BufReader<TcpStream>) -> (u16, usize) {
+    let (mut status, mut length) = (0, 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+            status = rest[..3].parse().unwrap();
+        }
+        if let Some(rest) = line.strip_prefix("content-length: ") {
+            length = rest.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (status, length)
+}
+
+fn time_pages(address: SocketAddr, rows: u64) {
+    for page in PAGES {
+        let mut times: Vec<f64> = (0..9)
+            .map(|_| {
+                let begun = Instant::now();
+                let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+                write!(stream.get_mut(), "GET {page} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+                assert_eq!(answer(&mut stream).0, 200);
+                begun.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!("page_ms rows={rows} page={page} median={:.1} most={:.1}", times[4], times[8]);
+    }
+}
+
+/// Fills the table of jobs by copies of what it has, a year back.
+fn fill(database: &Path, rows: u64) {
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let columns: Vec<String> = connection
+        .prepare("SELECT name FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'name', 'started_ns', 'series')")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let columns = columns.join(", ");
+    connection.execute("DELETE FROM recordings WHERE job > 1", []).unwrap();
+    loop {
+        let highest: u64 =
+            connection.query_row("SELECT max(id) FROM jobs", [], |row| row.get::<_, i64>(0)).unwrap() as u64;
+        if highest >= rows {
+            break;
+        }
+        let day = 86_400_000_000_000u64;
+        let copy = format!(
+            "INSERT INTO jobs (name, started_ns, series, {columns})
+             SELECT name || '-' || {highest}, started_ns - abs(random() % {}) , series, {columns} FROM jobs WHERE id > 1 LIMIT {}",
+            364 * day,
+            rows - highest
+        );
+        connection.execute(&copy, []).unwrap();
+    }
+    connection.execute_batch("VACUUM").unwrap();
+}
+
+fn size(database: &Path) -> u64 {
+    let of = |ending: &str| {
+        std::fs::metadata(format!("{}{ending}", database.display())).map_or(0, |file| file.len())
+    };
+    of("") + of("-wal")
+}
+
+/// Processor time of this process.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn peak_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// A message as a training run sends it.
+fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
+    let mut random = Random::for_purpose(job, rank);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let times = Times::of_parts(std::array::from_fn(|_| random.below(600_000_000)));
+    let kernel = |n: u64| Kernel {
+        name: format!("kernel_with_a_usual_name_{}", (job + n) % 400),
+        launches: 100 * n,
+        gpu_us: 9 * n,
+    };
+    let finding = |n: u64| Finding {
+        rule: format!("APEX-H0{n}"),
+        title: "The device waits while the host prepares the next batch".to_owned(),
+        remedy: "Load batches in more workers, and copy them from pinned memory".to_owned(),
+        severity: "high".to_owned(),
+        saving: Some([0.2, 0.1, 0.3]),
+    };
+    Aggregate {
+        schema: apex_conventions::documents::AGGREGATE.to_string(),
+        apex_version: "0.1.0".to_owned(),
+        recording: format!("{:032x}", job * RANKS + rank),
+        sequence: 1 + u64::from(has_ended),
+        job: Job { id: format!("{job}.0"), launcher: "slurm".to_owned(), rank: Some(rank as u32), ranks: 8 },
+        owner: format!("owner{}", job % 200),
+        host: format!("node{}", job % 500),
+        command: ["python", "train.py", "--config", "configs/large.yaml"].map(str::to_owned).to_vec(),
+        code_version: "0123456789abcdef0123456789abcdef01234567".to_owned(),
+        session: format!("/shared/runs/job-{job}-{rank}"),
+        started_ns: now - 3_600_000_000_000 - job * 1_000_000_000,
+        as_of_ns: now,
+        ended: has_ended.then_some(End { at_ns: now, status: Some(0), signal: None }),
+        devices: vec![Device { name: "NVIDIA H200".to_owned(), uuid: format!("GPU-{job:032x}") }],
+        uses: vec![Use { rank: Some(rank as u32), pid: 4711, device: Some(0), launches: 1_000_000, times }],
+        kernels: Kernels { listed: (0..32).map(kernel).collect(), others: kernel(0), timed: true },
+        findings: (0..8).map(finding).collect(),
+        step: Some(Step { ns: 1e8 + random.below(1000) as f64, low_ns: 9e7, high_ns: 1.1e8, count: 9000 }),
+        machine: (0..20)
+            .map(|n| Reading { device: Some(0), name: format!("reading_{n}"), mean: 1.5, most: 3.0 })
+            .collect(),
+        ..Aggregate::default()
+    }
+}

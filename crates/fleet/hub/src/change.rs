@@ -1,0 +1,141 @@
+//! Whether a series of durations has changed, and when.
+//!
+//! For each point of a series, Wilcoxon's rank sum compares the runs before it with those after it.
+//! The point with the largest standardised sum is the candidate; whether it is more than chance
+//! says the same largest sum of the same durations in random order ([`ORDERS`] of them, drawn from a
+//! fixed seed). The size of the change is Hodges' and Lehmann's estimate, the median of all
+//! quotients between the two sides, with the 90% interval of Moses. No distribution is assumed, and
+//! one slow run among many changes little.
+
+use apex_random::Random;
+
+/// Runs on each side of a change at least.
+const SIDE: usize = 3;
+/// Runs of a series at least.
+pub const LEAST_RUNS: usize = 8;
+/// Runs that are looked at, the newest.
+const MOST_RUNS: usize = 60;
+/// Random orders. The least chance that can be told is one of so many and one.
+const ORDERS: usize = 999;
+/// A change is reported if chance gives as much in at most this share of all orders.
+const CHANCE: f64 = 0.01;
+/// Standard errors on each side of a 90% interval.
+const NINETY_PERCENT: f64 = 1.645;
+
+/// A change of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Index of the first run after it.
+    pub at: usize,
+    /// Duration after it over duration before it.
+    pub factor: f64,
+    /// The ends of the 90% interval of the factor.
+    pub interval: (f64, f64),
+    /// The share of random orders of the same durations that show as large a change.
+    pub chance: f64,
+}
+
+/// The change of a series of durations, the first run first; `None` if there is none that is more
+/// than chance, or if its interval holds 1.
+pub fn change(durations: &[f64]) -> Option<Change> {
+    let skipped = durations.len().saturating_sub(MOST_RUNS);
+    let durations = &durations[skipped..];
+    if durations.len() < LEAST_RUNS || durations.iter().any(|ns| !ns.is_finite() || *ns <= 0.0) {
+        return None;
+    }
+    let mut ranks = ranks(durations);
+    let (at, most) = largest(&ranks);
+    let mut random = Random::new(7);
+    let as_large = (0..ORDERS).filter(|_| {
+        random.shuffle(&mut ranks);
+        largest(&ranks).1 >= most
+    });
+    let chance = (as_large.count() + 1) as f64 / (ORDERS + 1) as f64;
+    let (factor, interval) = quotient(&durations[..at], &durations[at..]);
+    let is_sure = chance <= CHANCE && (interval.0 > 1.0 || interval.1 < 1.0);
+    is_sure.then_some(Change { at: at + skipped, factor, interval, chance })
+}
+
+/// The rank of each value from 1; equal values share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let below = |value: f64| values.iter().filter(|other| **other < value).count() as f64;
+    let equal = |value: f64| values.iter().filter(|other| **other == value).count() as f64;
+    values.iter().map(|&value| below(value) + (equal(value) + 1.0) / 2.0).collect()
+}
+
+/// The point whose rank sum is farthest from what chance gives, and how far that is in standard
+/// deviations.
+fn largest(ranks: &[f64]) -> (usize, f64) {
+    let count = ranks.len() as f64;
+    let mut sum = 0.0;
+    let mut found = (SIDE, 0.0);
+    for (at, rank) in (1..).zip(ranks) {
+        sum += rank;
+        let (before, after) = (at as f64, count - at as f64);
+        let is_inside = at >= SIDE && ranks.len() - at >= SIDE;
+        let off = (sum - before * (count + 1.0) / 2.0).abs() / (before * after * (count + 1.0) / 12.0).sqrt();
+        if is_inside && off > found.1 {
+            found = (at, off);
+        }
+    }
+    found
+}
+
+/// The median of all quotients, and the ends of its 90% interval.
+fn quotient(before: &[f64], after: &[f64]) -> (f64, (f64, f64)) {
+    let mut all: Vec<f64> = after.iter().flat_map(|a| before.iter().map(move |b| a / b)).collect();
+    all.sort_by(f64::total_cmp);
+    let (m, n) = (before.len() as f64, after.len() as f64);
+    let off = m * n / 2.0 - NINETY_PERCENT * (m * n * (m + n + 1.0) / 12.0).sqrt();
+    let cut = (off.floor().max(0.0) as usize).min((all.len() - 1) / 2);
+    let middle = (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0;
+    (middle, (all[cut], all[all.len() - 1 - cut]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Durations around 100 that differ by some percent.
+    fn noisy(seed: u64, count: usize) -> Vec<f64> {
+        let mut random = Random::new(seed);
+        (0..count).map(|_| 100.0 * (0.03 * random.normal()).exp()).collect()
+    }
+
+    #[test]
+    fn a_change_is_found_where_it_is_with_its_size() {
+        for (seed, by) in [(1, 1.2), (2, 1.2), (3, 0.8), (4, 1.5)] {
+            let mut durations = noisy(seed, 24);
+            durations[15..].iter_mut().for_each(|ns| *ns *= by);
+            let found = change(&durations).unwrap();
+            assert!(found.at.abs_diff(15) <= 1, "{found:?}");
+            assert!(found.interval.0 < by && by < found.interval.1, "{found:?}");
+            assert!((found.factor / by - 1.0).abs() < 0.06, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn chance_is_rarely_a_change() {
+        let found = (0..300).filter(|&seed| change(&noisy(seed, 20)).is_some()).count();
+        // One in a hundred is expected.
+        assert!(found <= 9, "{found}");
+    }
+
+    #[test]
+    fn one_slow_run_and_too_few_runs_are_no_change() {
+        let mut durations = noisy(5, 20);
+        durations[19] *= 10.0;
+        assert_eq!(change(&durations), None);
+        assert_eq!(change(&[1.0, 1.0, 1.0, 2.0, 2.0, 2.0]), None);
+        assert_eq!(change(&[0.0; 20]), None);
+        assert_eq!(change(&[1.0; 20]), None);
+    }
+
+    #[test]
+    fn the_newest_runs_of_a_long_series_are_looked_at() {
+        let mut durations = noisy(6, 500);
+        durations[490..].iter_mut().for_each(|ns| *ns *= 1.3);
+        let found = change(&durations).unwrap();
+        assert!(found.at.abs_diff(490) <= 1, "{found:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Jobs that have become slower or faster.
+
+use super::{DAY_NS, job_link};
+use crate::change::{LEAST_RUNS, change};
+use crate::html::{self, escaped};
+use crate::store::{Error, JobRow, Series, Store};
+use serde::Serialize;
+
+/// Runs that are read.
+const RUNS: usize = 20_000;
+
+/// Jobs whose duration has changed, those that became slowest first.
+#[derive(Debug, Serialize)]
+pub struct Changes {
+    /// Days whose runs were looked at.
+    days: u64,
+    /// Jobs with enough runs.
+    judged: u64,
+    changes: Vec<Changed>,
+}
+
+/// A job whose duration has changed.
+#[derive(Debug, Serialize)]
+pub struct Changed {
+    /// What was compared: `step`, or `run` where steps are not known.
+    of: &'static str,
+    /// Duration after over duration before: computed.
+    factor: f64,
+    /// The ends of its 90% interval.
+    low: f64,
+    /// See [`Self::low`].
+    high: f64,
+    /// The share of random orders that show as large a change.
+    chance: f64,
+    runs_before: usize,
+    runs_after: usize,
+    /// The last run before the change.
+    before: JobRow,
+    /// The first run after it.
+    after: JobRow,
+}
+
+impl Changes {
+    /// Looks at the runs of the last days.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
+        let series = store.series(tenant, now.saturating_sub(days * DAY_NS), RUNS)?;
+        let judged = series.iter().filter(|series| series.runs.len() >= LEAST_RUNS).count() as u64;
+        let mut changes: Vec<Changed> = series.iter().filter_map(Changed::of).collect();
+        changes.sort_by(|a, b| b.low.total_cmp(&a.low));
+        Ok(Self { days, judged, changes })
+    }
+
+    /// The jobs that became slower.
+    pub fn slower(&self) -> impl Iterator<Item = &Changed> {
+        self.changes.iter().filter(|change| change.low > 1.0)
+    }
+
+    /// The page.
+    pub fn body(&self) -> String {
+        let mut body = format!(
+            "<h1>Changes</h1>\n<p class=\"soft\">Runs of the same owner, command, devices and number of ranks that ended well in \
+             the last {} days, {} series of at least {LEAST_RUNS} runs. A change is listed where at most 1% of random orders of the \
+             same durations show as large a one; the interval holds the factor in 90% of cases.</p>\n",
+            self.days, self.judged
+        );
+        match self.changes.is_empty() {
+            true => body.push_str("<p>No job has changed.</p>\n"),
+            false => body.push_str(&table(self.changes.iter())),
+        }
+        body
+    }
+}
+
+/// A table of changes.
+pub fn table<'a>(changes: impl Iterator<Item = &'a Changed>) -> String {
+    let row = |change: &Changed| {
+        let percent = |factor: f64| format!("{:+.1}%", 100.0 * (factor - 1.0));
+        let [low, high] = [change.low, change.high].map(percent);
+        let code = |job: &JobRow| escaped(&job.code_version.chars().take(12).collect::<String>());
+        vec![
+            format!("<code>{}</code>", escaped(&change.after.command.chars().take(80).collect::<String>())),
+            escaped(&change.after.owner),
+            change.of.to_owned(),
+            format!("{} [{low}, {high}]", percent(change.factor)),
+            format!("{} {}", job_link(&change.after), html::moment(change.after.started_ns)),
+            format!("{} → {}", code(&change.before), code(&change.after)),
+            format!("{} + {}", change.runs_before, change.runs_after),
+        ]
+    };
+    let columns = ["command", "owner", "of a", "duration (computed)#", "since", "code", "runs#"];
+    html::table(&columns, &changes.map(row).collect::<Vec<_>>())
+}
+
+impl Changed {
+    /// The change of a series.
+    fn of(series: &Series) -> Option<Self> {
+        let runs: Vec<&JobRow> = series.runs.iter().collect();
+        let steps: Option<Vec<f64>> = runs.iter().map(|run| run.step_ns).collect();
+        let (of, durations) = match steps {
+            Some(steps) => ("step", steps),
+            None => {
+                ("run", runs.iter().map(|run| run.ended_ns.saturating_sub(run.started_ns) as f64).collect())
+            }
+        };
+        let found = change(&durations)?;
+        Some(Self {
+            of,
+            factor: found.factor,
+            low: found.interval.0,
+            high: found.interval.1,
+            chance: found.chance,
+            runs_before: found.at,
+            runs_after: runs.len() - found.at,
+            before: runs[found.at - 1].clone(),
+            after: runs[found.at].clone(),
+        })
+    }
+}

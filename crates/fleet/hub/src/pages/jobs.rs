@@ -1,0 +1,112 @@
+//! The jobs.
+
+use super::{condition, day, held, job_link, losses, owner_link};
+use crate::html::{self, escaped};
+use crate::store::{Error, JobRow, Store, Sums, Wanted};
+use apex_aggregate::Times;
+use serde::Serialize;
+
+/// Days that the sums at the top are of.
+const DAYS: u64 = 7;
+/// Characters of a command in a table.
+const COMMAND: usize = 80;
+
+/// A page of jobs.
+#[derive(Debug, Serialize)]
+pub struct Jobs {
+    /// Days that [`Self::times`] is of.
+    days: u64,
+    /// Sums of all recordings that began in these days.
+    times: Sums,
+    /// The jobs, the newest first.
+    jobs: Vec<JobRow>,
+    /// What `before` has to be for the next page; `None` on the last one.
+    before: Option<String>,
+    /// The owner whose jobs these are.
+    owner: Option<String>,
+}
+
+impl Jobs {
+    /// Finds a page of jobs.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn find(store: &Store, tenant: &str, wanted: &Wanted, now: u64) -> Result<Self, Error> {
+        let page = store.jobs(tenant, wanted)?;
+        let last = page.jobs.last().filter(|_| page.has_more);
+        let before = last.map(|job| format!("{}-{}", job.started_ns, job.id));
+        let mut times = Times::default();
+        let since = day(now).saturating_sub(DAYS - 1);
+        store.days(tenant, since)?.iter().for_each(|day| times.add(&day.times.0));
+        Ok(Self { days: DAYS, times: Sums(times), jobs: page.jobs, before, owner: wanted.owner.clone() })
+    }
+
+    /// The page.
+    pub fn body(&self, price: Option<f64>, now: u64) -> String {
+        let mut body = match &self.owner {
+            Some(owner) => {
+                format!("<h1>Jobs of {}</h1>\n<p><a href=\"/\">all jobs</a></p>\n", escaped(owner))
+            }
+            None => format!(
+                "<h1>Jobs</h1>\n<p class=\"soft\">All recordings of the last {} days together:</p>\n{}",
+                self.days,
+                html::figures(&held(&self.times.0, price))
+            ),
+        };
+        if self.jobs.is_empty() {
+            body.push_str(
+                "<p>No job has sent anything yet. <code>apex run --to http://HOST:PORT -- COMMAND</code> sends; \
+                 the page <a href=\"/health\">Hub</a> says what was refused.</p>\n",
+            );
+            return body;
+        }
+        body.push_str(&table(&self.jobs, price, now));
+        if let Some(before) = &self.before {
+            let owner = self
+                .owner
+                .as_ref()
+                .map_or(String::new(), |of| format!("&amp;owner={}", html::in_address(of)));
+            body.push_str(&format!("<p><a href=\"/?before={before}{owner}\">older jobs</a></p>\n"));
+        }
+        body
+    }
+}
+
+/// A table of jobs.
+pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
+    let mut columns = vec![
+        "started (UTC)",
+        "job",
+        "owner",
+        "command",
+        "state",
+        "hosts#",
+        "ranks#",
+        "GPU-hours#",
+        "busy#",
+        "where the time went",
+        "lost to",
+    ];
+    if price.is_some() {
+        columns.push("cost#");
+    }
+    let row = |job: &JobRow| {
+        let (times, command) = (&job.times.0, job.command.chars().take(COMMAND).collect::<String>());
+        let mut row = vec![
+            html::moment(job.started_ns),
+            job_link(job),
+            owner_link(&job.owner),
+            format!("<code>{}</code>", escaped(&command)),
+            condition(job, now),
+            job.hosts.to_string(),
+            job.ranks.max(1).to_string(),
+            html::hours(times.held_us()),
+            html::share(times.busy_us(), times.held_us()),
+            html::bar(times),
+            losses(times),
+        ];
+        row.extend(price.map(|price| format!("{:.2}", times.held_us() as f64 / 3.6e9 * price)));
+        row
+    };
+    html::table(&columns, &jobs.iter().map(row).collect::<Vec<_>>())
+}

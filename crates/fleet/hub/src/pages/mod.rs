@@ -1,0 +1,82 @@
+//! The views: each is found in the database, is a document by itself, and has a page.
+
+pub mod changes;
+pub mod job;
+pub mod jobs;
+pub mod kernels;
+pub mod owners;
+pub mod state;
+
+use crate::html::{self, escaped};
+use apex_aggregate::{PARTS, Times};
+
+/// Nanoseconds of a day.
+pub const DAY_NS: u64 = 86_400_000_000_000;
+/// A job that is silent for so long, and has not ended, was probably killed.
+const SILENT_NS: u64 = 180_000_000_000;
+
+/// The day of a moment, counted from 1970.
+pub fn day(ns: u64) -> u64 {
+    ns / DAY_NS
+}
+
+/// The figures of held time.
+pub fn held(times: &Times, price: Option<f64>) -> Vec<(&'static str, String)> {
+    let held = times.held_us();
+    let mut figures = vec![
+        ("GPU-hours held (computed)", html::hours(held)),
+        ("busy with kernels (predicted)", html::share(times.busy_us(), held)),
+        ("GPU-hours lost", html::hours(held.saturating_sub(times.busy_us()))),
+    ];
+    if let Some(price) = price {
+        let cost = |us: u64| format!("{:.2}", us as f64 / 3.6e9 * price);
+        figures.push(("cost", cost(held)));
+        figures.push(("cost of what was lost", cost(held.saturating_sub(times.busy_us()))));
+    }
+    figures
+}
+
+/// A table of what held time went into.
+pub fn parts(times: &Times) -> String {
+    let held = times.held_us();
+    let row = |((_, words), us): (&(&str, &str), u64)| {
+        vec![(*words).to_owned(), html::hours(us), html::share(us, held)]
+    };
+    let rows: Vec<_> = PARTS.iter().zip(times.parts()).filter(|(_, us)| *us > 0).map(row).collect();
+    html::table(&["where the time went", "GPU-hours#", "share#"], &rows)
+}
+
+/// The three largest losses in words.
+pub fn losses(times: &Times) -> String {
+    let held = times.held_us();
+    let mut lost: Vec<_> = PARTS.iter().zip(times.parts()).skip(3).filter(|(_, us)| us * 20 > held).collect();
+    lost.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    let said = lost.iter().take(3).map(|((_, words), us)| format!("{words} {}", html::share(*us, held)));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// The state of a job in words.
+pub fn condition(job: &crate::store::JobRow, now: u64) -> String {
+    match (job.running, job.failed) {
+        (0, 0) => "ended".to_owned(),
+        (0, failed) if failed == job.recordings => "<span class=\"bad\">failed</span>".to_owned(),
+        (0, failed) => format!("<span class=\"bad\">{failed} of {} failed</span>", job.recordings),
+        _ if now.saturating_sub(job.seen_ns) > SILENT_NS => {
+            format!("<span class=\"bad\">silent since {}</span>", html::moment(job.seen_ns))
+        }
+        _ => "running".to_owned(),
+    }
+}
+
+/// A link to a job.
+pub fn job_link(job: &crate::store::JobRow) -> String {
+    // A job without a name has the identifier of its recording.
+    let is_named = job.job.len() != 32 || !job.job.bytes().all(|c| c.is_ascii_hexdigit());
+    let name = if is_named { &job.job } else { &job.job[..8] };
+    format!("<a href=\"/jobs/{}\">{}</a>", job.id, escaped(name))
+}
+
+/// A link to an owner's jobs.
+pub fn owner_link(owner: &str) -> String {
+    format!("<a href=\"/?owner={}\">{}</a>", html::in_address(owner), escaped(owner))
+}

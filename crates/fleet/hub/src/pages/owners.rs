@@ -1,0 +1,65 @@
+//! Who holds devices, and what for.
+
+use super::{day, losses, owner_link};
+use crate::html;
+use crate::store::{Error, OwnerRow, Store};
+use serde::Serialize;
+
+/// Owners, those who hold most first.
+#[derive(Debug, Serialize)]
+pub struct Owners {
+    /// Days that the sums are of.
+    days: u64,
+    owners: Vec<OwnerRow>,
+}
+
+impl Owners {
+    /// Sums of the last days.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
+        Ok(Self { days, owners: store.owners(tenant, day(now).saturating_sub(days - 1))? })
+    }
+
+    /// The page.
+    pub fn body(&self, price: Option<f64>) -> String {
+        format!(
+            "<h1>Owners</h1>\n<p class=\"soft\">Recordings that began in the last {} days.</p>\n{}",
+            self.days,
+            table(&self.owners, price)
+        )
+    }
+}
+
+/// A table of owners.
+pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
+    let mut columns = vec![
+        "owner",
+        "recordings#",
+        "GPU-hours#",
+        "busy#",
+        "GPU-hours lost#",
+        "where the time went",
+        "lost to",
+    ];
+    if price.is_some() {
+        columns.push("cost of what was lost#");
+    }
+    let row = |of: &OwnerRow| {
+        let times = &of.times.0;
+        let lost = times.held_us() - times.busy_us();
+        let mut row = vec![
+            owner_link(&of.owner),
+            html::count(of.recordings),
+            html::hours(times.held_us()),
+            html::share(times.busy_us(), times.held_us()),
+            html::hours(lost),
+            html::bar(times),
+            losses(times),
+        ];
+        row.extend(price.map(|price| format!("{:.2}", lost as f64 / 3.6e9 * price)));
+        row
+    };
+    html::table(&columns, &owners.iter().map(row).collect::<Vec<_>>())
+}

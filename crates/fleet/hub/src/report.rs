@@ -1,0 +1,106 @@
+//! What a week was like: for a mail or a meeting.
+
+use crate::document::json;
+use crate::html;
+use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
+use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};
+use crate::writer::now_ns;
+use apex_aggregate::Times;
+use serde::Serialize;
+
+/// Rows of each table.
+const ROWS: usize = 10;
+/// Jobs among which those that lost most are looked for: the newest.
+const JOBS: usize = 5000;
+
+/// Sums, and who lost most.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Days that it is of; the last one is today.
+    days: u64,
+    /// The first day and the last one, in UTC.
+    from: String,
+    to: String,
+    times: Sums,
+    /// As many days before.
+    times_before: Sums,
+    owners: Vec<OwnerRow>,
+    /// Jobs that lost most, of the newest 5000.
+    jobs: Vec<JobRow>,
+    kernels: Vec<KernelRow>,
+    changes: changes::Changes,
+    #[serde(skip)]
+    now: u64,
+}
+
+impl Report {
+    /// The report of a tenant's last days.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
+        let first = day(now).saturating_sub(days - 1);
+        let (mut times, mut before) = (Times::default(), Times::default());
+        for row in store.days(tenant, first.saturating_sub(days))? {
+            if row.day >= first { times.add(&row.times.0) } else { before.add(&row.times.0) }
+        }
+        let lost = |times: &Times| times.held_us() - times.busy_us();
+        let mut owners = store.owners(tenant, first)?;
+        owners.sort_by_key(|of| std::cmp::Reverse(lost(&of.times.0)));
+        owners.truncate(ROWS);
+        let mut jobs = store.jobs(tenant, &Wanted { most: JOBS, ..Wanted::default() })?.jobs;
+        jobs.retain(|job| day(job.started_ns) >= first);
+        jobs.sort_by_key(|job| std::cmp::Reverse(lost(&job.times.0)));
+        jobs.truncate(ROWS);
+        let kernels = store.kernels(tenant, first / 7, ROWS)?;
+        let changes = changes::Changes::find(store, tenant, days.max(30), now)?;
+        let (times, times_before) = (Sums(times), Sums(before));
+        let (from, to) = (html::date(first), html::date(day(now)));
+        Ok(Self { days, from, to, times, times_before, owners, jobs, kernels, changes, now })
+    }
+
+    /// The page.
+    pub fn body(&self, price: Option<f64>) -> String {
+        let (times, before) = (&self.times.0, &self.times_before.0);
+        let busy = |times: &Times| html::share(times.busy_us(), times.held_us());
+        let mut body = format!(
+            "<h1>GPUs from {} to {} (UTC)</h1>\n{}<p>The {} days before: {} GPU-hours, {} busy. Most was lost to: {}.</p>\n{}",
+            self.from,
+            self.to,
+            html::figures(&held(times, price)),
+            self.days,
+            html::hours(before.held_us()),
+            busy(before),
+            Some(losses(times))
+                .filter(|said| !said.is_empty())
+                .unwrap_or_else(|| "nothing in particular".to_owned()),
+            parts(times),
+        );
+        body += &format!("<h2>Who lost most</h2>\n{}", owners::table(&self.owners, price));
+        body += &format!("<h2>Jobs that lost most</h2>\n{}", jobs::table(&self.jobs, price, self.now));
+        if self.changes.slower().next().is_some() {
+            body += &format!("<h2>Jobs that became slower</h2>\n{}", changes::table(self.changes.slower()));
+        }
+        body + &format!("<h2>Kernels</h2>\n{}", kernels::table(&self.kernels))
+    }
+}
+
+impl Store {
+    /// The report of a tenant's last days, as a document.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn report_json(&self, tenant: &str, days: u64) -> Result<String, Error> {
+        Ok(json(&Report::find(self, tenant, days, now_ns())?))
+    }
+
+    /// The report of a tenant's last days, as a page that needs no hub.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn report_html(&self, tenant: &str, days: u64, price: Option<f64>) -> Result<String, Error> {
+        let report = Report::find(self, tenant, days, now_ns())?;
+        let title = format!("GPUs from {} to {}", report.from, report.to);
+        Ok(html::standalone(&title, &report.body(price)))
+    }
+}

@@ -1,0 +1,262 @@
+//! Stores an aggregate and adds its sums, once.
+
+use super::schema::part_columns;
+use super::tokens::digest;
+use crate::health::Outcome;
+use apex_aggregate::{Aggregate, PARTS, shortened};
+use rusqlite::{Connection, OptionalExtension, Result, ToSql, params};
+use std::sync::LazyLock;
+
+/// Days for which the message of a recording is kept. Sums are kept for good.
+pub const KEPT_DAYS: u64 = 90;
+/// Names of one kind (owners, kernels) of a tenant that get sums of their own; the sums of the
+/// others are those of [`OTHER`].
+pub const MOST_NAMES: u32 = 5000;
+/// The name of what has no room.
+const OTHER: &str = "(other)";
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// Statements that add to each part of a table.
+struct Adding {
+    job: String,
+    day: String,
+}
+
+static ADDING: LazyLock<Adding> = LazyLock::new(|| {
+    // ?1 to ?14 are the parts.
+    let parts: String = part_columns()
+        .iter()
+        .enumerate()
+        .map(|(at, column)| format!(", {column} = {column} + ?{}", at + 1))
+        .collect();
+    let next = PARTS.len() + 1;
+    let numbered = |offset: usize| next + offset;
+    Adding {
+        job: format!(
+            "UPDATE jobs SET recordings = recordings + ?{}, running = running + ?{}, failed = failed + ?{},
+             ranks = ranks + ?{}, launches = launches + ?{}, lost_records = lost_records + ?{}{parts} WHERE id = ?{}",
+            numbered(0),
+            numbered(1),
+            numbered(2),
+            numbered(3),
+            numbered(4),
+            numbered(5),
+            numbered(6),
+        ),
+        day: format!(
+            "UPDATE days SET recordings = recordings + ?{}{parts} WHERE tenant = ?{} AND day = ?{} AND owner = ?{}",
+            numbered(0),
+            numbered(1),
+            numbered(2),
+            numbered(3),
+        ),
+    }
+});
+
+/// The newest message of a recording.
+struct Stored {
+    id: i64,
+    job: i64,
+    sequence: i64,
+    message: Vec<u8>,
+}
+
+/// Stores an aggregate of a tenant, unless a later one of its recording is there, and returns what
+/// became of it with the sequence that is stored. The caller's transaction has to be rolled back if
+/// this fails or refuses.
+///
+/// # Errors
+/// Those of SQLite; a sum that exceeds 64 bits is one of a constraint.
+pub fn ingest(
+    connection: &Connection,
+    tenant: &str,
+    aggregate: &Aggregate,
+    bytes: &[u8],
+    now_ns: u64,
+) -> Result<(Outcome, u64)> {
+    let sequence = aggregate.sequence;
+    if aggregate.started_ns > now_ns + DAY_NS || aggregate.as_of_ns > now_ns + DAY_NS {
+        return Ok((Outcome::Future, sequence));
+    }
+    let tenant = tenant_id(connection, tenant)?;
+    let stored = stored(connection, tenant, &aggregate.recording)?;
+    match &stored {
+        Some(stored) if stored.sequence >= sequence as i64 => {
+            let outcome = if stored.sequence == sequence as i64 { Outcome::Repeated } else { Outcome::Older };
+            return Ok((outcome, stored.sequence as u64));
+        }
+        // Its recording may have been removed, and its sums not.
+        None if aggregate.as_of_ns < now_ns.saturating_sub(KEPT_DAYS * DAY_NS) => {
+            return Ok((Outcome::Past, sequence));
+        }
+        _ => {}
+    }
+    let job = job_id(connection, tenant, aggregate, now_ns)?;
+    let outcome = match &stored {
+        Some(stored) if stored.job != job => return Ok((Outcome::OtherJob, sequence)),
+        Some(stored) => {
+            // It was checked when it was stored.
+            if let Ok(before) = Aggregate::parse(&stored.message) {
+                add(connection, tenant, job, &before, -1)?;
+            }
+            let mut update = connection.prepare_cached(
+                "UPDATE recordings SET sequence = ?1, received_ns = ?2, message = ?3, host = ?4 WHERE id = ?5",
+            )?;
+            update.execute(params![sequence as i64, now_ns as i64, bytes, aggregate.host, stored.id])?;
+            Outcome::Replaced
+        }
+        None => {
+            let mut insert = connection.prepare_cached(
+                "INSERT INTO recordings (tenant, key, job, sequence, received_ns, message, host)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?;
+            let key = &aggregate.recording;
+            insert.execute(params![
+                tenant,
+                key,
+                job,
+                sequence as i64,
+                now_ns as i64,
+                bytes,
+                aggregate.host
+            ])?;
+            Outcome::Added
+        }
+    };
+    add(connection, tenant, job, aggregate, 1)?;
+    Ok((outcome, sequence))
+}
+
+/// The row of a tenant. A hub without tokens has one tenant, which its first message makes.
+fn tenant_id(connection: &Connection, tenant: &str) -> Result<i64> {
+    let mut known = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?1")?;
+    if let Some(id) = known.query_row([tenant], |row| row.get(0)).optional()? {
+        return Ok(id);
+    }
+    connection.execute("INSERT INTO tenants (name) VALUES (?1)", [tenant])?;
+    Ok(connection.last_insert_rowid())
+}
+
+fn stored(connection: &Connection, tenant: i64, key: &str) -> Result<Option<Stored>> {
+    let mut found = connection
+        .prepare_cached("SELECT id, job, sequence, message FROM recordings WHERE tenant = ?1 AND key = ?2")?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Stored { id: row.get(0)?, job: row.get(1)?, sequence: row.get(2)?, message: row.get(3)? })
+    };
+    found.query_row(params![tenant, key], read).optional()
+}
+
+/// The row of the aggregate's job, which gets what the aggregate says of it.
+fn job_id(connection: &Connection, tenant: i64, aggregate: &Aggregate, now_ns: u64) -> Result<i64> {
+    let mut devices: Vec<&str> = aggregate.devices.iter().map(|device| device.name.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let devices = devices.join(", ");
+    let command = aggregate.command.join(" ");
+    let ranks = aggregate.job.ranks.to_string();
+    let series = digest(&[&aggregate.owner, &command, &devices, &ranks].map(String::as_str).join("\n"));
+    let (command, devices) = (shortened(&command), shortened(&devices));
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO jobs (tenant, name, owner, command, code_version, launcher, devices, series, world,
+                           started_ns, seen_ns, ended_ns, step_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (tenant, name) DO UPDATE SET
+             code_version = excluded.code_version, devices = max(devices, excluded.devices),
+             series = CASE excluded.devices WHEN '' THEN series ELSE excluded.series END,
+             world = max(world, excluded.world), started_ns = min(started_ns, excluded.started_ns),
+             seen_ns = max(seen_ns, excluded.seen_ns), ended_ns = max(ended_ns, excluded.ended_ns),
+             step_ns = coalesce(excluded.step_ns, step_ns)
+         RETURNING id",
+    )?;
+    let values: [&dyn ToSql; 13] = [
+        &tenant,
+        &aggregate.job.id,
+        &aggregate.owner,
+        &command,
+        &aggregate.code_version,
+        &aggregate.job.launcher,
+        &devices,
+        &series,
+        &aggregate.job.ranks,
+        &(aggregate.started_ns as i64),
+        &(now_ns as i64),
+        &(aggregate.ended.map_or(0, |end| end.at_ns) as i64),
+        &aggregate.step.map(|step| step.ns),
+    ];
+    upsert.query_row(&values[..], |row| row.get(0))
+}
+
+/// Adds the sums of an aggregate, or takes them back (`sign` -1).
+fn add(connection: &Connection, tenant: i64, job: i64, of: &Aggregate, sign: i64) -> Result<()> {
+    let parts = of.times().parts().map(|us| sign * us as i64);
+    let launches: u64 =
+        of.kernels.listed.iter().chain([&of.kernels.others]).map(|kernel| kernel.launches).sum();
+    let failed = of.ended.is_some_and(|end| !end.is_success());
+    let counts = [
+        1,
+        i64::from(of.ended.is_none()),
+        i64::from(failed),
+        of.ranks_held() as i64,
+        launches as i64,
+        of.lost_records as i64,
+    ]
+    .map(|count| sign * count);
+    let values = parts.iter().chain(&counts).chain([&job]);
+    connection.prepare_cached(&ADDING.job)?.execute(rusqlite::params_from_iter(values))?;
+    add_to_day(connection, tenant, of, &parts, sign)?;
+    add_kernels(connection, tenant, of, sign)
+}
+
+/// Adds to the owner's day: the one on which the recording began.
+fn add_to_day(connection: &Connection, tenant: i64, of: &Aggregate, parts: &[i64], sign: i64) -> Result<()> {
+    let owner = admitted(connection, tenant, "owner", &of.owner)?;
+    let day = (of.started_ns / DAY_NS) as i64;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO days (tenant, day, owner) VALUES (?1, ?2, ?3)")?
+        .execute(params![tenant, day, owner])?;
+    let mut values: Vec<&dyn ToSql> = parts.iter().map(|part| part as &dyn ToSql).collect();
+    values.extend([&sign as &dyn ToSql, &tenant, &day, &owner]);
+    connection.prepare_cached(&ADDING.day)?.execute(&values[..]).map(drop)
+}
+
+/// Adds to the week of each kernel.
+fn add_kernels(connection: &Connection, tenant: i64, of: &Aggregate, sign: i64) -> Result<()> {
+    let week = (of.started_ns / DAY_NS / 7) as i64;
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO kernels (tenant, week, name, launches, gpu_us) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (tenant, week, name) DO UPDATE SET
+             launches = launches + excluded.launches, gpu_us = gpu_us + excluded.gpu_us",
+    )?;
+    for kernel in of.kernels.listed.iter().chain([&of.kernels.others]) {
+        if kernel.launches == 0 && kernel.gpu_us == 0 {
+            continue;
+        }
+        let name = admitted(connection, tenant, "kernel", &kernel.name)?;
+        let (launches, gpu_us) = (sign * kernel.launches as i64, sign * kernel.gpu_us as i64);
+        upsert.execute(params![tenant, week, name, launches, gpu_us])?;
+    }
+    Ok(())
+}
+
+/// The name, if it has sums of its own. A name that was admitted once stays so, and one that was
+/// not never is: what was added under a name is taken back from it.
+fn admitted<'a>(connection: &Connection, tenant: i64, kind: &str, name: &'a str) -> Result<&'a str> {
+    if name.is_empty() || name == OTHER {
+        return Ok(OTHER);
+    }
+    let mut known =
+        connection.prepare_cached("SELECT 1 FROM names WHERE tenant = ?1 AND kind = ?2 AND name = ?3")?;
+    if known.exists(params![tenant, kind, name])? {
+        return Ok(name);
+    }
+    let mut count =
+        connection.prepare_cached("SELECT count(*) FROM names WHERE tenant = ?1 AND kind = ?2")?;
+    if count.query_row(params![tenant, kind], |row| row.get::<_, u32>(0))? >= MOST_NAMES {
+        return Ok(OTHER);
+    }
+    connection
+        .prepare_cached("INSERT INTO names (tenant, kind, name) VALUES (?1, ?2, ?3)")?
+        .execute(params![tenant, kind, name])?;
+    Ok(name)
+}

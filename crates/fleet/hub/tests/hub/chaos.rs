@@ -1,0 +1,155 @@
+//! Agent and hub as processes that are killed at any moment.
+//!
+//! `PROPTEST_CASES=N` runs more rounds than CI does, `PROPTEST_RNG_SEED=N` begins with another seed.
+
+use crate::common::{Running, message};
+use crate::totals::{expected, totals};
+use apex_aggregate::Aggregate;
+use apex_delivery::{PATH, deliver};
+use apex_push::Target;
+use apex_random::Random;
+use apex_spool::{Entry, Limits, Spool};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use test_process::{Child, Command};
+
+/// Recordings of a round.
+const RECORDINGS: u64 = 6;
+/// Messages of a recording.
+const MESSAGES: u64 = 5;
+
+/// One of the tests below that are not run by themselves, as a process.
+fn part(name: &str, folder: &Path, port: u16) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([&format!("chaos::{name}"), "--exact", "--ignored", "--nocapture"]);
+    command.env("APEX_TEST_FOLDER", folder).env("APEX_TEST_PORT", port.to_string());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+fn of_variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn folder() -> std::path::PathBuf {
+    std::env::var_os("APEX_TEST_FOLDER").expect("the folder").into()
+}
+
+#[test]
+#[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
+fn serves_until_it_is_killed() {
+    let hub = Running::start(&folder().join("hub.db"));
+    println!("listens {}", hub.address.port());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+#[ignore = "run by totals_are_exact_though_agent_and_hub_are_killed_at_any_moment"]
+fn sends_until_all_is_confirmed() {
+    let spool = Spool::open(&folder().join("spool"), Limits::default()).unwrap();
+    let port = of_variable("APEX_TEST_PORT").unwrap();
+    let target = Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap();
+    for sequence in 1..=MESSAGES {
+        for recording in 0..RECORDINGS {
+            let of = message(recording, sequence);
+            let entry = Entry { key: of.recording.clone(), sequence, body: of.to_bytes() };
+            spool.put(&entry).unwrap();
+            println!("put {recording} {sequence}");
+        }
+        // What is not delivered now is delivered later.
+        let _ = deliver(&spool, &target, Duration::from_secs(10)).unwrap();
+    }
+    println!("done");
+}
+
+/// The next line of a process that begins so; `None` when it has ended.
+fn next(lines: &mut impl Iterator<Item = String>, beginning: &str) -> Option<String> {
+    lines.find_map(|line| Some(line.split_once(beginning)?.1.to_owned()))
+}
+
+fn started(folder: &Path) -> (Child, u16) {
+    let mut hub = part("serves_until_it_is_killed", folder, 0).spawn().unwrap();
+    let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let port = next(&mut lines, "listens ").unwrap().parse().unwrap();
+    (hub, port)
+}
+
+/// What an agent put last of each recording, which reached the disk before it said so.
+fn killed_agent(folder: &Path, port: u16, after: u64) -> BTreeMap<u64, u64> {
+    let mut agent = part("sends_until_all_is_confirmed", folder, port).spawn().unwrap();
+    let mut lines = BufReader::new(agent.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut put = BTreeMap::new();
+    let mut left = after;
+    while let Some(line) = next(&mut lines, "put ") {
+        let (recording, sequence) = line.split_once(' ').unwrap();
+        let (recording, sequence) = (recording.parse().unwrap(), sequence.parse().unwrap());
+        put.insert(recording, sequence);
+        left = left.saturating_sub(1);
+        if left == 0 {
+            // What it prints until it is dead counts as well.
+            agent.kill().unwrap();
+        }
+    }
+    agent.wait().unwrap();
+    put
+}
+
+#[test]
+fn totals_are_exact_though_agent_and_hub_are_killed_at_any_moment() {
+    let rounds = of_variable("PROPTEST_CASES").unwrap_or(3);
+    let first = of_variable("PROPTEST_RNG_SEED").unwrap_or(1);
+    for seed in first..first + rounds {
+        println!("seed {seed}");
+        let folder = tempfile::tempdir().unwrap();
+        round(folder.path(), seed);
+    }
+}
+
+fn round(folder: &Path, seed: u64) {
+    let mut random = Random::new(seed);
+    for _ in 0..3 {
+        let (mut hub, port) = started(folder);
+        let path = folder.to_owned();
+        let after = 1 + random.below(RECORDINGS * MESSAGES);
+        let pause = Duration::from_micros(random.below(150_000));
+        std::thread::scope(|scope| {
+            scope.spawn(|| killed_agent(&path, port, after));
+            // The moment of the kill is random; nothing is expected to have happened until then.
+            std::thread::sleep(pause);
+            hub.kill().unwrap();
+        });
+        hub.wait().unwrap();
+    }
+    // Afterwards nobody dies, and the newest of all is put and delivered.
+    let (mut hub, port) = started(folder);
+    let spool = Spool::open(&folder.join("spool"), Limits::default()).unwrap();
+    let target = Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap();
+    let newest: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
+    let delivered = deliver(&spool, &target, Duration::from_secs(60)).unwrap();
+    assert_eq!((delivered.waiting, delivered.refused), (0, 0), "seed {seed}: {delivered:?}");
+    assert_eq!(totals(&folder.join("hub.db")), expected(newest.iter()), "seed {seed}");
+    assert_eq!(spool.counts().unwrap(), apex_spool::Counts::default(), "seed {seed}");
+    let rest = killed_agent(folder, port, u64::MAX);
+    assert_eq!(rest.len() as u64, RECORDINGS);
+    let last: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
+    assert!(last.iter().all(|of| of.sequence == MESSAGES), "seed {seed}");
+    assert_eq!(totals(&folder.join("hub.db")), expected(last.iter()), "seed {seed}");
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+}
+
+/// The newest message of each recording: in the database, or later in the spool.
+fn stored_or_waiting(spool: &Spool, database: &Path) -> Vec<Aggregate> {
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let mut stored = connection.prepare("SELECT message FROM recordings").unwrap();
+    let stored = stored.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap().map(Result::unwrap);
+    let keys = spool.waiting().unwrap();
+    let waiting = keys.iter().filter_map(|key| spool.read(key).unwrap()).map(|entry| entry.body);
+    let all: Vec<Aggregate> = stored.chain(waiting).map(|body| Aggregate::parse(&body).unwrap()).collect();
+    crate::totals::newest(&all).into_values().collect()
+}

@@ -1,0 +1,8 @@
+//! The hub against a model: totals are those of the newest message of each recording, whatever is
+//! delivered how often, in which order, and whoever is killed meanwhile.
+
+mod chaos;
+mod common;
+mod hostile;
+mod totals;
+mod views;

@@ -1,0 +1,195 @@
+//! What pages and documents show, and that the description of the interface has all of it.
+
+use crate::common::{Running, message, now_ns};
+use apex_aggregate::{Aggregate, Step};
+use apex_hub::Store;
+use serde_json::Value;
+
+fn filled() -> (tempfile::TempDir, Running, Vec<Aggregate>) {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = Running::start(&folder.path().join("hub.db"));
+    let all: Vec<Aggregate> = (0..8).map(|recording| message(recording, 4 + recording % 2)).collect();
+    for of in &all {
+        assert_eq!(hub.post(&of.to_bytes()).status, 200);
+    }
+    (folder, hub, all)
+}
+
+#[test]
+fn a_job_has_the_sums_of_its_ranks() {
+    let (_folder, hub, all) = filled();
+    let jobs = hub.json("/api/v1/jobs");
+    assert_eq!(jobs["schema"], "apex.hub/1");
+    let jobs = jobs["jobs"].as_array().unwrap();
+    assert_eq!(jobs.len(), 2);
+    for job in jobs {
+        let of = all.iter().filter(|of| of.job.id == job["job"].as_str().unwrap());
+        let held: u64 = of.clone().map(|of| of.times().held_us()).sum();
+        let busy: u64 = of.clone().map(|of| of.times().busy_us()).sum();
+        assert_eq!(job["times"]["held_us"], held);
+        assert_eq!(job["times"]["busy_us"], busy);
+        assert_eq!((&job["ranks"], &job["hosts"], &job["recordings"]), (&4.into(), &2.into(), &4.into()));
+        let failed = of.filter(|of| !of.ended.unwrap().is_success()).count();
+        assert_eq!(job["failed"], failed);
+        let page = hub.json(&format!("/api/v1/jobs/{}", job["id"]));
+        let ranks: Vec<u64> =
+            page["ranks"].as_array().unwrap().iter().map(|r| r["rank"].as_u64().unwrap()).collect();
+        assert_eq!(ranks, [0, 1, 2, 3]);
+        let gemm =
+            page["kernels"].as_array().unwrap().iter().find(|kernel| kernel["name"] == "gemm").unwrap();
+        let launches: u64 = all.iter().filter(|of| of.job.id == job["job"]).map(|of| of.sequence).sum();
+        assert_eq!(gemm["launches"], launches);
+        assert_eq!(page["recordings"][0]["open"], "ssh host0 apex report ''\\''/data/a session'\\'''");
+    }
+    let owners = hub.json("/api/v1/owners");
+    let held: u64 =
+        owners["owners"].as_array().unwrap().iter().map(|of| of["times"]["held_us"].as_u64().unwrap()).sum();
+    assert_eq!(held, all.iter().map(|of| of.times().held_us()).sum::<u64>());
+}
+
+#[test]
+fn pages_follow_each_other_without_gap() {
+    let (_folder, hub, _) = filled();
+    for recording in 100..110 {
+        let mut of = message(recording, 1);
+        // Some begin at the same moment.
+        of.started_ns = now_ns() / 10_000_000_000 * 10_000_000_000 - recording / 3;
+        of.job.id = format!("alone {recording}");
+        assert_eq!(hub.post(&of.to_bytes()).status, 200);
+    }
+    let (mut seen, mut before) = (Vec::new(), String::new());
+    loop {
+        let page = hub.json(&format!("/api/v1/jobs?limit=5&before={before}"));
+        seen.extend(page["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()));
+        match page["before"].as_str() {
+            Some(next) => before = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 12);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 12);
+}
+
+#[test]
+fn a_slower_job_is_a_change_with_its_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = Running::start(&folder.path().join("hub.db"));
+    for run in 0..16u64 {
+        let mut of = message(1000 + 4 * run, 4);
+        of.owner = "somebody".to_owned();
+        let slower = if run >= 9 { 1.3 } else { 1.0 };
+        of.started_ns += run * 60_000_000_000;
+        of.code_version = if run >= 9 { "b".repeat(40) } else { "a".repeat(40) };
+        let ns = 1e6 * slower * (1.0 + 0.002 * (run % 5) as f64);
+        of.step = Some(Step { ns, low_ns: ns, high_ns: ns, count: 50 });
+        of.ended = Some(apex_aggregate::End { at_ns: now_ns(), status: Some(0), signal: None });
+        of.devices[0].name = "H200".to_owned();
+        assert_eq!(hub.post(&of.to_bytes()).status, 200);
+    }
+    let changes = hub.json("/api/v1/changes");
+    let change = &changes["changes"][0];
+    assert_eq!(
+        (&change["of"], &change["runs_before"], &change["runs_after"]),
+        (&"step".into(), &9.into(), &7.into())
+    );
+    let factor = |name: &str| change[name].as_f64().unwrap();
+    assert!(factor("low") < 1.3 && 1.3 < factor("high") && (factor("factor") - 1.3).abs() < 0.02, "{change}");
+    assert_eq!(change["after"]["code_version"], "b".repeat(40));
+    let page = hub.get("/changes").body;
+    assert!(page.contains("aaaaaaaaaaaa → bbbbbbbbbbbb") && page.contains("+30"), "{page}");
+    assert!(hub.get("/report").body.contains("Jobs that became slower"));
+}
+
+#[test]
+fn a_report_is_a_page_by_itself() {
+    let (folder, hub, all) = filled();
+    let store = Store::open(&folder.path().join("hub.db")).unwrap();
+    let page = store.report_html(apex_hub::LOCAL, 7, Some(2.0)).unwrap();
+    assert!(page.contains("<style>:root") && !page.contains("<link") && page.contains("cost"));
+    let report: Value = serde_json::from_str(&store.report_json(apex_hub::LOCAL, 7).unwrap()).unwrap();
+    assert_eq!(report["times"]["held_us"], all.iter().map(|of| of.times().held_us()).sum::<u64>());
+    assert_eq!(report["times_before"]["held_us"], 0);
+    assert_eq!(hub.json("/api/v1/report")["times"], report["times"]);
+    assert_eq!(store.report_html("nobody", 7, None).unwrap().matches("<td").count(), 0);
+}
+
+#[test]
+fn metrics_are_well_formed() {
+    let (_folder, hub, _) = filled();
+    let metrics = hub.get("/metrics");
+    assert!(metrics.head.contains("text/plain; version=0.0.4"));
+    for line in metrics.body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("apex_hub_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(metrics.body.contains("apex_hub_messages_total{outcome=\"added\"} 8\n"));
+}
+
+/// Members of a schema, `$ref` followed.
+fn members<'a>(api: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(reference) => members(api, api.pointer(reference.trim_start_matches('#')).unwrap()),
+        None => schema,
+    }
+}
+
+/// Compares a document with its schema: each member is described, and each described one is there.
+fn agree(api: &Value, schema: &Value, found: &Value, place: &str) {
+    let schema = members(api, schema);
+    match found {
+        Value::Object(found) if schema["properties"].is_object() => {
+            let described = schema["properties"].as_object().unwrap();
+            for (name, value) in found {
+                let of = described.get(name).unwrap_or_else(|| panic!("{place}.{name} is not described"));
+                agree(api, of, value, &format!("{place}.{name}"));
+            }
+            for name in described.keys() {
+                assert!(found.contains_key(name), "{place}.{name} is described, and not there");
+            }
+        }
+        Value::Array(found) => {
+            found.iter().for_each(|of| agree(api, &schema["items"], of, &format!("{place}[]")));
+        }
+        _ => {
+            let of_type = match found {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::String(_) => "string",
+                Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+                Value::Number(_) => "number",
+                _ => "object",
+            };
+            let allowed = &schema["type"];
+            let is_allowed = |of: &Value| of == of_type || (of == "number" && of_type == "integer");
+            let fits =
+                allowed.as_array().map_or_else(|| is_allowed(allowed), |all| all.iter().any(is_allowed));
+            assert!(fits, "{place} is {of_type}, and described as {allowed}");
+        }
+    }
+}
+
+#[test]
+fn the_description_of_the_interface_agrees_with_the_answers() {
+    let (_folder, hub, _) = filled();
+    let api = hub.json("/api/v1/openapi.json");
+    let paths = api["paths"].as_object().unwrap();
+    let mut looked = 0;
+    for (path, methods) in paths {
+        let Some(get) = methods.get("get") else { continue };
+        let Some(schema) = get.pointer("/responses/200/content/application~1json/schema") else { continue };
+        let found = hub.json(&path.replace("{id}", "1"));
+        agree(&api, schema, &found, path);
+        looked += 1;
+    }
+    assert_eq!(looked, 7);
+    let taken: Value = serde_json::from_str(&hub.post(&message(50, 1).to_bytes()).body).unwrap();
+    let schema = &api["paths"]["/api/v1/aggregates"]["post"]["responses"]["200"]["content"]["application/json"]
+        ["schema"];
+    agree(&api, schema, &taken, "taken");
+    let sent: Value = serde_json::from_slice(&message(50, 1).to_bytes()).unwrap();
+    let request =
+        &api["paths"]["/api/v1/aggregates"]["post"]["requestBody"]["content"]["application/json"]["schema"];
+    agree(&api, request, &sent, "sent");
+}
