@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 mod export;
 mod filters;
+mod import;
 mod interrupt;
 mod knowledge;
 mod loaded;
@@ -75,6 +76,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Import(import::Args),
     Tune(tune::Args),
     Report(report::Args),
     Advise(advise::Args),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
     let color = arguments.color;
     let done = match arguments.command {
         Command::Run(args) => run::execute(&args, color),
+        Command::Import(args) => import::execute(&args),
         Command::Tune(args) => tune::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),
     };
+    import::remove_temporary();
     done.unwrap_or_else(|error| {
         output::failure(&error);
         ExitCode::from(exit::FAILED)

@@ -76,10 +76,11 @@ pub const TIMELINE_LAUNCH: Document = document("timeline.launch", 1, "[one event
 pub const MACHINE: Document = document("machine", 1, "`machine.jsonl` of a session").without_writer();
 pub const HOST_STACKS: Document =
     document("host-stacks", 1, "`host-stacks.jsonl` of a session").without_writer();
+pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 
 /// Every document.
-pub const ALL: [Document; 24] = [
+pub const ALL: [Document; 25] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -104,6 +105,7 @@ pub const ALL: [Document; 24] = [
     MACHINE,
     HOST_STACKS,
     TUNED,
+    IMPORT,
 ];
 
 #[cfg(feature = "serde")]

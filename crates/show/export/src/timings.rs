@@ -22,7 +22,7 @@ impl From<&Timing> for Measured {
     fn from(timing: &Timing) -> Self {
         Measured {
             raw_ns: timing.raw_ns,
-            gpu_ns: timing.raw_ns.saturating_sub(timing.head.duration.into()),
+            gpu_ns: timing.raw_ns.saturating_sub(timing.correction_ns()),
             stream_was_idle: timing.head.flags & flags::STREAM_WAS_IDLE != 0,
         }
     }
@@ -39,7 +39,9 @@ impl Timings {
     /// Gathers those of `process`.
     pub fn of(process: &Process) -> Self {
         let timings = process.records().filter_map(|record| match record.event {
-            Event::Timing(timing) => Some(((timing.head.start, record.tid), Measured::from(&timing))),
+            Event::Timing(timing) if !timing.is_part_of_launch() => {
+                Some(((timing.head.start, record.tid), Measured::from(&timing)))
+            }
             _ => None,
         });
         let mut launches: Vec<_> = timings.collect();

@@ -58,8 +58,10 @@ impl Work {
 pub(crate) struct NewWork {
     pub stream: u32,
     pub kind: Option<StreamKind>,
-    /// The time at which its call returned.
+    /// The time at which its call returned; its start on the device, if `is_placed`.
     pub ready: u64,
+    /// Whether it is known when it ran: nothing else delays it.
+    pub is_placed: bool,
     /// Its duration.
     pub taken: u64,
     pub what: Work,
@@ -243,7 +245,8 @@ impl Timeline {
 
     /// Work was queued.
     pub fn queue(&mut self, work: NewWork) {
-        let start = work.ready.max(self.free_for(work.stream, work.kind)).max(self.settled);
+        let free = if work.is_placed { 0 } else { self.free_for(work.stream, work.kind) };
+        let start = work.ready.max(free).max(self.settled);
         let end = start.saturating_add(work.taken);
         self.error_ns += work.uncertainty.0;
         self.variance += work.uncertainty.1.powi(2);

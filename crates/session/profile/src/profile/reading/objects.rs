@@ -106,7 +106,7 @@ impl Reading<'_> {
     }
 
     /// The device of a stream; where it is not known, the only device that the process has.
-    pub(super) fn device_of_stream(&self, stream: u32) -> Option<usize> {
+    pub(in crate::profile) fn device_of_stream(&self, stream: u32) -> Option<usize> {
         let known = self.streams.get(stream).and_then(|stream| stream.device);
         known.or_else(|| self.only_device())
     }
