@@ -70,9 +70,37 @@ fn code(id: u32, name: &str) -> PythonCode {
         let (file, line) = place.rsplit_once('(')?;
         Some((file, line.parse().ok()?, function))
     });
-    let (file, first_line, function) = parts.unwrap_or(("<built-in>", 0, name));
+    let (file, first_line, function) = parts.unwrap_or((BUILT_IN, 0, name));
     let lines = if first_line > 0 { LineTable::Differences(Vec::new()) } else { LineTable::Unknown };
-    PythonCode { id, file: file.to_owned(), function: function.to_owned(), first_line, lines }
+    PythonCode { id, file: whole_path(file), function: function.to_owned(), first_line, lines }
+}
+
+/// The file of what is no line of Python: no code of the user's.
+const BUILT_IN: &str = "<frozen built-in>";
+/// Packages whose files a trace names without the folder that they are installed in.
+const PACKAGES: [&str; 27] = [
+    "accelerate", "apex", "bitsandbytes", "datasets", "deepspeed", "diffusers", "einops", "flash_attn",
+    "flashinfer", "jax", "lightning", "megatron", "numpy", "pandas", "peft", "pytorch_lightning", "safetensors",
+    "sglang", "timm", "torch", "torchaudio", "torchvision", "transformer_engine", "transformers", "triton", "vllm",
+    "xformers",
+];
+/// Modules of the standard library that call the user's code.
+const STANDARD: [&str; 14] = [
+    "asyncio", "collections", "concurrent", "contextlib", "copy", "functools", "importlib", "inspect",
+    "multiprocessing", "queue", "runpy", "selectors", "threading", "weakref",
+];
+
+/// A file's path with the folder that it was installed in, as far as its name tells: the trace cuts
+/// that off, and by it the user's lines are told from those of libraries.
+fn whole_path(file: &str) -> String {
+    let top = file.split('/').next().unwrap_or(file).trim_end_matches(".py");
+    if PACKAGES.contains(&top) && file.contains('/') {
+        format!("python/site-packages/{file}")
+    } else if STANDARD.contains(&top) {
+        format!("python/lib/python3.x/{file}")
+    } else {
+        file.to_owned()
+    }
 }
 
 /// A position among the frames of a thread.
@@ -137,8 +165,11 @@ mod tests {
             (code.file.clone(), code.line(0), code.function)
         };
         assert_eq!(of("a/b(1).py(12): f"), ("a/b(1).py".into(), Some(12), "f".into()));
-        assert_eq!(of("<built-in function len>"), ("<built-in>".into(), None, "<built-in function len>".into()));
-        assert_eq!(of("nn.Module: Linear_0"), ("<built-in>".into(), None, "nn.Module: Linear_0".into()));
+        assert_eq!(of("<built-in function len>"), (BUILT_IN.into(), None, "<built-in function len>".into()));
+        assert_eq!(of("nn.Module: Linear_0"), (BUILT_IN.into(), None, "nn.Module: Linear_0".into()));
+        assert_eq!(of("torch/nn/x.py(1): f").0, "python/site-packages/torch/nn/x.py");
+        assert_eq!(of("threading.py(1): f").0, "python/lib/python3.x/threading.py");
+        assert_eq!(of("/home/u/torch.py(1): f").0, "/home/u/torch.py");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// What importing files of these contents gives, and the session.
@@ -27,7 +28,7 @@ fn session(dir: &TempDir) -> Session {
     Session::open(&dir.path().join("session")).unwrap()
 }
 
-const EVENTS: &str = r#"
+const EVENTS: &str = r##"
   {"ph": "M", "name": "thread_name", "pid": 11, "tid": 12, "ts": 1, "args": {"name": "main"}},
   {"ph": "X", "cat": "user_annotation", "name": "step\u00e9\"#1", "pid": 11, "tid": 12, "ts": 0.5, "dur": 100},
   {"ph": "X", "cat": "python_function", "name": "a.py(3): f", "pid": 11, "tid": 12, "ts": 0.5, "dur": 100},
@@ -38,7 +39,7 @@ const EVENTS: &str = r#"
   {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0, "tid": 7, "ts": 20, "dur": 1.5,
    "args": {"correlation": 6, "device": 0, "context": 1, "stream": 7, "bytes": 4096}},
   {"ph": "X", "cat": "something_new", "name": "?", "pid": 0, "tid": 7, "ts": 20, "dur": 1}
-"#;
+"##;
 
 fn document() -> String {
     format!(
@@ -186,6 +187,20 @@ fn views_are_not_read_and_other_databases_are_refused() {
     assert!(result.unwrap_err().to_string().contains("t.sqlite"));
 }
 
+/// A database that is made once: SQLite waits for the disk.
+fn small_database() -> &'static Vec<u8> {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        database(&[
+            STRINGS,
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, globalPid, correlationId, streamId, shortName);
+             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10, 20, 281476838981632, 1, 7, 1)",
+            "CREATE TABLE NVTX_EVENTS (start, end, eventType, text, globalTid);
+             INSERT INTO NVTX_EVENTS VALUES (1, 99, 59, 'r', 281476838981743)",
+        ])
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -211,12 +226,7 @@ proptest! {
 
     #[test]
     fn damaged_databases_never_panic(changes in prop::collection::vec((100usize..16_384, any::<u8>()), 1..20)) {
-        let mut bytes = database(&[
-            STRINGS,
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, globalPid, correlationId, streamId, shortName);
-             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10, 20, 281476838981632, 1, 7, 1)",
-            "CREATE TABLE NVTX_EVENTS (start, end, eventType, text, globalTid); INSERT INTO NVTX_EVENTS VALUES (1, 99, 59, 'r', 281476838981743)",
-        ]);
+        let mut bytes = small_database().clone();
         for (at, byte) in changes {
             let length = bytes.len();
             bytes[at % length] = byte;
