@@ -94,7 +94,9 @@ fn found_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     let traces = apex_import::traces_at(path);
     if traces.is_empty() {
-        bail!("{shown} has no traces in it: name the files, or a folder with files *.trace.json, *.json.gz or *.sqlite");
+        bail!(
+            "{shown} has no traces in it: name the files, or a folder with files *.trace.json, *.json.gz or *.sqlite"
+        );
     }
     Ok(traces)
 }
@@ -165,7 +167,8 @@ pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
     }
     let number = temporary.len();
     let at = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
-    let folder = Folder::make(&at).with_context(|| format!("cannot create {}", apex_untrusted::shown(&at)))?;
+    let folder =
+        Folder::make(&at).with_context(|| format!("cannot create {}", apex_untrusted::shown(&at)))?;
     temporary.push((path.to_path_buf(), at.clone()));
     tell(&read(&traces, &folder)?);
     Ok(at)

@@ -1,6 +1,6 @@
 //! Selects the session of a command, and names new ones.
 
-use crate::{import, output};
+use crate::output;
 use anyhow::{Context, anyhow, bail};
 use apex_trace::checksums;
 use apex_trace::control::CONTROL_FILE;
@@ -53,7 +53,7 @@ fn is_archive(path: &Path) -> bool {
 /// As [`choose`].
 pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
-        return import::opened(path);
+        return Ok(path.to_path_buf());
     }
     let mut sessions = sessions_here()?;
     let newest = newest_of(&sessions)?;

@@ -22,6 +22,7 @@ mod host_code;
 mod host_stacks;
 mod hostile;
 mod html;
+mod imports;
 mod knowledge;
 mod limits;
 mod lines;

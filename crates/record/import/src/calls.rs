@@ -65,7 +65,9 @@ pub fn purpose(name: &str) -> Purpose {
 /// The name without the suffix by which Nsight Systems marks versions (`cudaMalloc_v3020`).
 pub fn plain(name: &str) -> &str {
     match name.rsplit_once("_v") {
-        Some((head, version)) if version.len() > 3 && version.bytes().all(|byte| byte.is_ascii_digit()) => head,
+        Some((head, version)) if version.len() > 3 && version.bytes().all(|byte| byte.is_ascii_digit()) => {
+            head
+        }
         _ => name,
     }
 }
@@ -91,7 +93,8 @@ pub fn memory(name: &str) -> MemoryKind {
 pub fn ends_of_copy(name: &str) -> (MemoryKind, MemoryKind) {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
     let ends = inner.and_then(|(inner, _)| inner.split_once("->"));
-    let (from, to) = ends.map_or((MemoryKind::Unknown, MemoryKind::Unknown), |(from, to)| (memory(from), memory(to)));
+    let (from, to) =
+        ends.map_or((MemoryKind::Unknown, MemoryKind::Unknown), |(from, to)| (memory(from), memory(to)));
     let of_letter = |letter: Option<char>| match letter {
         Some('D') => MemoryKind::Device,
         Some('A') => MemoryKind::Array,

@@ -3,7 +3,8 @@
 //! A correlation identifier is unique within a process. Work without a call is kept: a trace that
 //! begins in the middle of a run has work whose call it has not, as has one that lost events.
 
-use crate::model::{Call, Process, Work, end};
+use crate::bounds::end;
+use crate::model::{Call, Process, Work};
 
 /// Calls in the order of threads and time, without those inside of others, and their work.
 #[derive(Debug, Default)]

@@ -354,7 +354,9 @@ impl<'a> Cursor<'a> {
 /// Digits as a whole number that is not negative.
 pub fn whole(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
-    text.parse().ok().or_else(|| crate::decimal::scaled(digits, 0).and_then(|value| u64::try_from(value).ok()))
+    text.parse()
+        .ok()
+        .or_else(|| crate::decimal::scaled(digits, 0).and_then(|value| u64::try_from(value).ok()))
 }
 
 /// A text without its escapes.

@@ -6,10 +6,10 @@
 //! and left out; a file that ends early (the writer crashed) keeps the events before.
 
 use crate::calls::{ends_of_copy, memory};
+use crate::decimal::scaled;
 use crate::error::Error;
 use crate::json::{Cursor, Damage, Splitter, Stop, whole};
 use crate::model::{Call, Config, Device, Kind, Process, Stream, Trace, Transfer, Work};
-use crate::decimal::scaled;
 use cuda_launch::Dim3;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -71,9 +71,14 @@ fn category(name: &[u8]) -> Category {
         b"cuda_sync" => Category::Wait,
         b"user_annotation" => Category::Range,
         b"python_function" => Category::Python,
-        b"cpu_op" | b"Operator" | b"gpu_user_annotation" | b"ac2g" | b"async_cpu_to_gpu" | b"async_gpu" | b"fwdbwd" | b"Trace" => {
-            Category::Known
-        }
+        b"cpu_op"
+        | b"Operator"
+        | b"gpu_user_annotation"
+        | b"ac2g"
+        | b"async_cpu_to_gpu"
+        | b"async_gpu"
+        | b"fwdbwd"
+        | b"Trace" => Category::Known,
         _ => Category::Unknown,
     }
 }
@@ -306,7 +311,8 @@ impl<'p> Reader<'p> {
 
     fn parsed(&mut self, event: &Event<'_>) {
         if event.has_text_time {
-            return self.refuse("its times are texts, as Ascend's profiler writes them; APEX knows CUDA devices");
+            return self
+                .refuse("its times are texts, as Ascend's profiler writes them; APEX knows CUDA devices");
         }
         if event.phase == b'M' {
             return self.named(event);
@@ -441,7 +447,10 @@ impl<'p> Reader<'p> {
             remarks.push(format!("{} events have no time and are left out", self.untimed));
         }
         if self.callers.len() > 1 {
-            remarks.push(format!("calls of {} processes are in one trace: they are read as one process", self.callers.len()));
+            remarks.push(format!(
+                "calls of {} processes are in one trace: they are read as one process",
+                self.callers.len()
+            ));
         }
         if process.frames.is_empty() {
             remarks.push(if self.has_stacks_flag {
@@ -450,7 +459,10 @@ impl<'p> Reader<'p> {
                 "this trace has no stacks of Python, so no lines of the program are named: record with_stack=True".to_owned()
             });
         }
-        remarks.push("this trace has no sizes of allocations, and static and dynamic shared memory are one number".to_owned());
+        remarks.push(
+            "this trace has no sizes of allocations, and static and dynamic shared memory are one number"
+                .to_owned(),
+        );
         self.trace.processes.push(self.process);
         Ok(self.trace)
     }

@@ -1,8 +1,8 @@
 //! Makes a session of traces that another profiler recorded.
 //!
 //! [`Format::of`] tells a file's format by its content. Each format has a module that fills the
-//! intermediate form ([`model`]): calls of the host, work of the device, ranges and frames of
-//! Python, in nanoseconds. [`write`] joins calls to work and writes the files of a session, which
+//! intermediate form (`model`): calls of the host, work of the device, ranges and frames of
+//! Python, in nanoseconds. `write` joins calls to work and writes the files of a session, which
 //! everything else reads as if `apex run` had recorded it.
 //!
 //! Invariants:
@@ -10,17 +10,19 @@
 //! 1. Every kernel, copy and set of the trace is in the session, with its exact start and duration.
 //! 2. What a trace cannot tell is left out and said ([`Imported::remarks`]), never guessed.
 //! 3. Any bytes give a session or an [`Error`] that names the place; never a panic. Memory is
-//!    bounded by [`model::MOST_EVENTS`] and [`model::MOST_TEXT`], not by what a file claims.
+//!    bounded by constants (`bounds`), not by what a file claims.
 //! 4. No command line, environment or user name is copied.
 
+mod bounds;
 mod calls;
 mod decimal;
 mod error;
 mod join;
 mod json;
 mod kineto;
-pub mod model;
+mod model;
 mod nsys;
+mod places;
 mod python;
 mod ranges;
 mod write;

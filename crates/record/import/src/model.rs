@@ -4,15 +4,13 @@
 //! An event takes 24 to 56 bytes here, and each text is kept once, so that a trace of millions of
 //! events fits into memory; both are bounded.
 
+use crate::bounds::{MOST_EVENTS, MOST_TEXT, end};
+use crate::places::Places;
 use crate::python::Frames;
 use crate::ranges::Ranges;
 use cuda_launch::Dim3;
 use std::collections::{BTreeMap, HashMap};
 
-/// Events of one kind that are read, at most. (Forty million take about two gigabytes.)
-pub const MOST_EVENTS: usize = 40_000_000;
-/// Bytes of all names together, at most.
-pub const MOST_TEXT: usize = 256 << 20;
 /// Bytes of one name, at most; the rest is cut off.
 const MOST_NAME: usize = 16 << 10;
 
@@ -39,7 +37,8 @@ impl Trace {
             return;
         }
         // A file may name any number of kinds.
-        let kind = if self.left_out.len() < 256 { kind.chars().take(64).collect() } else { "others".to_owned() };
+        let kind =
+            if self.left_out.len() < 256 { kind.chars().take(64).collect() } else { "others".to_owned() };
         *self.left_out.entry(kind).or_default() += 1;
     }
 
@@ -282,42 +281,5 @@ fn push<T>(list: &mut Vec<T>, item: T, is_cut: &mut bool) {
         list.push(item);
     } else {
         *is_cut = true;
-    }
-}
-
-/// The end of something that starts then and lasts so long.
-pub fn end(start: i64, ns: u64) -> i64 {
-    start.saturating_add_unsigned(ns)
-}
-
-/// Things by number, each once.
-#[derive(Debug)]
-pub struct Places<T> {
-    numbers: HashMap<T, u32>,
-    /// The things.
-    pub list: Vec<T>,
-    last: Option<u32>,
-}
-
-impl<T> Default for Places<T> {
-    fn default() -> Self {
-        Self { numbers: HashMap::new(), list: Vec::new(), last: None }
-    }
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Places<T> {
-    /// The number of a thing.
-    pub fn number(&mut self, thing: T) -> u32 {
-        // Mostly it is the one that was asked for before.
-        if let Some(last) = self.last.filter(|&last| self.list[last as usize] == thing) {
-            return last;
-        }
-        let next = self.list.len() as u32;
-        let number = *self.numbers.entry(thing).or_insert_with_key(|thing| {
-            self.list.push(thing.clone());
-            next
-        });
-        self.last = Some(number);
-        number
     }
 }

@@ -6,10 +6,9 @@
 //! apart, and a thread's `globalTid` has the process in its upper 40 bits. The tables with the
 //! command line and the environment are never read.
 
+use crate::bounds::MOST_TEXT;
 use crate::error::Error;
-use crate::model::{
-    Call, Config, Device, Kind, MOST_TEXT, Process, Stream, Trace, Transfer, Work,
-};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Trace, Transfer, Work};
 use apex_trace::layout::MemoryKind;
 use cuda_launch::{Dim3, attribute};
 use rusqlite::limits::Limit;
@@ -66,7 +65,9 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
     let open = || {
         let database = Connection::open_with_flags(path, flags)?;
         database.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_VALUE)?;
-        database.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;")?;
+        database.execute_batch(
+            "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;",
+        )?;
         Ok(database)
     };
     let database = open().map_err(|source| failure(path, "opening it", source))?;
@@ -146,7 +147,10 @@ impl<'d> Reader<'d> {
 
     fn read(mut self) -> Result<Trace, Error> {
         if !self.tables.contains("StringIds") {
-            return Err(Error::refused(self.path, "it is a database, but no export of Nsight Systems: it has no table StringIds"));
+            return Err(Error::refused(
+                self.path,
+                "it is a database, but no export of Nsight Systems: it has no table StringIds",
+            ));
         }
         self.version()?;
         self.rows("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |reader, row| {
@@ -209,7 +213,8 @@ impl<'d> Reader<'d> {
                 Some("EXPORT_PRODUCT_VERSION") => "version",
                 _ => return,
             };
-            let value = row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
+            let value =
+                row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
             known.insert(name, value.unwrap_or_default().chars().take(64).collect());
         })?;
         let told: Vec<String> = known.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -258,10 +263,32 @@ impl<'d> Reader<'d> {
 
     fn kernels(&mut self) -> Result<(), Error> {
         const COLUMNS: [&str; 26] = [
-            "start", "end", "globalPid", "correlationId", "deviceId", "contextId", "streamId", "mangledName",
-            "demangledName", "shortName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
-            "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "localMemoryPerThread", "clusterX",
-            "clusterY", "clusterZ", "launchType", "graphNodeId", "graphId",
+            "start",
+            "end",
+            "globalPid",
+            "correlationId",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "mangledName",
+            "demangledName",
+            "shortName",
+            "gridX",
+            "gridY",
+            "gridZ",
+            "blockX",
+            "blockY",
+            "blockZ",
+            "registersPerThread",
+            "staticSharedMemory",
+            "dynamicSharedMemory",
+            "localMemoryPerThread",
+            "clusterX",
+            "clusterY",
+            "clusterZ",
+            "launchType",
+            "graphNodeId",
+            "graphId",
         ];
         self.rows("CUPTI_ACTIVITY_KIND_KERNEL", &COLUMNS, |reader, row| {
             let Some((start, ns)) = reader.time(row) else { return };
@@ -293,9 +320,19 @@ impl<'d> Reader<'d> {
 
     fn transfers(&mut self) -> Result<(), Error> {
         let kinds = self.memory_kinds()?;
-        let kind = |raw: Option<i64>| raw.and_then(|raw| kinds.get(&raw)).copied().unwrap_or(MemoryKind::Unknown);
+        let kind =
+            |raw: Option<i64>| raw.and_then(|raw| kinds.get(&raw)).copied().unwrap_or(MemoryKind::Unknown);
         const COPY: [&str; 10] = [
-            "start", "end", "globalPid", "correlationId", "deviceId", "contextId", "streamId", "bytes", "srcKind", "dstKind",
+            "start",
+            "end",
+            "globalPid",
+            "correlationId",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "bytes",
+            "srcKind",
+            "dstKind",
         ];
         self.rows("CUPTI_ACTIVITY_KIND_MEMCPY", &COPY, |reader, row| {
             let transfer = Transfer {
@@ -305,8 +342,17 @@ impl<'d> Reader<'d> {
             };
             reader.transfer(row, Kind::Copy(transfer));
         })?;
-        const SET: [&str; 9] =
-            ["start", "end", "globalPid", "correlationId", "deviceId", "contextId", "streamId", "bytes", "memKind"];
+        const SET: [&str; 9] = [
+            "start",
+            "end",
+            "globalPid",
+            "correlationId",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "bytes",
+            "memKind",
+        ];
         self.rows("CUPTI_ACTIVITY_KIND_MEMSET", &SET, |reader, row| {
             let transfer =
                 Transfer { bytes: row.unsigned(7).unwrap_or(0), from: 0, to: kind(row.number(8)) as u8 };
@@ -468,7 +514,9 @@ impl<'d> Reader<'d> {
             }
         })?;
         if devices.is_empty() {
-            self.trace.remarks.push("this trace does not name its GPU: occupancy and waves cannot be computed".to_owned());
+            self.trace
+                .remarks
+                .push("this trace does not name its GPU: occupancy and waves cannot be computed".to_owned());
         }
         for process in self.processes.values_mut() {
             process.devices = devices.clone();
@@ -480,14 +528,17 @@ impl<'d> Reader<'d> {
         let mut unknown: Vec<String> = self
             .tables
             .iter()
-            .filter(|table| !READ.contains(&table.as_str()) && !PASSED.iter().any(|head| table.starts_with(head)))
+            .filter(|table| {
+                !READ.contains(&table.as_str()) && !PASSED.iter().any(|head| table.starts_with(head))
+            })
             .cloned()
             .collect();
         unknown.sort();
         for table in unknown.into_iter().take(256) {
             let query = format!("SELECT count(*) FROM \"{}\"", table.replace('"', "\"\""));
             let count = self.database.query_row(&query, [], |row| row.get::<_, i64>(0));
-            let count = count.map_err(|source| failure(self.path, &format!("reading its table {table}"), source))?;
+            let count =
+                count.map_err(|source| failure(self.path, &format!("reading its table {table}"), source))?;
             if let Ok(count @ 1..) = u64::try_from(count) {
                 self.trace.left_out.insert(format!("rows of {table}"), count);
             }

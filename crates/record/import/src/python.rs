@@ -4,7 +4,8 @@
 //! A frame's name is `file(line): function`. The line is the function's first one: the trace does
 //! not tell the line of the call.
 
-use crate::model::{MOST_EVENTS, Places, end};
+use crate::bounds::{MOST_EVENTS, end};
+use crate::places::Places;
 use apex_trace::definition::{CallStack, PythonFrame};
 use apex_trace::python::{LineTable, PythonCode};
 use std::collections::HashMap;
@@ -79,15 +80,50 @@ fn code(id: u32, name: &str) -> PythonCode {
 const BUILT_IN: &str = "<frozen built-in>";
 /// Packages whose files a trace names without the folder that they are installed in.
 const PACKAGES: [&str; 27] = [
-    "accelerate", "apex", "bitsandbytes", "datasets", "deepspeed", "diffusers", "einops", "flash_attn",
-    "flashinfer", "jax", "lightning", "megatron", "numpy", "pandas", "peft", "pytorch_lightning", "safetensors",
-    "sglang", "timm", "torch", "torchaudio", "torchvision", "transformer_engine", "transformers", "triton", "vllm",
+    "accelerate",
+    "apex",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "diffusers",
+    "einops",
+    "flash_attn",
+    "flashinfer",
+    "jax",
+    "lightning",
+    "megatron",
+    "numpy",
+    "pandas",
+    "peft",
+    "pytorch_lightning",
+    "safetensors",
+    "sglang",
+    "timm",
+    "torch",
+    "torchaudio",
+    "torchvision",
+    "transformer_engine",
+    "transformers",
+    "triton",
+    "vllm",
     "xformers",
 ];
 /// Modules of the standard library that call the user's code.
 const STANDARD: [&str; 14] = [
-    "asyncio", "collections", "concurrent", "contextlib", "copy", "functools", "importlib", "inspect",
-    "multiprocessing", "queue", "runpy", "selectors", "threading", "weakref",
+    "asyncio",
+    "collections",
+    "concurrent",
+    "contextlib",
+    "copy",
+    "functools",
+    "importlib",
+    "inspect",
+    "multiprocessing",
+    "queue",
+    "runpy",
+    "selectors",
+    "threading",
+    "weakref",
 ];
 
 /// A file's path with the folder that it was installed in, as far as its name tells: the trace cuts
@@ -134,7 +170,12 @@ pub struct Stacks {
 impl Stacks {
     /// The number of a thread's stack, and its definition where it is new; `None` without frames,
     /// or where there are too many stacks.
-    pub fn number(&mut self, thread: u32, name: &str, mut codes: Vec<u32>) -> Option<(u32, Option<CallStack>)> {
+    pub fn number(
+        &mut self,
+        thread: u32,
+        name: &str,
+        mut codes: Vec<u32>,
+    ) -> Option<(u32, Option<CallStack>)> {
         let is_cut = codes.len() > MOST_DEPTH;
         codes.truncate(MOST_DEPTH);
         if codes.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Intervals of a thread should nest. One that ends after the interval around it ends with that.
 
-use crate::model::{MOST_EVENTS, end};
+use crate::bounds::{MOST_EVENTS, end};
 use std::collections::HashMap;
 
 /// Ranges that are told apart, at most; further ones count as the range around them.
@@ -48,11 +48,6 @@ impl Ranges {
         if self.list.len() < MOST_EVENTS {
             self.list.push(Interval { thread, start, end: end(start, ns), name });
         }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
     }
 
     /// The changes by thread, each in the order of time, and the ranges, numbered from 1.

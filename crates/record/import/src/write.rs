@@ -13,7 +13,8 @@ use apex_trace::definition::{
     Config, Context, Definition, Device, Function, Graph, Range, Stream as StreamDefinition, StreamKind,
 };
 use apex_trace::layout::{
-    self, CallClass, ClockAnchor, GraphLaunch, Launch, RangeChange, RecordHead, Slots, StackSample, Timing, flags,
+    self, CallClass, ClockAnchor, GraphLaunch, Launch, RangeChange, RecordHead, Slots, StackSample, Timing,
+    flags,
 };
 use apex_trace::{Assembled, Origin};
 use apex_untrusted::Folder;
@@ -46,7 +47,14 @@ pub fn process(mut process: Process, folder: &Folder, imported: &mut Imported) -
     };
     remark(&process, &joined, imported);
     let file = Assembled::create(folder, origin)?;
-    let mut writer = Writer { file, process: &process, first, names: HashMap::new(), stacks: Stacks::default(), graphs: HashMap::new() };
+    let mut writer = Writer {
+        file,
+        process: &process,
+        first,
+        names: HashMap::new(),
+        stacks: Stacks::default(),
+        graphs: HashMap::new(),
+    };
     writer.definitions(&named)?;
     writer.threads(&joined, &ranges)?;
     writer.alone(&joined)?;
@@ -111,7 +119,8 @@ impl Writer<'_> {
 
     fn definitions(&mut self, ranges: &[(u32, String)]) -> io::Result<()> {
         let process = self.process;
-        let mut used: BTreeMap<u32, ()> = process.streams.list.iter().map(|stream| (stream.device, ())).collect();
+        let mut used: BTreeMap<u32, ()> =
+            process.streams.list.iter().map(|stream| (stream.device, ())).collect();
         used.extend(process.configs.list.iter().map(|config| (config.device, ())));
         for &ordinal in used.keys() {
             self.device(ordinal)?;
@@ -125,7 +134,8 @@ impl Writer<'_> {
         }
         let context_of = |device: u32, number: u32| {
             let place = contexts.binary_search(&(device, number));
-            place.or_else(|_| contexts.binary_search_by_key(&device, |&(device, _)| device))
+            place
+                .or_else(|_| contexts.binary_search_by_key(&device, |&(device, _)| device))
                 .map_or(0, |place| place as u32 + 1)
         };
         for (stream, id) in process.streams.list.iter().zip(1..) {
@@ -167,7 +177,8 @@ impl Writer<'_> {
         let process = self.process;
         let mut functions: HashMap<(u32, Option<FunctionAttributes>), u32> = HashMap::new();
         for (config, id) in process.configs.list.iter().zip(1..) {
-            let capability = process.devices.get(&config.device).map_or(0, |device| capability(&device.attributes));
+            let capability =
+                process.devices.get(&config.device).map_or(0, |device| capability(&device.attributes));
             let attributes = config.registers.map(|registers| FunctionAttributes {
                 registers,
                 static_shared_bytes: config.static_shared,
@@ -190,7 +201,13 @@ impl Writer<'_> {
                 dynamic_shared_bytes: config.dynamic_shared,
             };
             let context = context_of(config.device, config.context);
-            self.file.define(&Definition::Config(Config { id, function, context, launch, ..Config::default() }))?;
+            self.file.define(&Definition::Config(Config {
+                id,
+                function,
+                context,
+                launch,
+                ..Config::default()
+            }))?;
         }
         Ok(())
     }
@@ -246,7 +263,8 @@ impl Writer<'_> {
         let api = self.name(call.name)?;
         let name = self.process.names.text(call.name).to_owned();
         let kernels = || work.iter().filter(|work| matches!(work.kind, Kind::Kernel(_) | Kind::Graph(_)));
-        let is_graph = purpose(&name) == Purpose::GraphLaunch || work.iter().any(|work| matches!(work.kind, Kind::Graph(_)));
+        let is_graph = purpose(&name) == Purpose::GraphLaunch
+            || work.iter().any(|work| matches!(work.kind, Kind::Graph(_)));
         if is_graph && !work.is_empty() {
             return self.graph_launch(thread, call, api, work);
         }
@@ -265,7 +283,14 @@ impl Writer<'_> {
         R::head(of, start, start.saturating_add(call.ns))
     }
 
-    fn launch(&mut self, thread: &mut Thread<'_>, call: &Call, api: u32, name: &str, work: &Work) -> io::Result<()> {
+    fn launch(
+        &mut self,
+        thread: &mut Thread<'_>,
+        call: &Call,
+        api: u32,
+        name: &str,
+        work: &Work,
+    ) -> io::Result<()> {
         let Kind::Kernel(config) = work.kind else { return Ok(()) };
         let cooperative = purpose(name) == Purpose::Launch { cooperative: true };
         let of = if cooperative { flags::COOPERATIVE } else { 0 };
@@ -283,7 +308,13 @@ impl Writer<'_> {
         self.file.record(&Timing { head, config, stream: work.stream + 1, raw_ns: work.ns })
     }
 
-    fn stack(&mut self, thread: &mut Thread<'_>, call: &Call, sample: StackSample, of: u16) -> io::Result<()> {
+    fn stack(
+        &mut self,
+        thread: &mut Thread<'_>,
+        call: &Call,
+        sample: StackSample,
+        of: u16,
+    ) -> io::Result<()> {
         let codes = thread.frames.at(call.start);
         let Some((stack, new)) = self.stacks.number(thread.index, thread.name, codes) else { return Ok(()) };
         if let Some(new) = new {
@@ -293,7 +324,13 @@ impl Writer<'_> {
         self.file.record(&StackSample { head: StackSample::head(of, at, at), stack, ..sample })
     }
 
-    fn graph_launch(&mut self, thread: &mut Thread<'_>, call: &Call, api: u32, work: &[Work]) -> io::Result<()> {
+    fn graph_launch(
+        &mut self,
+        thread: &mut Thread<'_>,
+        call: &Call,
+        api: u32,
+        work: &[Work],
+    ) -> io::Result<()> {
         let graph = self.graph(work)?;
         let stream = work[0].stream + 1;
         let head = self.head::<GraphLaunch>(0, call);
@@ -303,7 +340,12 @@ impl Writer<'_> {
         let raw_ns = work.iter().map(|work| work.ns).sum();
         let at = self.tick(call.start);
         // The graph as a whole takes what its nodes take.
-        let mut whole = Timing { head: Timing::head(flags::OF_GRAPH | flags::QUEUED, at, at), config: graph, stream, raw_ns };
+        let mut whole = Timing {
+            head: Timing::head(flags::OF_GRAPH | flags::QUEUED, at, at),
+            config: graph,
+            stream,
+            raw_ns,
+        };
         whole.head.duration = 0;
         self.file.record(&whole)?;
         work.iter().try_for_each(|work| self.timing(flags::OF_GRAPH, call.start, graph, work))
@@ -335,7 +377,14 @@ impl Writer<'_> {
     }
 
     /// A call that launches no kernel.
-    fn other(&mut self, thread: &mut Thread<'_>, call: &Call, api: u32, name: &str, work: &[Work]) -> io::Result<()> {
+    fn other(
+        &mut self,
+        thread: &mut Thread<'_>,
+        call: &Call,
+        api: u32,
+        name: &str,
+        work: &[Work],
+    ) -> io::Result<()> {
         let class = match purpose(name) {
             Purpose::Other(class) => class,
             // Its kernel is not in the trace.
@@ -360,7 +409,10 @@ impl Writer<'_> {
             ..layout::Call::default()
         };
         self.file.record(&record)?;
-        if matches!(class, Some(CallClass::Copy | CallClass::Set | CallClass::Synchronize | CallClass::Allocate)) {
+        if matches!(
+            class,
+            Some(CallClass::Copy | CallClass::Set | CallClass::Synchronize | CallClass::Allocate)
+        ) {
             let sample = StackSample {
                 config: api,
                 class: record.class,
@@ -402,7 +454,9 @@ impl Writer<'_> {
             }
             let name = self.process.names.text(joined.calls[owner as usize].name);
             let work = &joined.work[range];
-            if purpose(name) != Purpose::GraphLaunch && !work.iter().any(|work| matches!(work.kind, Kind::Graph(_))) {
+            if purpose(name) != Purpose::GraphLaunch
+                && !work.iter().any(|work| matches!(work.kind, Kind::Graph(_)))
+            {
                 let kernels = work.iter().filter(|work| matches!(work.kind, Kind::Kernel(_)));
                 let has_kernel = work.iter().any(|work| matches!(work.kind, Kind::Kernel(_)));
                 let others = work.iter().filter(|work| has_kernel && !matches!(work.kind, Kind::Kernel(_)));
@@ -433,7 +487,8 @@ impl Writer<'_> {
 
 /// The compute capability as the version of machine code: 90 for 9.0.
 fn capability(attributes: &[(u32, i32)]) -> u32 {
-    let of = |wanted| attributes.iter().find(|(id, _)| *id == wanted).map_or(0, |&(_, value)| value.max(0) as u32);
+    let of =
+        |wanted| attributes.iter().find(|(id, _)| *id == wanted).map_or(0, |&(_, value)| value.max(0) as u32);
     of(attribute::COMPUTE_CAPABILITY_MAJOR) * 10 + of(attribute::COMPUTE_CAPABILITY_MINOR)
 }
 

@@ -96,7 +96,9 @@ fn a_cut_trace_keeps_what_came_before() {
 #[test]
 fn traces_of_other_devices_are_refused_by_name() {
     let event = |category: &str, time: &str| {
-        format!("{{\"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"{category}\", \"name\": \"n\", \"pid\": 0, \"tid\": 0, \"ts\": {time}, \"dur\": 1}}]}}")
+        format!(
+            "{{\"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"{category}\", \"name\": \"n\", \"pid\": 0, \"tid\": 0, \"ts\": {time}, \"dur\": 1}}]}}"
+        )
     };
     for (text, word) in [
         ("{\"roctracer_version\": 4, \"traceEvents\": []}".to_owned(), "ROCm"),
@@ -153,8 +155,7 @@ fn database(statements: &[&str]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-const STRINGS: &str =
-    "CREATE TABLE StringIds (id, value); INSERT INTO StringIds VALUES (1, 'kernel'), (2, 'cudaLaunchKernel_v7000');";
+const STRINGS: &str = "CREATE TABLE StringIds (id, value); INSERT INTO StringIds VALUES (1, 'kernel'), (2, 'cudaLaunchKernel_v7000');";
 
 #[test]
 fn a_database_with_wrong_types_and_missing_columns_keeps_what_makes_sense() {

@@ -10,8 +10,8 @@ use crate::codec;
 use crate::definition::Definition;
 use crate::layout::{
     CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended, FileHeader,
-    HEADER_BYTES, MAGIC, PROCESS_FILE_EXTENSION, RangeChange, RecordHead, RecordKind, SLOT_BYTES, SharedAnchor,
-    Slots, Thread, VERSION,
+    HEADER_BYTES, MAGIC, PROCESS_FILE_EXTENSION, RangeChange, RecordHead, RecordKind, SLOT_BYTES,
+    SharedAnchor, Slots, Thread, VERSION,
 };
 use apex_untrusted::Folder;
 use std::fs::File;

@@ -162,11 +162,22 @@ fn sqlite(work: &[Placed], path: &Path) {
         let (correlation, Placed { start, end, stream, .. }) = (at + 1, work);
         if let Some((start, end)) = work.call {
             let name = if work.is_copy { 2 } else { 1 };
-            let _ = write!(sql, "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({start}, {end}, {}, {correlation}, {name}, 0);", global + PID);
+            let _ = write!(
+                sql,
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({start}, {end}, {}, {correlation}, {name}, 0);",
+                global + PID
+            );
         }
         let _ = match work.is_copy {
-            true => write!(sql, "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, 64, 1, 2);"),
-            false => write!(sql, "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, {name}, {name}, 3, 1, 1, 32, 1, 1);", name = 10 + work.kernel),
+            true => write!(
+                sql,
+                "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, 64, 1, 2);"
+            ),
+            false => write!(
+                sql,
+                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({start}, {end}, 0, 1, {stream}, {correlation}, {global}, {name}, {name}, 3, 1, 1, 32, 1, 1);",
+                name = 10 + work.kernel
+            ),
         };
     }
     connection.execute_batch(&format!("BEGIN; {sql} COMMIT;")).unwrap();

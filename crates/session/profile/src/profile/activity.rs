@@ -416,7 +416,8 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             (device, kernel, Work::Kernel, Called::Graph(timing.config))
         } else {
             let config = reading.config_places.get(timing.config).map(|place| &reading.configs[place]);
-            let what = if config.is_some_and(|config| config.collective) { Work::Collective } else { Work::Kernel };
+            let what =
+                if config.is_some_and(|config| config.collective) { Work::Collective } else { Work::Kernel };
             let device = config.and_then(|config| config.device);
             (device, config.map(|config| config.kernel), what, Called::Config(timing.config))
         };
