@@ -1,6 +1,6 @@
 //! `apex dashboard`: sessions in a browser, while they are recorded and afterwards.
 
-use crate::{output, session};
+use crate::{import, output, session};
 use apex_dashboard::Dashboard;
 use apex_http::{Limits, Options, Server, Token};
 use clap::builder::FalseyValueParser;
@@ -44,7 +44,8 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         session::refuse_stdout(named)?;
     }
     let server = listen(args.listen, args.token.as_deref())?;
-    let named = args.sessions.clone();
+    let named: Vec<PathBuf> =
+        args.sessions.iter().map(|path| import::opened(path)).collect::<anyhow::Result<_>>()?;
     let find = move || match named.is_empty() {
         true => found(),
         false => named.iter().flat_map(|path| session::all_of(path)).collect(),

@@ -1,6 +1,6 @@
 //! Reads the session of a command with its profile, and prints its problems on stderr.
 
-use crate::{output, progress, session, units};
+use crate::{import, output, progress, session, units};
 use anyhow::Context;
 use apex_view::{Filters, Loaded};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ const PROBLEMS: usize = 20;
 /// The session that a command reads.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
-    /// Session folder [default: the newest one in this folder]
+    /// Session folder, or traces of another profiler [default: the newest session in this folder]
     pub session: Option<std::path::PathBuf>,
 }
 
@@ -32,6 +32,7 @@ impl Source {
 /// # Errors
 /// If it cannot be read at all, or if the filters leave nothing.
 pub fn read(path: &Path, filters: &Filters) -> anyhow::Result<Loaded> {
+    let path = &*import::opened(path)?;
     let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
     session::refuse_stdout(path)?;
     let loaded = progress::show(&doing, |_| {

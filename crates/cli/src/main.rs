@@ -19,6 +19,7 @@ mod explain;
 mod export;
 mod filters;
 mod hub;
+mod import;
 mod interrupt;
 mod joined;
 mod knowledge;
@@ -79,6 +80,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Import(import::Args),
     Tune(tune::Args),
     Report(report::Args),
     Advise(advise::Args),
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
     let color = arguments.color;
     let done = match arguments.command {
         Command::Run(args) => run::execute(&args, color),
+        Command::Import(args) => import::execute(&args),
         Command::Tune(args) => tune::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, command()),
         Command::ExitCodes => exit::print(),
     };
+    import::remove_temporary();
     done.unwrap_or_else(|error| {
         output::failure(&error);
         ExitCode::from(exit::FAILED)

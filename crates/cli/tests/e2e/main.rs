@@ -23,6 +23,7 @@ mod host_stacks;
 mod hostile;
 mod html;
 mod hub;
+mod imports;
 mod knowledge;
 mod limits;
 mod lines;

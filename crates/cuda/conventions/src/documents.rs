@@ -80,11 +80,12 @@ pub const MERGE: Document = document("merge", 1, "`apex merge --json`");
 pub const AGGREGATE: Document =
     document("aggregate", 1, "[what `apex run --to` sends to a hub](fleet.md#the-message)");
 pub const HUB: Document = document("hub", 1, "[what `apex hub` answers](fleet.md#the-interface)");
+pub const IMPORT: Document = document("import", 1, "`apex import --json`");
 pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the profile that it writes");
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 27] = [
+pub const ALL: [Document; 28] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -113,6 +114,7 @@ pub const ALL: [Document; 27] = [
     HUB,
     TUNED,
     VERIFIED,
+    IMPORT,
 ];
 
 #[cfg(feature = "serde")]

@@ -65,6 +65,7 @@
 //! This crate knows neither writer nor reader. It is part of the injected library, so it depends
 //! only on libc, `cuda-launch` and `untrusted` (and on serde for `session.json`, with the feature
 //! `meta`).
+mod assembled;
 pub mod checksums;
 mod chunks;
 mod clock;
@@ -88,6 +89,7 @@ pub mod source;
 mod ticks;
 mod writer;
 
+pub use assembled::{Assembled, Origin};
 pub use clock::{Clock, ClockRate};
 pub use control::{Control, MappedControl};
 pub use definition::Definition;

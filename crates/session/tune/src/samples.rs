@@ -25,7 +25,7 @@ pub fn of(session: &Session) -> HashMap<Key, OfSize> {
     for (at, process) in session.processes.iter().enumerate() {
         for record in process.records() {
             if let Event::Timing(timing) = record.event
-                && timing.head.flags & flags::OF_GRAPH == 0
+                && timing.head.flags & (flags::OF_GRAPH | flags::OF_CALL) == 0
                 && let Some(config) = process.definitions.config(timing.config)
                 && let Some((key, asked)) = key(process, config)
             {
@@ -52,7 +52,7 @@ pub fn key(process: &Process, config: &Config) -> Option<(Key, LaunchConfig)> {
 
 fn timed(process: &Process, timing: &Timing, is_other: bool) -> Timed {
     // What the event pair itself costs, by calibration.
-    let ns = timing.raw_ns.saturating_sub(timing.head.duration.into()) as f64;
+    let ns = timing.raw_ns.saturating_sub(timing.correction_ns()) as f64;
     Timed { start_ns: process.clock.ns_since_start(timing.head.start), ns, is_other }
 }
 

@@ -4,6 +4,8 @@
 //! * A track for each stream, with its *measured* launches only. Their durations are measured.
 //!   Their starts are computed, as the earliest possible moment: when the call had returned and the
 //!   measured launch before it on the stream had ended. An arrow leads from the call to the launch.
+//!   In an imported session, starts are measured as well, and copies and sets have slices, too; what
+//!   overlaps earlier work of its stream has a track of its own, for slices of a track must nest.
 //! * A counter of live bytes for each kind of memory.
 //!
 //! Each process is read in the order of time, so that streams and counters advance.
@@ -13,7 +15,7 @@ use crate::perfetto::{Slice, Trace, Value};
 use crate::reading::Reading;
 use crate::timings::{Measured, Timings};
 use apex_trace::definition::Config;
-use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
+use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, Timing, flags};
 use apex_trace::{Event, Process};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -37,6 +39,7 @@ pub fn write(reading: &mut Reading<'_>, out: impl Write) -> io::Result<()> {
             names: Names::new(process),
             threads: HashMap::new(),
             streams: HashMap::new(),
+            origin_ns: reading.time_ns(process, 0),
             memory: Memory::default(),
         };
         for record in process.records_by_time() {
@@ -70,8 +73,10 @@ struct Writer<'a, W> {
     names: Names<'a>,
     /// Tracks by thread.
     threads: HashMap<u32, u64>,
-    /// By stream: its track, and when the last measured launch on it ended.
-    streams: HashMap<u32, (u64, u64)>,
+    /// By stream: its tracks, and when the last measured launch on each ended.
+    streams: HashMap<u32, Vec<(u64, u64)>>,
+    /// Time of tick 0 on the time line of the session.
+    origin_ns: u64,
     memory: Memory,
 }
 
@@ -90,10 +95,10 @@ impl<W: Write> Writer<'_, W> {
             self.count_memory(start_ns, call, inside)?;
         }
         match event {
-            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_) => {
-                Ok(())
-            }
+            Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_) => Ok(()),
             _ if !inside => Ok(()),
+            Event::Timing(timing) if timing.is_part_of_launch() => self.part(timing),
+            Event::Timing(_) => Ok(()),
             Event::Call(call) => self.call(tid, start_ns, call),
             Event::Launch(launch) => {
                 let kernel = self.kernel(launch.config);
@@ -148,6 +153,17 @@ impl<W: Write> Writer<'_, W> {
         }
     }
 
+    /// A node of a graph launch, or a copy or set, whose time another profiler recorded.
+    fn part(&mut self, timing: &Timing) -> io::Result<()> {
+        let is_call = timing.head.flags & flags::OF_CALL != 0;
+        let name = match self.process.definitions.name(timing.config) {
+            Some(name) if is_call => name.to_owned(),
+            _ if is_call => "copy or set".to_owned(),
+            _ => format!("node of graph {}", timing.config),
+        };
+        self.gpu(timing.stream, 0, &name, Measured::from(timing), 0)
+    }
+
     /// A measured launch on its stream's track.
     fn gpu(
         &mut self,
@@ -157,21 +173,13 @@ impl<W: Write> Writer<'_, W> {
         measured: Measured,
         flow: u64,
     ) -> io::Result<()> {
-        let (track, free_ns) = match self.streams.get(&stream) {
-            Some(&known) => known,
-            None => {
-                let track = self.ids.next();
-                self.trace.track(track, self.track, &format!("GPU stream {stream}: measured launches"))?;
-                (track, 0)
-            }
-        };
-        let start_ns = ready_ns.max(free_ns);
-        self.streams.insert(stream, (track, start_ns.saturating_add(measured.gpu_ns)));
-        let details = [
-            ("duration", Value::Text("measured")),
-            ("start", Value::Text("computed: the earliest possible")),
-            ("event pair, ns", Value::Integer(measured.raw_ns.cast_signed())),
-        ];
+        let placed = measured.placed_at.map(|at| self.origin_ns + self.process.clock.ns_since_start(at));
+        let (track, start_ns) = self.gpu_track(stream, ready_ns, placed, measured.gpu_ns)?;
+        let start = if placed.is_some() { "measured" } else { "computed: the earliest possible" };
+        let mut details = vec![("duration", Value::Text("measured")), ("start", Value::Text(start))];
+        if placed.is_none() {
+            details.push(("event pair, ns", Value::Integer(measured.raw_ns.cast_signed())));
+        }
         self.trace.slice(&Slice {
             track,
             name,
@@ -180,6 +188,33 @@ impl<W: Write> Writer<'_, W> {
             flow,
             details: &details,
         })
+    }
+
+    /// The track for work of a stream, and its start: where it was placed, on a track that is free
+    /// then, else as soon as it is ready and the work before it is done.
+    fn gpu_track(
+        &mut self,
+        stream: u32,
+        ready_ns: u64,
+        placed: Option<u64>,
+        gpu_ns: u64,
+    ) -> io::Result<(u64, u64)> {
+        let tracks = self.streams.entry(stream).or_default();
+        let lane = placed
+            .map_or(0, |at| tracks.iter().position(|&(_, free_ns)| free_ns <= at).unwrap_or(tracks.len()));
+        if lane == tracks.len() {
+            let track = self.ids.next();
+            let name = match lane {
+                0 => format!("GPU stream {stream}: measured launches"),
+                _ => format!("GPU stream {stream}: overlapping launches {lane}"),
+            };
+            self.trace.track(track, self.track, &name)?;
+            tracks.push((track, 0));
+        }
+        let (track, free_ns) = tracks[lane];
+        let start_ns = placed.unwrap_or(ready_ns.max(free_ns));
+        tracks[lane].1 = start_ns.saturating_add(gpu_ns);
+        Ok((track, start_ns))
     }
 
     fn thread(&mut self, tid: u32) -> io::Result<u64> {

@@ -14,6 +14,8 @@ pub struct Measured {
     pub raw_ns: u64,
     /// The same less what the pair costs, never below zero.
     pub gpu_ns: u64,
+    /// Its start on the GPU in ticks, where another profiler recorded it.
+    pub placed_at: Option<u64>,
     /// Whether the stream was idle when the launch came, so that `raw_ns` includes launch latency.
     pub stream_was_idle: bool,
 }
@@ -22,7 +24,8 @@ impl From<&Timing> for Measured {
     fn from(timing: &Timing) -> Self {
         Measured {
             raw_ns: timing.raw_ns,
-            gpu_ns: timing.raw_ns.saturating_sub(timing.head.duration.into()),
+            gpu_ns: timing.raw_ns.saturating_sub(timing.correction_ns()),
+            placed_at: timing.placed_at(),
             stream_was_idle: timing.head.flags & flags::STREAM_WAS_IDLE != 0,
         }
     }
@@ -39,7 +42,9 @@ impl Timings {
     /// Gathers those of `process`.
     pub fn of(process: &Process) -> Self {
         let timings = process.records().filter_map(|record| match record.event {
-            Event::Timing(timing) => Some(((timing.head.start, record.tid), Measured::from(&timing))),
+            Event::Timing(timing) if !timing.is_part_of_launch() => {
+                Some(((timing.head.start, record.tid), Measured::from(&timing)))
+            }
             _ => None,
         });
         let mut launches: Vec<_> = timings.collect();

@@ -132,6 +132,14 @@ pub mod flags {
     /// Timing: both events were recorded before the GPU reached the first, so the reading contains
     /// no time of the host.
     pub const QUEUED: u16 = 2048;
+    /// Timing: another tool recorded when the work ran on the device. `duration` is then the time
+    /// from the start of its call to its start on the device, in ticks (in units of
+    /// [`LONG_UNIT`](super::LONG_UNIT) with [`LONG`]); `raw_ns` is its exact duration. With
+    /// [`OF_GRAPH`] it is one node of a graph launch, with [`OF_CALL`] a copy or set of memory,
+    /// whose entry point `config` names.
+    pub const PLACED: u16 = 4096;
+    /// Launch: its call was not recorded; the kernel was. It has the kernel's start and no duration.
+    pub const NO_CALL: u16 = 8192;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -194,6 +202,25 @@ pub struct Timing {
     pub stream: u32,
     /// The reading of the event pair, in nanoseconds, uncorrected.
     pub raw_ns: u64,
+}
+
+impl Timing {
+    /// The part of [`Self::raw_ns`] that is the event pair's own, nanoseconds.
+    pub fn correction_ns(&self) -> u64 {
+        if self.head.flags & flags::PLACED != 0 { 0 } else { self.head.duration.into() }
+    }
+
+    /// Whether it is a node of a graph launch, or a copy, and so no time of a whole launch.
+    pub fn is_part_of_launch(&self) -> bool {
+        let of = self.head.flags & (flags::OF_GRAPH | flags::OF_CALL) != 0;
+        of && self.head.flags & flags::PLACED != 0
+    }
+
+    /// The start of the work on the device, in ticks, where it was recorded ([`flags::PLACED`]).
+    pub fn placed_at(&self) -> Option<u64> {
+        let placed = self.head.flags & flags::PLACED != 0;
+        placed.then(|| self.head.start.saturating_add(self.head.duration_ticks()))
+    }
 }
 
 /// The calling thread's stack at a launch or another call.

@@ -68,6 +68,8 @@ pub(crate) struct Ledger {
     parts: Vec<[u64; SLOTS]>,
     /// The part of the last addition, and where it ends.
     part: (usize, u64),
+    /// Whether all times are measured on the device, none modelled.
+    pub is_measured: bool,
 }
 
 /// Returns the start of a part of a span.
@@ -92,6 +94,7 @@ impl Ledger {
             pauses: Default::default(),
             parts,
             part: (0, edge(span, 1)),
+            is_measured: false,
         }
     }
 
@@ -137,6 +140,9 @@ impl Ledger {
         let ends = [short, long].into_iter().filter(|steps| steps.count > 0).map(|steps| steps.mean_ns);
         let (low, high) =
             ends.fold((value.mean_ns, value.mean_ns), |(low, high), mean| (low.min(mean), high.max(mean)));
+        if self.is_measured {
+            return (value.count > 0).then(|| Figure::measured(value.mean_ns).of_samples(value.count));
+        }
         let deviation = (value.p90_ns - value.p10_ns) / FROM_P10_TO_P90;
         let off = NINETY_PERCENT * deviation / (value.count.max(1) as f64).sqrt();
         let mean = Figure::predicted(value.mean_ns, ((low - off).max(0.0), high + off));
@@ -195,6 +201,9 @@ impl Ledger {
     pub fn accounts(&self, ends: [&Self; 2], phase: Option<PhaseKind>) -> Accounts {
         let [value, short, long] = [self, ends[0], ends[1]].map(|ledger| ledger.sums_of(phase));
         let figure = |slot: usize| {
+            if self.is_measured {
+                return Figure::measured(value[slot] as f64);
+            }
             let all = [value, short, long].map(|sums| sums[slot]);
             let (low, high) = (all.iter().min(), all.iter().max());
             let bound = |end: Option<&u64>| end.map_or(0.0, |&end| end as f64);
@@ -220,6 +229,9 @@ impl Ledger {
             told.fold((0, 0.0), |(count, time), (_, (more, ns))| (count + more, time + ns as f64))
         };
         let [(count, value), (_, short), (_, long)] = [self, ends[0], ends[1]].map(of);
+        if self.is_measured {
+            return Pauses { count, time: Figure::measured(value) };
+        }
         let bounds = (value.min(short).min(long), value.max(short).max(long));
         Pauses { count, time: Figure::predicted(value, bounds) }
     }

@@ -62,8 +62,10 @@ impl Work {
 pub(crate) struct NewWork {
     pub stream: u32,
     pub kind: Option<StreamKind>,
-    /// The time at which its call returned.
+    /// The time at which its call returned; its start on the device, if `is_placed`.
     pub ready: u64,
+    /// Whether it is known when it ran: nothing else delays it.
+    pub is_placed: bool,
     /// Its duration.
     pub taken: u64,
     pub what: Work,
@@ -183,6 +185,8 @@ pub(crate) struct Timeline {
     gaps: Gaps,
     /// Final events that the observer has not received yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
+    /// The end of the work of each stream that the observer has received.
+    told: BTreeMap<u32, u64>,
     /// The host's samples; `None` where there are none.
     samples: Option<IdleSampler>,
 }
@@ -210,6 +214,7 @@ impl Timeline {
             ledger: Ledger::new(reported, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
             seen: None,
+            told: BTreeMap::new(),
             samples: None,
         }
     }
@@ -247,7 +252,8 @@ impl Timeline {
 
     /// Work was queued.
     pub fn queue(&mut self, work: NewWork) {
-        let start = work.ready.max(self.free_for(work.stream, work.kind)).max(self.settled);
+        let free = if work.is_placed { 0 } else { self.free_for(work.stream, work.kind) };
+        let start = work.ready.max(free).max(self.settled);
         let end = start.saturating_add(work.taken);
         self.error_ns += work.uncertainty.0;
         self.variance += work.uncertainty.1.powi(2);
@@ -425,13 +431,15 @@ impl Timeline {
         ends.clear();
         (self.settled, self.edges) = (until, [begins, ends]);
         let Self { items, seen, .. } = self;
+        let mut done = Vec::new();
         items.retain(|item| {
             let stays = item.end > until;
-            if let Some(seen) = seen.as_mut().filter(|_| !stays) {
-                seen.push(Seen::Work(item.observed(item.end)));
+            if seen.is_some() && !stays {
+                done.push(item.observed(item.end));
             }
             stays
         });
+        self.see(done);
         self.host.forget(until);
     }
 
@@ -480,11 +488,28 @@ impl Timeline {
     pub fn end(&mut self) {
         self.settle(self.span.1);
         self.gaps.close(None);
-        if let Some(seen) = &mut self.seen {
+        if self.seen.is_some() {
             // How long unknown work lasts beyond the span is no estimate of anything.
             let known = |item: &Item| if item.what == Work::Unknown { self.span.1 } else { item.end };
-            seen.extend(self.items.iter().map(|item| Seen::Work(item.observed(known(item)))));
+            let left = self.items.iter().map(|item| item.observed(known(item))).collect();
+            self.see(left);
         }
+    }
+
+    /// Work has its final form. Where it is known when it ran, it may overlap earlier work of its
+    /// stream: an observer sees the rest of it.
+    fn see(&mut self, mut work: Vec<ObservedWork>) {
+        let Some(seen) = &mut self.seen else { return };
+        if self.ledger.is_measured {
+            work.sort_by_key(|work| work.start);
+            for work in &mut work {
+                let told = self.told.entry(work.stream).or_default();
+                work.start = work.start.max(*told);
+                work.end = work.end.max(work.start);
+                *told = work.end;
+            }
+        }
+        seen.extend(work.into_iter().map(Seen::Work));
     }
 
     /// Returns the device's idle time before work of each range.

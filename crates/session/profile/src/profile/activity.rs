@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use apex_trace::layout::{Call, CallClass, RecordHead, flags};
+use apex_trace::layout::{Call, CallClass, RecordHead, Timing, flags};
 use apex_trace::{Event, Record};
 
 use super::by_id::IndexById;
@@ -105,6 +105,8 @@ struct Second<'r, 'b, 'o> {
     range_times: BTreeMap<usize, RangeTimes>,
     collectives: AllSeries,
     observer: Option<&'o mut (dyn Observer + 'o)>,
+    /// The thread of the last call that launched.
+    launching: u32,
 }
 
 /// A launch: its device and stream, and its call.
@@ -120,6 +122,8 @@ struct LaunchCall {
     loads: bool,
     collective: bool,
     called: Called,
+    /// Whether the call itself was recorded, not its kernel alone.
+    is_recorded: bool,
 }
 
 impl Reading<'_> {
@@ -172,7 +176,11 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let observed = observer.is_some();
         let device = |(&device, extent): (&Option<usize>, &Extent)| {
             let bandwidth = device.map_or(0.0, |device| reading.part.devices[device].memory_bytes_per_ns());
-            (device, Device::new(extent, &reading.window, bandwidth, costs, &boundaries, observed))
+            let mut state = Device::new(extent, &reading.window, bandwidth, costs, &boundaries, observed);
+            if reading.is_placed {
+                state.model.each(|timeline| timeline.ledger.is_measured = true);
+            }
+            (device, state)
         };
         let mut devices: BTreeMap<_, _> = reading.extents.iter().map(device).collect();
         if let Some(threads) = reading.sampled_threads() {
@@ -199,6 +207,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             range_times: BTreeMap::new(),
             collectives: AllSeries::default(),
             observer,
+            launching: 0,
         }
     }
 
@@ -241,6 +250,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                         end,
                         loads,
                         called,
+                        is_recorded: launch.head.flags & flags::NO_CALL == 0,
                     },
                     launch.head.start,
                 );
@@ -263,11 +273,13 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                         end,
                         loads: false,
                         called: Called::Graph(launch.graph),
+                        is_recorded: true,
                     },
                     launch.head.start,
                 );
             }
             Event::Call(call) => self.call(thread, record.range, &call),
+            Event::Timing(timing) => self.placed(record, &timing),
             Event::RangeChange(change) => {
                 self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
                 let of_thread = change.head.flags & flags::PROCESS_WIDE == 0;
@@ -322,15 +334,18 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
 
     fn launch(&mut self, call: LaunchCall, ticks: u64) {
         let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
-        self.called(&ObservedCall {
-            thread: call.thread,
-            start: call.start,
-            end: call.end,
-            cause,
-            called: call.called,
-            bytes: 0,
-            range: call.range,
-        });
+        if call.is_recorded {
+            self.launching = call.thread;
+            self.called(&ObservedCall {
+                thread: call.thread,
+                start: call.start,
+                end: call.end,
+                cause,
+                called: call.called,
+                bytes: 0,
+                range: call.range,
+            });
+        }
         let counts = self.reading.counts_at(call.start as f64);
         if counts {
             let launches = self.phase(call.start).devices.entry(call.device).or_default();
@@ -363,6 +378,9 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         if let (Launched::Config(_), Some(kernel), true) = (call.what, call.kernel, counts) {
             device.launched.launched(kernel, call.start);
         }
+        if self.reading.is_placed {
+            return; // its records say when it ran
+        }
         if let Some(sample) = sample {
             device.model.each(|timeline| match sample.idle {
                 true => timeline.empty_at(Some(call.stream), call.start),
@@ -384,6 +402,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             stream: call.stream,
             kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
             ready: call.end,
+            is_placed: false,
             taken: 0,
             what,
             kernel: call.kernel,
@@ -403,6 +422,50 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         }
     }
 
+    /// Work whose time on the device another tool recorded.
+    fn placed(&mut self, record: &Record, timing: &Timing) {
+        let Some(at) = timing.placed_at() else { return };
+        let reading = self.reading;
+        let by_stream = || reading.device_of_stream(timing.stream);
+        let (device, kernel, what, called) = if timing.head.flags & flags::OF_CALL != 0 {
+            (by_stream(), None, Work::Copy, Called::Api(timing.config))
+        } else if timing.head.flags & flags::OF_GRAPH != 0 {
+            let graph = reading.graph_places.get(timing.config).map(|place| &reading.graphs[place]);
+            let kernel = graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel);
+            let device = graph.and_then(|graph| graph.device).or_else(by_stream);
+            (device, kernel, Work::Kernel, Called::Graph(timing.config))
+        } else {
+            let config = reading.config_places.get(timing.config).map(|place| &reading.configs[place]);
+            let what =
+                if config.is_some_and(|config| config.collective) { Work::Collective } else { Work::Kernel };
+            let device = config.and_then(|config| config.device);
+            (device, config.map(|config| config.kernel), what, Called::Config(timing.config))
+        };
+        let clock = &reading.process.clock;
+        let start = clock.ns_since_start(timing.head.start);
+        let work = NewWork {
+            stream: timing.stream,
+            kind: None,
+            ready: clock.ns_since_start(at),
+            is_placed: true,
+            taken: 0,
+            what,
+            kernel,
+            thread: self.launching,
+            part: self.part(start),
+            range: self.range_places.of_thread(record.range),
+            uncertainty: (0.0, 0.0),
+            queued: Queued { start, called, is_timed: true },
+        };
+        let Some(device) = self.devices.get_mut(&device) else { return };
+        device.model.queue(work, [timing.raw_ns; 3]);
+        for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
+            let times = self.range_times.entry(range).or_default();
+            times.gpu_ns.iter_mut().for_each(|sum| *sum = sum.saturating_add(timing.raw_ns));
+            times.timed += u64::from(what != Work::Copy);
+        }
+    }
+
     fn call(&mut self, thread: u32, range: u32, call: &Call) {
         let (start, end) = self.reading.interval(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
@@ -414,6 +477,9 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         }
         if self.reading.counts_at(start as f64) {
             self.count(call, start, end - start);
+        }
+        if self.reading.is_placed {
+            return; // what it waited for, or copied, ran when its records say
         }
         match call.class() {
             Some(CallClass::Copy | CallClass::Set) => self.transfer((thread, range), call, start, end),
@@ -474,6 +540,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             stream: call.stream,
             kind: self.reading.streams.get(call.stream).and_then(|stream| stream.kind),
             ready: end,
+            is_placed: false,
             taken: 0,
             what: Work::Copy,
             kernel: None,

@@ -393,7 +393,9 @@ impl Counts {
         } else {
             self.launches.calls += 1;
             self.launches.cooperative += u64::from(launch.head.flags & flags::COOPERATIVE != 0);
-            self.cpu.add(cpu_ns);
+            if launch.head.flags & flags::NO_CALL == 0 {
+                self.cpu.add(cpu_ns);
+            }
             return true;
         }
         false

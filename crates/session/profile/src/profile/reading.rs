@@ -66,6 +66,8 @@ pub(super) struct Reading<'b> {
     unlaunched: Launched,
     /// The samples of timed launches.
     pub sampled: Sampled,
+    /// Whether another tool recorded when work ran on the device.
+    pub is_placed: bool,
     pub extents: BTreeMap<Option<usize>, Extent>,
     /// As `extents`, of the copies and sets before the first launch.
     transfers: BTreeMap<Option<usize>, Extent>,
@@ -137,6 +139,7 @@ impl<'b> Reading<'b> {
             launched: Launched::default(),
             unlaunched: Launched::default(),
             sampled: Sampled::default(),
+            is_placed: false,
             extents: BTreeMap::new(),
             transfers: BTreeMap::new(),
         }
@@ -263,9 +266,12 @@ impl<'b> Reading<'b> {
 
     fn timing(&mut self, timing: &Timing) {
         self.part.recorder.timings += 1;
+        if timing.head.flags & flags::PLACED != 0 {
+            return self.placed(timing);
+        }
         let stratum = self.stratum(timing.head.start);
         let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
-        let correction = u64::from(timing.head.duration);
+        let correction = timing.correction_ns();
         let ns = timing.raw_ns.saturating_sub(correction);
         let sort = Sort::of(timing.head.flags);
         self.sampled.add(timing.head.start, Sample { ns, idle });
@@ -274,6 +280,28 @@ impl<'b> Reading<'b> {
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, sort);
         } else if let Some(config) = self.config(timing.config) {
             self.configs[config].samples.sample(stratum, timing.raw_ns, correction, sort);
+        }
+    }
+
+    /// Work that another tool saw on the device: its time is exact, and it ends then.
+    fn placed(&mut self, timing: &Timing) {
+        self.is_placed = true;
+        let (stratum, of) = (self.stratum(timing.head.start), timing.head.flags);
+        let device = if of & (flags::OF_GRAPH | flags::OF_CALL) != 0 {
+            self.device_of_stream(timing.stream)
+        } else {
+            let config = self.config(timing.config);
+            if let Some(config) = config {
+                self.configs[config].samples.sample(stratum, timing.raw_ns, 0, Sort::Queued);
+            }
+            config.and_then(|config| self.configs[config].device)
+        };
+        let start = timing.placed_at().map_or(0, |at| self.process.clock.ns_since_start(at));
+        let end = start.saturating_add(timing.raw_ns) as f64;
+        for extents in [&mut self.extents, &mut self.transfers] {
+            if let Some(extent) = extents.get_mut(&device) {
+                extent.end = extent.end.max(end);
+            }
         }
     }
 
@@ -426,6 +454,14 @@ impl<'b> Reading<'b> {
     /// A process that launches nothing spends its time on copies and sets: they tell from when to
     /// when it used its devices.
     fn take_transfers(&mut self) {
+        if self.is_placed {
+            // Copies before the first launch are work like any other where it is known when they ran.
+            for (device, transfers) in &self.transfers {
+                if let Some(extent) = self.extents.get_mut(device) {
+                    extent.start = extent.start.min(transfers.start);
+                }
+            }
+        }
         if !self.extents.is_empty() {
             return;
         }

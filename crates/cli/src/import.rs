@@ -1,0 +1,183 @@
+//! `apex import`: a session of traces that another profiler recorded.
+//!
+//! Commands that read a session read such traces, too: [`opened`] imports them into a temporary
+//! folder, which is removed at the end.
+
+use crate::{output, progress, session, units};
+use anyhow::{Context, bail};
+use apex_conventions::documents::IMPORT;
+use apex_import::Imported;
+use apex_trace::{META_FILE, checksums, is_session};
+use apex_untrusted::Folder;
+use clap::builder::FalseyValueParser;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+/// Kinds of events without a place that are named.
+const KINDS: usize = 6;
+
+/// Makes a session of a trace that another profiler recorded.
+///
+/// It reads PyTorch's traces (torch.profiler's JSON, plain or compressed by gzip) and Nsight Systems'
+/// exports to SQLite. Several traces, or a folder of them, become one session: the ranks of a job.
+/// Each kernel has its measured duration and its place in time; what a trace cannot tell is said.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex import worker0.pt.trace.json.gz -o session
+  apex import log/ -o session                  all traces in this folder, one for each rank
+  nsys export --type sqlite report.nsys-rep && apex import report.sqlite -o session
+  apex report worker0.pt.trace.json.gz         read a trace without keeping a session
+  apex import trace.json --json | jq .remarks
+
+docs/import.md says what each format cannot tell.")]
+pub struct Args {
+    /// Traces, or folders with traces in them
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Session folder to create [default: apex-TRACE-TIME]
+    #[arg(short, long, value_name = "SESSION")]
+    output: Option<PathBuf>,
+    #[arg(long, help = format!("Print JSON (schema {IMPORT})"), value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: String,
+    sources: &'a [String],
+    kernels: u64,
+    transfers: u64,
+    calls: u64,
+    left_out: &'a BTreeMap<String, u64>,
+    remarks: &'a [String],
+}
+
+/// Runs `apex import`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut traces = Vec::new();
+    for path in &args.traces {
+        traces.extend(found_at(path)?);
+    }
+    let name = args.traces[0].file_stem().unwrap_or(OsStr::new("trace"));
+    let fresh = session::Fresh::make(args.output.as_deref(), name)?;
+    let imported = match read(&traces, &fresh.folder) {
+        Ok(imported) => imported,
+        Err(error) => {
+            let written = written_in(fresh.folder.path());
+            fresh.discard(&written.iter().map(String::as_str).collect::<Vec<_>>());
+            return Err(error);
+        }
+    };
+    let Imported { sources, kernels, transfers, calls, left_out, remarks } = &imported;
+    let session = session::shown(fresh.folder.path());
+    if args.json {
+        let (kernels, transfers, calls) = (*kernels, *transfers, *calls);
+        let document = Document { session, sources, kernels, transfers, calls, left_out, remarks };
+        return output::json(IMPORT, &document);
+    }
+    tell(&imported);
+    output::page(|out| writeln!(out, "{session}"))
+}
+
+/// The traces that a path names.
+fn found_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let shown = apex_untrusted::shown(path);
+    if !path.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    if is_session(path) {
+        bail!("{shown} is a session already: `apex report {shown}`");
+    }
+    let traces = apex_import::traces_at(path);
+    if traces.is_empty() {
+        bail!(
+            "{shown} has no traces in it: name the files, or a folder with files *.trace.json, *.json.gz or *.sqlite"
+        );
+    }
+    Ok(traces)
+}
+
+/// The files in a folder.
+fn written_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn read(traces: &[PathBuf], folder: &Folder) -> anyhow::Result<Imported> {
+    let shown = match traces {
+        [one] => apex_untrusted::shown(one),
+        several => format!("{} traces", several.len()),
+    };
+    let imported = progress::show(&format!("importing {shown}"), |_| apex_import::import(traces, folder))?;
+    // Readers do without them.
+    let _ = checksums::store(folder, session::has_checksum);
+    Ok(imported)
+}
+
+/// Says what was imported, and what is missing.
+fn tell(imported: &Imported) {
+    let mut sources = imported.sources.clone();
+    sources.dedup();
+    output::remark(format!(
+        "imported {}, {} and {} of {}",
+        units::counted(imported.kernels, "kernel", "kernels"),
+        units::counted(imported.transfers, "copy or set", "copies and sets"),
+        units::counted(imported.calls, "call", "calls"),
+        sources.join("; ")
+    ));
+    imported.remarks.iter().for_each(output::remark);
+    let mut kinds: Vec<(&String, &u64)> = imported.left_out.iter().collect();
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    if !kinds.is_empty() {
+        let rest = kinds.len().saturating_sub(KINDS);
+        let mut told: Vec<String> =
+            kinds.iter().take(KINDS).map(|(kind, count)| format!("{count} × {kind}")).collect();
+        told.extend((rest > 0).then(|| units::counted(rest as u64, "more kind", "more kinds")));
+        output::remark(format!("left out, for a session has no place for them: {}", told.join(", ")));
+    }
+}
+
+/// Traces that were imported for this command, and their sessions.
+static TEMPORARY: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+
+/// The session to read at a path: the path itself, or a temporary one of the traces there.
+///
+/// # Errors
+/// If there are traces, and they cannot be imported.
+pub fn opened(path: &Path) -> anyhow::Result<PathBuf> {
+    let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, session)) = temporary.iter().find(|(trace, _)| trace == path) {
+        return Ok(session.clone());
+    }
+    let is_named_so = path.extension().is_some_and(|end| end == "nsys-rep");
+    let is_recorded = is_session(path) || path.join(META_FILE).exists();
+    if is_recorded || path.is_dir() && !session::all_of(path).iter().all(|found| found == path) {
+        return Ok(path.to_path_buf());
+    }
+    let traces = match apex_import::traces_at(path) {
+        traces if traces.is_empty() && is_named_so => vec![path.to_path_buf()],
+        traces => traces,
+    };
+    if traces.is_empty() {
+        return Ok(path.to_path_buf());
+    }
+    let number = temporary.len();
+    let at = std::env::temp_dir().join(format!("apex-import-{}-{number}", std::process::id()));
+    let folder =
+        Folder::make(&at).with_context(|| format!("cannot create {}", apex_untrusted::shown(&at)))?;
+    temporary.push((path.to_path_buf(), at.clone()));
+    tell(&read(&traces, &folder)?);
+    Ok(at)
+}
+
+/// Removes the temporary sessions of this command.
+pub fn remove_temporary() {
+    for (_, session) in TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // They lie in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(session);
+    }
+}

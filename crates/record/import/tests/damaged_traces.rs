@@ -1,0 +1,239 @@
+//! Any bytes give a session or an error that names the file; never a panic. Traces of other devices
+//! are refused by name.
+
+use apex_import::{Error, Format, Imported, import, traces_at};
+use apex_trace::{Event, Session};
+use apex_untrusted::Folder;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use rusqlite::Connection;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// What importing files of these contents gives, and the session.
+fn imported(files: &[(&str, &[u8])]) -> (Result<Imported, Error>, TempDir) {
+    let dir = TempDir::new().unwrap();
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| dir.path().join(name)).collect();
+    for (path, (_, bytes)) in paths.iter().zip(files) {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let folder = Folder::make(&dir.path().join("session")).unwrap();
+    (import(&paths, &folder), dir)
+}
+
+fn session(dir: &TempDir) -> Session {
+    Session::open(&dir.path().join("session")).unwrap()
+}
+
+const EVENTS: &str = r##"
+  {"ph": "M", "name": "thread_name", "pid": 11, "tid": 12, "ts": 1, "args": {"name": "main"}},
+  {"ph": "X", "cat": "user_annotation", "name": "step\u00e9\"#1", "pid": 11, "tid": 12, "ts": 0.5, "dur": 100},
+  {"ph": "X", "cat": "python_function", "name": "a.py(3): f", "pid": 11, "tid": 12, "ts": 0.5, "dur": 100},
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 11, "tid": 12, "ts": 1.001, "dur": 2.5, "args": {"correlation": 5}},
+  {"ph": "X", "cat": "kernel", "name": "k<float>", "pid": 0, "tid": 7, "ts": 9.25, "dur": 3.125,
+   "args": {"correlation": 5, "device": 0, "context": 1, "stream": 7, "grid": [2, 1, 1], "block": [64, 1, 1], "registers per thread": 16}},
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "pid": 11, "tid": 12, "ts": 14, "dur": 1, "args": {"correlation": 6}},
+  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0, "tid": 7, "ts": 20, "dur": 1.5,
+   "args": {"correlation": 6, "device": 0, "context": 1, "stream": 7, "bytes": 4096}},
+  {"ph": "X", "cat": "something_new", "name": "?", "pid": 0, "tid": 7, "ts": 20, "dur": 1}
+"##;
+
+fn document() -> String {
+    format!(
+        "{{\"schemaVersion\": 1, \"deviceProperties\": [{{\"id\": 0, \"name\": \"NVIDIA H200\", \"numSms\": 132, \
+         \"computeMajor\": 9, \"computeMinor\": 0}}], \"distributedInfo\": {{\"rank\": 3}}, \"traceEvents\": [{EVENTS}], \
+         \"baseTimeNanoseconds\": 1700000000000000000}}"
+    )
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_trace_becomes_records_to_the_nanosecond() {
+    let (result, dir) = imported(&[("t.json.gz", &gzip(document().as_bytes()))]);
+    let result = result.unwrap();
+    assert_eq!((result.kernels, result.transfers, result.calls), (1, 1, 2));
+    assert_eq!(result.left_out.get("something_new"), Some(&1));
+    let session = session(&dir);
+    assert!(session.problems.is_empty(), "{:?}", session.problems);
+    let process = &session.processes[0];
+    assert_eq!((process.pid, process.clock.real_ns(0)), (11, 1_700_000_000_000_001_001));
+    let mut placed = Vec::new();
+    for record in process.records() {
+        if let Event::Timing(timing) = record.event {
+            placed.push((timing.placed_at().unwrap(), timing.raw_ns, timing.correction_ns(), record.range));
+        }
+    }
+    assert_eq!(placed, [(8_249, 3_125, 0, 1), (18_999, 1_500, 0, 1)]);
+    let range = process.definitions.range(1).unwrap();
+    assert_eq!(range.name, "stepé\"#1");
+    assert_eq!(process.definitions.devices().next().unwrap().name, "NVIDIA H200");
+}
+
+#[test]
+fn a_cut_trace_keeps_what_came_before() {
+    let text = document();
+    let cut = &text[..text.find("something_new").unwrap()];
+    for bytes in [cut.as_bytes().to_vec(), gzip(text.as_bytes())[..400].to_vec()] {
+        let (result, _dir) = imported(&[("t.json.tmp", &bytes)]);
+        match result {
+            Ok(result) => {
+                let said = result.remarks.iter().any(|remark| remark.contains("incomplete"));
+                assert!(said, "{:?}", result.remarks);
+            }
+            Err(error) => assert!(error.to_string().contains("t.json.tmp"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn traces_of_other_devices_are_refused_by_name() {
+    let event = |category: &str, time: &str| {
+        format!(
+            "{{\"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"{category}\", \"name\": \"n\", \"pid\": 0, \"tid\": 0, \"ts\": {time}, \"dur\": 1}}]}}"
+        )
+    };
+    for (text, word) in [
+        ("{\"roctracer_version\": 4, \"traceEvents\": []}".to_owned(), "ROCm"),
+        (event("mtia_runtime", "1"), "MTIA"),
+        (event("xpu_runtime", "1"), "XPU"),
+        (event("kernel", "\"1.5\""), "Ascend"),
+        ("{\"rocprofiler-sdk-tool\": [1]}".to_owned(), "rocprofiler"),
+        ("{\"schema\": \"1\", \"nodes\": []}".to_owned(), "execution trace"),
+        (event("cpu_op", "1"), "no work of a GPU"),
+    ] {
+        let (result, _dir) = imported(&[("t.json", text.as_bytes())]);
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(word) && error.contains("t.json"), "{error}");
+    }
+    let (result, _dir) = imported(&[("r.nsys-rep", b"?")]);
+    assert!(result.unwrap_err().to_string().contains("nsys export --type sqlite"));
+}
+
+#[test]
+fn two_traces_of_one_rank_are_refused_and_ranks_number_the_processes() {
+    let text = document();
+    let (result, _dir) = imported(&[("a.json", text.as_bytes()), ("b.json", text.as_bytes())]);
+    assert!(result.unwrap_err().to_string().contains("rank 3"));
+    let other = text.replace("\"rank\": 3", "\"rank\": 0");
+    let (result, dir) = imported(&[("a.json", text.as_bytes()), ("b.json", other.as_bytes())]);
+    assert_eq!(result.unwrap().kernels, 2);
+    let mut pids: Vec<u32> = session(&dir).processes.iter().map(|process| process.pid).collect();
+    pids.sort_unstable();
+    assert_eq!(pids, [1, 4]);
+}
+
+#[test]
+fn a_folder_gives_its_traces_and_nothing_else() {
+    let (_, dir) = imported(&[
+        ("worker0.1.pt.trace.json", document().as_bytes()),
+        ("rank1.json.gz", &gzip(document().as_bytes())),
+        ("package.json", b"{}"),
+        ("notes.txt", b"{}"),
+    ]);
+    let found = traces_at(dir.path());
+    let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["rank1.json.gz", "worker0.1.pt.trace.json"]);
+    assert_eq!(Format::of(&dir.path().join("notes.txt")), Some(Format::Json));
+    assert_eq!(Format::of(Path::new("/nowhere")), None);
+}
+
+/// A database whose kernels have these columns and rows.
+fn database(statements: &[&str]) -> Vec<u8> {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("t.sqlite");
+    let connection = Connection::open(&path).unwrap();
+    statements.iter().for_each(|statement| connection.execute_batch(statement).unwrap());
+    drop(connection);
+    std::fs::read(path).unwrap()
+}
+
+const STRINGS: &str = "CREATE TABLE StringIds (id, value); INSERT INTO StringIds VALUES (1, 'kernel'), (2, 'cudaLaunchKernel_v7000');";
+
+#[test]
+fn a_database_with_wrong_types_and_missing_columns_keeps_what_makes_sense() {
+    let bytes = database(&[
+        STRINGS,
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, globalPid, correlationId, streamId, shortName)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10, 20, 281476838981632, 1, 7, 1), ('x', 3, 1, 1, 1, 1), (5, 1, 1, 1, 1, 1),
+         (30, 35, 281476838981632, 9, x'00', 'text')",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 4, 281476838981743, 1, 2)",
+        "CREATE TABLE SOMETHING_NEW (a); INSERT INTO SOMETHING_NEW VALUES (1), (2)",
+    ]);
+    let (result, dir) = imported(&[("t.sqlite", &bytes)]);
+    let result = result.unwrap();
+    assert_eq!((result.kernels, result.calls, result.left_out["rows of SOMETHING_NEW"]), (2, 1, 2));
+    let said = |word: &str| result.remarks.iter().any(|remark| remark.contains(word));
+    assert!(said("2 rows have no time") && said("no launch call"), "{:?}", result.remarks);
+    let session = session(&dir);
+    assert_eq!(session.processes[0].definitions.name(1), Some("cudaLaunchKernel"));
+}
+
+#[test]
+fn views_are_not_read_and_other_databases_are_refused() {
+    let endless = "CREATE VIEW StringIds AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS value FROM n";
+    for statement in [endless, "CREATE TABLE other (a)"] {
+        let (result, _dir) = imported(&[("t.sqlite", &database(&[statement]))]);
+        assert!(result.unwrap_err().to_string().contains("no export of Nsight Systems"));
+    }
+    let (result, _dir) = imported(&[("t.sqlite", b"SQLite format 3\0 and nothing more")]);
+    assert!(result.unwrap_err().to_string().contains("t.sqlite"));
+}
+
+/// A database that is made once: SQLite waits for the disk.
+fn small_database() -> &'static Vec<u8> {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        database(&[
+            STRINGS,
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, globalPid, correlationId, streamId, shortName);
+             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10, 20, 281476838981632, 1, 7, 1)",
+            "CREATE TABLE NVTX_EVENTS (start, end, eventType, text, globalTid);
+             INSERT INTO NVTX_EVENTS VALUES (1, 99, 59, 'r', 281476838981743)",
+        ])
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_json_never_panics(
+        changes in prop::collection::vec((0usize..4096, any::<u8>()), 0..12),
+        end in 0usize..4096,
+        packed in any::<bool>(),
+    ) {
+        let mut bytes = document().into_bytes();
+        for (at, byte) in changes {
+            let length = bytes.len();
+            bytes[at % length] = byte;
+        }
+        bytes.truncate(end.max(1));
+        let bytes = if packed { gzip(&bytes) } else { bytes };
+        let (result, dir) = imported(&[("t.json", &bytes)]);
+        match result {
+            Ok(_) => drop(session(&dir).processes[0].records_by_time().count()),
+            Err(error) => prop_assert!(error.to_string().contains("t.json")),
+        }
+    }
+
+    #[test]
+    fn damaged_databases_never_panic(changes in prop::collection::vec((100usize..16_384, any::<u8>()), 1..20)) {
+        let mut bytes = small_database().clone();
+        for (at, byte) in changes {
+            let length = bytes.len();
+            bytes[at % length] = byte;
+        }
+        if let (Err(error), _dir) = imported(&[("t.sqlite", &bytes)]) {
+            prop_assert!(error.to_string().contains("t.sqlite"), "{}", error);
+        }
+    }
+}
