@@ -85,7 +85,7 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 28] = [
+pub const ALL: [Document; 29] = [
     REPORT,
     PAGE,
     ADVISE,
