@@ -189,6 +189,7 @@ fn meta(paths: &[PathBuf], began: u64, ended: u64) -> Meta {
         device: "gpu".to_owned(),
         timing: "all".to_owned(),
         host: Host::default(),
+        rank: None,
     }
 }
 
