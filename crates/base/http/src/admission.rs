@@ -34,11 +34,12 @@ impl Admission {
     /// # Errors
     /// Returns the response to a request that is refused, or that is sent on with its token in a
     /// cookie.
-    pub fn admit<B: Body>(&self, request: &hyper::Request<B>) -> Result<Arc<str>, Response> {
-        let refuse = |status, why: &str| Err(Response::text(status, why));
+    pub fn admit<B: Body>(&self, request: &hyper::Request<B>) -> Result<Arc<str>, Box<Response>> {
+        let refuse = |status, why: &str| Err(Box::new(Response::text(status, why)));
         let is_post = *request.method() == Method::POST;
-        if !matches!(*request.method(), Method::GET | Method::HEAD) && !(is_post && self.takes_posts) {
-            return Err(self.wrong_method());
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_read && (!is_post || !self.takes_posts) {
+            return Err(Box::new(self.wrong_method()));
         }
         if !is_post && !request.body().is_end_stream() {
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, "no request has a body here");
@@ -76,12 +77,12 @@ impl Admission {
 
     /// Who bears the token of the request, or the response to one that bears none, or that has it
     /// in its address.
-    fn demand(&self, bearers: &Bearers, uri: &Uri, headers: &HeaderMap) -> Result<Arc<str>, Response> {
+    fn demand(&self, bearers: &Bearers, uri: &Uri, headers: &HeaderMap) -> Result<Arc<str>, Box<Response>> {
         let query = uri.query().unwrap_or_default();
         let (given, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with("token="));
         let mut tokens = given.iter().map(|pair| &pair["token=".len()..]);
         let Some(token) = tokens.find(|token| bearers.name(token).is_some()) else {
-            return self.bearer(bearers, headers).ok_or_else(unauthorized);
+            return self.bearer(bearers, headers).ok_or_else(|| Box::new(unauthorized()));
         };
         // The token leaves the address, so that it is in no history and no copied link. A path that
         // began with two slashes would name a host.
@@ -91,7 +92,7 @@ impl Admission {
         let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie);
         let response = Response::text(StatusCode::SEE_OTHER, "the token is in a cookie now");
         let response = response.with_header(header::LOCATION, &format!("{path}{question}{others}"));
-        Err(response.with_header(header::SET_COOKIE, &cookie))
+        Err(Box::new(response.with_header(header::SET_COOKIE, &cookie)))
     }
 
     /// Who bears the token in the headers.

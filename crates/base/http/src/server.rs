@@ -264,7 +264,7 @@ impl Shared {
             Err(refusal) => {
                 // An unread body must not be taken for the next request.
                 let close = !request.body().is_end_stream();
-                self.told(if close { refusal.with_header(header::CONNECTION, "close") } else { refusal })
+                self.told(if close { refusal.with_header(header::CONNECTION, "close") } else { *refusal })
             }
         };
         let content = match response.content {
@@ -294,14 +294,15 @@ impl Shared {
     }
 
     /// The body of a POST, `None` of other requests.
-    async fn posted(&self, method: &Method, body: Incoming) -> Result<Option<Bytes>, Response> {
+    async fn posted(&self, method: &Method, body: Incoming) -> Result<Option<Bytes>, Box<Response>> {
         if *method != Method::POST {
             return Ok(None);
         }
         let late = || Response::text(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         let read = timeout(self.limits.body_time, body::read(body, self.body_bytes)).await;
-        let refused = |refusal: Response| self.told(refusal.with_header(header::CONNECTION, "close"));
-        read.unwrap_or_else(|_| Err(late())).map(Some).map_err(refused)
+        let refused =
+            |refusal: Box<Response>| Box::new(self.told(refusal.with_header(header::CONNECTION, "close")));
+        read.unwrap_or_else(|_| Err(Box::new(late()))).map(Some).map_err(refused)
     }
 
     /// The answer, computed beside this thread.
@@ -309,7 +310,7 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let posted = match self.posted(&parts.method, body).await {
             Ok(posted) => posted,
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         let Some(request) = Request::new(&parts.uri).map(|request| request.of(bearer, posted)) else {
             return Response::text(StatusCode::BAD_REQUEST, "the address is not percent-encoded UTF-8");

@@ -52,7 +52,8 @@ pub fn deliver(spool: &Spool, hub: &Target, longest: Duration) -> io::Result<Del
             done.failure.get_or_insert(Failure::TimedOut(longest));
         }
         if done.failure.is_some() {
-            done.waiting = (keys.len() - at) as u64;
+            // The one that failed is counted already.
+            done.waiting += (keys.len() - at) as u64;
             break;
         }
         one(spool, hub, key, left, &mut done)?;

@@ -119,16 +119,21 @@ pub fn bar(times: &Times) -> String {
     bar + "</svg>"
 }
 
-/// Hours of a device.
+/// Time of devices, in hours unless it is short.
 pub fn hours(us: u64) -> String {
-    let hours = us as f64 / 3.6e9;
-    match hours {
+    match us as f64 / 3.6e9 {
+        hours if hours >= 1000.0 => format!("{} h", count(hours.round() as u64)),
+        hours if hours >= 0.1 => format!("{hours:.2} h"),
         _ if us == 0 => "0".to_owned(),
-        hours if hours >= 100.0 => format!("{hours:.0}"),
-        hours if hours >= 0.1 => format!("{hours:.2}"),
-        hours if hours >= 0.001 => format!("{hours:.4}"),
-        _ => format!("{:.3} s", us as f64 / 1e6),
+        _ => duration(1000.0 * us as f64),
     }
+}
+
+/// The colour of a part of held time, before its name.
+pub fn swatch(part: &str) -> String {
+    format!(
+        "<svg class=\"swatch\" viewBox=\"0 0 8 8\"><rect class=\"{part}\" width=\"8\" height=\"8\"/></svg> "
+    )
 }
 
 /// A share of a whole in percent.
@@ -159,7 +164,7 @@ pub fn duration(ns: f64) -> String {
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let apart = |(at, digit): (usize, char)| {
-        let gap = at > 0 && (digits.len() - at) % 3 == 0;
+        let gap = at > 0 && (digits.len() - at).is_multiple_of(3);
         gap.then_some('\u{202f}').into_iter().chain([digit])
     };
     digits.chars().enumerate().flat_map(apart).collect()
@@ -203,8 +208,9 @@ mod tests {
         assert_eq!([0, 7, 1234, 1_234_567].map(count), ["0", "7", "1\u{202f}234", "1\u{202f}234\u{202f}567"]);
         assert_eq!(duration(1.5e3), "1.5 µs");
         assert_eq!(duration(3.6e13), "10.0 h");
-        assert_eq!(hours(3_600_000_000), "1.00");
-        assert_eq!(hours(1_500), "0.002 s");
+        assert_eq!(hours(3_600_000_000), "1.00 h");
+        assert_eq!(hours(7_200_000_000_000), "2\u{202f}000 h");
+        assert_eq!((hours(1_500), hours(0)), ("1.50 ms".to_owned(), "0".to_owned()));
         assert_eq!((share(1, 8), share(1, 0)), ("12.5%".to_owned(), "–".to_owned()));
     }
 

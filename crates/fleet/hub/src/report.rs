@@ -64,7 +64,7 @@ impl Report {
         let (times, before) = (&self.times.0, &self.times_before.0);
         let busy = |times: &Times| html::share(times.busy_us(), times.held_us());
         let mut body = format!(
-            "<h1>GPUs from {} to {} (UTC)</h1>\n{}<p>The {} days before: {} GPU-hours, {} busy. Most was lost to: {}.</p>\n{}",
+            "<h1>GPUs from {} to {} (UTC)</h1>\n{}<p>The {} days before: {} of GPU time, {} busy. Most was lost to: {}.</p>\n{}",
             self.from,
             self.to,
             html::figures(&held(times, price)),

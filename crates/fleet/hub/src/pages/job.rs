@@ -108,14 +108,14 @@ impl Job {
         }
         let times = &job.times.0;
         format!(
-            "<h1>{}</h1>\n<p><code>{}</code></p>\n{}{}{}\n<h2>Where the time went</h2>\n{}{}{}{}{}",
+            "<h1>{}</h1>\n<p><code>{}</code></p>\n{}{}{}\n{}<h2>Where the time went</h2>\n{}{}{}{}",
             escaped(&job.job),
             escaped(&job.command),
             html::figures(&facts),
             html::figures(&held(times, price)),
             html::bar(times),
-            parts(times),
             self.findings_section(),
+            parts(times),
             self.ranks_section(),
             self.kernels_section(),
             self.sessions_section(),
@@ -167,7 +167,7 @@ impl Job {
             "process#",
             "device",
             "launches#",
-            "GPU-hours#",
+            "GPU time#",
             "busy#",
             "waiting for others#",
             "where the time went",
@@ -191,7 +191,7 @@ impl Job {
         let rows: Vec<_> = self.kernels.iter().map(row).collect();
         format!(
             "<h2>Kernels</h2>\n{}",
-            html::table(&["kernel", "launches (measured)#", "GPU-hours (measured)#"], &rows)
+            html::table(&["kernel", "launches (measured)#", "GPU time (measured)#"], &rows)
         )
     }
 

@@ -82,7 +82,7 @@ pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
         "state",
         "hosts#",
         "ranks#",
-        "GPU-hours#",
+        "GPU time#",
         "busy#",
         "where the time went",
         "lost to",

@@ -48,6 +48,6 @@ pub fn table(kernels: &[KernelRow]) -> String {
             html::share(kernel.gpu_us, all),
         ]
     };
-    let columns = ["kernel", "launches#", "GPU-hours#", "share of these#"];
+    let columns = ["kernel", "launches#", "GPU time#", "share of these#"];
     html::table(&columns, &kernels.iter().map(row).collect::<Vec<_>>())
 }

@@ -24,9 +24,9 @@ pub fn day(ns: u64) -> u64 {
 pub fn held(times: &Times, price: Option<f64>) -> Vec<(&'static str, String)> {
     let held = times.held_us();
     let mut figures = vec![
-        ("GPU-hours held (computed)", html::hours(held)),
+        ("GPU time held (computed)", html::hours(held)),
         ("busy with kernels (predicted)", html::share(times.busy_us(), held)),
-        ("GPU-hours lost", html::hours(held.saturating_sub(times.busy_us()))),
+        ("GPU time lost", html::hours(held.saturating_sub(times.busy_us()))),
     ];
     if let Some(price) = price {
         let cost = |us: u64| format!("{:.2}", us as f64 / 3.6e9 * price);
@@ -39,11 +39,11 @@ pub fn held(times: &Times, price: Option<f64>) -> Vec<(&'static str, String)> {
 /// A table of what held time went into.
 pub fn parts(times: &Times) -> String {
     let held = times.held_us();
-    let row = |((_, words), us): (&(&str, &str), u64)| {
-        vec![(*words).to_owned(), html::hours(us), html::share(us, held)]
+    let row = |((name, words), us): (&(&str, &str), u64)| {
+        vec![html::swatch(name) + words, html::hours(us), html::share(us, held)]
     };
     let rows: Vec<_> = PARTS.iter().zip(times.parts()).filter(|(_, us)| *us > 0).map(row).collect();
-    html::table(&["where the time went", "GPU-hours#", "share#"], &rows)
+    html::table(&["part", "GPU time#", "share#"], &rows)
 }
 
 /// The three largest losses in words.

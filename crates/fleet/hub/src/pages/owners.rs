@@ -37,9 +37,9 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
     let mut columns = vec![
         "owner",
         "recordings#",
-        "GPU-hours#",
+        "GPU time#",
         "busy#",
-        "GPU-hours lost#",
+        "GPU time lost#",
         "where the time went",
         "lost to",
     ];

@@ -73,7 +73,11 @@ fn next(lines: &mut impl Iterator<Item = String>, beginning: &str) -> Option<Str
 }
 
 fn started(folder: &Path) -> (Child, u16) {
-    let mut hub = part("serves_until_it_is_killed", folder, 0).spawn().unwrap();
+    started_as(part("serves_until_it_is_killed", folder, 0))
+}
+
+fn started_as(mut hub: Command) -> (Child, u16) {
+    let mut hub = hub.spawn().unwrap();
     let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = next(&mut lines, "listens ").unwrap().parse().unwrap();
     (hub, port)
@@ -139,6 +143,77 @@ fn round(folder: &Path, seed: u64) {
     let last: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
     assert!(last.iter().all(|of| of.sequence == MESSAGES), "seed {seed}");
     assert_eq!(totals(&folder.join("hub.db")), expected(last.iter()), "seed {seed}");
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+}
+
+/// A spool with a message of each recording, and the address of a hub.
+fn filled(folder: &Path, port: u16, sequence: u64) -> (Spool, Target) {
+    let spool = Spool::open(&folder.join("spool"), Limits::default()).unwrap();
+    for recording in 0..40 {
+        let of = message(recording, sequence);
+        spool.put(&Entry { key: of.recording.clone(), sequence, body: of.to_bytes() }).unwrap();
+    }
+    (spool, Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap())
+}
+
+#[test]
+fn a_hub_whose_disk_is_full_confirms_nothing_that_it_has_not_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    // The tables are made without a limit.
+    drop(Running::start(&folder.path().join("hub.db")));
+    let mut limited = part("serves_until_it_is_killed", folder.path(), 0);
+    // SAFETY: between fork and exec; async-signal-safe calls.
+    unsafe {
+        limited.pre_exec(|| {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            let most = libc::rlimit { rlim_cur: 200_000, rlim_max: 200_000 };
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const most) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    let (mut hub, port) = started_as(limited);
+    let (spool, target) = filled(folder.path(), port, 1);
+    let delivered = deliver(&spool, &target, Duration::from_secs(60)).unwrap();
+    assert!(delivered.confirmed > 0 && delivered.waiting > 0, "{delivered:?}");
+    assert_eq!(delivered.failure, Some(apex_push::Failure::Refused(503)));
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+    // What was confirmed is there, and the rest comes when there is room again.
+    let stored = rusqlite::Connection::open(folder.path().join("hub.db")).unwrap();
+    let stored: u64 =
+        stored.query_row("SELECT count(*) FROM recordings", [], |row| row.get::<_, i64>(0)).unwrap() as u64;
+    assert!(stored >= delivered.confirmed, "{stored} {delivered:?}");
+    let hub = Running::start(&folder.path().join("hub.db"));
+    let target = Target::new(&format!("http://{}", hub.address), PATH).unwrap();
+    assert_eq!(deliver(&spool, &target, Duration::from_secs(60)).unwrap().waiting, 0);
+    let all: Vec<Aggregate> = stored_or_waiting(&spool, &folder.path().join("hub.db"));
+    assert_eq!(all.len(), 40);
+    assert_eq!(totals(&folder.path().join("hub.db")), expected(all.iter()));
+}
+
+#[test]
+fn a_hub_that_is_paused_is_not_waited_for_and_counts_once_what_came_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut hub, port) = started(folder.path());
+    let signal = |signal: i32| {
+        // SAFETY: takes numbers; the process is a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(hub.id().cast_signed(), signal) }, 0);
+    };
+    let (spool, target) = filled(folder.path(), port, 1);
+    signal(libc::SIGSTOP);
+    // The system takes the connection and the message for it.
+    let delivered = deliver(&spool, &target, Duration::from_millis(200)).unwrap();
+    assert_eq!((delivered.confirmed, delivered.waiting), (0, 40), "{delivered:?}");
+    signal(libc::SIGCONT);
+    // A later message comes before it is known whether the earlier one was taken.
+    let (spool, target) = filled(folder.path(), port, 2);
+    assert_eq!(deliver(&spool, &target, Duration::from_secs(60)).unwrap().confirmed, 40);
+    let all: Vec<Aggregate> = stored_or_waiting(&spool, &folder.path().join("hub.db"));
+    assert!(all.len() == 40 && all.iter().all(|of| of.sequence == 2));
+    assert_eq!(totals(&folder.path().join("hub.db")), expected(all.iter()));
     hub.kill().unwrap();
     hub.wait().unwrap();
 }
