@@ -353,6 +353,7 @@ pub fn record(
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
+    meta.has_checksums = true;
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
     // What comes now takes as long as the session is large, and may be interrupted.
@@ -471,6 +472,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
         // Found out while the program starts.
         host: Host::default(),
+        has_checksums: false,
     }
 }
 

@@ -39,6 +39,9 @@ pub struct Meta {
     /// The machine.
     #[serde(default)]
     pub host: Host,
+    /// Whether a list of checksums was to follow ([`crate::checksums`]).
+    #[serde(default)]
+    pub has_checksums: bool,
 }
 
 /// The way in which a program ended.
@@ -117,7 +120,7 @@ impl Meta {
             apex_version: String,
         }
         let path = dir.join(META_FILE);
-        let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: 0, what }]));
+        let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: None, what }]));
         let json = match read::read(&path, read::SESSION_JSON) {
             Ok(json) => json,
             Err(error) => return problem(format!("cannot be read: {error}; what was run is unknown")),
@@ -131,7 +134,7 @@ impl Meta {
         match serde_json::from_slice::<Meta>(&json) {
             Ok(meta) if meta.schema != SCHEMA => {
                 let what = format!("is damaged: its schema is {}, and it is read as {SCHEMA}", meta.schema);
-                let problem = Problem { path, offset: 0, what };
+                let problem = Problem { path, offset: None, what };
                 Ok((Some(meta), vec![problem]))
             }
             Ok(meta) => Ok((Some(meta), Vec::new())),
