@@ -387,6 +387,7 @@ pub fn record(
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
+    meta.has_checksums = true;
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
     if let Some(Err(error)) = output.filter(|_| meta.rank.is_some()).map(joined::conclude) {
@@ -528,6 +529,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         // Found out while the program starts.
         host: Host::default(),
         rank: own_rank(),
+        has_checksums: false,
     }
 }
 

@@ -120,12 +120,15 @@ fn a_changed_byte_and_a_missing_file_are_named() {
     changed[5000] ^= 1;
     std::fs::write(&path, &changed).unwrap();
     let (shown, said) = report();
-    assert!(said.contains(".rec: byte 0: is damaged: the 16384 bytes from here on"), "{said}");
+    assert!(
+        said.contains(".rec: byte 0: the 16384 bytes from here on are not those that were recorded"),
+        "{said}"
+    );
     assert!(shown.contains("Damaged or incomplete: ") && shown.contains("16384 bytes"), "{shown}");
 
     std::fs::remove_file(&path).unwrap();
     let (shown, said) = report();
-    assert!(said.contains("is missing: the CUDA calls of its process are in no figure"), "{said}");
+    assert!(said.contains(".rec: missing: the CUDA calls of its process are in no figure"), "{said}");
     assert!(!shown.contains("No kernel was launched"), "{shown}");
 
     // An older session has no list of its files; its control page counts them.

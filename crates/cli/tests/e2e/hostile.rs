@@ -48,6 +48,7 @@ fn session(folder: &Path) {
         timing: NAME.into(),
         rank: None,
         host: Host { name: NAME.into(), ..Host::default() },
+        has_checksums: false,
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.
@@ -224,7 +225,7 @@ fn files_that_block_or_never_end_are_refused_by_name() {
         // The only folder with something like a control page is none to look into.
         (&["report"][..], 125, "no session in the current folder"),
         (&["ctl", "status", "other"], 125, "it is a FIFO"),
-        (&["report", "s"], 0, "1-1.rec: byte 0: cannot be opened: it is a FIFO"),
+        (&["report", "s"], 0, "1-1.rec: cannot be opened: it is a FIFO"),
         (&["predict", "pipe"], 125, "cannot open pipe (`apex predict -` reads from pipes): it is a FIFO"),
         (&["predict", "data"], 125, "data is not an APEX session"),
         (&["train", "--data", "data", "-o", "new"], 125, "manifest.json: it is a FIFO"),

@@ -4,7 +4,8 @@
 //! each launch. The files do not change after the program's end, so a list of their names, lengths
 //! and sums is made then. A reader learns from it which file is missing, is cut, or has other bytes
 //! than those that were recorded. A session without the list is an older one, or one whose
-//! `apex run` was killed; it is read unchecked.
+//! `apex run` was killed; it is read unchecked. `session.json` says whether a list was to follow, so
+//! that one that was removed is missed.
 //!
 //! The list is text: a line with the format, a line for each file (name, bytes, and the sums of its
 //! blocks, in hexadecimal), and a line with the sum of the lines before. A file that a process
@@ -14,6 +15,7 @@ use crate::counts::EXTENSION as COUNTS_FILE_EXTENSION;
 use crate::error::Problem;
 use crate::layout::{FileHeader, PROCESS_FILE_EXTENSION};
 use apex_untrusted::{Folder, read};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -152,43 +154,84 @@ fn entry_in(line: &str) -> Option<Entry> {
     is_plain(name).then(|| Entry { name: name.to_owned(), bytes, sums })
 }
 
+/// What the list says of a session's files.
+#[derive(Default)]
+pub(crate) struct Checked {
+    pub problems: Vec<Problem>,
+    /// Process files of the list; `None` without a list, or with one that is damaged.
+    pub process_files: Option<BTreeSet<PathBuf>>,
+}
+
 /// Compares the files of a session with its list. With `is_brief`, only finds those that are
-/// missing.
-pub(crate) fn check(dir: &Path, is_brief: bool) -> Vec<Problem> {
+/// missing. `is_expected`: `session.json` says that there is a list.
+pub(crate) fn check(dir: &Path, is_brief: bool, is_expected: bool) -> Checked {
     let path = dir.join(FILE);
     let found = match read::read_to_string(&path, MOST_READ) {
         Ok(text) => entries_of(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_expected => return Checked::default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err("it is missing, although the program has ended".to_owned())
+        }
         Err(error) => Err(format!("it cannot be read: {error}")),
     };
-    let compare = |entry: &Entry| compare(&dir.join(&entry.name), entry, is_brief);
+    let of = |entry: &Entry| dir.join(&entry.name);
     match found {
-        Ok(entries) => entries.iter().filter_map(compare).collect(),
+        Ok(entries) => Checked {
+            problems: entries.iter().filter_map(|entry| compare(&of(entry), entry, is_brief)).collect(),
+            process_files: Some(entries.iter().map(of).filter(|path| is_of_process(path)).collect()),
+        },
         Err(what) => {
-            vec![problem(path, 0, format!("the files of this session cannot be checked for damage: {what}"))]
+            let what = format!("the files of this session cannot be checked for damage: {what}");
+            Checked { problems: vec![Problem { path, offset: None, what }], process_files: None }
         }
     }
 }
 
-fn problem(path: PathBuf, offset: u64, what: String) -> Problem {
-    Problem { path, offset, what }
+impl Checked {
+    /// Says of process files that the list does not have that they came later.
+    pub fn note_unlisted(&mut self, found: &[PathBuf]) {
+        let Some(listed) = &self.process_files else { return };
+        let what = format!(
+            "not in {FILE}: it came after `apex run` had ended, from a process that the program left behind or \
+             from elsewhere. Its calls are in the figures"
+        );
+        let unlisted = found.iter().filter(|path| !listed.contains(*path)).cloned();
+        self.problems.extend(unlisted.map(|path| Problem { path, offset: None, what: what.clone() }));
+    }
+
+    /// Process files that had records and are empty now: that they are cut is said already.
+    pub fn emptied(&self) -> BTreeSet<PathBuf> {
+        let is_empty = |path: &Path| path.metadata().is_ok_and(|found| found.len() == 0);
+        let paths = self.problems.iter().map(|problem| &problem.path);
+        paths.filter(|path| is_of_process(path) && is_empty(path)).cloned().collect()
+    }
+}
+
+fn is_of_process(path: &Path) -> bool {
+    path.extension().is_some_and(|found| found == PROCESS_FILE_EXTENSION)
 }
 
 /// What is wrong with a file of the list. One that cannot be read is told where it is read.
 fn compare(path: &Path, entry: &Entry, is_brief: bool) -> Option<Problem> {
-    let tell = |offset, what| Some(problem(path.to_owned(), offset, what));
+    let tell = |offset, what| Some(Problem { path: path.to_owned(), offset, what });
     let mut file = match read::open(path, read::PROCESS_FILE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return tell(0, missing(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return tell(None, missing(path)),
         Err(_) => return None,
         Ok(file) => file,
     };
-    let sums = entry.sums.as_ref().filter(|_| !is_brief)?;
-    let bytes = file.metadata().ok()?.len();
-    if bytes != entry.bytes {
-        let what = format!("is damaged: it had {} bytes when it was recorded, and has {bytes}", entry.bytes);
-        return tell(bytes.min(entry.bytes), what);
+    let sums = entry.sums.as_ref();
+    let bytes = file.metadata().ok().filter(|_| !is_brief)?.len();
+    // One that is still written may change, but it does not lose its first page.
+    if bytes != entry.bytes && (sums.is_some() || bytes == 0) {
+        let lost = match is_of_process(path) && bytes < entry.bytes {
+            true => "; records that stood in the rest are in no figure",
+            false => "",
+        };
+        let recorded = entry.bytes;
+        let what = format!("damaged: it had {recorded} bytes when it was recorded, and has {bytes}{lost}");
+        return tell(None, what);
     }
-    let found = sums_of(&mut file).ok()?;
+    let (sums, found) = (sums?, sums_of(&mut file).ok()?);
     let mut changed = (0..sums.len()).filter(|&block| found.get(block) != sums.get(block));
     let first = changed.next()?;
     let others = match changed.count() {
@@ -197,17 +240,16 @@ fn compare(path: &Path, entry: &Entry, is_brief: bool) -> Option<Problem> {
     };
     let length = BLOCK_BYTES.min((bytes - (first * BLOCK_BYTES) as u64) as usize);
     let what = format!(
-        "is damaged: the {length} bytes from here on are not those that were recorded{others}; figures \
+        "the {length} bytes from here on are not those that were recorded{others}; figures \
          that come from them are wrong or missing"
     );
-    tell((first * BLOCK_BYTES) as u64, what)
+    tell(Some((first * BLOCK_BYTES) as u64), what)
 }
 
 fn missing(path: &Path) -> String {
-    let is_records = path.extension().is_some_and(|found| found == PROCESS_FILE_EXTENSION);
-    match is_records {
-        true => "is missing: the CUDA calls of its process are in no figure".to_owned(),
-        false => "is missing".to_owned(),
+    match is_of_process(path) {
+        true => "missing: the CUDA calls of its process are in no figure".to_owned(),
+        false => "missing, although it was recorded".to_owned(),
     }
 }
 
@@ -224,9 +266,10 @@ mod tests {
         dir
     }
 
-    fn told(dir: &Path) -> Vec<(String, u64, String)> {
+    fn told(dir: &Path) -> Vec<(String, Option<u64>, String)> {
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
-        check(dir, false).into_iter().map(|found| (name(&found.path), found.offset, found.what)).collect()
+        let problems = check(dir, false, false).problems.into_iter();
+        problems.map(|found| (name(&found.path), found.offset, found.what)).collect()
     }
 
     #[test]
@@ -240,7 +283,7 @@ mod tests {
                 changed[at] ^= 1 << bit;
                 fs::write(dir.path().join("host-stacks.jsonl"), &changed).unwrap();
                 let told = told(dir.path());
-                assert_eq!(told[0].1, (at / BLOCK_BYTES * BLOCK_BYTES) as u64, "{told:?}");
+                assert_eq!(told[0].1, Some((at / BLOCK_BYTES * BLOCK_BYTES) as u64), "{told:?}");
                 assert!(told[0].2.contains("not those that were recorded"), "{told:?}");
             }
         }
@@ -258,10 +301,38 @@ mod tests {
         fs::write(dir.path().join("a.ptx"), "code and more").unwrap();
         let told = told(dir.path());
         let names: Vec<_> = told.iter().map(|(name, at, _)| (name.as_str(), *at)).collect();
-        assert_eq!(names, [("1-2.rec", 0), ("a.ptx", 4), ("machine.jsonl", 0)]);
-        assert!(told[0].2.starts_with("is missing: the CUDA calls"), "{told:?}");
+        assert_eq!(names, [("1-2.rec", None), ("a.ptx", None), ("machine.jsonl", None)]);
+        assert!(told[0].2.starts_with("missing: the CUDA calls"), "{told:?}");
         assert!(told[2].2.contains("had 6 bytes when it was recorded, and has 0"), "{told:?}");
-        assert_eq!(check(dir.path(), true).len(), 1, "a brief look finds what is missing");
+        assert_eq!(check(dir.path(), true, true).problems.len(), 1, "a brief look finds what is missing");
+    }
+
+    #[test]
+    fn a_list_that_should_be_there_is_missed() {
+        let dir = session(&[("1-2.rec", b"records")]);
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert!(check(dir.path(), false, false).problems.is_empty(), "an older session has none");
+        let [missed] = &check(dir.path(), false, true).problems[..] else { panic!("one problem") };
+        assert!(
+            missed.to_string().contains("checksums: the files of this session cannot be checked"),
+            "{missed}"
+        );
+        assert!(missed.what.ends_with("it is missing, although the program has ended"), "{missed}");
+    }
+
+    #[test]
+    fn process_files_that_are_not_listed_are_named() {
+        let dir = session(&[("1-2.rec", b"records"), ("a.ptx", b"code")]);
+        let found = ["1-2.rec", "3-4.rec"].map(|name| dir.path().join(name));
+        let mut checked = check(dir.path(), false, true);
+        checked.note_unlisted(&found);
+        let [unlisted] = &checked.problems[..] else { panic!("{:?}", checked.problems) };
+        assert_eq!((&unlisted.path, unlisted.offset), (&found[1], None));
+        // Without a list nothing is known.
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        let mut checked = check(dir.path(), false, false);
+        checked.note_unlisted(&found);
+        assert!(checked.problems.is_empty());
     }
 
     #[test]
@@ -288,7 +359,8 @@ mod tests {
             let told = told(dir.path());
             assert!(told.len() <= 1 && told.iter().all(|(name, ..)| name == FILE), "byte {at}: {told:?}");
             fs::write(dir.path().join(FILE), &whole[..at]).unwrap();
-            assert!(check(dir.path(), false).iter().all(|found| found.path.ends_with(FILE)), "{at} bytes");
+            let found = check(dir.path(), false, false).problems;
+            assert!(found.iter().all(|found| found.path.ends_with(FILE)), "{at} bytes");
         }
         let outside = format!("{FORMAT}\n../other\t1\t00000000\n");
         let outside = format!("{outside}end\t{:08x}\n", sum(outside.as_bytes()));

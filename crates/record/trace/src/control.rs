@@ -115,6 +115,9 @@ pub struct CodeControl {
     pub ptx_only: AtomicU64,
 }
 
+/// The place of the number of process files in the page.
+pub(crate) const PROCESSES_AT: u64 = offset_of!(Control, processes) as u64;
+
 const _: () = assert!(
     size_of::<Control>() == 56 + COMPLAINT_BYTES + size_of::<CodeControl>()
         && size_of::<Control>() <= CONTROL_BYTES

@@ -258,7 +258,7 @@ impl ProcessCounts {
             Ok(bytes) => ProcessCounts::from_bytes(path, &bytes),
             Err(error) => {
                 let what = format!("cannot be read: {error}; what was counted is missing");
-                Ok((ProcessCounts::default(), vec![Problem { path: path.to_owned(), offset: 0, what }]))
+                Ok((ProcessCounts::default(), vec![Problem { path: path.to_owned(), offset: None, what }]))
             }
         }
     }
@@ -271,7 +271,11 @@ impl ProcessCounts {
         let mut found = ProcessCounts::default();
         let mut problems = Vec::new();
         let mut complain = |offset: usize, what: &str| {
-            problems.push(Problem { path: path.to_owned(), offset: offset as u64, what: what.to_owned() });
+            problems.push(Problem {
+                path: path.to_owned(),
+                offset: Some(offset as u64),
+                what: what.to_owned(),
+            });
         };
         let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES).filter(|_| bytes.starts_with(&MAGIC))
         else {

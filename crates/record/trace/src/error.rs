@@ -70,15 +70,16 @@ impl std::error::Error for Error {
 pub struct Problem {
     /// The file.
     pub path: PathBuf,
-    /// Byte in it.
-    pub offset: u64,
+    /// Byte in it; `None` where the fault is the whole file's.
+    pub offset: Option<u64>,
     /// The fault, and its effect on the data that was read.
     pub what: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: byte {}: {}", shown(&self.path), self.offset, printable(&self.what))
+        let place = self.offset.map_or_else(String::new, |offset| format!("byte {offset}: "));
+        write!(f, "{}: {place}{}", shown(&self.path), printable(&self.what))
     }
 }
 

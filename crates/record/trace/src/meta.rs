@@ -42,6 +42,9 @@ pub struct Meta {
     /// The rank that was recorded, where each rank has an `apex run` of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<RecordedRank>,
+    /// Whether a list of checksums was to follow ([`crate::checksums`]).
+    #[serde(default)]
+    pub has_checksums: bool,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.
@@ -133,7 +136,7 @@ impl Meta {
             apex_version: String,
         }
         let path = dir.join(META_FILE);
-        let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: 0, what }]));
+        let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: None, what }]));
         let json = match read::read(&path, read::SESSION_JSON) {
             Ok(json) => json,
             Err(error) => return problem(format!("cannot be read: {error}; what was run is unknown")),
@@ -147,7 +150,7 @@ impl Meta {
         match serde_json::from_slice::<Meta>(&json) {
             Ok(meta) if meta.schema != SCHEMA => {
                 let what = format!("is damaged: its schema is {}, and it is read as {SCHEMA}", meta.schema);
-                let problem = Problem { path, offset: 0, what };
+                let problem = Problem { path, offset: None, what };
                 Ok((Some(meta), vec![problem]))
             }
             Ok(meta) => Ok((Some(meta), Vec::new())),

@@ -158,8 +158,9 @@ fn problems_say_where_and_what() {
     put(&mut bytes, chunk(0) + 32 + 4, 70_000_000); // length of a definition
     let (process, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
     let found = |offset: usize, words: &str| {
-        let matches =
-            |problem: &&apex_trace::Problem| problem.offset == offset as u64 && problem.what.contains(words);
+        let matches = |problem: &&apex_trace::Problem| {
+            problem.offset == Some(offset as u64) && problem.what.contains(words)
+        };
         assert_eq!(problems.iter().filter(matches).count(), 1, "{words}, in {problems:#?}");
     };
     found(chunk(1), "unknown kind 0x1234");
@@ -312,7 +313,7 @@ fn what_only_a_newer_apex_can_write_is_damage_in_a_session_of_this_one() {
     ] {
         let (_dir, session) = changed_session(&[(at, value)]);
         let [problem] = session.problems.as_slice() else { panic!("{says}: {:?}", session.problems) };
-        assert!(problem.what.contains(says) && problem.offset as usize == at, "{problem}");
+        assert!(problem.what.contains(says) && problem.offset == Some(at as u64), "{problem}");
         let lost = u64::from(at == record);
         assert_eq!(session.processes[0].record_count, u64::from(THREADS * LAUNCHES) - lost, "{says}");
     }
@@ -345,7 +346,10 @@ fn fields_of_the_header_that_cannot_be_are_named_and_not_used() {
             panic!("{says}: {problems:?}")
         };
         assert!(problem.what.starts_with("damaged: ") && problem.what.contains(says), "{problem}");
-        assert!(problem.offset <= at as u64 && problem.offset + 24 > at as u64, "{problem}");
+        assert!(
+            problem.offset.is_some_and(|offset| (offset..offset + 24).contains(&(at as u64))),
+            "{problem}"
+        );
         assert_eq!((process.dropped, process.overwritten), (0, 0));
         assert_eq!(process.record_count, u64::from(THREADS * LAUNCHES));
     }
@@ -366,7 +370,7 @@ fn a_record_that_cannot_be_costs_itself_alone() {
         let (_dir, session) = changed_session(&[(at, value)]);
         let [problem] = session.problems.as_slice() else { panic!("{says}: {:?}", session.problems) };
         assert!(problem.what.contains(says) && problem.what.ends_with("left out"), "{problem}");
-        assert_eq!(problem.offset, slot(9) as u64, "{says}");
+        assert_eq!(problem.offset, Some(slot(9) as u64), "{says}");
         let process = &session.processes[0];
         assert_eq!(process.record_count, u64::from(THREADS * LAUNCHES) - 1, "{says}");
         assert_eq!(process.records().count() as u64, process.record_count, "{says}");
@@ -382,7 +386,7 @@ fn a_chunk_that_says_that_it_holds_less_than_it_does_is_named() {
     let (_, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
     let [problem] = problems.as_slice() else { panic!("{problems:?}") };
     assert!(problem.what.contains("more records follow than the chunk says"), "{problem}");
-    assert_eq!(problem.offset as usize, HEADER_BYTES + CHUNK_BYTES + 32 + 100 * SLOT_BYTES);
+    assert_eq!(problem.offset, Some((HEADER_BYTES + CHUNK_BYTES + 32 + 100 * SLOT_BYTES) as u64));
 }
 
 /// The control page counts the process files, so that one that was removed is missed.
@@ -398,8 +402,63 @@ fn a_process_file_that_was_removed_is_missed() {
         all.filter(|problem| problem.contains("process files")).collect::<Vec<_>>()
     };
     let none = said(&[]);
-    assert!(none[0].contains("*.rec: byte 0: 2 of 2 process files"), "{none:?}");
+    assert!(none[0].contains("*.rec: 2 of 2 process files"), "{none:?}");
     assert!(apex_trace::has_process_files(dir.path()), "the session had calls");
     assert!(said(&["1.rec"])[0].contains("1 of 2 process files"));
     assert_eq!(said(&["1.rec", "2.rec"]), [""; 0]);
+}
+
+/// The files `1.rec` and `2.rec`, their list, and a control page that counts so many.
+fn listed_session(counted: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let control = apex_trace::MappedControl::create(dir.path(), Default::default()).unwrap();
+    control.processes.store(counted, std::sync::atomic::Ordering::Relaxed);
+    ["1.rec", "2.rec"].iter().for_each(|name| fs::write(dir.path().join(name), sound_bytes()).unwrap());
+    let folder = apex_untrusted::Folder::open(dir.path()).unwrap();
+    apex_trace::checksums::store(&folder, |name| name.to_string_lossy().ends_with(".rec")).unwrap();
+    dir
+}
+
+/// The problems of a session's process files and of its control page, without the folder.
+fn told(dir: &Path) -> Vec<String> {
+    let session = Session::open(dir).unwrap();
+    let folder = format!("{}/", dir.display());
+    let told = session.problems.iter().map(|problem| problem.to_string().replace(&folder, ""));
+    told.filter(|problem| !problem.starts_with("session.json")).collect()
+}
+
+#[test]
+fn a_count_of_files_that_the_list_refutes_is_what_is_damaged() {
+    let dir = listed_session(254);
+    let [problem] = &told(dir.path())[..] else { panic!("{:?}", told(dir.path())) };
+    assert!(
+        problem.starts_with("control: byte 40: this count is probably damaged: it says that 254"),
+        "{problem}"
+    );
+    assert!(problem.contains("checksums has 2"), "{problem}");
+    // What the list misses is missing.
+    let dir = listed_session(2);
+    fs::remove_file(dir.path().join("1.rec")).unwrap();
+    assert_eq!(told(dir.path()), ["1.rec: missing: the CUDA calls of its process are in no figure"]);
+}
+
+#[test]
+fn a_process_file_that_is_not_in_the_list_is_named() {
+    let dir = listed_session(2);
+    fs::write(dir.path().join("3.rec"), sound_bytes()).unwrap();
+    let [problem] = &told(dir.path())[..] else { panic!("{:?}", told(dir.path())) };
+    assert!(problem.starts_with("3.rec: not in checksums: it came after `apex run` had ended"), "{problem}");
+    assert_eq!(Session::open(dir.path()).unwrap().processes.len(), 3);
+}
+
+#[test]
+fn a_process_file_that_was_emptied_is_not_said_to_have_been_empty() {
+    let dir = listed_session(2);
+    fs::write(dir.path().join("2.rec"), "").unwrap();
+    let [problem] = &told(dir.path())[..] else { panic!("{:?}", told(dir.path())) };
+    let recorded = sound_bytes().len();
+    let says = format!(
+        "2.rec: damaged: it had {recorded} bytes when it was recorded, and has 0; records that stood"
+    );
+    assert!(problem.starts_with(&says), "{problem}");
 }

@@ -108,6 +108,7 @@ mod meta {
                 timing: "sampled".to_owned(),
                 rank: None,
                 host: Host::here(),
+                has_checksums: true,
             },
         )
     }

@@ -134,12 +134,12 @@ impl FileState {
         if self.unknown_records > 0 {
             let what =
                 format!("{} records of kinds that only a newer APEX knows: skipped", self.unknown_records);
-            all.add(&self.path, 0, what);
+            all.add(&self.path, None, what);
         }
         all.finish(&self.path)
     }
 
-    fn problem(&mut self, offset: u64, what: impl Into<String>) {
+    fn problem(&mut self, offset: impl Into<Option<u64>>, what: impl Into<String>) {
         self.passing.add(&self.path, offset, what);
     }
 
@@ -161,7 +161,7 @@ impl FileState {
                 } else {
                     ""
                 };
-                self.problem(0, format!("cannot be opened: {error}{hint}; this process is missing"));
+                self.problem(None, format!("cannot be opened: {error}{hint}; this process is missing"));
                 return Ok(None);
             }
         };
@@ -180,7 +180,7 @@ impl FileState {
                 Ok(Some(self.process(*header, place.disk_bytes)))
             }
             FirstPage::HalfMade => {
-                self.problem(0, "the process ended while it made this file: it recorded nothing");
+                self.problem(None, "the process ended while it made this file: it recorded nothing");
                 Ok(None)
             }
             FirstPage::Foreign => {
@@ -200,7 +200,7 @@ impl FileState {
                 "{launches} launches name a kernel that the file does not define: the file is damaged, and \
                  they are listed as launches of an unknown kernel"
             );
-            self.problem(0, what);
+            self.problem(None, what);
         }
     }
 

@@ -50,11 +50,11 @@ impl Headers {
         for path in paths {
             match read_file(&path, is_known, &mut has_records)? {
                 Ok((process, faults)) => {
-                    let problem = |(offset, what)| Problem { path: path.clone(), offset, what };
+                    let problem = |(offset, what)| Problem { path: path.clone(), offset: Some(offset), what };
                     problems.extend(faults.into_iter().map(problem));
                     processes.push(process);
                 }
-                Err(what) => problems.push(Problem { path, offset: 0, what }),
+                Err(what) => problems.push(Problem { path, offset: None, what }),
             }
         }
         let session = Session { processes, problems, ..Session::empty(dir) };

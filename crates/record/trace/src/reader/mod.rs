@@ -30,7 +30,8 @@ pub use records::{Event, Record};
 pub use totals::{CallSort, CallTotals, Totals};
 pub use watcher::{Recent, Watcher};
 
-use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
+use crate::checksums;
+use crate::control::{self, CONTROL_FILE, CONTROL_MAGIC, MappedControl};
 use crate::counts::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
 use crate::error::{Error, Problem};
 use crate::layout::PROCESS_FILE_EXTENSION;
@@ -122,16 +123,26 @@ fn files_made(dir: &Path) -> usize {
 }
 
 /// Says that process files are missing that were made, if the files that are found and those that
-/// are known to be missing are fewer.
-fn uncounted(dir: &Path, found: usize, missing: usize) -> Option<Problem> {
+/// are known to be missing are fewer. The list of checksums, where it is whole, has so many `listed`
+/// ones: if it misses none of the others, the count is probably wrong.
+fn uncounted(dir: &Path, found: usize, missing: usize, listed: Option<usize>) -> Option<Problem> {
     let made = files_made(dir);
     let missing = made.checked_sub(found + missing).filter(|&missing| missing > 0)?;
+    if let Some(listed) = listed {
+        let what = format!(
+            "this count is probably damaged: it says that {made} process files were made, and {} has \
+             {listed}. If the count is right, {missing} files are missing that were made after the list",
+            checksums::FILE
+        );
+        let (path, offset) = (dir.join(CONTROL_FILE), Some(control::PROCESSES_AT));
+        return Some(Problem { path, offset, what });
+    }
     let what = format!(
         "{missing} of {made} process files that were made in the session are missing: the CUDA calls in them \
          are in no figure"
     );
     let path = dir.join("*").with_extension(PROCESS_FILE_EXTENSION);
-    Some(Problem { path, offset: 0, what })
+    Some(Problem { path, offset: None, what })
 }
 
 /// Whether `session.json` says that this version of APEX recorded the session, or an older one. A

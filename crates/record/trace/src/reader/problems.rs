@@ -14,9 +14,9 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    pub fn add(&mut self, path: &Path, offset: u64, what: impl Into<String>) {
+    pub fn add(&mut self, path: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) {
         if self.list.len() < MAX_PROBLEMS {
-            self.list.push(Problem { path: path.to_owned(), offset, what: what.into() });
+            self.list.push(Problem { path: path.to_owned(), offset: offset.into(), what: what.into() });
         } else {
             self.unreported += 1;
         }
@@ -36,7 +36,7 @@ impl Problems {
     pub fn finish(mut self, path: &Path) -> Vec<Problem> {
         if self.unreported > 0 {
             let what = format!("{} more problems like these", self.unreported);
-            self.list.push(Problem { path: path.to_owned(), offset: 0, what });
+            self.list.push(Problem { path: path.to_owned(), offset: None, what });
         }
         self.list
     }

@@ -197,7 +197,7 @@ impl Process {
 
     pub(crate) fn note_read_failure(&self, offset: u64, error: &io::Error) {
         let what = format!("cannot be read any more: {error}; the records from here on are missing");
-        let _ = self.read_failure.set(Problem { path: self.file.clone(), offset, what });
+        let _ = self.read_failure.set(Problem { path: self.file.clone(), offset: Some(offset), what });
     }
 }
 

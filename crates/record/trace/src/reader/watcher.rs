@@ -1,6 +1,6 @@
 //! One session, opened again and again.
 
-use crate::checksums;
+use crate::checksums::{self, Checked};
 use crate::counts::ProcessCounts;
 use crate::error::{Error, Problem};
 use crate::reader::file::FileState;
@@ -10,7 +10,7 @@ use crate::reader::{
     COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, is_joined, kept_code, list,
     member_of, members, uncounted,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Bytes of records that a look at a watched session reads at most, over all its files; at least a
@@ -149,15 +149,24 @@ impl Watcher {
         let is_known = meta.as_ref().is_some_and(crate::meta::Meta::is_known);
         #[cfg(not(feature = "meta"))]
         let is_known = false;
-        problems.extend(self.check_files(paths.len()));
-        let processes = self.look_at_processes(paths, is_known, &mut problems)?;
+        #[cfg(feature = "meta")]
+        let has_checksums = meta.as_ref().is_some_and(|meta| meta.has_checksums);
+        #[cfg(not(feature = "meta"))]
+        let has_checksums = false;
+        let checked = self.check_files(&paths, has_checksums);
+        let emptied = checked.emptied();
+        problems.extend(checked.problems);
+        let mut of_processes = Vec::new();
+        let processes = self.look_at_processes(paths, is_known, &mut of_processes)?;
+        // Why a file is empty is known better.
+        problems.extend(of_processes.into_iter().filter(|problem| !emptied.contains(&problem.path)));
         let (paths, left_out_counts) = files_of(&self.dir, COUNTS_FILE_EXTENSION)?;
         let counts = self.look_at_counts(paths, is_known, &mut problems)?;
         left_out += left_out_counts;
         if left_out > 0 {
             let what =
                 format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
-            problems.push(Problem { path: self.dir.clone(), offset: 0, what });
+            problems.push(Problem { path: self.dir.clone(), offset: None, what });
         }
         let session = Session {
             dir: self.dir.clone(),
@@ -180,13 +189,15 @@ impl Watcher {
 
     /// What is wrong with the files of the session as such. A session that is watched is not
     /// compared with its checksums, because that would read all of it at each look.
-    fn check_files(&self, found: usize) -> Vec<Problem> {
-        let mut problems = checksums::check(&self.dir, self.is_watched);
+    fn check_files(&self, found: &[PathBuf], has_checksums: bool) -> Checked {
+        let mut checked = checksums::check(&self.dir, self.is_watched, has_checksums && !self.is_watched);
+        checked.note_unlisted(found);
         let is_records =
             |problem: &&Problem| problem.path.extension().is_some_and(|end| end == PROCESS_FILE_EXTENSION);
-        let missing = problems.iter().filter(is_records).filter(|problem| !problem.path.exists()).count();
-        problems.extend(uncounted(&self.dir, found, missing));
-        problems
+        let lost = checked.problems.iter().filter(is_records).filter(|problem| !problem.path.exists());
+        let (missing, listed) = (lost.count(), checked.process_files.as_ref().map(BTreeSet::len));
+        checked.problems.extend(uncounted(&self.dir, found.len(), missing, listed));
+        checked
     }
 
     fn look_at_processes(
@@ -224,7 +235,10 @@ impl Watcher {
                 let (found, wrong) = match ProcessCounts::read(&path) {
                     Err(Error::Newer { version, .. }) if is_known => {
                         let what = format!("damaged: its version is {version}; what was counted is missing");
-                        (ProcessCounts::default(), vec![Problem { path: path.clone(), offset: 8, what }])
+                        (
+                            ProcessCounts::default(),
+                            vec![Problem { path: path.clone(), offset: Some(8), what }],
+                        )
                     }
                     read => read?,
                 };
