@@ -175,7 +175,7 @@ impl Access {
 }
 
 /// Whether an address lies in a table of the compiler's, which nobody writes.
-fn is_compilers_table(code: &Code<'_, '_>, sum: &Sum) -> bool {
+pub(crate) fn is_compilers_table(code: &Code<'_, '_>, sum: &Sum) -> bool {
     let mut found = false;
     for term in &sum.terms {
         if let [factor] = term.factors.as_slice()

@@ -56,7 +56,10 @@ impl Walk<'_, '_, '_> {
     fn is_sink(&self, at: InstructionId) -> bool {
         let operation = self.code.operation(at);
         let carry = operation.carry();
-        let accesses = matches!(operation.opcode, Some(Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red));
+        let accesses = matches!(
+            operation.opcode,
+            Some(Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red | Opcode::Call)
+        );
         let branches = operation.control() != Control::Next;
         accesses
             || branches

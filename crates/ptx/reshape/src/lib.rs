@@ -15,6 +15,7 @@
 //!    ([`virtual_architecture`]).
 
 mod access;
+mod callee;
 mod code;
 mod form;
 mod guards;

@@ -184,7 +184,8 @@ fn is_effect(code: &Code<'_, '_>, at: InstructionId) -> bool {
             line.operands.iter().any(by_register)
         }
         (Some(Opcode::Ld | Opcode::St), Some(StateSpace::Local)) => false,
-        (Some(Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red), _) => true,
+        // (A call may take its time, and never end.)
+        (Some(Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red | Opcode::Call), _) => true,
         _ => false,
     }
 }

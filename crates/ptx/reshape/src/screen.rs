@@ -1,9 +1,9 @@
 //! What no proof covers: threads that work together, registers that tell where a thread runs, and
 //! everything that is not known to be harmless.
 
-use crate::Rules;
 use crate::code::Code;
 use crate::refusal::{Place, Reason, Refusal};
+use crate::{Rules, callee};
 use ptx::StateSpace;
 use ptx::body::{Body, InstructionId, Operand, SpecialRegister, Symbol};
 use ptx::flow::Flow;
@@ -110,25 +110,20 @@ pub(crate) fn check_instructions(code: &Code<'_, '_>, rules: &Rules) -> Result<(
             && (rules.instructions || reason == Reason::Atomic)
             && (rules.atomics || reason != Reason::Atomic)
         {
-            return Err(code.refuse(reason, call_of(code, at)));
+            return Err(code.refuse(reason, at));
         }
     }
     Ok(())
 }
 
-/// The call that an argument is stored for, which says more than the store; else the instruction.
-fn call_of(code: &Code<'_, '_>, at: InstructionId) -> InstructionId {
-    if code.operation(at).space != Some(StateSpace::Param) {
-        return at;
-    }
-    let mut rest = (at.0..code.body.lines.len() as u32).map(InstructionId);
-    rest.find(|line| code.operation(*line).is(&[Opcode::Call])).unwrap_or(at)
-}
-
-fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
+/// The reason why no proof covers an instruction, if it does not.
+pub(crate) fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
     let (line, operation) = (&code.body.lines[at.index()], code.operation(at));
     if line.operands.iter().any(|operand| names(operand, code.body, &is_telling)) {
         return Some(Reason::Special);
+    }
+    if operation.is(&[Opcode::Call]) {
+        return (!callee::is_harmless(code, at, 0)).then_some(Reason::Instruction);
     }
     if line.operands.iter().any(|operand| names(operand, code.body, &is_foreign)) {
         return Some(Reason::Instruction);
@@ -143,7 +138,11 @@ fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
         Opcode::Bra | Opcode::Brx | Opcode::Ret | Opcode::Exit => None,
         Opcode::Ld => (!is_plain(operation)).then_some(Reason::Instruction),
         Opcode::St => {
-            let stores = [None, Some(StateSpace::Global), Some(StateSpace::Local)].contains(&operation.space);
+            let stores = match operation.space {
+                None | Some(StateSpace::Global | StateSpace::Local) => true,
+                Some(StateSpace::Param) => callee::is_argument(code, at),
+                _ => false,
+            };
             (!stores || !is_plain(operation)).then_some(Reason::Instruction)
         }
         Opcode::Atom | Opcode::Red => atomic_reason(code, at),
@@ -236,7 +235,11 @@ fn is_foreign(symbol: Symbol<'_>, body: &Body<'_>) -> bool {
 }
 
 /// Whether an operand names a symbol of a kind.
-fn names(operand: &Operand<'_>, body: &Body<'_>, is: &impl Fn(Symbol<'_>, &Body<'_>) -> bool) -> bool {
+pub(crate) fn names(
+    operand: &Operand<'_>,
+    body: &Body<'_>,
+    is: &impl Fn(Symbol<'_>, &Body<'_>) -> bool,
+) -> bool {
     use ptx::body::Base;
     match operand {
         Operand::Name(symbol)

@@ -152,6 +152,43 @@ fn a_call_is_refused_by_its_name() {
     assert!(refusal.place.instruction.contains("slow"), "{refusal}");
 }
 
+/// What a function returns depends on what it is given alone, or the call is refused.
+#[test]
+fn a_function_that_computes_by_itself_may_be_called() {
+    let calling = |body: &str, argument: &str| {
+        let function = format!(
+            ".global .align 4 .b8 __cudart_table[64];\n.global .align 4 .b8 table[64];\n\
+             .func (.param .b32 r) f(.param .b32 a) {{ .reg .f32 %f<4>; .reg .b32 %r<4>; .reg .b64 %d<4>; \
+             ld.param.f32 %f1, [a]; {body} st.param.f32 [r], %f1; ret; }}\n.visible .entry"
+        );
+        let call = format!(
+            "{{ .param .b32 p; .param .b32 q; st.param.f32 [p], {argument}; call.uni (q), f, (p); \
+             ld.param.f32 %f3, [q]; }}"
+        );
+        let source = SCALE.replace("mul.f32 %f3, %f1, %f2;", &call).replacen(".visible .entry", &function, 1);
+        proof(&source).map(|_| ()).map_err(|refusal| refusal.reason)
+    };
+    assert_eq!(calling("mul.f32 %f1, %f1, %f1;", "%f2"), Ok(()));
+    let table = |name: &str| format!("mov.u64 %d1, {name}; ld.global.f32 %f1, [%d1+4];");
+    assert_eq!(calling(&table("__cudart_table"), "%f2"), Ok(()));
+    let refused = Err(Reason::Instruction);
+    assert_eq!(calling(&table("table"), "%f2"), refused, "others may write it");
+    assert_eq!(calling("mov.u32 %r1, %tid.x; cvt.rn.f32.u32 %f1, %r1;", "%f2"), refused);
+    assert_eq!(calling("mov.u32 %r1, %laneid; cvt.rn.f32.u32 %f1, %r1;", "%f2"), refused);
+    assert_eq!(calling("mov.u64 %d1, table; st.global.f32 [%d1], %f1;", "%f2"), refused);
+    assert_eq!(calling("mov.u64 %d1, table; ld.f32 %f1, [%d1];", "%f2"), refused);
+    assert_eq!(calling("bar.sync 0;", "%f2"), refused);
+    assert_eq!(calling("mov.f32 %f1, %f2;", "%f2"), refused, "a register that nobody wrote");
+    assert_eq!(calling("exit;", "%f2"), refused, "no store for this thread");
+    let recursive = "{ .param .b32 p; .param .b32 q; st.param.f32 [p], %f1; call.uni (q), f, (p); ld.param.f32 %f1, [q]; }";
+    assert_eq!(calling(recursive, "%f2"), refused);
+    assert_eq!(
+        calling("mul.f32 %f1, %f1, %f1;", "%r4"),
+        Err(Reason::Index),
+        "an argument that depends on the block"
+    );
+}
+
 /// Where a buffer is read in many places, its allocation stands for them.
 #[test]
 fn many_regions_are_their_allocations() {

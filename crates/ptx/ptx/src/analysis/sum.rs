@@ -208,6 +208,22 @@ impl Sums {
         self.single(Atom::Extended { value, signed, source }, 64)
     }
 
+    /// The lower half of a 64-bit sum, in which an extended value is that value: they are the same
+    /// modulo 2 to the power of 32.
+    pub(super) fn lower_half(&self, sum: &Sum, most_factors: usize) -> Sum {
+        let factor = |&id: &AtomId| match self.atom(id) {
+            Atom::Extended { value, .. } => self.get(value).clone(),
+            _ => Sum::of_atom(id, 32),
+        };
+        let product = |term: &Term| {
+            let number = Sum::number(term.coefficient, 32);
+            term.factors.iter().try_fold(number, |product, id| product.times(&factor(id), most_factors))
+        };
+        let start = Sum::number(sum.constant, 32);
+        let whole = sum.terms.iter().try_fold(start, |total, term| total.plus(&product(term)?));
+        whole.unwrap_or_else(|| sum.truncated(32))
+    }
+
     /// The atoms of a sum and of the values that it extends.
     pub fn atoms_of(&self, sum: &Sum, visit: &mut impl FnMut(Atom)) {
         let mut open: Vec<AtomId> = sum.terms.iter().flat_map(|term| &term.factors).copied().collect();

@@ -64,15 +64,27 @@ pub struct Element {
 impl Values {
     /// The values of a listing, whose operations and blocks are given.
     pub fn of(body: &Body<'_>, operations: &[Operation], flow: &Flow) -> Values {
-        Values::with_factors(body, operations, flow, MOST_FACTORS)
+        Values::made(body, operations, flow, MOST_FACTORS, false)
     }
 
-    /// The same with products of up to this number of factors; larger ones are unknown.
+    /// The same with products of up to this number of factors, larger ones being unknown, and with
+    /// lower halves of extended values as these values: so that a loop is found whose counter takes
+    /// its steps through 64 bits.
     pub fn with_factors(
         body: &Body<'_>,
         operations: &[Operation],
         flow: &Flow,
         most_factors: usize,
+    ) -> Values {
+        Values::made(body, operations, flow, most_factors, true)
+    }
+
+    fn made(
+        body: &Body<'_>,
+        operations: &[Operation],
+        flow: &Flow,
+        most_factors: usize,
+        halves: bool,
     ) -> Values {
         let definitions = Definitions::of(body, operations, flow);
         let loops = flow.loops(definitions.dominators());
@@ -80,7 +92,8 @@ impl Values {
             Values { loops, sums: Sums::default(), known: HashMap::new(), addresses: HashMap::new() };
         let inductions = HashMap::new();
         let definitions = &definitions;
-        let mut maker = Maker { body, operations, flow, definitions, values, inductions, most_factors };
+        let mut maker =
+            Maker { body, operations, flow, definitions, values, inductions, most_factors, halves };
         maker.follow();
         if maker.find_inductions() {
             maker.values.known.clear();
@@ -138,6 +151,8 @@ struct Maker<'a, 'm> {
     /// The induction variables by their definitions at the loop's head.
     inductions: HashMap<Definition, Induction>,
     most_factors: usize,
+    /// Whether lower halves of extended values are these values.
+    halves: bool,
 }
 
 impl<'m> Maker<'_, 'm> {
@@ -329,6 +344,10 @@ impl<'m> Maker<'_, 'm> {
         }
         match width(*from)? {
             32 if bits == 64 => self.extended(source, from.is_signed(), cursor),
+            64 if bits == 32 && self.halves => {
+                let sum = self.operand(source, 64, cursor)?;
+                Some(self.values.sums.lower_half(&sum, self.most_factors))
+            }
             from => Some(self.operand(source, from, cursor)?.truncated(bits)),
         }
     }

@@ -88,6 +88,6 @@ pub fn kernel(body: &str) -> String {
 /// One statement on each line.
 fn indent(body: &str) -> String {
     let lines = body.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty());
-    let end = |line: &str| if line.ends_with(':') { "" } else { ";" };
+    let end = |line: &str| if line.ends_with(':') || line == "}" { "" } else { ";" };
     lines.map(|line| format!("\t{line}{}\n", end(line))).collect()
 }

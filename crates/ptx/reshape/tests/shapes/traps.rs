@@ -34,7 +34,34 @@ pub fn cases() -> Vec<Case> {
     cases.extend(together());
     cases.extend(more_threads());
     cases.extend(planes_that_collide());
+    cases.extend(calls());
     cases
+}
+
+/// Functions that tell threads apart, and arguments that do.
+fn calls() -> Vec<Case> {
+    let call = "{ .param .b32 p; .param .b32 q; st.param.b32 [p], %arg; call.uni (q), f, (p); ld.param.b32 %r9, [q]; }";
+    let body = |argument: &str| {
+        let call = call.replace("%arg", argument);
+        format!("{X}; {GUARD}; {ADDRESSES}; {call}; st.global.u32 [%q11], %r9")
+    };
+    let case = |name: &str, argument: &str, inside: &str| {
+        let case = depends(name, body(argument), lines());
+        let function = format!(
+            ".func (.param .b32 r) f(.param .b32 a) {{ .reg .b32 %r<4>; ld.param.b32 %r1, [a]; {inside} \
+             st.param.b32 [r], %r1; ret; }}"
+        );
+        Case {
+            source: case.source.replacen(".address_size 64", &format!(".address_size 64\n{function}"), 1),
+            ..case
+        }
+    };
+    vec![
+        case("call_reads_thread", "%i", "mov.u32 %r2, %tid.x; add.s32 %r1, %r1, %r2;"),
+        case("call_reads_block_size", "%i", "mov.u32 %r2, %ntid.x; xor.b32 %r1, %r1, %r2;"),
+        case("call_is_given_block", "%r1", "add.s32 %r1, %r1, 1;"),
+        case("call_is_given_thread", "%r3", "add.s32 %r1, %r1, 1;"),
+    ]
 }
 
 /// The index is not the thread's place in the grid.

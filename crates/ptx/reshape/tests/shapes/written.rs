@@ -83,6 +83,7 @@ pub fn cases() -> Vec<Case> {
         ),
     ];
     cases.push(cycle_with_two_entries());
+    cases.push(calling());
     cases.extend(partly_linear());
     cases.extend(volumes());
     cases.push(bounded());
@@ -90,6 +91,23 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A cycle that is entered at two places with different numbers: values in values without end.
+/// A function that the compiler did not put in place.
+fn calling() -> Case {
+    let case = qualifies(
+        "pure_call",
+        "setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mul.wide.s32 %t, %i, 4; add.s64 %q10, %b, %t; add.s64 %q11, %a, %t; \
+         ld.global.u32 %r9, [%q10]; { .param .b32 p; .param .b32 q; st.param.b32 [p], %r9; call.uni (q), f, (p); \
+         ld.param.b32 %r10, [q]; }; st.global.u32 [%q11], %r10",
+        lines(),
+    );
+    let function = ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r<4>; ld.param.b32 %r1, [a]; \
+                    mul.lo.u32 %r1, %r1, 2654435761; st.param.b32 [r], %r1; ret; }";
+    Case {
+        source: case.source.replacen(".address_size 64", &format!(".address_size 64\n{function}"), 1),
+        ..case
+    }
+}
+
 fn cycle_with_two_entries() -> Case {
     let body = "mov.u32 %r5, %nctaid.x; mul.lo.s32 %r6, %r5, %r2; setp.ge.s32 %p1, %i, %n; @%p1 bra $X; mov.u32 %k, %i; \
                 mov.u32 %r20, 0; setp.eq.s32 %p5, %w, 4; @%p5 bra $Q; bra.uni $A; $Q:; add.s32 %k, %i, %r6; bra.uni $B; \
