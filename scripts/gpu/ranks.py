@@ -1,12 +1,16 @@
 """A small transformer under DistributedDataParallel of which one rank is late, and what APEX says of it.
 
-    ranks.py measure [--out DIR] [--ranks N]      # runs everything; needs N GPUs
+    ranks.py measure [--out DIR] [--ranks N]      # runs everything; needs N GPUs, or one with --one-gpu
     ranks.py check DIR [--out FILE]               # what `apex report --ranks` says of DIR's sessions, beside NCCL's own log
     torchrun --nproc-per-node N ranks.py train --late host
 
 `measure` runs the training bare and recorded: no rank late, the last one late by host code, by its input, and by more work. Each run prints a digest of
-the trained parameters, which must not depend on recording. One more recorded run has NCCL write each collective into a log. Sessions and logs go to
-DIR/raw.tar.xz. `APEX_BIN` names the folder of `apex` and its libraries.
+the trained parameters, which must not depend on recording. In one more run each rank has an `apex run` of its own, all into one folder, and NCCL writes
+each collective into a log. Sessions and logs go to DIR. `APEX_BIN` names the folder of `apex` and its libraries.
+
+With --one-gpu, all ranks share the GPU 0. NCCL refuses that, unless it takes the ranks for processes of different hosts (NCCL_HOSTID): they then exchange
+data over sockets, and the GPU changes between them in time slices. Times are not those of a real job, but the delays are as planted, and so are the
+names, the ranges and the order of the collectives.
 """
 
 import argparse
@@ -26,7 +30,7 @@ from pathlib import Path
 LIMIT = 90
 STEPS, WARMUP = 60, 10
 # The delay of the late rank in each step, in seconds, and how many times as many rows it has.
-DELAY, MORE_WORK = 0.010, 2
+DELAY, MORE_WORK = 0.040, 4
 LATE = ["none", "host", "input", "work"]
 BIN = Path(os.environ.get("APEX_BIN", "target/release"))
 
@@ -39,19 +43,22 @@ def slow_tokenizer(seconds):
     return total
 
 
-def train(late):
+def train(late, one_gpu):
     """One rank of the training."""
+    if one_gpu:
+        os.environ |= {"NCCL_HOSTID": f"host-{os.environ['RANK']}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
     import torch
     import torch.distributed as dist
     from torch import nn
 
     rank, local, world = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    local = 0 if one_gpu else local
     torch.cuda.set_device(local)
     torch.use_deterministic_algorithms(True)
     dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     metrics = dist.new_group()
     is_late = rank == world - 1
-    width, length = 1024, 256
+    width, length = (512 if one_gpu else 1024), 256
 
     class Block(nn.Module):
         def __init__(self):
@@ -120,30 +127,34 @@ def of_output(printed):
     return {"digest": lines["digest"], "step_ms": float(lines["step_ms"]), "versions": lines["versions"]}
 
 
-def measure(out, ranks):
+def measure(out, ranks, one_gpu):
     """All runs; the raw sessions and logs are packed into `out`."""
     folder = Path(tempfile.mkdtemp())
-    apex = [str(BIN / "apex"), "run", "--quiet", "-o"]
-    results = {"ranks": ranks, "runs": []}
+    apex = [str(BIN / "apex"), "run", "--quiet", "--no-ptx", "-o"]
+    results = {"ranks": ranks, "one_gpu": one_gpu, "runs": []}
 
-    def one(late, recorded, log=False):
-        launcher = ["torchrun", "--standalone", "--nproc-per-node", str(ranks), str(Path(__file__).resolve())]
-        command = [*launcher, "train", "--late", late]
-        name = f"{late}{'-logged' if log else ''}"
-        if recorded:
-            command = [*apex, str(folder / name), "--", *command]
-        logs = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL", "NCCL_DEBUG_FILE": f"{folder}/nccl.%p.log"} if log else {}
+    def one(late, recorded, apart=False):
+        program = [str(Path(__file__).resolve()), "train", "--late", late, *(["--one-gpu"] if one_gpu else [])]
+        launcher = ["torchrun", "--standalone", "--nproc-per-node", str(ranks)]
+        name = f"{late}{'-apart' if apart else ''}"
+        if apart:
+            command = [*launcher, "--no-python", *apex, str(folder / name), "--", sys.executable, *program]
+        else:
+            command = [*launcher, *program]
+            command = [*apex, str(folder / name), "--", *command] if recorded else command
+        logs = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL", "NCCL_DEBUG_FILE": f"{out}/nccl-%p.log"} if apart else {}
         begun = time.monotonic()
         figures = of_output(run(command, **logs))
-        results["runs"].append({"late": late, "recorded": recorded, "logged": log, **figures})
+        results["runs"].append({"late": late, "recorded": recorded, "apart": apart, **figures})
         print(json.dumps(results["runs"][-1] | {"seconds": round(time.monotonic() - begun, 1)}), flush=True)
         (out / "runs.json").write_text(json.dumps(results, indent=1) + "\n")
+        if recorded:
+            with tarfile.open(out / "sessions.tar.xz", "w:xz", preset=3) as sessions:
+                sessions.add(folder, "sessions")
 
     for late, recorded in [("none", False), ("work", False), *((late, True) for late in LATE)]:
         one(late, recorded)
-    one("host", True, log=True)
-    with tarfile.open(out / "raw.tar.xz", "w:xz", preset=3) as raw:
-        raw.add(folder, "raw")
+    one("host", True, apart=True)
     digests = {late: {each["digest"] for each in results["runs"] if (each["late"] == "work") == (late == "work")} for late in ("none", "work")}
     assert all(len(same) == 1 for same in digests.values()), f"recording changed the result: {digests}"
 
@@ -153,15 +164,17 @@ def main():
     verbs = parser.add_subparsers(dest="verb", required=True)
     verb = verbs.add_parser("train")
     verb.add_argument("--late", choices=LATE, default="none")
+    verb.add_argument("--one-gpu", action="store_true")
     verb = verbs.add_parser("measure")
     verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     verb.add_argument("--ranks", type=int, default=2)
+    verb.add_argument("--one-gpu", action="store_true")
     options = parser.parse_args()
     if options.verb == "train":
-        train(options.late)
+        train(options.late, options.one_gpu)
     else:
         options.out.mkdir(parents=True, exist_ok=True)
-        measure(options.out, options.ranks)
+        measure(options.out.resolve(), options.ranks, options.one_gpu)
 
 
 if __name__ == "__main__":

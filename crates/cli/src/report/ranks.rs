@@ -6,6 +6,7 @@ use crate::units;
 use apex_profile::{Account, ByRank, IdleCause, Profile, RankRow};
 use apex_view::Shown;
 use apex_view::text::ranks::{first, matching};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// The meaning of the headings.
@@ -29,7 +30,7 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     for line in wrap(&first(profile, &by_rank, shown.machine()), width.min(PARAGRAPH), "") {
         writeln!(out, "{}", style.paint(Ink::Bold, line))?;
     }
-    for note in missing(&by_rank).into_iter().chain([matching(&by_rank)]) {
+    for note in missing(profile, &by_rank).into_iter().chain([matching(&by_rank)]) {
         for line in wrap(&note, width.min(PARAGRAPH), "  ") {
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
         }
@@ -39,18 +40,27 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     table_with_legend(out, &title, &table(profile, &by_rank), LEGEND, style, width)
 }
 
-/// Says which part of the job was recorded, if not all of it.
-fn missing(by_rank: &ByRank) -> Option<String> {
-    let world = by_rank.world_size? as usize;
-    let recorded = by_rank.ranks.iter().filter_map(|row| row.rank).max().map_or(0, |_| by_rank.ranks.len());
-    (recorded < world)
-        .then(|| format!("{recorded} of the job's {world} ranks were recorded: the late one may be another."))
+/// Says which part of the job was recorded, if not all of it, and what is not known of several hosts.
+fn missing(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
+    let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).collect();
+    let part = by_rank.world_size.map(|world| (recorded.len(), world as usize));
+    let part = part.filter(|(recorded, world)| recorded < world).map(|(recorded, world)| {
+        format!("{recorded} of the job's {world} ranks were recorded: the late one may be another.")
+    });
+    let several = (hosts(profile).len() > 1).then(|| {
+        "The ranks are of several hosts, whose clocks were not compared: nothing here depends on them."
+            .to_owned()
+    });
+    part.into_iter().chain(several).collect()
+}
+
+fn hosts(profile: &Profile) -> BTreeSet<&str> {
+    profile.processes.iter().filter_map(|process| process.host.as_deref()).collect()
 }
 
 fn table(profile: &Profile, by_rank: &ByRank) -> Table {
     let idle = idle_accounts(by_rank);
-    let hosts = profile.processes.iter().filter_map(|process| process.host.as_ref());
-    let has_hosts = hosts.collect::<std::collections::BTreeSet<_>>().len() > 1;
+    let has_hosts = hosts(profile).len() > 1;
     let mut columns = vec![("rank", Align::Right), ("process", Align::Right)];
     columns.extend(has_hosts.then_some(("host", Align::Left)));
     columns.extend([("GPU", Align::Left), ("stepᵖ", Align::Right), ("busyᵖ", Align::Right)]);

@@ -49,7 +49,8 @@ fn ranks_that_record_into_one_folder_are_one_session() {
     assert!(text(&again.stderr).contains("rank 1 has already been recorded in"), "{}", text(&again.stderr));
     let ctl = output(&mut sandbox.apex(&["ctl", "off", "job"]), 125);
     assert!(text(&ctl.stderr).contains("name the folder of one"), "{}", text(&ctl.stderr));
-    for command in [&["advise", "job"][..], &["export", "--format", "chrome", "-o", "trace.json", "job"]] {
+    for command in [&["advise", "job"][..], &["export", "--format", "perfetto", "-o", "trace.pftrace", "job"]]
+    {
         output(&mut sandbox.apex(command), 0);
     }
 }

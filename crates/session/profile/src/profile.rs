@@ -246,7 +246,8 @@ impl Device {
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Process {
-    /// Process identifier.
+    /// Process identifier; in a joined session with the number of its member
+    /// ([`apex_trace::session_pid`]).
     pub pid: u32,
     /// Process identifier of the parent.
     pub parent_pid: u32,

@@ -271,7 +271,7 @@ impl Recorder {
         };
         let id = self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG);
         if given.collectives.contains(&key.function) {
-            self.timing.is_collective(id);
+            self.timing.set_collective(id);
         }
         id
     }

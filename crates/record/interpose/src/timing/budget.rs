@@ -19,6 +19,9 @@ const TICKS_PER_US: u64 = 2000;
 const LONGEST_RAMP_LOG2: u32 = 12;
 /// The capacity of the token bucket, and its initial content: some milliseconds.
 const BUCKET_TICKS: i64 = 10_000_000;
+/// The debt that collectives may make, 20 ms: what starting a program has spent on other kernels
+/// must not leave them untimed. The others wait until it is earned.
+pub const RESERVE_TICKS: i64 = 4 * BUCKET_TICKS;
 /// The expected cost of a timed launch.
 const EXPECTED_TICKS: i64 = 5_000;
 /// Maximum time without samples after a cost that exceeds the budget: some 10 s. A cost below the
@@ -59,8 +62,13 @@ impl Progress {
     }
 
     /// Notes that its launches are collectives.
-    pub fn is_collective(&self) {
+    pub fn set_collective(&self) {
         self.chosen.store(COLLECTIVE, Relaxed);
+    }
+
+    /// Whether its launches are collectives.
+    pub fn is_collective(&self) -> bool {
+        self.chosen.load(Relaxed) == COLLECTIVE
     }
 
     /// Notes that a launch was chosen.
@@ -102,14 +110,15 @@ impl Budget {
         Budget { tokens: AtomicI64::new(BUCKET_TICKS), filled: AtomicU64::new(at) }
     }
 
-    /// Whether there is room for another sample, where `ppm` of the process's time may be spent.
-    pub fn can_afford(&self, ppm: u32) -> bool {
-        self.can_afford_at(now(), ppm)
+    /// Whether there is room for another sample, where `ppm` of the process's time may be spent, and
+    /// a debt of `reserve` ticks be made.
+    pub fn can_afford(&self, ppm: u32, reserve: i64) -> bool {
+        self.can_afford_at(now(), ppm, reserve)
     }
 
-    fn can_afford_at(&self, at: u64, ppm: u32) -> bool {
+    fn can_afford_at(&self, at: u64, ppm: u32, reserve: i64) -> bool {
         self.fill(at, ppm);
-        self.tokens.load(Relaxed) >= EXPECTED_TICKS
+        self.tokens.load(Relaxed) >= EXPECTED_TICKS - reserve
     }
 
     /// Takes what a delay of a stream costs the program if it waits for the stream.
@@ -157,7 +166,7 @@ mod tests {
     #[test]
     fn each_long_collective_is_timed_and_some_of_the_short_ones() {
         let progress = Progress::default();
-        progress.is_collective();
+        progress.set_collective();
         for _ in 0..100 {
             assert_eq!(progress.interval(), 1);
             progress.choose();
@@ -165,9 +174,18 @@ mod tests {
         progress.add(250_000, 0);
         assert_eq!(progress.interval(), 1);
         let short = Progress::default();
-        short.is_collective();
+        short.set_collective();
         short.add(20_000, 0);
         assert_eq!(short.interval(), 12, "5 µs for 240 µs");
+    }
+
+    #[test]
+    fn collectives_are_timed_while_others_wait_and_not_for_ever() {
+        let budget = Budget::full_at(0);
+        budget.spend(2 * BUCKET_TICKS as u64);
+        assert!(!budget.can_afford_at(0, 5000, 0) && budget.can_afford_at(0, 5000, RESERVE_TICKS));
+        budget.spend(RESERVE_TICKS as u64);
+        assert!(!budget.can_afford_at(0, 5000, RESERVE_TICKS));
     }
 
     #[test]
@@ -203,7 +221,7 @@ mod tests {
         let budget = Budget::full_at(0);
         let (mut at, mut spent) = (0, 0);
         while at < end {
-            if budget.can_afford_at(at, ppm) {
+            if budget.can_afford_at(at, ppm, 0) {
                 let ticks = cost();
                 budget.spend(ticks);
                 spent += ticks;
@@ -236,8 +254,8 @@ mod tests {
             budget.spend(ticks);
             let expected = EXPECTED_TICKS as u64 * 1_000_000 / u64::from(ppm) + 1_000_000;
             // The debt is forgiven when the bucket is filled next.
-            budget.can_afford_at(1_000_000, ppm);
-            prop_assert!(budget.can_afford_at(1_000_000 + LONGEST_SILENCE_TICKS + expected, ppm));
+            budget.can_afford_at(1_000_000, ppm, 0);
+            prop_assert!(budget.can_afford_at(1_000_000 + LONGEST_SILENCE_TICKS + expected, ppm, 0));
         }
     }
 
@@ -251,7 +269,7 @@ mod tests {
         );
         let budget = Budget::full_at(0);
         budget.spend(1_000);
-        budget.can_afford_at(u64::MAX, 5000);
+        budget.can_afford_at(u64::MAX, 5000, 0);
         assert_eq!(budget.tokens.load(Relaxed), BUCKET_TICKS);
     }
 

@@ -27,7 +27,7 @@ use apex_trace::control::TimingMode;
 use apex_trace::now;
 use std::sync::atomic::Ordering::Relaxed;
 
-use budget::Budget;
+use budget::{Budget, RESERVE_TICKS};
 use calibration::Calibration;
 use guard::{Guard, Section};
 use pool::{Pools, State};
@@ -192,10 +192,15 @@ impl Timing {
     }
 
     /// Notes that a configuration is one of a collective.
-    pub fn is_collective(&self, config: u32) {
+    pub fn set_collective(&self, config: u32) {
         if let Some(progress) = self.progress(Subject::Kernel(config)) {
-            progress.is_collective();
+            progress.set_collective();
         }
+    }
+
+    /// Whether launches of this are collectives.
+    pub fn is_collective(&self, subject: Subject) -> bool {
+        self.progress(subject).is_some_and(Progress::is_collective)
     }
 
     /// Decides whether to time a launch of `config` in `context`.
@@ -234,8 +239,12 @@ impl Timing {
             return Decision { now: true, next_after: 1 };
         }
         let interval = progress.interval();
-        if !self.budget.can_afford(self.control.budget_ppm.load(Relaxed)) {
-            return Decision { now: false, next_after: interval.max(LATER) };
+        let (reserve, later) = match progress.is_collective() {
+            true => (RESERVE_TICKS, interval),
+            false => (0, interval.max(LATER)),
+        };
+        if !self.budget.can_afford(self.control.budget_ppm.load(Relaxed), reserve) {
+            return Decision { now: false, next_after: later };
         }
         progress.choose();
         Decision { now: true, next_after: interval }

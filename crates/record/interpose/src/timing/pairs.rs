@@ -126,7 +126,8 @@ impl Pending {
 
     /// Delays the stream if the GPU would come to the next event too soon, and gives by how many
     /// microseconds. A graph's launch is never delayed: how long the host needs for it depends on
-    /// the graph.
+    /// the graph. Nor is a collective, because the other ranks would wait for that; what its reading
+    /// holds of the host's time for the launch is small beside it.
     fn delay(
         &self,
         timing: &Timing,
@@ -137,6 +138,9 @@ impl Pending {
         stream: CUstream,
     ) -> u16 {
         let Subject::Kernel(_) = subject else { return 0 };
+        if timing.is_collective(subject) {
+            return 0;
+        }
         let (Some(delay), Some(us)) = (calibration.delay, self.lead.wanted(was_idle)) else { return 0 };
         // SAFETY: the context has a pool, and the caller is in a section: nobody destroys it.
         if unsafe { delay.launch(us, stream) } {

@@ -5,6 +5,8 @@
 //! different devices under the same ordinal (`CUDA_VISIBLE_DEVICES`, several hosts), it is the rank
 //! that uses the device, and otherwise the UUID, as `nvidia-smi -L` prints it.
 
+use apex_trace::own_pid;
+
 use super::{Activity, Device, Profile};
 
 /// Digits of a UUID that tell the devices of a job apart.
@@ -78,7 +80,7 @@ impl Profile {
         match process.map(|process| (process.pid, process.rank)) {
             None => gpu,
             Some((pid, rank)) => {
-                let process = format!("process {pid}");
+                let process = format!("process {}", own_pid(pid));
                 let who = rank.map_or_else(|| process.clone(), |rank| format!("rank {rank}"));
                 let details = [rank.map(|_| process), Some(gpu).filter(|gpu| !gpu.is_empty())];
                 let details: Vec<String> = details.into_iter().flatten().collect();
