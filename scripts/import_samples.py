@@ -17,9 +17,9 @@ import urllib.request
 from decimal import Decimal
 from pathlib import Path
 
-HTA = "facebookresearch/HolisticTraceAnalysis/f4d0062/tests/data/"
-LENS = "AMD-AGI/TraceLens/171dd747/tests/traces/"
-NSYS = "GindaChen/nsys-ai/ab196ea/tests/fixtures/"
+HTA = "facebookresearch/HolisticTraceAnalysis/f4d0062c382f42bd8a74838bcdad1916c7d5d2da/tests/data/"
+LENS = "AMD-AGI/TraceLens/171dd74721ca1ec45709e5805b68ae1f65e27811/tests/traces/"
+NSYS = "GindaChen/nsys-ai/ab196ea237d90e8df5270293d14cff1a95032500/tests/fixtures/"
 SAMPLES = {
     "hta-alexnet.json.gz": HTA + "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
     "hta-df.json.gz": HTA + "df_index_resolver/df_index_resolver.json.gz",
