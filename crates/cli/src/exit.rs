@@ -41,7 +41,8 @@ Every other command
     1  negative result: a check of `doctor` failed; `ctl` found no running
        program; a difference exceeded `diff --fail-above`; `collect` was
        stopped early; `predict` could not predict some launches; `explain`
-       knows no such rule; the program that `tune` runs failed
+       knows no such rule; the program that `tune` runs failed; some GPU
+       cannot run some kernel of `ptx check`
     2  wrong command line
   125  APEX failed: no session, or a file cannot be read or written";
 

@@ -18,6 +18,7 @@ mod not_started;
 mod triton;
 mod tuned;
 mod uncaptured;
+mod universal;
 mod watch;
 
 use crate::loaded;
@@ -53,7 +54,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 3] = [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE];
+const FIRST_FILES: [&str; 4] =
+    [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE, apex_conventions::universal::SOCKET];
 
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -65,6 +67,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -o before --timing all -- ./matmul 4096
   apex run --fast -- python generate.py
   apex run --tuned stencil.tuned.json -- ./stencil
+  apex run --universal -- ./built_for_newer_gpus
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
@@ -145,6 +148,18 @@ pub struct Recording {
     /// Launch kernels by this plan (what `apex tune` runs)
     #[arg(long, hide = true, value_name = "FILE", conflicts_with = "tuned")]
     pub launch_plan: Option<PathBuf>,
+    /// Load PTX that the driver refuses as too new, lowered for its version and GPU: `exact` makes
+    /// changes that change no result, `approximate` others too [values: exact, approximate]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "CHANGES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "exact",
+        hide_possible_values = true
+    )]
+    pub universal: Option<universal::Universal>,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -317,6 +332,15 @@ pub fn record(
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
     }
+    let universal = match universal::start(&fresh.folder, recording.universal) {
+        Ok(universal) => universal,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--universal: cannot listen in the session")
+                .into());
+        }
+    };
 
     let mut program = program(command, &session, &driver, recording);
     program.env(PRELOAD, preload);
@@ -352,6 +376,7 @@ pub fn record(
     let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
+    meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
@@ -471,6 +496,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
         // Found out while the program starts.
         host: Host::default(),
+        universal: Vec::new(),
     }
 }
 
@@ -557,6 +583,10 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         profile.processes.iter().filter_map(|process| Some((process.pid, process.queue.as_ref()?.not_made)));
     tell_lost(lost, &loaded.session, waiting);
     tuned::tell(profile).into_iter().for_each(output::remark);
+    let refused = loaded.session.meta.iter().flat_map(|meta| &meta.universal);
+    refused
+        .map(apex_view::text::universal::sentence)
+        .for_each(|told| output::remark(format!("--universal: {told}")));
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };

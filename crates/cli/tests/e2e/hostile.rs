@@ -47,6 +47,7 @@ fn session(folder: &Path) {
         device: NAME.into(),
         timing: NAME.into(),
         host: Host { name: NAME.into(), ..Host::default() },
+        universal: Vec::new(),
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.

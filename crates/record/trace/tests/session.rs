@@ -107,6 +107,7 @@ mod meta {
                 device: "cpu".to_owned(),
                 timing: "sampled".to_owned(),
                 host: Host::here(),
+                universal: Vec::new(),
             },
         )
     }

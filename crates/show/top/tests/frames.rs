@@ -43,6 +43,7 @@ fn run(exit: Option<Exit>) -> Meta {
         device: "gpu".to_owned(),
         timing: "all".to_owned(),
         host: Host::default(),
+        universal: Vec::new(),
     }
 }
 

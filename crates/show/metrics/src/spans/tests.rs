@@ -68,6 +68,7 @@ fn meta(started_real_ns: u64, ended_real_ns: Option<u64>, exit: Option<Exit>) ->
         device: "gpu".into(),
         timing: "sampled".into(),
         host: Host { name: "node\u{7}1".into(), ..Host::default() },
+        universal: Vec::new(),
     }
 }
 

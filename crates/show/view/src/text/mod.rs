@@ -16,6 +16,7 @@ pub mod figures;
 pub mod kernels;
 pub mod machine;
 pub mod savings;
+pub mod universal;
 pub mod verdict;
 
 use apex_untrusted::printable;
