@@ -32,6 +32,7 @@ mod output;
 mod pages;
 mod predict;
 mod progress;
+mod ptx;
 mod report;
 mod run;
 mod session;
@@ -86,6 +87,7 @@ enum Command {
     Advise(advise::Args),
     Explain(explain::Args),
     Predict(predict::Args),
+    Ptx(ptx::Args),
     Export(export::Args),
     Diff(diff::Args),
     Merge(merge::Args),
@@ -121,6 +123,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => advise::execute(&args, color),
         Command::Explain(args) => explain::execute(&args, color),
         Command::Predict(args) => predict::execute(&args, color),
+        Command::Ptx(args) => ptx::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
         Command::Merge(args) => merge::execute(&args),

@@ -11,6 +11,7 @@ mod flushes;
 mod graphs;
 mod hardship;
 mod memory;
+mod newer;
 mod order;
 mod places;
 mod programs;
@@ -78,6 +79,7 @@ fn main() {
         "memory-until-full" => memory::until_full(),
         "memory-refused" => memory::refused(),
         "memory-shared" => memory::shared(),
+        "newer" => newer::loads(&arguments[1], &arguments[2]),
         "shaped" => shaped::rounds(number(1), number(2) as u32, number(3) != 0),
         "shaped-mapped" => shaped::mapped(),
         "shaped-cases" => shaped::cases(),

@@ -20,6 +20,8 @@ pub const COUNTS: u64 = 256 << 20;
 pub const MODEL: u64 = 256 << 20;
 /// A PTX file.
 pub const PTX: u64 = 256 << 20;
+/// A program or library that holds device code.
+pub const PROGRAM: u64 = 4 << 30;
 /// A manifest of a data set.
 pub const MANIFEST: u64 = 16 << 20;
 /// A table of a data set: some five million launches.

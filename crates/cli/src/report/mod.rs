@@ -25,6 +25,8 @@ use apex_conventions::documents;
 use apex_machine::Summary;
 use apex_profile::{ByRank, IdleFunctions, Profile, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
+use apex_untrusted::printable;
+use apex_view::text::universal::sentence;
 use apex_view::text::verdict::what_is_missing;
 use apex_view::{Applied, Filters, Loaded, PHASE_OPTION, Shown};
 use clap::builder::FalseyValueParser;
@@ -38,6 +40,8 @@ use std::process::ExitCode;
 const TOP: usize = 10;
 /// Problems of a session in a report; JSON has them all.
 const PROBLEMS: usize = 3;
+/// Modules that were lowered, in a report; JSON has them all.
+const MODULES: usize = 5;
 /// Findings in a report; `apex advise` has them all.
 const FINDINGS: usize = 5;
 
@@ -221,8 +225,10 @@ fn write_shown(
     for line in notes.chain(circumstances).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    for sentence in
-        apex_view::text::fast::sentences(profile).into_iter().chain(machine::sentences(loaded, shown))
+    for sentence in apex_view::text::fast::sentences(profile)
+        .into_iter()
+        .chain(lowered_modules(loaded))
+        .chain(machine::sentences(loaded, shown))
     {
         for line in wrap(&sentence, width.min(PARAGRAPH), "") {
             writeln!(out, "{line}")?;
@@ -242,6 +248,12 @@ fn write_shown(
         idle::table(out, &shown.job, style, width)?;
     }
     findings::brief(out, profile, &advice, FINDINGS, style, width)
+}
+
+/// What `apex run --universal` did about modules that the driver refused.
+fn lowered_modules(loaded: &Loaded) -> impl Iterator<Item = String> {
+    let refused = loaded.session.meta.iter().flat_map(|meta| &meta.universal).take(MODULES);
+    refused.map(|refused| printable(&format!("--universal: {}", sentence(refused))).into_owned())
 }
 
 /// Notes on what is wrong with the session's files, and what it means.

@@ -19,6 +19,7 @@ mod to_hub;
 mod triton;
 pub mod tuned;
 mod uncaptured;
+mod universal;
 mod watch;
 
 use crate::destination::ToHub;
@@ -57,8 +58,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 4] =
-    [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE, apex_trace::results::WANTED];
+const FIRST_FILES: [&str; 5] =
+    [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE, apex_trace::results::WANTED, apex_conventions::universal::SOCKET];
 
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -70,6 +71,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -o before --timing all -- ./matmul 4096
   apex run --fast -- python generate.py
   apex run --tuned stencil.tuned.json -- ./stencil
+  apex run --universal -- ./built_for_newer_gpus
   apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
@@ -166,6 +168,18 @@ pub struct Recording {
     /// Keep hashes of the program's results in the session (what `apex tune --verify` runs)
     #[arg(long, hide = true, value_parser = FalseyValueParser::new())]
     pub hash_results: bool,
+    /// Load PTX that the driver refuses as too new, lowered for its version and GPU: `exact` makes
+    /// changes that change no result, `approximate` others too [values: exact, approximate]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "CHANGES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "exact",
+        hide_possible_values = true
+    )]
+    pub universal: Option<universal::Universal>,
     /// Store the code that the program loads and the arguments of its launches, so that predictions
     /// know what launches execute. Scalar arguments may be secrets. Images take at most SIZE
     /// [default without SIZE: 256M]
@@ -350,6 +364,15 @@ pub fn record(
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
     }
+    let universal = match universal::start(&fresh.folder, recording.universal) {
+        Ok(universal) => universal,
+        Err(error) => {
+            fresh.discard(&FIRST_FILES);
+            return Err(anyhow::Error::from(error)
+                .context("--universal: cannot listen in the session")
+                .into());
+        }
+    };
 
     let mut program = program(command, &session, &driver, recording);
     program.env(PRELOAD, preload);
@@ -386,6 +409,7 @@ pub fn record(
     let stacks = host_stacks::start(&fresh.folder, recording.host_stacks, recording.max_size);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
+    meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
     meta.has_checksums = true;
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
@@ -530,6 +554,7 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         host: Host::default(),
         rank: own_rank(),
         has_checksums: false,
+        universal: Vec::new(),
     }
 }
 
@@ -636,6 +661,10 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         profile.processes.iter().filter_map(|process| Some((process.pid, process.queue.as_ref()?.not_made)));
     tell_lost(lost, &loaded.session, waiting);
     tuned::tell(profile).into_iter().for_each(output::remark);
+    let refused = loaded.session.meta.iter().flat_map(|meta| &meta.universal);
+    refused
+        .map(apex_view::text::universal::sentence)
+        .for_each(|told| output::remark(format!("--universal: {told}")));
     if !args.quiet {
         let session = session::shown(&recorded.session);
         let shared = args.output.as_deref().filter(|output| apex_trace::is_joined(output));

@@ -56,6 +56,7 @@ pub const EXPORT: Document = document("export", 1, "`apex export --format json`"
 pub const PREDICT: Document = document("predict", 1, "`apex predict --json`");
 pub const PREDICTION: Document =
     document("prediction", 1, "a line of `apex predict --json -`").without_writer();
+pub const PTX_CHECK: Document = document("ptx-check", 1, "`apex ptx check --json`");
 pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
 pub const TOP: Document = document("top", 1, "`apex top --json`");
 pub const CTL: Document = document("ctl", 1, "`apex ctl status --json`").without_writer();
@@ -85,13 +86,14 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 29] = [
+pub const ALL: [Document; 30] = [
     REPORT,
     PAGE,
     ADVISE,
     EXPORT,
     PREDICT,
     PREDICTION,
+    PTX_CHECK,
     DIFF,
     TOP,
     CTL,

@@ -13,6 +13,7 @@
 mod container;
 pub mod cubin;
 mod elf;
+pub mod embedded;
 pub mod kept;
 pub mod machine;
 mod pointer;

@@ -18,7 +18,14 @@ fn corpus() -> PathBuf {
 
 fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
-    program.arg(command).args(arguments).arg("--driver").arg(cpu_device()).arg("--corpus").arg(corpus());
+    program
+        .env("APEX_CPU_NEWER_PTX", "1")
+        .arg(command)
+        .args(arguments)
+        .arg("--driver")
+        .arg(cpu_device())
+        .arg("--corpus")
+        .arg(corpus());
     let output = program.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.success(), said.concat())
@@ -54,7 +61,12 @@ fn a_driver_that_is_none_is_an_error() {
 /// Records what begins with `only` on the CPU device; whether that went well, and what was said.
 fn record(only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
-    program.args(["record", "--only", only, "--driver"]).arg(cpu_device()).arg("--out").arg(out);
+    program
+        .env("APEX_CPU_NEWER_PTX", "1")
+        .args(["record", "--only", only, "--driver"])
+        .arg(cpu_device())
+        .arg("--out")
+        .arg(out);
     program.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto]));
     let output = program.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

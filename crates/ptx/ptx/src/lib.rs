@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version.
-//! [`forms`] is the table of instructions: which exist, with which operands, for which targets.
+//! [`forms`] is the table of instructions: which exist, with which operands, for which targets;
+//! [`needs`] says the targets of everything else.
 //! [`body`] resolves the names of a function, [`instruction`] says what each instruction does,
 //! [`flow`] in which order they are executed, [`analysis`] what registers and addresses hold and
 //! what accesses cost. [`verify`](mod@verify) says whether a module is correct, [`mix`] counts the
@@ -30,6 +31,7 @@ pub mod instruction;
 pub mod link;
 pub mod machine;
 pub mod mix;
+pub mod needs;
 pub mod syntax;
 pub mod verify;
 

@@ -191,6 +191,7 @@ fn meta(paths: &[PathBuf], began: u64, ended: u64) -> Meta {
         host: Host::default(),
         rank: None,
         has_checksums: false,
+        universal: Vec::new(),
     }
 }
 

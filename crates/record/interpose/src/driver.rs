@@ -259,6 +259,13 @@ pub fn architecture() -> u32 {
     10 * major + ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).unwrap_or(0)
 }
 
+/// The version of the driver's interface: 13000 for 13.0; 0 if it does not tell.
+pub fn version() -> i32 {
+    let mut version = 0;
+    // SAFETY: the out-parameter is valid.
+    if succeeds(unsafe { real!(cuDriverGetVersion)(&mut version) }) { version } else { 0 }
+}
+
 /// Whether the driver can tell where a function's parameters lie (12.4 and later).
 pub fn tells_parameters() -> bool {
     has(index::cuFuncGetParamInfo)

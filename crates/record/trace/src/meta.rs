@@ -45,6 +45,9 @@ pub struct Meta {
     /// Whether a list of checksums was to follow ([`crate::checksums`]).
     #[serde(default)]
     pub has_checksums: bool,
+    /// Modules that the driver refused, and what `apex run --universal` did about them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub universal: Vec<Refused>,
 }
 
 /// A rank of a job, as its launcher named it to `apex run`.
@@ -58,6 +61,56 @@ pub struct RecordedRank {
     pub restarts: u32,
     /// The job's name, if it has one.
     pub job: Option<String>,
+}
+
+/// A module that the driver refused under `apex run --universal`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Refused {
+    /// Its first kernels.
+    pub kernels: Vec<String>,
+    /// The device's compute capability: 80 for 8.0.
+    pub capability: u32,
+    /// The driver's result.
+    pub result: u32,
+    /// Version and target of the module.
+    pub before: String,
+    /// Those of what was loaded in its place; `None` if the program got the driver's error.
+    pub after: Option<String>,
+    /// The replaced instructions.
+    pub changes: Vec<Replaced>,
+    /// What nothing replaces, or only approximately.
+    pub blocked: Vec<Lacking>,
+}
+
+/// An instruction that was replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Replaced {
+    /// Its function.
+    pub function: String,
+    /// Its line in the module's PTX, from 1.
+    pub line: u32,
+    /// The instruction, special register or directive.
+    pub form: String,
+    /// The row of the table of docs/universal.md.
+    pub row: String,
+    /// Whether the results are the same.
+    pub exact: bool,
+}
+
+/// An instruction that the device does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lacking {
+    /// Its function.
+    pub function: String,
+    /// Its line in the module's PTX, from 1.
+    pub line: u32,
+    /// The instruction, special register or directive.
+    pub form: String,
+    /// The alternatives that have it: `PTX 8.0 and sm_90a`.
+    pub needs: Vec<String>,
 }
 
 /// The way in which a program ended.

@@ -109,6 +109,7 @@ mod meta {
                 rank: None,
                 host: Host::here(),
                 has_checksums: true,
+                universal: Vec::new(),
             },
         )
     }

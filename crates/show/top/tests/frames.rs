@@ -45,6 +45,7 @@ fn run(exit: Option<Exit>) -> Meta {
         rank: None,
         host: Host::default(),
         has_checksums: false,
+        universal: Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::device::{self, ARCHITECTURE};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Table};
-use crate::module::{LoadError, no_ptx, no_ptx_but_lto_ir};
+use crate::module::{LoadError, header, no_ptx, no_ptx_but_lto_ir};
 use crate::thread;
 use cuda_abi::types::*;
 use fatbin::Image;
@@ -79,7 +79,7 @@ impl Link {
             if ptx_exec::is_device_runtime(text) {
                 continue;
             }
-            let module = ptx::parse(text).map_err(|error| invalid(error.render(name, text)))?;
+            let module = header::parsed(name, text)?;
             self.lock().inputs.push(Input { name: name.to_owned(), module });
         }
         Ok(())

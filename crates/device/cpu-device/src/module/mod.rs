@@ -6,6 +6,7 @@
 //! is a program that becomes a module in each context where one of its kernels is used, and a
 //! [`Kernel`] stands for the function that it is in each.
 
+mod header;
 pub mod link;
 pub mod machine_code;
 
@@ -106,10 +107,8 @@ fn compile(
     if sources.len() > 1 {
         sources.retain(|source| !ptx_exec::is_device_runtime(source));
     }
-    let modules = sources
-        .iter()
-        .map(|source| ptx::parse(source).map_err(|error| invalid(error.render("ptx", source))))
-        .collect::<std::result::Result<_, _>>()?;
+    let modules =
+        sources.iter().map(|source| header::parsed("ptx", source)).collect::<std::result::Result<_, _>>()?;
     let module = ptx::link(modules).map_err(|error| invalid(format!("the PTX cannot be linked: {error}")))?;
     // Of linked modules, the text that a position refers to is not known.
     let source = if let [source] = sources[..] { source } else { "" };

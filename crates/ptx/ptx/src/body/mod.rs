@@ -379,6 +379,24 @@ impl<'m> Operand<'m> {
         }
     }
 
+    /// Calls `visit` for each special register that the operand mentions.
+    pub fn special_registers(&self, visit: &mut impl FnMut(SpecialRegister)) {
+        match self {
+            Operand::Name(Symbol::Special(register)) | Operand::Component(Symbol::Special(register), _) => {
+                visit(*register);
+            }
+            Operand::Pair(first, second) => {
+                first.special_registers(visit);
+                second.special_registers(visit);
+            }
+            Operand::Vector(items) | Operand::List(items) => {
+                items.iter().for_each(|item| item.special_registers(visit));
+            }
+            Operand::Address(address) => address.rest.iter().for_each(|item| item.special_registers(visit)),
+            _ => {}
+        }
+    }
+
     /// Returns the place that an operand of a load or store accesses: an address without
     /// coordinates, or an element of an array, which needs no brackets.
     pub fn place(&self) -> Option<(Base<'m>, i64)> {

@@ -49,7 +49,7 @@ const SINCE: &[(u32, Version)] = &[
     (89, (7, 8)),
     (100, (8, 6)),
     (103, (8, 8)),
-    (107, (9, 3)),
+    (107, (9, 4)),
     (110, (9, 0)),
     (120, (8, 7)),
     (121, (8, 8)),
@@ -69,6 +69,33 @@ impl Target {
         }
     }
 
+    /// Whether a GPU of this compute capability (80 for 8.0) takes PTX for the target.
+    pub fn runs_on(self, capability: u32) -> bool {
+        match self.suffix {
+            Suffix::None => self.number <= capability,
+            Suffix::Family => self.family() == family(capability) && self.number <= capability,
+            Suffix::Architecture => self.number == capability,
+        }
+    }
+
+    /// The targets that a GPU of this compute capability takes, from the one with the fewest
+    /// features to the one with the most.
+    pub fn of_gpu(capability: u32) -> Vec<Target> {
+        let numbers = || SINCE.iter().map(|(number, _)| *number);
+        let all = [Suffix::None, Suffix::Family, Suffix::Architecture].into_iter();
+        let all = all.flat_map(|suffix| numbers().map(move |number| Target { number, suffix }));
+        all.filter(|target| target.has_letter() && target.runs_on(capability)).collect()
+    }
+
+    /// Whether there is a target of this number and letter.
+    fn has_letter(self) -> bool {
+        match self.suffix {
+            Suffix::None => true,
+            Suffix::Family => self.number >= 100,
+            Suffix::Architecture => self.number >= 90,
+        }
+    }
+
     /// The first PTX version that knows the target.
     pub fn since(self) -> Version {
         match (self.number, self.suffix) {
@@ -79,13 +106,8 @@ impl Target {
         }
     }
 
-    /// The GPUs that share `f` features, by the number of the first; sm_110 was called sm_101
-    /// before PTX 9.0.
     fn family(self) -> u32 {
-        match self.number {
-            101 => 110,
-            number => number / 10 * 10,
-        }
+        family(self.number)
     }
 
     /// The target that has what both have, if there is one.
@@ -97,6 +119,15 @@ impl Target {
             }
             _ => narrow.has(wide).then_some(narrow),
         }
+    }
+}
+
+/// The GPUs that share `f` features, by the number of the first; sm_110 was called sm_101 before
+/// PTX 9.0.
+fn family(number: u32) -> u32 {
+    match number {
+        101 => 110,
+        number => number / 10 * 10,
     }
 }
 

@@ -23,7 +23,8 @@
 //!    vector of that length, address, label, pair. Registers have the width and class of the form's
 //!    type, with the freedom that loads, stores and conversions give. Numbers are of the type's
 //!    kind, and within bounds where the form states some. Results go to registers. Special
-//!    registers are read by `mov` and `cvt` only.
+//!    registers are read by `mov` and `cvt` only, and where the module's version and target have
+//!    them; the same holds for directives of functions.
 //! 6. Names resolve: registers, variables, functions, components of vectors, labels, tables of
 //!    targets, prototypes.
 //! 7. Addresses start from integer registers or from variables in the space that the instruction
@@ -40,7 +41,7 @@
 //! takes their address. Values: constants that an instruction cuts to its width, barrier numbers,
 //! thread counts, sizes of copies, alignment of addresses, offsets beyond a variable. Whether
 //! registers are written before they are read. Control flow: whether the end of a function is
-//! reached, whether barriers are. Directives of functions and performance hints. The sum of
+//! reached, whether barriers are. Performance hints. The sum of
 //! parameters, shared and constant memory against limits. Instructions that ptxas refuses from some
 //! target on (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern` against the definition
 //! in another module.
@@ -55,7 +56,8 @@ use std::collections::HashMap;
 use crate::body::{Body, Line, Names};
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::Position;
-use crate::forms::{self, Instance, Target, Unknown};
+use crate::forms::{self, Instance, Need, Target, Unknown};
+use crate::needs;
 use crate::syntax::{Function, FunctionKind, Item, Module, Statement};
 use operand::Operands;
 
@@ -79,6 +81,12 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
     }
     verifier.problems.sort_by_key(|problem| (problem.position.line, problem.position.column));
     verifier.problems
+}
+
+/// Whether an instruction is this instance: its operands are as many as the instance takes, and
+/// each is of its kind. The instance's modifiers and needs are not compared.
+pub fn takes<'m>(body: &Body<'m>, line: &Line<'m>, instance: &Instance) -> bool {
+    Operands { body }.fit(line, instance).is_ok()
 }
 
 struct Verifier<'n, 'm> {
@@ -123,6 +131,11 @@ impl<'m> Verifier<'_, 'm> {
             let message = format!("the entry `{}` cannot return anything: use `.func`", function.name);
             self.problem(function.position, message);
         }
+        for directive in &function.directives {
+            let needs = needs::of_directive(&directive.name);
+            let missing = needs.and_then(|need| self.unmet(&format!(".{}", directive.name), &[need]));
+            missing.into_iter().for_each(|message| self.problem(function.position, message));
+        }
         if function.body.is_none() {
             return;
         }
@@ -163,11 +176,23 @@ impl<'m> Verifier<'_, 'm> {
                 format!("unknown instruction `{text}`: a modifier is missing at its end")
             }
             Ok(instances) => match self.against(line, instances, operands) {
-                Ok(()) => return,
+                Ok(()) => return self.special_registers(line),
                 Err(message) => message,
             },
         };
         self.problem(position, message);
+    }
+
+    /// Checks that the module's version and target have the special registers.
+    fn special_registers(&mut self, line: &Line<'m>) {
+        let mut found = Vec::new();
+        line.operands
+            .iter()
+            .for_each(|operand| operand.special_registers(&mut |register| found.push(register)));
+        for register in found {
+            let missing = self.unmet(&register.name(), &[needs::of_register(register)]);
+            missing.into_iter().for_each(|message| self.problem(line.instruction.position, message));
+        }
     }
 
     /// Checks that some instance takes the operands and exists for the module's version and target;
@@ -196,14 +221,18 @@ impl<'m> Verifier<'_, 'm> {
 
     /// Describes the instance's alternative needs if the module meets none of them.
     fn missing(&self, instance: &Instance) -> Option<String> {
+        self.unmet(&instance.mnemonic, &instance.needs)
+    }
+
+    /// Describes the alternative needs of `what` if the module meets none of them.
+    fn unmet(&self, what: &str, needs: &[Need]) -> Option<String> {
         let (version, target) = (self.module.version, self.target?);
-        if instance.needs.iter().any(|need| need.is_met(version, target)) {
+        if needs.iter().any(|need| need.is_met(version, target)) {
             return None;
         }
-        let needs: Vec<String> = instance.needs.iter().map(ToString::to_string).collect();
+        let needs: Vec<String> = needs.iter().map(ToString::to_string).collect();
         Some(format!(
-            "`{}` needs {}; the module is for PTX {}.{} and {target}",
-            instance.mnemonic,
+            "`{what}` needs {}; the module is for PTX {}.{} and {target}",
             needs.join(", or "),
             version.0,
             version.1

@@ -4,6 +4,8 @@
 //! packages, where `scripts/test-deps.sh` puts it. Tests that need it say when there is none.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub mod statements;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

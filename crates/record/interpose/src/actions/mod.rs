@@ -1,9 +1,9 @@
-//! Actions: ways to execute calls differently (`apex run --fast`, `apex run --tuned`). The
+//! Actions: ways to execute calls differently (`apex run --fast`, `--tuned`, `--universal`). The
 //! [`queue`] makes launches in a thread of its own, the [`pool`] reuses memory that the program
 //! frees, [`reshape`] launches the same threads in other blocks, [`results`] hashes what the program
-//! gets, with and without that.
+//! gets, with and without that, and [`universal`] loads PTX that the driver refuses as too new.
 //!
-//! Everything about an action but its hooks is in its folder here; its hooks are a module of
+//! Everything about an action but its hooks is in its module here; its hooks are a module of
 //! [`hooks`](crate::hooks), which ends with the action's line of the table
 //! ([`hooks::actions`](crate::hooks::actions)). Its figures are in the file's header
 //! (`apex_trace::layout`).
@@ -12,6 +12,7 @@ pub mod pool;
 pub mod queue;
 pub mod reshape;
 pub mod results;
+pub mod universal;
 
 use apex_conventions::variables::FAST;
 

@@ -36,6 +36,7 @@ mod process;
 mod process_address;
 pub mod queued;
 mod reshaped;
+mod retargeted;
 mod settings;
 mod stream;
 mod sync;

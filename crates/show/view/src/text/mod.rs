@@ -17,6 +17,7 @@ pub mod kernels;
 pub mod machine;
 pub mod ranks;
 pub mod savings;
+pub mod universal;
 pub mod verdict;
 
 use apex_untrusted::printable;

@@ -50,17 +50,33 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Un
         return unsupported(format!("this atomic operation on {ty} is not supported"));
     };
     if vector == 1 {
+        let b = compiler.source(b, ty)?;
         return scalar(compiler, run, place, ty, destination, b, c);
     }
     let bytes = vector as u64 * ty.bytes();
     let place = check_alignment(compiler, place, bytes)?;
     let destinations = destination.map(|operand| elements(operand, vector)).transpose()?;
-    for (index, b) in elements(b, vector)?.iter().enumerate() {
+    let values = elements(b, vector)?;
+    let values = values.iter().map(|b| kept_source(compiler, b, ty, destination.is_some()));
+    for (index, b) in values.collect::<Decoded<Vec<_>>>()?.into_iter().enumerate() {
         let offset = place.offset.wrapping_add(index as i64 * ty.bytes() as i64);
         let element = ResolvedAddress { offset, ..place };
         scalar(compiler, run, element, ty, destinations.as_ref().map(|all| &all[index]), b, None)?;
     }
     Ok(())
+}
+
+/// The register of an element's value; a copy where the results of elements before it may overwrite
+/// it.
+fn kept_source(compiler: &mut FunctionCompiler, b: &Operand, ty: ScalarType, copied: bool) -> Decoded<Reg> {
+    let source = compiler.source(b, ty)?;
+    if !copied {
+        return Ok(source);
+    }
+    let class = compiler.class(source);
+    let kept = compiler.fresh(class);
+    copy(compiler, kept, source);
+    Ok(kept)
 }
 
 fn scalar(
@@ -69,10 +85,9 @@ fn scalar(
     place: ResolvedAddress,
     ty: ScalarType,
     destination: Option<&Operand>,
-    b: &Operand,
+    b: Reg,
     c: Option<&Operand>,
 ) -> Decoded<()> {
-    let b = compiler.source(b, ty)?;
     let c = c.map_or(Ok(Reg::NONE), |c| compiler.source(c, ty))?;
     let destination = destination.map(|operand| compiler.destination(operand, ty)).transpose()?;
     let data = Reg::list(&[destination.as_ref().map_or(Reg::NONE, |destination| destination.reg)]);

@@ -1,0 +1,34 @@
+//! `apex ptx`: PTX in files.
+
+mod check;
+mod show;
+
+use crate::output::Color;
+use std::process::ExitCode;
+
+/// Examines PTX: which GPUs run it.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex ptx check kernel.ptx --for sm_80,sm_90
+  apex ptx check ./program --for sm_75 --json
+
+docs/universal.md has details.")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    Check(check::Args),
+}
+
+/// Runs `apex ptx`.
+///
+/// # Errors
+/// A file that cannot be read or holds no PTX that can be judged.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        Action::Check(args) => check::execute(args, color),
+    }
+}

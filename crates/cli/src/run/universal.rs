@@ -1,0 +1,208 @@
+//! `apex run --universal`: lowers the modules that the driver refuses, for the injected library.
+//!
+//! A thread listens on a socket in the session (`apex_conventions::universal`); each request has a
+//! thread that answers it. What they did is written into session.json at the end. The program never
+//! depends on it: without an answer it gets the driver's error.
+
+use apex_conventions::universal::{PATIENCE, Request, SOCKET};
+use apex_trace::meta::{Lacking, Refused, Replaced};
+use apex_untrusted::Folder;
+use fatbin::embedded;
+use ptx_retarget::{Gpu, Header, Lowered, lower, newest_of_driver};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Modules, and changes of each, that a session keeps at most.
+const MOST: usize = 1000;
+/// Kernels of a module that a session names.
+const MOST_KERNELS: usize = 8;
+/// Stack of a thread, bytes: the parser is recursive, within bounds.
+const STACK: usize = 16 << 20;
+
+/// Which changes are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Universal {
+    /// Those that change no result
+    Exact,
+    /// Also those whose results may differ within the bounds of the PTX ISA
+    Approximate,
+}
+
+/// The thread that answers.
+pub struct Server {
+    thread: JoinHandle<()>,
+    ends: Arc<AtomicBool>,
+    refused: Arc<Mutex<Vec<Refused>>>,
+    socket: PathBuf,
+    /// Keeps the path of the socket alive.
+    _session: File,
+}
+
+/// Starts to listen in a session, if the user wants it.
+///
+/// # Errors
+/// Those of the system: the socket cannot be made.
+pub fn start(session: &Folder, universal: Option<Universal>) -> io::Result<Option<Server>> {
+    let Some(universal) = universal else { return Ok(None) };
+    // The path of a socket is limited to some hundred bytes, that of a session is not.
+    let folder = File::open(session.path())?;
+    let socket = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()));
+    let listener = UnixListener::bind(&socket)?;
+    let (ends, refused) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let (end, log) = (Arc::clone(&ends), Arc::clone(&refused));
+    let thread = spawn(move || {
+        let streams = listener.incoming().take_while(|_| !end.load(Ordering::Acquire)).flatten();
+        let answers = streams.filter_map(|stream| {
+            let log = Arc::clone(&log);
+            // A program that breaks off gets no answer.
+            spawn(move || drop(answer(stream, universal, &log))).ok()
+        });
+        answers.collect::<Vec<_>>().into_iter().for_each(|answer| drop(answer.join()));
+    })?;
+    Ok(Some(Server { thread, ends, refused, socket, _session: folder }))
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("universal".into()).stack_size(STACK).spawn(work)
+}
+
+impl Server {
+    /// Ends it and gives what it did.
+    pub fn finish(self) -> Vec<Refused> {
+        self.ends.store(true, Ordering::Release);
+        // A connection wakes it.
+        if UnixStream::connect(&self.socket).is_ok() {
+            let _ = self.thread.join();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn answer(mut stream: UnixStream, universal: Universal, log: &Mutex<Vec<Refused>>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut head = [0; Request::BYTES];
+    stream.read_exact(&mut head)?;
+    let Some(request) = Request::from_bytes(&head) else { return Ok(()) };
+    let mut image = Vec::new();
+    (&mut stream).take(request.bytes).read_to_end(&mut image)?;
+    let (text, refused) = lowered(&image, request, universal).unwrap_or_default();
+    stream.write_all(&(text.len() as u64).to_le_bytes())?;
+    stream.write_all(text.as_bytes())?;
+    let Some(mut refused) = refused else { return Ok(()) };
+    // Where the driver takes long, it is compiling.
+    let mut is_loaded = [1];
+    let told = if text.is_empty() { Ok(1) } else { stream.read(&mut is_loaded) };
+    if matches!(told, Ok(0)) || is_loaded == [0] {
+        refused.after = None;
+    }
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    if log.len() < MOST {
+        log.push(refused);
+    }
+    Ok(())
+}
+
+/// PTX in place of an image, empty if there is none, and the note about it; `None` where the
+/// header is not the reason for the refusal.
+fn lowered(image: &[u8], request: Request, universal: Universal) -> Option<(String, Option<Refused>)> {
+    let gpu = Gpu { capability: request.capability, newest: newest_of_driver(request.driver_version) };
+    let images = embedded::images(image).ok()?;
+    let [contents] = &images[..] else { return None };
+    let source = String::from_utf8_lossy(contents.ptx_for(gpu.capability)?);
+    let module = ptx::parse(&source).ok()?;
+    if Header::of(&module).is_none_or(|header| gpu.takes(header)) {
+        return None;
+    }
+    let lowered = lower(&module, gpu, universal == Universal::Approximate);
+    let text = if lowered.blocked.is_empty() { lowered.module.to_string() } else { String::new() };
+    let refused = note(&module, &lowered, request, !text.is_empty());
+    Some((text, Some(refused)))
+}
+
+fn note(module: &ptx::Module, lowered: &Lowered, request: Request, is_loaded: bool) -> Refused {
+    let kernels = module.functions().filter(|function| function.kind == ptx::FunctionKind::Entry);
+    let headers = lowered.headers.map(|(before, after)| (before.to_string(), after.to_string()));
+    let (before, after) = headers.unwrap_or_default();
+    let changes = lowered.changes.iter().map(|change| Replaced {
+        function: change.function.to_string(),
+        line: change.line,
+        form: change.form.clone(),
+        row: change.row.name.to_owned(),
+        exact: change.row.exact,
+    });
+    let blocked = lowered.blocked.iter().map(|found| Lacking {
+        function: found.function.to_string(),
+        line: found.line,
+        form: found.form.clone(),
+        needs: found.needs.iter().map(ToString::to_string).collect(),
+    });
+    Refused {
+        kernels: kernels.take(MOST_KERNELS).map(|kernel| kernel.name.to_string()).collect(),
+        capability: request.capability,
+        result: request.result,
+        before,
+        after: is_loaded.then_some(after),
+        changes: if is_loaded { changes.take(MOST).collect() } else { Vec::new() },
+        blocked: blocked.take(MOST).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "\n.address_size 64\n.visible .entry k() {\n.reg .b64 %rd<3>;\n";
+
+    fn request(result: u32) -> Request {
+        Request { capability: 80, driver_version: 13000, result, bytes: 0 }
+    }
+
+    fn asked(source: &str, universal: Universal) -> Option<(String, Option<Refused>)> {
+        lowered(source.as_bytes(), request(218), universal)
+    }
+
+    #[test]
+    fn a_module_is_lowered_only_if_its_header_is_too_new() {
+        let pairs = format!(".version 8.6\n.target sm_100{HEAD}add.f32x2 %rd0, %rd1, %rd2; ret; }}\n");
+        let (text, refused) = asked(&pairs, Universal::Exact).unwrap();
+        assert!(text.starts_with(".version 7.0\n.target sm_75\n"), "{text}");
+        let refused = refused.unwrap();
+        assert_eq!((refused.changes[0].row.as_str(), refused.changes[0].line), ("f32x2", 6));
+        for other in [".version 7.0\n.target sm_80", "no PTX", ""] {
+            assert_eq!(asked(&format!("{other}{HEAD}nonsense; }}\n"), Universal::Exact), None);
+        }
+    }
+
+    #[test]
+    fn what_has_no_exact_row_stays_refused_unless_asked_for() {
+        let body = ".reg .b16 %h; tanh.approx.bf16 %h, %h; ret; }\n";
+        let source = format!(".version 7.8\n.target sm_90{HEAD}{body}");
+        let (text, refused) = asked(&source, Universal::Exact).unwrap();
+        assert_eq!((text.as_str(), refused.unwrap().blocked[0].form.as_str()), ("", "tanh.approx.bf16"));
+        let (text, refused) = asked(&source, Universal::Approximate).unwrap();
+        assert!(text.contains("tanh.approx.f32"), "{text}");
+        assert!(!refused.unwrap().changes[0].exact);
+    }
+
+    #[test]
+    fn a_session_with_a_long_path_has_a_socket_and_strangers_do_no_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("x".repeat(100)).join("y".repeat(100));
+        std::fs::create_dir_all(&deep).unwrap();
+        let session = Folder::open(&deep).unwrap();
+        let server = start(&session, Some(Universal::Exact)).unwrap().unwrap();
+        let mut stranger = UnixStream::connect(&server.socket).unwrap();
+        stranger.write_all(&[7; Request::BYTES]).unwrap();
+        drop(stranger);
+        assert_eq!(server.finish(), []);
+        assert!(!deep.join(SOCKET).exists());
+    }
+}

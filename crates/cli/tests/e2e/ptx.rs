@@ -1,0 +1,82 @@
+//! `apex ptx check`: what it says of files, and with which status.
+
+use crate::common::{Sandbox, output, text};
+use serde_json::Value;
+
+const KERNELS: &str = ".version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry plain() { ret; }
+.visible .entry pairs(.param .u64 p) {
+.reg .b64 %rd<3>;
+ld.param.u64 %rd0, [p];
+add.f32x2 %rd1, %rd0, %rd0;
+st.global.b64 [%rd0], %rd1;
+ret; }
+.func far() {
+.reg .b32 %r<2>;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r0, 32;
+ret; }
+.visible .entry tensors() { call far, (); ret; }
+";
+
+fn checked(sandbox: &Sandbox, arguments: &[&str], status: i32) -> String {
+    let arguments = [&["ptx", "check"], arguments].concat();
+    text(&output(&mut sandbox.apex(&arguments), status).stdout)
+}
+
+#[test]
+fn each_kernel_is_judged_with_the_functions_that_it_calls() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("k.ptx"), KERNELS).unwrap();
+    let page = checked(&sandbox, &["k.ptx", "--for", "sm_80,sm_100"], 1);
+    assert!(page.contains("f32x2 (exact): add.f32x2 at line 8"), "{page}");
+    assert!(
+        page.contains("tcgen05.dealloc.cta_group::1.sync.aligned.b32 needs PTX 8.6 and sm_100a"),
+        "{page}"
+    );
+    let json: Value =
+        serde_json::from_str(&checked(&sandbox, &["k.ptx", "--for", "sm_80,sm_100", "--json"], 1)).unwrap();
+    assert_eq!(json["schema"], "apex.ptx-check/1");
+    let results = |kernel: usize| {
+        let gpus = json["images"][0]["kernels"][kernel]["gpus"].as_array().unwrap();
+        gpus.iter().map(|gpu| gpu["result"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(results(0), ["lowered", "runs"]);
+    assert_eq!(results(1), ["lowered", "runs"]);
+    assert_eq!(results(2), ["cannot", "runs"]);
+    assert_eq!(json["images"][0]["kernels"][1]["gpus"][0]["header"], "PTX 7.0, sm_75");
+    assert_eq!(json["summary"], serde_json::json!({"runs": 3, "lowered": 2, "approximate": 0, "cannot": 1}));
+}
+
+#[test]
+fn the_status_says_whether_every_gpu_runs_every_kernel() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("k.ptx"), KERNELS).unwrap();
+    checked(&sandbox, &["k.ptx", "--for", "sm_100"], 0);
+    checked(&sandbox, &["k.ptx", "--for", "sm_100", "--newest", "8.5"], 1);
+    for arguments in
+        [&["k.ptx"][..], &["k.ptx", "--for", "sm_81"], &["k.ptx", "--for", "sm_80", "--newest", "8"]]
+    {
+        checked(&sandbox, arguments, 2);
+    }
+    std::fs::write(sandbox.path("not.ptx"), ".version 8.0\n.target sm_80\n.entry k( {\n").unwrap();
+    let wrong = output(&mut sandbox.apex(&["ptx", "check", "not.ptx", "--for", "sm_80"]), 125);
+    assert!(text(&wrong.stderr).contains("not.ptx:3:"), "{}", text(&wrong.stderr));
+    std::fs::write(sandbox.path("empty"), b"\0\0").unwrap();
+    let empty = output(&mut sandbox.apex(&["ptx", "check", "empty", "--for", "sm_80"]), 125);
+    assert!(text(&empty.stderr).contains("holds no device code"), "{}", text(&empty.stderr));
+}
+
+#[test]
+fn programs_are_searched_for_fatbins() {
+    let sandbox = Sandbox::new();
+    let fatbin =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
+    let mut program = b"\x7fELF".to_vec();
+    program.resize(64, 0);
+    program.extend(std::fs::read(fatbin).unwrap());
+    std::fs::write(sandbox.path("program"), program).unwrap();
+    let page = checked(&sandbox, &["program", "--for", "sm_90,sm_120"], 0);
+    assert!(page.contains("runs"), "{page}");
+}

@@ -1,0 +1,194 @@
+//! Which kernels of a module a GPU takes.
+
+use std::collections::{HashMap, HashSet};
+
+use ptx::body::{Body, Names, Operand, Symbol};
+use ptx::syntax::tree::FunctionKind;
+use ptx::{Function, Module, Statement, needs};
+
+use crate::gates::{Catalog, of_declarations, special_registers};
+use crate::lowering::{Blocked, Change, lower};
+use crate::{Gpu, Header};
+
+/// What a GPU does with a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The kernel runs as it is.
+    Runs,
+    /// It runs after these changes and with this header; without changes, the header alone is too
+    /// new.
+    Lowered(Header, Vec<Change>),
+    /// It does not run.
+    Cannot(Vec<Blocked>),
+}
+
+impl Verdict {
+    /// Whether every change is exact.
+    pub fn is_exact(&self) -> bool {
+        match self {
+            Verdict::Lowered(_, changes) => changes.iter().all(|change| change.row.exact),
+            _ => true,
+        }
+    }
+}
+
+/// A kernel and what a GPU does with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// The line of its name, from 1.
+    pub line: u32,
+    /// The verdict, with approximate changes if exact ones do not suffice.
+    pub verdict: Verdict,
+}
+
+/// Judges each kernel that the module defines, together with the functions that it may call.
+pub fn check(module: &Module, gpu: Gpu) -> Vec<Kernel> {
+    let names = Names::new(module);
+    let kernels =
+        module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some());
+    let graph = Graph::of(module, &names);
+    let lowered = lower(module, gpu, true);
+    let invalid = invalid(module, &names);
+    kernels
+        .map(|kernel| {
+            let reached = graph.reached(kernel);
+            let of = |name: &str| reached.contains(name);
+            let blocked = lowered.blocked.iter().chain(&invalid).filter(|found| of(&found.function));
+            let blocked: Vec<Blocked> = blocked.cloned().collect();
+            let changes: Vec<Change> =
+                lowered.changes.iter().filter(|change| of(&change.function)).cloned().collect();
+            let verdict = match lowered.headers {
+                _ if !blocked.is_empty() => Verdict::Cannot(blocked),
+                Some((own, _)) if changes.is_empty() && gpu.takes(own) => Verdict::Runs,
+                Some((_, after)) => Verdict::Lowered(after, changes),
+                None => Verdict::Cannot(vec![no_target(kernel)]),
+            };
+            Kernel { name: kernel.name.to_string(), line: kernel.position.line, verdict }
+        })
+        .collect()
+}
+
+fn no_target(kernel: &Function) -> Blocked {
+    let (function, line) = (kernel.name.clone(), kernel.position.line);
+    Blocked { function, line, form: ".target".to_owned(), needs: Vec::new(), approximate: None }
+}
+
+/// What the module may not use by its own header: no driver takes it, the newest included.
+fn invalid(module: &Module, names: &Names<'_>) -> Vec<Blocked> {
+    let Some(header) = Header::of(module) else { return Vec::new() };
+    let catalog = Catalog::default();
+    let mut found = Vec::new();
+    for function in module.functions().filter(|function| function.body.is_some()) {
+        let mut note = |line: u32, form: String, needs: Vec<_>| {
+            if !header.meets(&needs) {
+                found.push(Blocked { function: function.name.clone(), line, form, needs, approximate: None });
+            }
+        };
+        for need in of_declarations(function) {
+            note(function.position.line, "a variable of this type".to_owned(), vec![need]);
+        }
+        let body = names.body(function);
+        for line in &body.lines {
+            let place = line.instruction.position.line;
+            for register in special_registers(line) {
+                note(place, register.name(), vec![needs::of_register(register)]);
+            }
+            note(place, line.instruction.mnemonic.text().to_owned(), catalog.of_instruction(&body, line));
+        }
+    }
+    found
+}
+
+/// Which functions each function may call.
+struct Graph {
+    /// By name: those that it names.
+    callees: HashMap<String, Vec<String>>,
+    /// Functions with calls through registers, which may reach every function that is named
+    /// somewhere else than in a call.
+    indirect: HashSet<String>,
+    addressed: Vec<String>,
+}
+
+impl Graph {
+    fn of(module: &Module, names: &Names<'_>) -> Graph {
+        let mut graph = Graph { callees: HashMap::new(), indirect: HashSet::new(), addressed: Vec::new() };
+        for function in module.functions().filter(|function| function.body.is_some()) {
+            graph.note(&names.body(function));
+        }
+        // Tables in variables name functions too.
+        let functions: HashSet<&str> = module.functions().map(|function| &*function.name).collect();
+        let note_table = |variable: &ptx::Variable, addressed: &mut Vec<String>| {
+            if let Some(initializer) = &variable.initializer {
+                symbols(initializer, &mut |name| {
+                    if functions.contains(name) {
+                        addressed.push(name.to_owned());
+                    }
+                });
+            }
+        };
+        module.variables().for_each(|variable| note_table(variable, &mut graph.addressed));
+        for function in module.functions() {
+            function.visit(&mut |statement| {
+                if let Statement::Variable(variable) = statement {
+                    note_table(variable, &mut graph.addressed);
+                }
+            });
+        }
+        graph
+    }
+
+    fn note(&mut self, body: &Body<'_>) {
+        let mut callees = Vec::new();
+        for line in &body.lines {
+            let is_call = line.instruction.mnemonic.opcode() == "call";
+            let mut named = Vec::new();
+            line.operands.iter().for_each(|operand| functions(operand, &mut named));
+            if is_call && named.is_empty() {
+                self.indirect.insert(body.function.name.to_string());
+            }
+            if !is_call {
+                self.addressed.extend(named.iter().cloned());
+            }
+            callees.extend(named);
+        }
+        callees.extend(body.call_targets.iter().flatten().flatten().map(|target| target.name.to_string()));
+        self.callees.insert(body.function.name.to_string(), callees);
+    }
+
+    /// The names of a kernel and of all that it may call.
+    fn reached(&self, kernel: &Function) -> HashSet<String> {
+        let mut reached = HashSet::new();
+        let mut open = vec![kernel.name.to_string()];
+        while let Some(name) = open.pop() {
+            if self.indirect.contains(&name) {
+                open.extend(self.addressed.iter().filter(|other| !reached.contains(*other)).cloned());
+            }
+            let callees = self.callees.get(&name).into_iter().flatten();
+            open.extend(callees.filter(|callee| !reached.contains(*callee)).cloned());
+            reached.insert(name);
+        }
+        reached
+    }
+}
+
+/// Notes the functions that an operand names. The parser bounds how deep operands nest.
+fn functions(operand: &Operand<'_>, named: &mut Vec<String>) {
+    match operand {
+        Operand::Name(Symbol::Function(function)) | Operand::Offset(Symbol::Function(function), _) => {
+            named.push(function.name.to_string());
+        }
+        Operand::Vector(items) | Operand::List(items) => items.iter().for_each(|item| functions(item, named)),
+        _ => {}
+    }
+}
+
+/// Calls `note` for each symbol of an initial value. The parser bounds the depth.
+fn symbols(initializer: &ptx::Initializer, note: &mut impl FnMut(&str)) {
+    match initializer {
+        ptx::Initializer::Symbol(symbol) => note(&symbol.name),
+        ptx::Initializer::List(items) => items.iter().for_each(|item| symbols(item, note)),
+        _ => {}
+    }
+}

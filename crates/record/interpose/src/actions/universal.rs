@@ -1,0 +1,80 @@
+//! Modules whose PTX is too new for the driver or the GPU (`apex run --universal`).
+//!
+//! `apex run` listens on a socket in the session. When the driver refuses a module for a reason
+//! that its header may be, this action sends the image there, and gets PTX that computes the same,
+//! or the answer that there is none. It knows nothing of PTX.
+//!
+//! # Contract
+//! 1. *The driver decides first.* Only a module that it has refused is sent.
+//! 2. *The program's error stays* if there is no answer in time, if no exact change suffices, or if
+//!    the driver refuses the changed module too.
+//! 3. *Bounded.* A request waits for at most [`PATIENCE`], and reads at most [`MOST_BYTES`].
+
+use crate::driver;
+use apex_conventions::universal::{MOST_BYTES, PATIENCE, Request, SOCKET};
+use apex_conventions::variables::SESSION;
+use cuda_abi::types::*;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+/// Whether `apex run` listens.
+pub fn is_wanted() -> bool {
+    SESSION.path().is_some_and(|session| session.join(SOCKET).exists())
+}
+
+/// Whether the reason for a result may be that PTX is too new: for the driver, for the GPU, or in a
+/// fatbin without anything older.
+pub fn is_too_new(result: CUresult) -> bool {
+    matches!(
+        result,
+        CUDA_ERROR_UNSUPPORTED_PTX_VERSION | CUDA_ERROR_INVALID_PTX | CUDA_ERROR_NO_BINARY_FOR_GPU
+    )
+}
+
+/// PTX in place of an image.
+pub struct Lowered {
+    /// The text, a zero byte at its end.
+    pub text: Vec<u8>,
+    stream: UnixStream,
+}
+
+impl Lowered {
+    /// Tells `apex run` whether the driver has loaded it.
+    pub fn tell(mut self, is_loaded: bool) {
+        let _ = self.stream.write_all(&[u8::from(is_loaded)]);
+    }
+}
+
+/// PTX in place of an image that the driver has refused with `result`; `None` if there is none.
+pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
+    let request = Request {
+        capability: driver::architecture(),
+        driver_version: driver::version(),
+        result: result,
+        bytes: image.len() as u64,
+    };
+    let mut stream = connect()?;
+    stream.write_all(&request.to_bytes()).ok()?;
+    stream.write_all(image).ok()?;
+    let mut length = [0; 8];
+    stream.read_exact(&mut length).ok()?;
+    let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|&bytes| bytes > 0)?;
+    if length > MOST_BYTES {
+        return None;
+    }
+    let mut text = vec![0; length + 1];
+    stream.read_exact(&mut text[..length]).ok()?;
+    Some(Lowered { text, stream })
+}
+
+/// A connection to `apex run`. The path of a socket is limited to some hundred bytes, that of a
+/// session is not: the socket is reached from the open folder.
+fn connect() -> Option<UnixStream> {
+    let session = File::open(SESSION.path()?).ok()?;
+    let stream = UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", session.as_raw_fd())).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    Some(stream)
+}

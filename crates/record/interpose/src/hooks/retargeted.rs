@@ -1,0 +1,198 @@
+//! Hooks of a process whose modules may be lowered (`apex run --universal`).
+//!
+//! Each stands in for the ordinary hook of a call that loads code and makes the call through it;
+//! where the driver refuses the code, it makes the call again with what
+//! [`crate::actions::universal`] got for it. The program sees the second result only if that is a
+//! success.
+
+use super::Hook;
+use super::actions::Action;
+use super::macros::index_table;
+use super::module;
+use crate::actions::universal;
+use crate::switch::guarded;
+use apex_untrusted::read;
+use cuda_abi::types::*;
+use cuda_abi::{COUNT, index, signature};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// The hooks, by index of their entry point.
+fn table() -> &'static [Option<Hook>; COUNT] {
+    static TABLE: [Option<Hook>; COUNT] = build();
+    &TABLE
+}
+
+index_table! {
+    cuModuleLoad => retargeted::load,
+    cuModuleLoadData => retargeted::load_data,
+    cuModuleLoadDataEx => retargeted::load_data_with_options,
+    cuModuleLoadFatBinary => retargeted::load_data,
+    cuLibraryLoadData => retargeted::load_library,
+    cuLibraryLoadFromFile => retargeted::load_library_file,
+}
+
+/// Modules for older GPUs.
+pub static ACTION: Action = Action {
+    is_wanted: universal::is_wanted,
+    start: |_, _| true,
+    hook: |index| table()[index],
+    watches: |_| false,
+    holding: None,
+    is_due: |_| false,
+    flush: || {},
+    end: |_| {},
+};
+
+/// Lets the table name this module as it names others.
+use crate::hooks::retargeted;
+
+/// The result of a call that loads code, made again with lowered code if the driver refuses it.
+fn retried(
+    first: CUresult,
+    image: impl FnOnce() -> Option<Vec<u8>>,
+    again: impl FnOnce(*const c_void) -> CUresult,
+) -> CUresult {
+    if !universal::is_too_new(first) {
+        return first;
+    }
+    let mut lowered = None;
+    guarded(|| lowered = image().and_then(|image| universal::lowered(first, &image)));
+    let Some(mut lowered) = lowered else { return first };
+    // Never released: the driver may read a library's code as long as the library exists.
+    let text: &'static [u8] = std::mem::take(&mut lowered.text).leak();
+    let is_loaded = again(text.as_ptr().cast()) == CUDA_SUCCESS;
+    lowered.tell(is_loaded);
+    if is_loaded { CUDA_SUCCESS } else { first }
+}
+
+/// An image that the driver has read, if it is one piece.
+///
+/// # Safety
+/// `image` is what the driver has just been given.
+unsafe fn whole(image: *const c_void) -> Option<Vec<u8>> {
+    // SAFETY: by contract; the driver demands what `whole` does.
+    match unsafe { fatbin::whole(image.cast()) }.ok()?.as_slice() {
+        [part] => Some(part.to_vec()),
+        _ => None,
+    }
+}
+
+/// A file that the driver has read.
+///
+/// # Safety
+/// `file` is a text that ends in a zero byte.
+unsafe fn contents(file: *const c_char) -> Option<Vec<u8>> {
+    // SAFETY: by contract.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes()));
+    read::read(path, apex_conventions::universal::MOST_BYTES as u64).ok()
+}
+
+pub unsafe extern "C" fn load<const INDEX: usize>(module: *mut CUmodule, file: *const c_char) -> CUresult {
+    // SAFETY: the contract of every hook.
+    unsafe {
+        let first = module::load::<INDEX>(module, file);
+        retried(
+            first,
+            || contents(file),
+            |text| module::load_data::<{ index::cuModuleLoadData }>(module, text),
+        )
+    }
+}
+
+pub unsafe extern "C" fn load_data<const INDEX: usize>(
+    module: *mut CUmodule,
+    image: *const c_void,
+) -> CUresult {
+    // SAFETY: the contract of every hook.
+    unsafe {
+        let first = module::load_data::<INDEX>(module, image);
+        retried(first, || whole(image), |text| module::load_data::<{ index::cuModuleLoadData }>(module, text))
+    }
+}
+
+pub unsafe extern "C" fn load_data_with_options<const INDEX: usize>(
+    module: *mut CUmodule,
+    image: *const c_void,
+    count: u32,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> CUresult {
+    // SAFETY: the contract of every hook.
+    unsafe {
+        let load = |image| module::load_data_with_options::<INDEX>(module, image, count, options, values);
+        retried(load(image), || whole(image), load)
+    }
+}
+
+pub unsafe extern "C" fn load_library<const INDEX: usize>(
+    library: *mut CUlibrary,
+    code: *const c_void,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    count: u32,
+    library_options: *mut CUlibraryOption,
+    library_values: *mut *mut c_void,
+    library_count: u32,
+) -> CUresult {
+    // SAFETY: the contract of every hook.
+    unsafe {
+        let load = |code| {
+            let (of_library, values_of_library) = (library_options, library_values);
+            module::load_library::<INDEX>(
+                library,
+                code,
+                options,
+                values,
+                count,
+                of_library,
+                values_of_library,
+                library_count,
+            )
+        };
+        retried(load(code), || whole(code), load)
+    }
+}
+
+pub unsafe extern "C" fn load_library_file<const INDEX: usize>(
+    library: *mut CUlibrary,
+    file: *const c_char,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    count: u32,
+    library_options: *mut CUlibraryOption,
+    library_values: *mut *mut c_void,
+    library_count: u32,
+) -> CUresult {
+    // SAFETY: the contract of every hook.
+    unsafe {
+        let (of_library, values_of_library) = (library_options, library_values);
+        let first = module::load_library_file::<INDEX>(
+            library,
+            file,
+            options,
+            values,
+            count,
+            of_library,
+            values_of_library,
+            library_count,
+        );
+        retried(
+            first,
+            || contents(file),
+            |text| {
+                module::load_library::<{ index::cuLibraryLoadData }>(
+                    library,
+                    text,
+                    options,
+                    values,
+                    count,
+                    of_library,
+                    values_of_library,
+                    library_count,
+                )
+            },
+        )
+    }
+}

@@ -1,0 +1,98 @@
+//! Modules that `apex run --universal` lowered, or could not lower, in words.
+
+use apex_trace::meta::{Refused, Replaced};
+use std::collections::BTreeMap;
+
+/// Lines, forms and kernels that a sentence lists at most.
+const MOST: usize = 3;
+
+/// What became of a module: `the module of scale (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75:
+/// f32x2 (exact) at line 12`.
+pub fn sentence(refused: &Refused) -> String {
+    let module = format!("the module of {} ({})", listed(&refused.kernels), refused.before);
+    match &refused.after {
+        Some(after) if refused.changes.is_empty() => {
+            format!("{module} was loaded with another header: {after}")
+        }
+        Some(after) => {
+            format!("{module} was lowered to {after}: {}", changes(&refused.changes))
+        }
+        None if refused.blocked.is_empty() => {
+            format!(
+                "{module} was not loaded (error {}): the driver refused the lowered PTX too",
+                refused.result
+            )
+        }
+        None => {
+            let lacking = refused.blocked.iter().map(|found| {
+                let needs = found.needs.join(", or ");
+                let needs = if needs.is_empty() { String::new() } else { format!(" needs {needs}") };
+                format!("{} at line {}{needs}", found.form, found.line)
+            });
+            let lacking: Vec<String> = lacking.collect();
+            format!(
+                "{module} was not loaded (error {}): no exact change for sm_{}: {}",
+                refused.result,
+                refused.capability,
+                listed(&lacking)
+            )
+        }
+    }
+}
+
+/// Changes by row.
+fn changes(changes: &[Replaced]) -> String {
+    let mut rows: BTreeMap<(&str, bool), Vec<u32>> = BTreeMap::new();
+    changes.iter().for_each(|change| rows.entry((&change.row, change.exact)).or_default().push(change.line));
+    let rows = rows.into_iter().map(|((row, exact), lines)| {
+        let exactness = if exact { "exact" } else { "approximate" };
+        let word = if lines.len() == 1 { "line" } else { "lines" };
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        format!("{row} ({exactness}) at {word} {}", listed(&lines))
+    });
+    rows.collect::<Vec<_>>().join("; ")
+}
+
+/// The first of a list, and how many more there are.
+fn listed(items: &[String]) -> String {
+    let shown = items[..items.len().min(MOST)].join(", ");
+    match items.len().checked_sub(MOST) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apex_trace::meta::Lacking;
+
+    #[test]
+    fn a_sentence_says_what_was_changed_or_what_is_missing() {
+        let change = |line| Replaced { line, row: "f32x2".into(), exact: true, ..Replaced::default() };
+        let mut refused = Refused {
+            kernels: vec!["scale".into()],
+            before: "PTX 8.8, sm_100a".into(),
+            after: Some("PTX 7.0, sm_75".into()),
+            changes: [12, 15, 18, 21].map(change).into(),
+            ..Refused::default()
+        };
+        assert_eq!(
+            sentence(&refused),
+            "the module of scale (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75: f32x2 (exact) at lines 12, 15, \
+             18 and 1 more"
+        );
+        refused.changes.clear();
+        assert!(sentence(&refused).ends_with("was loaded with another header: PTX 7.0, sm_75"));
+        let lacking = Lacking {
+            line: 7,
+            form: "wgmma.fence".into(),
+            needs: vec!["PTX 8.0 and sm_90a".into()],
+            ..Lacking::default()
+        };
+        let refused = Refused { after: None, result: 218, capability: 80, blocked: vec![lacking], ..refused };
+        assert!(sentence(&refused).ends_with(
+            "was not loaded (error 218): no exact change for sm_80: wgmma.fence at line 7 needs PTX 8.0 and sm_90a"
+        ));
+    }
+}
