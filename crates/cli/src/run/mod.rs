@@ -58,8 +58,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watch::{Seen, Watch};
 
 /// Files of a session before its program starts.
-const FIRST_FILES: [&str; 5] =
-    [CONTROL_FILE, META_FILE, launch_condition::Plan::FILE, apex_trace::results::WANTED, apex_conventions::universal::SOCKET];
+const FIRST_FILES: [&str; 5] = [
+    CONTROL_FILE,
+    META_FILE,
+    launch_condition::Plan::FILE,
+    apex_trace::results::WANTED,
+    apex_conventions::universal::SOCKET,
+];
 
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
