@@ -29,7 +29,7 @@ pub use record::{
 };
 
 /// The extension of process files.
-pub(crate) const PROCESS_FILE_EXTENSION: &str = "rec";
+pub const PROCESS_FILE_EXTENSION: &str = "rec";
 /// First eight bytes of a process file.
 pub const MAGIC: [u8; 8] = *b"APEXREC\0";
 /// Version of this layout; a reader rejects newer versions.
