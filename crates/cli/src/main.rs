@@ -209,6 +209,16 @@ mod tests {
         command().debug_assert();
     }
 
+    /// Help wraps everything but the usage.
+    #[test]
+    fn the_usage_of_each_command_fits_into_forty_columns() {
+        for command in command().get_subcommands_mut() {
+            let usage =
+                command.clone().bin_name(format!("apex {}", command.get_name())).render_usage().to_string();
+            assert!(usage.lines().all(|line| line.chars().count() <= 40), "{usage}");
+        }
+    }
+
     /// A variable that is set for one command must not mean something else to another.
     #[test]
     fn a_variable_means_one_thing() {

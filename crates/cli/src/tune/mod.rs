@@ -45,7 +45,8 @@ Kernels must be loaded as PTX (NVRTC, Numba, CuPy with CUPY_COMPILE_WITH_PTX=1, 
 nothing is proven. If the profile exists, what it has decided stays, and only new kernels and sizes are tried. \
 docs/tune.md explains the proof and the measurement.
 
-Exits with status 0 if the profile was written, and with status 1 if the program failed.")]
+Exits with status 0 if the profile was written, 1 if the program failed, 2 if the command line is wrong, and 125 if \
+APEX failed (apex help exit-codes).")]
 pub struct Args {
     /// Profile to write or to add to [default: COMMAND.tuned.json]
     #[arg(short, long, value_name = "PROFILE")]
