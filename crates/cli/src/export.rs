@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering;
 
 /// Writes a session as JSON, CSV, Parquet, a Perfetto trace, OpenTelemetry spans or call stacks.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = "apex export -f <FORMAT> [OPTIONS]\n                   [SESSION]")]
 #[command(after_long_help = "Examples:
   apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
   apex export --format parquet --what launches -o launches.parquet

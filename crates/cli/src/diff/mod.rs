@@ -18,7 +18,6 @@ use std::process::ExitCode;
 
 /// Compares runs, and shows whether the advice that was followed kept its promise.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = "apex diff [OPTIONS] BEFORE AFTER")]
 #[command(after_long_help = "Examples:
   apex diff before after
   apex diff --before a1 a2 a3 --after b1 b2 b3     repeated runs: their spread shows the noise
