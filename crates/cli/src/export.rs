@@ -9,6 +9,7 @@ use apex_export::parquet::Parquet;
 use apex_export::table::{Column, Sink};
 use apex_export::{Reading, collapsed, pprof, rows, speedscope, timeline};
 use apex_metrics::Spans;
+use apex_profile::Profile;
 use apex_view::Loaded;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
@@ -106,10 +107,22 @@ impl What {
     }
 }
 
-/// The reason for an export of stacks without any.
-const NO_STACKS: &str = "the export is empty: the session holds no call stacks of the host while a GPU was idle; \
-    `apex run` records them unless --host-stacks off is given, the program ends within some milliseconds, or the \
-    system refuses it, which `apex doctor` tells";
+/// The reason for an export of stacks without any, as far as the session tells it.
+fn no_stacks(profile: &Profile) -> String {
+    let why = match &profile.host_sampling {
+        None => "it was recorded with --host-stacks off, or by an older APEX".to_owned(),
+        Some(sampling) if !sampling.lost.is_empty() => sampling.lost.join("; "),
+        Some(sampling) if sampling.samples == 0 => format!(
+            "no thread was sampled before the program ended; `apex run --host-stacks HZ` samples more often than each {}",
+            units::time(sampling.period_ns as f64)
+        ),
+        Some(sampling) => format!(
+            "of {}, none is of a thread that an idle GPU waited for",
+            units::counted(sampling.samples, "sample", "samples")
+        ),
+    };
+    format!("the export is empty: the session holds no call stacks of the host while a GPU was idle: {why}")
+}
 
 /// Runs `apex export`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
@@ -140,7 +153,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         other => other?,
     }
     if args.format.is_of_stacks() && !apex_export::has_stacks(&loaded.profile) {
-        output::remark(NO_STACKS);
+        output::remark(no_stacks(&loaded.profile));
     }
     for process in &loaded.session.processes {
         if let Some(failure) = process.read_failure() {

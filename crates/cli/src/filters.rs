@@ -61,6 +61,10 @@ pub fn remark_on_phases(shown: &[Shown<'_>]) {
 pub fn advise(shown: &Shown<'_>, suppress: &[String]) -> Advice {
     let advice = shown.advise(suppress);
     for name in &advice.unknown_suppressions {
+        if name.trim().is_empty() {
+            output::remark("--suppress '': an empty name suppresses no rule; leave the option out");
+            continue;
+        }
         let meant = similar::proposal(name, RULES.iter().flat_map(|rule| [rule.slug, rule.id]));
         output::remark(format!("--suppress {name}: there is no such rule{meant}"));
     }

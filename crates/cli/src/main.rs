@@ -150,8 +150,28 @@ fn main() -> ExitCode {
 
 /// The command with a variable for each option.
 fn command() -> clap::Command {
-    environment::with_variables(Arguments::command())
+    let command = environment::with_variables(Arguments::command());
+    match output::width() {
+        width if width < WIDEST_USAGE => with_narrow_usage(command, width),
+        _ => command,
+    }
 }
+
+/// Columns into which every usage fits.
+const WIDEST_USAGE: usize = 60;
+
+/// Wraps the usage of each command, which clap leaves as it is.
+fn with_narrow_usage(command: clap::Command, width: usize) -> clap::Command {
+    command.mut_subcommands(|command| {
+        let named = command.clone().bin_name(format!("apex {}", command.get_name()));
+        let lines = text::wrap(&named.clone().render_usage().to_string(), width, USAGE_INDENT);
+        let usage = lines.join("\n");
+        command.override_usage(usage.trim_start_matches("Usage: ").to_owned())
+    })
+}
+
+/// As wide as the word before a usage.
+const USAGE_INDENT: &str = "       ";
 
 /// Does `work` in a thread with enough stack: clap's tables take more than the main thread has under
 /// a small limit (`ulimit -s 64`). Where the system refuses a thread, this one has to do.
@@ -222,6 +242,23 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_usage_of_each_command_fits_into_a_narrow_terminal() {
+        let usage = |command: &mut clap::Command| {
+            let named = command.clone().bin_name(format!("apex {}", command.get_name()));
+            named.clone().render_usage().to_string()
+        };
+        for command in with_narrow_usage(command(), 40).get_subcommands_mut() {
+            let usage = usage(command);
+            assert!(usage.starts_with("Usage: apex "), "{usage}");
+            assert!(usage.lines().all(|line| line.chars().count() <= 40), "{usage}");
+        }
+        for command in environment::with_variables(Arguments::command()).get_subcommands_mut() {
+            let usage = usage(command);
+            assert!(usage.lines().all(|line| line.chars().count() <= WIDEST_USAGE), "{usage}");
+        }
     }
 
     /// A variable that is set for one command must not mean something else to another.

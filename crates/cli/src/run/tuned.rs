@@ -5,9 +5,9 @@
 //! launches are made as the program asks.
 
 use super::Recording;
-use crate::{output, tuned};
+use crate::{output, text, tuned};
 use anyhow::Context;
-use apex_profile::{Profile, ReshapingState};
+use apex_profile::Profile;
 use apex_untrusted::{Folder, read};
 use launch_condition::Plan;
 use std::io::Write as _;
@@ -42,19 +42,6 @@ pub fn write(plan: Option<Vec<u8>>, session: &Folder) -> anyhow::Result<()> {
 
 /// Says why launches were made as the program asked.
 pub fn tell(profile: &Profile) -> Option<String> {
-    let states: Vec<_> =
-        profile.processes.iter().filter_map(|process| Some(process.reshaping?.state)).collect();
-    let is = |state| states.contains(&state);
-    let why = match () {
-        () if is(ReshapingState::OtherDevice) => "the profile is of another device",
-        () if is(ReshapingState::OtherDriver) => "the profile is of another driver: run `apex tune` again",
-        () if is(ReshapingState::OldDriver) => "the driver is older than CUDA 12.4",
-        () if is(ReshapingState::Closed) => {
-            "the program maps memory itself (cuMemMap), so that two addresses may mean the same memory"
-        }
-        () if is(ReshapingState::Failed) => "the plan could not be read",
-        () if states.is_empty() || is(ReshapingState::On) => return None,
-        () => "the program launched no kernel of the profile: its code or sizes are others",
-    };
+    let why = text::fast::why_not_tuned(profile)?;
     Some(format!("--tuned: launches were made as the program asked, because {why}"))
 }

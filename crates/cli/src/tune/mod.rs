@@ -51,8 +51,9 @@ Kernels must be loaded as PTX (NVRTC, Numba, CuPy with CUPY_COMPILE_WITH_PTX=1, 
 nothing is proven. If the profile exists, what it has decided stays, and only new kernels and sizes are tried. \
 docs/tune.md explains the proof and the measurement.
 
-Exits with status 0 if the profile was written, or all that --verify compared is the same; and with status 1 if the \
-program failed or launched no kernel, or --verify found a difference or nothing to compare.")]
+Exits with status 0 if the profile was written, or all that --verify compared is the same; with status 1 if the program \
+failed or launched no kernel, or --verify found a difference or nothing to compare; 2 if the command line is wrong, and \
+125 if APEX failed (apex help exit-codes).")]
 pub struct Args {
     /// Profile to write, to add to or to verify; `-` prints it and writes no file
     /// [default: PROGRAM.tuned.json, or SCRIPT.tuned.json of an interpreter]

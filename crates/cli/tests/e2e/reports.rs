@@ -145,6 +145,8 @@ fn advice_can_be_suppressed() {
     let all = rules(&["advise", "--json", "s"]);
     let first = all.first().expect("one block of an empty kernel has faults").clone();
     let fewer = rules(&["advise", "--json", "--suppress", &first, "s"]);
+    let said = text(&output(&mut sandbox.apex(&["advise", "--suppress", "", "s"]), 0).stderr);
+    assert!(said.contains("an empty name suppresses no rule"), "{said}");
     assert!(!fewer.contains(&first) && fewer.len() == all.len() - 1, "{all:?} {fewer:?}");
     let short = first.strip_prefix("APEX-").expect("identifiers begin like this").to_lowercase();
     assert_eq!(rules(&["report", "--json", "--suppress", &short, "s"]), fewer);

@@ -140,6 +140,12 @@ fn a_profile_that_cannot_be_used_says_why_and_the_program_runs_unchanged() {
         let said = text(&run.stderr);
         assert!(said.contains(reason) && said.contains("launches"), "{reason} in {said}");
         assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([((16.into(), None), 3)]), "{reason}");
+        // What the library found out is in the report, too.
+        if sandbox.path("s").join(launch_condition::Plan::FILE).exists() {
+            let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout).replace("\n  ", " ");
+            assert!(report.contains("--tuned changed no launch, because"), "{report}");
+            assert!(report.contains(reason) && report.contains("apex tune"), "{reason} in {report}");
+        }
     }
     let sandbox = Sandbox::new();
     let run = output(&mut on_cpu(&sandbox, &["--tuned", "none.json"], &["shaped", "3", "1000", "1"]), 0);

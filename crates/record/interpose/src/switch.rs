@@ -71,9 +71,14 @@ pub fn stop(why: Stop) {
             b"apex: out of memory: from here on this process is not recorded (its limit: `ulimit -v`)\n"
         }
         Stop::FileLost => {
-            b"apex: a session file was truncated or its disk failed: from here on this process is not recorded\n"
+            b"apex: this process's file (*.rec) in the session's folder was truncated or its disk failed: from here on \
+              this process is not recorded. Leave the folder alone while programs run, or record to another disk \
+              (apex run -o FOLDER)\n"
         }
-        Stop::Fault => b"apex: a fault in the recorder: from here on this process is not recorded\n",
+        Stop::Fault => {
+            b"apex: a fault in the recorder: from here on this process is not recorded. Please report it, with what \
+              `apex doctor` says\n"
+        }
     };
     say_line(line);
     // (A lost file is not touched: its mappings may fail, and this may be the handler of such a

@@ -135,7 +135,8 @@ impl Recorder {
     fn make(session: &Path) -> Option<Box<Recorder>> {
         signals::watch_for_losses();
         let made = Recorder::with_tables(session).inspect_err(|error| {
-            say_once(&format!("this process is not recorded: {error}"));
+            let session = session.display();
+            say_once(&format!("this process is not recorded: {error} (session: {session})"));
             switch::turn_off();
         });
         made.ok()

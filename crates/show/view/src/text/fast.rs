@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use apex_profile::units;
-use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
+use apex_profile::{
+    LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile, ReshapingState,
+};
 
 /// Sentences about the launch queues, the memory pools and the reshaped launches of the processes;
 /// none if nothing of it was requested.
@@ -29,11 +31,43 @@ fn of_shapes(profile: &Profile) -> Option<String> {
             units::counted(count, "launch was", "launches were")
         ),
     };
+    if let Some(why) = why_not_tuned(profile).filter(|_| launches == 0) {
+        return Some(format!("--tuned changed no launch, because {why}.{kept}"));
+    }
     Some(format!(
         "--tuned made {} of {} in other blocks than the program asked for.{kept}",
         units::counted(launches, "launch", "launches"),
         units::counted(functions as u64, "kernel", "kernels"),
     ))
+}
+
+/// Why launches were made as the program asked, and what to do; `None` without `--tuned`, and where
+/// launches were made in other blocks.
+pub fn why_not_tuned(profile: &Profile) -> Option<&'static str> {
+    let states: Vec<_> =
+        profile.processes.iter().filter_map(|process| Some(process.reshaping?.state)).collect();
+    let is = |state| states.contains(&state);
+    Some(match () {
+        () if is(ReshapingState::OtherDevice) => {
+            "the profile is of another device: run `apex tune` on this one"
+        }
+        () if is(ReshapingState::OtherDriver) => "the profile is of another driver: run `apex tune` again",
+        () if is(ReshapingState::OldDriver) => {
+            "the driver is older than CUDA 12.4 and does not tell where parameters lie: update it"
+        }
+        () if is(ReshapingState::Closed) => {
+            "the program maps memory itself (cuMemMap), so that two addresses may mean the same memory: such a \
+             program cannot be tuned"
+        }
+        () if is(ReshapingState::Failed) => {
+            "the plan in the session's folder could not be read, or there was no memory for it: run it again, and \
+             `apex tune` if that does not help"
+        }
+        () if states.is_empty() || is(ReshapingState::On) => return None,
+        () => {
+            "the program launched no kernel of the profile: its code or sizes are others. Run `apex tune` again"
+        }
+    })
 }
 
 fn of_pool(pool: &MemoryPool) -> String {
