@@ -7,7 +7,7 @@
 use clap::{Arg, Command};
 
 /// Options that mean something else to each command: their variables name the command too.
-const OF_ONE_COMMAND: [(&str, &str); 12] = [
+const OF_ONE_COMMAND: [(&str, &str); 13] = [
     ("alerts", "interval"),
     ("collect", "device"),
     ("collect", "output"),
@@ -19,11 +19,12 @@ const OF_ONE_COMMAND: [(&str, &str); 12] = [
     ("train", "output"),
     ("train", "seed"),
     ("tune", "budget"),
+    ("tune", "fast"),
     ("tune", "output"),
 ];
 
 /// Options without a variable: they select what a command does, and are no settings.
-const WITHOUT: [&str; 4] = ["after", "bare", "before", "list"];
+const WITHOUT: [&str; 5] = ["after", "bare", "before", "list", "verify"];
 
 /// Adds a variable to each option: `APEX_OPTION`, or `APEX_COMMAND_OPTION`.
 pub fn with_variables(command: Command) -> Command {
