@@ -38,6 +38,10 @@ pub struct Args {
     database: Database,
     #[command(flatten)]
     price: Price,
+    /// Days for which details of a run (ranks, findings, kernels of one job) are kept after its last
+    /// message; jobs and sums are kept for good
+    #[arg(long, value_name = "N", default_value_t = Settings::default().kept_days, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    keep_days: u64,
 }
 
 /// The database of a hub.
@@ -106,7 +110,8 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
             apex_untrusted::shown(store.path())
         );
     }
-    let hub = Hub::open(store.path(), Settings { price_per_gpu_hour: args.price.price_per_gpu_hour })?;
+    let settings = Settings { price_per_gpu_hour: args.price.price_per_gpu_hour, kept_days: args.keep_days };
+    let hub = Hub::open(store.path(), settings)?;
     let server = Server::bind(hub.options(args.listen))?;
     let url = server.url();
     output::page(|out| writeln!(out, "{url}"))?;

@@ -47,7 +47,7 @@ fn main() {
 }
 
 fn serve(database: &Path) -> (SocketAddr, Stop) {
-    let hub = Hub::open(database, Settings { price_per_gpu_hour: Some(2.0) }).unwrap();
+    let hub = Hub::open(database, Settings::default()).unwrap();
     let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
     let (address, stop) = (server.address(), Stop::default());
     let stopping = stop.clone();

@@ -25,10 +25,20 @@ const OPENAPI: &str = include_str!("../openapi.json");
 const JOBS: (u64, u64) = (50, 500);
 
 /// What the operator of a hub chooses.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// What an hour of a device costs, in the operator's currency.
     pub price_per_gpu_hour: Option<f64>,
+    /// Days for which messages are kept after the last one of their recording. Sums are kept for
+    /// good.
+    pub kept_days: u64,
+}
+
+impl Default for Settings {
+    /// No price, and 90 days.
+    fn default() -> Self {
+        Self { price_per_gpu_hour: None, kept_days: 90 }
+    }
 }
 
 /// A hub.
@@ -64,7 +74,7 @@ impl Hub {
     /// If the database cannot be opened.
     pub fn open(path: &Path, settings: Settings) -> Result<Arc<Self>, Error> {
         let store = Store::open(path)?;
-        let (writer, has_tokens) = (Writer::start(&store)?, store.has_tokens()?);
+        let (writer, has_tokens) = (Writer::start(&store, settings.kept_days)?, store.has_tokens()?);
         let health = Arc::default();
         Ok(Arc::new(Self { store, writer, health, settings, has_tokens, started_ns: now_ns() }))
     }

@@ -31,4 +31,4 @@ mod writer;
 pub use api::{Hub, Settings};
 pub use change::{Change, LEAST_RUNS, change};
 pub use health::Outcome;
-pub use store::{Error, LOCAL, MOST_NAMES, Store};
+pub use store::{Error, LOCAL, MOST_NAMES, Store, unpacked};

@@ -5,7 +5,7 @@
 //! commit.
 
 use crate::health::Outcome;
-use crate::store::{Error, KEPT_DAYS, Store, ingest};
+use crate::store::{Error, Store, ingest, remove_old};
 use apex_aggregate::Aggregate;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -14,11 +14,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Most messages of a transaction.
 const BATCH: usize = 256;
-/// Most recordings that are removed between two transactions.
-const REMOVED: u32 = 500;
+/// Most recordings that are removed at once: messages wait for it.
+const REMOVED: u32 = 2000;
 /// Between two looks for old recordings.
 const QUIET: Duration = Duration::from_secs(60);
-const DAY_NS: u64 = 86_400_000_000_000;
 
 /// What became of a message, and the sequence of its recording that is stored.
 type Written = (Outcome, u64);
@@ -45,10 +44,10 @@ impl Writer {
     ///
     /// # Errors
     /// If the database cannot be opened.
-    pub fn start(store: &Store) -> Result<Self, Error> {
+    pub fn start(store: &Store, kept_days: u64) -> Result<Self, Error> {
         let mut connection = store.connect()?;
         let (sender, receiver) = channel();
-        std::thread::spawn(move || run(&mut connection, &receiver));
+        std::thread::spawn(move || run(&mut connection, &receiver, kept_days));
         Ok(Self(Mutex::new(sender)))
     }
 
@@ -62,7 +61,7 @@ impl Writer {
     }
 }
 
-fn run(connection: &mut Connection, receiver: &Receiver<Posted>) {
+fn run(connection: &mut Connection, receiver: &Receiver<Posted>, kept_days: u64) {
     let mut removed = Instant::now();
     loop {
         match receiver.recv_timeout(QUIET) {
@@ -76,7 +75,7 @@ fn run(connection: &mut Connection, receiver: &Receiver<Posted>) {
         }
         if removed.elapsed() >= QUIET {
             // What is not removed now is removed later.
-            let _ = remove_old(connection, now_ns());
+            let _ = remove_old(connection, kept_days, now_ns(), REMOVED);
             removed = Instant::now();
         }
     }
@@ -116,51 +115,62 @@ fn transact(connection: &mut Connection, batch: &[Posted]) -> rusqlite::Result<V
     Ok(written)
 }
 
-/// Removes messages of recordings that nothing was heard of for so long that a message of them would
-/// be refused as too old. (Messages may be of a day after the hub's present.) Sums stay.
-fn remove_old(connection: &Connection, now_ns: u64) -> rusqlite::Result<usize> {
-    let before = now_ns.saturating_sub((KEPT_DAYS + 1) * DAY_NS);
-    let old =
-        "DELETE FROM recordings WHERE id IN (SELECT id FROM recordings WHERE received_ns < ?1 LIMIT ?2)";
-    connection.execute(old, rusqlite::params![before as i64, REMOVED])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use apex_aggregate::{Kernel, Kernels};
 
+    const DAY_NS: u64 = 86_400_000_000_000;
+    const KEPT: u64 = 90;
+
     #[test]
     fn what_is_removed_stays_in_the_sums_and_is_never_added_again() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("hub.db")).unwrap();
-        let connection = store.connect().unwrap();
+        let mut connection = store.connect().unwrap();
         let now = 1000 * DAY_NS;
         let kernel = Kernel { name: "k".to_owned(), launches: 5, gpu_us: 7 };
-        let kernels = Kernels { listed: vec![kernel], ..Kernels::default() };
         let of = Aggregate {
             recording: "a".repeat(32),
             sequence: 1,
             started_ns: now,
             // By a clock that is nearly a day ahead.
             as_of_ns: now + DAY_NS - 1,
-            kernels,
+            kernels: Kernels { listed: vec![kernel], ..Kernels::default() },
             ..Aggregate::default()
         };
-        let add = |of: &Aggregate, at: u64| ingest(&connection, "t", of, b"{}", at).unwrap().0;
-        assert_eq!(add(&of, now), Outcome::Added);
-        for (later, removed, again) in [
-            (KEPT_DAYS * DAY_NS, 0, Outcome::Repeated),
-            ((KEPT_DAYS + 1) * DAY_NS, 0, Outcome::Repeated),
-            ((KEPT_DAYS + 1) * DAY_NS + 1, 1, Outcome::Past),
+        for (later, kept, removed, again) in [
+            (0, KEPT, 0, Outcome::Added),
+            (KEPT * DAY_NS, KEPT, 0, Outcome::Repeated),
+            ((KEPT + 1) * DAY_NS, KEPT, 0, Outcome::Repeated),
+            ((KEPT + 1) * DAY_NS + 1, KEPT, 1, Outcome::Past),
+            // Who keeps more from now on gets nothing back that is counted.
+            ((KEPT + 1) * DAY_NS + 2, 10 * KEPT, 0, Outcome::Past),
         ] {
-            assert_eq!(remove_old(&connection, now + later).unwrap(), removed);
-            assert_eq!(add(&of, now + later), again, "{later}");
+            assert_eq!(remove_old(&mut connection, kept, now + later, 9).unwrap(), removed);
+            assert_eq!(ingest(&connection, "t", &of, b"{}", now + later).unwrap().0, again, "{later}");
         }
         let sums = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(
             (sums("SELECT sum(launches) FROM kernels"), sums("SELECT sum(recordings) FROM jobs")),
             (5, 1)
         );
+    }
+
+    #[test]
+    fn a_damaged_message_is_an_error_and_no_sum_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("hub.db")).unwrap();
+        let writer = Writer::start(&store, KEPT).unwrap();
+        let of =
+            |sequence| Aggregate { recording: "a".repeat(32), sequence, as_of_ns: 1, ..Aggregate::default() };
+        assert_eq!(writer.write("t", of(1), b"no message").0, Outcome::Added);
+        assert_eq!(writer.write("t", of(2), b"no message").0, Outcome::Failed);
+        let recordings = store.read(|connection| {
+            connection.query_row("SELECT sum(recordings), sum(running) FROM jobs", [], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+            })
+        });
+        assert_eq!(recordings.unwrap(), (1, 1));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{condition, held, owner_link, parts};
 use crate::html::{self, escaped};
-use crate::store::{Error, JobRow, RecordingRow, Store, Sums};
+use crate::store::{Error, JobRow, RecordingRow, Store, Sums, unpacked};
 use apex_aggregate::{Aggregate, Kernel};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ impl Job {
 impl Recording {
     /// `None` for a message that this version cannot read.
     fn of(row: &RecordingRow) -> Option<Self> {
-        let message = Aggregate::parse(&row.message).ok()?;
+        let message = Aggregate::parse(&unpacked(&row.message)?).ok()?;
         let open = format!("ssh {} apex report {}", quoted(&message.host), quoted(&quoted(&message.session)));
         Some(Self { received_ns: row.received_ns, open, message })
     }

@@ -1,14 +1,13 @@
 //! Stores an aggregate and adds its sums, once.
 
+use super::packing::{packed, unpacked};
 use super::schema::part_columns;
 use super::tokens::digest;
 use crate::health::Outcome;
 use apex_aggregate::{Aggregate, PARTS, shortened};
-use rusqlite::{Connection, OptionalExtension, Result, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Result, ToSql, TransactionBehavior, params};
 use std::sync::LazyLock;
 
-/// Days for which the message of a recording is kept. Sums are kept for good.
-pub const KEPT_DAYS: u64 = 90;
 /// Names of one kind (owners, kernels) of a tenant that get sums of their own; the sums of the
 /// others are those of [`OTHER`].
 pub const MOST_NAMES: u32 = 5000;
@@ -87,7 +86,7 @@ pub fn ingest(
             return Ok((outcome, stored.sequence as u64));
         }
         // Its recording may have been removed, and its sums not.
-        None if aggregate.as_of_ns < now_ns.saturating_sub(KEPT_DAYS * DAY_NS) => {
+        None if aggregate.as_of_ns < horizon(connection)? => {
             return Ok((Outcome::Past, sequence));
         }
         _ => {}
@@ -96,14 +95,20 @@ pub fn ingest(
     let outcome = match &stored {
         Some(stored) if stored.job != job => return Ok((Outcome::OtherJob, sequence)),
         Some(stored) => {
-            // It was checked when it was stored.
-            if let Ok(before) = Aggregate::parse(&stored.message) {
-                add(connection, tenant, job, &before, -1)?;
-            }
+            // It was checked when it was stored: only a damaged database cannot tell it.
+            let before = unpacked(&stored.message).and_then(|before| Aggregate::parse(&before).ok());
+            let Some(before) = before else { return Ok((Outcome::Failed, sequence)) };
+            add(connection, tenant, job, &before, -1)?;
             let mut update = connection.prepare_cached(
                 "UPDATE recordings SET sequence = ?1, received_ns = ?2, message = ?3, host = ?4 WHERE id = ?5",
             )?;
-            update.execute(params![sequence as i64, now_ns as i64, bytes, aggregate.host, stored.id])?;
+            update.execute(params![
+                sequence as i64,
+                now_ns as i64,
+                packed(bytes),
+                aggregate.host,
+                stored.id
+            ])?;
             Outcome::Replaced
         }
         None => {
@@ -118,7 +123,7 @@ pub fn ingest(
                 job,
                 sequence as i64,
                 now_ns as i64,
-                bytes,
+                packed(bytes),
                 aggregate.host
             ])?;
             Outcome::Added
@@ -126,6 +131,38 @@ pub fn ingest(
     };
     add(connection, tenant, job, aggregate, 1)?;
     Ok((outcome, sequence))
+}
+
+/// The moment before which recordings may have been removed, nanoseconds since 1970.
+fn horizon(connection: &Connection) -> Result<u64> {
+    let mut found = connection.prepare_cached("SELECT ns FROM horizon")?;
+    let ns: Option<i64> = found.query_row([], |row| row.get(0)).optional()?;
+    Ok(ns.map_or(0, i64::cast_unsigned))
+}
+
+/// Removes messages of recordings that nothing was heard of for `kept_days` and a day; sums stay. From
+/// then on, a message of before `kept_days` is refused unless its recording is known: it may have
+/// been counted already. (A message may be of a day after the moment at which it comes.) Returns how
+/// many were removed, at most `most`.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn remove_old(connection: &mut Connection, kept_days: u64, now_ns: u64, most: u32) -> Result<usize> {
+    let horizon = now_ns.saturating_sub(kept_days * DAY_NS);
+    let before = horizon.saturating_sub(DAY_NS);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let removed = transaction.execute(
+        "DELETE FROM recordings WHERE id IN (SELECT id FROM recordings WHERE received_ns < ?1 LIMIT ?2)",
+        params![before as i64, most],
+    )?;
+    if removed > 0 {
+        transaction.execute(
+            "INSERT INTO horizon (one, ns) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET ns = max(ns, ?1)",
+            [horizon as i64],
+        )?;
+    }
+    transaction.commit()?;
+    Ok(removed)
 }
 
 /// The row of a tenant. A hub without tokens has one tenant, which its first message makes.

@@ -6,11 +6,13 @@
 //! tables are `STRICT`: a sum that exceeds 64 bits is an error, not a rounded number.
 
 mod ingest;
+mod packing;
 mod query;
 mod schema;
 mod tokens;
 
-pub use ingest::{KEPT_DAYS, MOST_NAMES, ingest};
+pub use ingest::{MOST_NAMES, ingest, remove_old};
+pub use packing::unpacked;
 pub use query::{JobRow, KernelRow, OwnerRow, RecordingRow, Series, Sums, Wanted};
 
 use rusqlite::{Connection, OpenFlags};

@@ -76,7 +76,7 @@ pub struct RecordingRow {
     pub sequence: u64,
     /// When it came, by the hub's clock.
     pub received_ns: u64,
-    /// The message.
+    /// The message, compressed.
     pub message: Vec<u8>,
 }
 

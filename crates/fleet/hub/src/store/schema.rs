@@ -42,6 +42,7 @@ fn steps() -> [String; VERSION as usize] {
          ) STRICT;
          CREATE INDEX recordings_by_job ON recordings (job, host);
          CREATE INDEX recordings_by_time ON recordings (received_ns);
+         CREATE TABLE horizon (one INTEGER PRIMARY KEY CHECK (one = 1), ns INTEGER NOT NULL) STRICT;
          CREATE TABLE names (
              tenant INTEGER NOT NULL REFERENCES tenants, kind TEXT NOT NULL, name TEXT NOT NULL,
              PRIMARY KEY (tenant, kind, name)

@@ -222,7 +222,8 @@ fn a_hub_that_is_paused_is_not_waited_for_and_counts_once_what_came_meanwhile() 
 fn stored_or_waiting(spool: &Spool, database: &Path) -> Vec<Aggregate> {
     let connection = rusqlite::Connection::open(database).unwrap();
     let mut stored = connection.prepare("SELECT message FROM recordings").unwrap();
-    let stored = stored.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap().map(Result::unwrap);
+    let stored = stored.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();
+    let stored = stored.map(|packed| apex_hub::unpacked(&packed.unwrap()).unwrap());
     let keys = spool.waiting().unwrap();
     let waiting = keys.iter().filter_map(|key| spool.read(key).unwrap()).map(|entry| entry.body);
     let all: Vec<Aggregate> = stored.chain(waiting).map(|body| Aggregate::parse(&body).unwrap()).collect();

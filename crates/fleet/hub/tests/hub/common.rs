@@ -66,7 +66,8 @@ pub struct Running {
 
 impl Running {
     pub fn start(database: &Path) -> Self {
-        let hub = Hub::open(database, Settings { price_per_gpu_hour: Some(2.5) }).unwrap();
+        let hub =
+            Hub::open(database, Settings { price_per_gpu_hour: Some(2.5), ..Settings::default() }).unwrap();
         let server = Server::bind(hub.options("127.0.0.1:0".parse().unwrap())).unwrap();
         let (address, stop) = (server.address(), Stop::default());
         let stopping = stop.clone();
