@@ -7,8 +7,7 @@
 //! Invariants: the stretches of a device follow each other without a gap and add up to its
 //! [`crate::Accounts`], to the nanosecond (the accounts then move a part of the collectives to
 //! [`crate::Accounts::waiting`]). The work of a stream arrives in the order of time and does not
-//! overlap (where another profiler recorded that it did, the later work begins at the end of the
-//! earlier); the calls of a thread arrive in the order of their starts.
+//! overlap, except where another profiler recorded that it did; the calls of a thread arrive in the order of their starts.
 
 use std::ops::Range;
 
@@ -52,6 +51,9 @@ pub struct ObservedProcess<'p> {
     pub phases: &'p [(u64, PhaseKind)],
     /// The iterations, in the host's time.
     pub iterations: &'p [Range<u64>],
+    /// Whether another profiler recorded when work ran: its start is not modelled then, and it may
+    /// overlap earlier work of its stream.
+    pub is_placed: bool,
 }
 
 /// The launched configuration or graph, or the called entry point, by the identifier of its

@@ -63,6 +63,9 @@ struct Growing {
     process: usize,
     group: Option<u32>,
     writer: LaneWriter,
+    /// The end of the last work on a stream. Work that overlaps it, as other profilers may have
+    /// recorded, is drawn from then on.
+    drawn: u64,
     stretches: Stretches,
     /// The range that is open.
     range: Option<OpenRange>,
@@ -160,6 +163,7 @@ impl Indexer<'_> {
             process: self.processes.len() - 1,
             group: None,
             writer: LaneWriter::default(),
+            drawn: 0,
             stretches: Stretches::default(),
             range: None,
         });
@@ -311,15 +315,18 @@ impl Observer for Indexer<'_> {
             _ => Basis::Modelled,
         };
         let call_lane = self.places.get(&LaneKey::Thread(work.thread)).map_or(0, |&lane| lane as u32 + 1);
+        let Some(lane) = self.lane(LaneKey::Stream(work.device, work.stream)) else { return };
+        let start = self.at(work.start).max(self.lanes[lane].drawn);
+        let end = self.at(work.end).max(start);
+        self.lanes[lane].drawn = end;
         let event = Event {
             basis,
             name: self.name(Named::Called(work.called)),
             call_start: self.at(work.call_start),
             call_lane,
             off: off_code(work.off_ns),
-            ..Event::new(self.at(work.start), self.at(work.end), What::of(work.on))
+            ..Event::new(start, end, What::of(work.on))
         };
-        let Some(lane) = self.lane(LaneKey::Stream(work.device, work.stream)) else { return };
         if let (Use::Collectives, None, Some(process)) =
             (work.on, self.lanes[lane].group, self.processes.last_mut())
         {

@@ -11,6 +11,7 @@
 
 pub mod collapsed;
 pub mod csv;
+mod device;
 mod idle_stacks;
 pub mod json;
 mod names;

@@ -30,6 +30,11 @@ impl<'a> Reading<'a> {
         Self { session, window, progress, read: 0, origin_ns: starts.min().unwrap_or(0) }
     }
 
+    /// The start of the time line on the machine's monotonic clock, nanoseconds.
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
     /// A moment of a process on the time line.
     pub fn time_ns(&self, process: &Process, ticks: u64) -> u64 {
         process.clock.monotonic_ns(ticks).saturating_sub(self.origin_ns)

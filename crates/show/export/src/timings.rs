@@ -14,8 +14,6 @@ pub struct Measured {
     pub raw_ns: u64,
     /// The same less what the pair costs, never below zero.
     pub gpu_ns: u64,
-    /// Its start on the GPU in ticks, where another profiler recorded it.
-    pub placed_at: Option<u64>,
     /// Whether the stream was idle when the launch came, so that `raw_ns` includes launch latency.
     pub stream_was_idle: bool,
 }
@@ -25,7 +23,6 @@ impl From<&Timing> for Measured {
         Measured {
             raw_ns: timing.raw_ns,
             gpu_ns: timing.raw_ns.saturating_sub(timing.correction_ns()),
-            placed_at: timing.placed_at(),
             stream_was_idle: timing.head.flags & flags::STREAM_WAS_IDLE != 0,
         }
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use apex_export::{Reading, timeline};
+use apex_profile::{Builder, ObservedCall, ObservedProcess, ObservedWork, Observer, Use};
 use apex_trace::Session;
 use common::{ALLOCATED, SYMBOLS, decode, session};
 use serde_json::Value as Json;
@@ -28,47 +29,83 @@ fn slices<'a>(lines: &'a [Json], part: &str) -> Vec<&'a Json> {
     lines.iter().filter(|line| line["type"] == "TYPE_SLICE_BEGIN").filter(on).collect()
 }
 
-#[test]
-fn the_gpu_tracks_hold_the_measured_launches_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, written) = session(dir.path(), 400, 11);
-    let Some(lines) = lines(&session, 0..u64::MAX) else { return };
-    let gpu = slices(&lines, "GPU stream 1");
-    let measured: Vec<_> = written.iter().filter_map(|launch| Some((launch.config, launch.timed?))).collect();
-    assert_eq!(gpu.len(), measured.len());
-    for (slice, (config, (raw, _))) in gpu.iter().zip(&measured) {
-        let name = apex_profile::names::identify(SYMBOLS[*config as usize - 1]).short_name;
-        assert_eq!(slice["name"], name);
-        assert_eq!(slice["details"]["event pair, ns"], *raw);
+/// Durations of slices by track: beginnings and ends alternate, since work of a track does not
+/// overlap.
+fn durations(lines: &[Json], part: &str) -> BTreeMap<u64, Vec<u64>> {
+    let on: BTreeSet<u64> = slices(lines, part).iter().map(|slice| slice["on"].as_u64().unwrap()).collect();
+    let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line["on"].as_u64().is_some_and(|track| on.contains(&track))) {
+        let (track, at) = (line["on"].as_u64().unwrap(), line["at"].as_u64().unwrap());
+        match line["type"].as_str() {
+            Some("TYPE_SLICE_BEGIN") => assert!(begun.insert(track, at).is_none(), "{line}"),
+            _ => found.entry(track).or_default().push(at - begun.remove(&track).unwrap()),
+        }
     }
-    // A stream does one thing at a time, however the readings come out.
-    let on_gpu: BTreeSet<_> = gpu.iter().map(|slice| slice["on"].as_u64().unwrap()).collect();
-    let mut edges =
-        lines.iter().filter(|line| line["on"].as_u64().is_some_and(|track| on_gpu.contains(&track)));
-    let mut end = 0;
-    while let (Some(begin), Some(finish)) = (edges.next(), edges.next()) {
-        assert!(begin["at"].as_u64().unwrap() >= end);
-        end = finish["at"].as_u64().unwrap();
+    found
+}
+
+/// The sum of what a profile's observer is told of work.
+#[derive(Default)]
+struct Observed {
+    work: u64,
+    measured_ns: u64,
+    idle_ns: u64,
+}
+
+impl Observer for Observed {
+    fn read(&mut self, _: u64) {}
+    fn process(&mut self, _: &ObservedProcess<'_>) {}
+    fn call(&mut self, _: &ObservedCall) {}
+    fn range(&mut self, _: u32, _: u64, _: u32) {}
+    fn work(&mut self, work: &ObservedWork) {
+        self.work += 1;
+        self.measured_ns += if work.is_timed { work.end - work.start } else { 0 };
+    }
+    fn stretch(&mut self, _: Option<usize>, from: u64, to: u64, on: Use) {
+        self.idle_ns += if matches!(on, Use::Idle(_)) { to - from } else { 0 };
     }
 }
 
 #[test]
-fn an_arrow_leads_from_each_measured_launch_to_its_kernel() {
+fn the_gpu_tracks_hold_all_work_with_the_totals_of_the_profile() {
     let dir = tempfile::tempdir().unwrap();
-    let (session, written) = session(dir.path(), 200, 12);
+    let (session, written) = session(dir.path(), 400, 11);
     let Some(lines) = lines(&session, 0..u64::MAX) else { return };
+    let mut observed = Observed::default();
+    Builder::default().add_observed(&session, &mut observed);
+    let gpu = slices(&lines, " stream ");
+    assert_eq!(gpu.len() as u64, observed.work);
+    assert!(gpu.len() > written.iter().filter(|launch| launch.timed.is_some()).count());
+    let sum = |part| durations(&lines, part).values().flatten().sum::<u64>();
+    assert_eq!(sum("GPU 0 idle"), observed.idle_ns);
+    let measured = gpu.iter().filter(|slice| slice["details"]["duration"] == "measured").count();
+    assert!(measured > 0 && observed.measured_ns <= sum(" stream "));
+    assert!(gpu.iter().all(|slice| slice["details"]["start"] == "predicted"));
+    let names: BTreeSet<String> =
+        SYMBOLS.iter().map(|symbol| apex_profile::names::identify(symbol).short_name).collect();
+    assert!(gpu.iter().any(|slice| names.contains(slice["name"].as_str().unwrap())));
+}
+
+#[test]
+fn an_arrow_leads_from_each_launch_to_its_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, _) = session(dir.path(), 200, 12);
+    let Some(lines) = lines(&session, 0..u64::MAX) else { return };
+    let gpu = slices(&lines, " stream ");
     let mut arrows: BTreeMap<u64, Vec<&Json>> = BTreeMap::new();
     for slice in lines.iter().filter(|line| line["flows"].is_array()) {
         arrows.entry(slice["flows"][0].as_u64().unwrap()).or_default().push(slice);
     }
-    assert_eq!(arrows.len(), written.iter().filter(|launch| launch.timed.is_some()).count());
-    let tracks = tracks(&lines);
-    for ends in arrows.values() {
+    assert_eq!(gpu.iter().filter(|slice| slice["flows"].is_array()).count(), gpu.len());
+    let on_gpu: BTreeSet<u64> = gpu.iter().map(|slice| slice["on"].as_u64().unwrap()).collect();
+    for ends in arrows.values().filter(|ends| ends.len() > 1) {
         let [call, kernel] = ends[..] else { panic!("{ends:?}") };
-        assert!(call["name"].as_str().unwrap().starts_with("cuLaunchKernel "));
-        assert!(tracks[&kernel["on"].as_u64().unwrap()].contains("measured"));
+        assert!(on_gpu.contains(&kernel["on"].as_u64().unwrap()));
+        assert!(!on_gpu.contains(&call["on"].as_u64().unwrap()));
         assert!(call["at"].as_u64() <= kernel["at"].as_u64());
     }
+    assert_eq!(arrows.values().filter(|ends| ends.len() > 1).count(), gpu.len());
 }
 
 #[test]

@@ -185,8 +185,6 @@ pub(crate) struct Timeline {
     gaps: Gaps,
     /// Final events that the observer has not received yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
-    /// The end of the work of each stream that the observer has received.
-    told: BTreeMap<u32, u64>,
     /// The host's samples; `None` where there are none.
     samples: Option<IdleSampler>,
 }
@@ -214,7 +212,6 @@ impl Timeline {
             ledger: Ledger::new(reported, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
             seen: None,
-            told: BTreeMap::new(),
             samples: None,
         }
     }
@@ -496,18 +493,11 @@ impl Timeline {
         }
     }
 
-    /// Work has its final form. Where it is known when it ran, it may overlap earlier work of its
-    /// stream: an observer sees the rest of it.
+    /// Work has its final form. Where it is known when it ran, it was not queued in that order.
     fn see(&mut self, mut work: Vec<ObservedWork>) {
         let Some(seen) = &mut self.seen else { return };
         if self.ledger.is_measured {
             work.sort_by_key(|work| work.start);
-            for work in &mut work {
-                let told = self.told.entry(work.stream).or_default();
-                work.start = work.start.max(*told);
-                work.end = work.end.max(work.start);
-                *told = work.end;
-            }
         }
         seen.extend(work.into_iter().map(Seen::Work));
     }

@@ -137,7 +137,8 @@ impl Reading<'_> {
             let mut phases = boundaries.to_vec();
             phases.dedup_by_key(|&mut (_, kind)| kind);
             let iterations = found.as_ref().map_or(&[][..], Loop::all);
-            observer.process(&ObservedProcess { process, devices, phases: &phases, iterations });
+            let is_placed = self.is_placed;
+            observer.process(&ObservedProcess { process, devices, phases: &phases, iterations, is_placed });
         }
         let mut second = Second::new(self, costs, boundaries, observer);
         for record in self.process.records_by_time() {

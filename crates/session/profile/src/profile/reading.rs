@@ -298,6 +298,11 @@ impl<'b> Reading<'b> {
         };
         let start = timing.placed_at().map_or(0, |at| self.process.clock.ns_since_start(at));
         let end = start.saturating_add(timing.raw_ns) as f64;
+        if of & flags::OF_CALL != 0 && !self.extents.contains_key(&device) {
+            // (Its call may be missing in the trace.)
+            let start = start as f64;
+            self.transfers.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
+        }
         for extents in [&mut self.extents, &mut self.transfers] {
             if let Some(extent) = extents.get_mut(&device) {
                 extent.end = extent.end.max(end);

@@ -43,7 +43,7 @@ fn observing(session: &Session, phases: &[(u64, PhaseKind)], iterations: &[Range
         Collector { trace: [7; 16], ranks: Ranks::in_order([1, PID]), ..Collector::default() };
     let devices = ["GPU-a", "GPU-b"].map(|uuid| Device { uuid: uuid.into(), ..Device::default() });
     let process = &session.processes[0];
-    collector.process(&ObservedProcess { process, devices: &devices, phases, iterations });
+    collector.process(&ObservedProcess { process, devices: &devices, phases, iterations, is_placed: false });
     collector
 }
 
