@@ -21,7 +21,8 @@ fn others_may_write(file: &Metadata) -> bool {
 /// Reads a profile, which belongs to the user that runs this.
 ///
 /// # Errors
-/// If it cannot be read, is another user's, may be written by others, or is not as `apex tune` wrote it.
+/// If it cannot be read, is another user's, may be written by others, or is not as `apex tune`
+/// wrote it.
 pub fn load(path: &Path) -> anyhow::Result<Tuning> {
     let shown = apex_untrusted::shown(path);
     let file = read::open(path, MOST_BYTES).with_context(|| format!("cannot read {shown}"))?;

@@ -2,8 +2,8 @@
 //! measures them on the program's own launches.
 //!
 //! It runs the program up to three times by `apex run`: to record it, to try blocks, and to confirm
-//! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies, and
-//! what `--verify` compares the program with and without ([`verify`]).
+//! the best ones ([`apex_tune`]). The profile that it writes is what `apex run --tuned` applies.
+//! `--verify` compares the program's results with it and without ([`verify`]).
 
 mod name;
 mod runs;
@@ -62,11 +62,12 @@ pub struct Args {
     /// Maximum share of the program's time that timing may take in each run, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = units::parse_percent)]
     budget: f64,
-    /// Run the program twice without the profile and once with it, and compare each copy to the host
-    /// and each allocation at its end, bit by bit. Works on the CPU device as well
+    /// Run the program twice without the profile and once with it, and compare each copy to the
+    /// host and each allocation at its end, bit by bit. Works on the CPU device as well
     #[arg(long, value_parser = FalseyValueParser::new())]
     verify: bool,
-    /// With --verify: make the run with the profile in this way, too [values: queue, batch, or both]
+    /// With --verify: make the run with the profile in this way, too [values: queue, batch, or
+    /// both]
     #[arg(
         long,
         requires = "verify",

@@ -1,8 +1,8 @@
 //! The runs of the program under `apex tune`: each by `apex run`, into a session of a folder for
 //! temporary files, which ends with this.
 //!
-//! A signal that ends programs reaches the program, which then ends as it would alone; the folder is
-//! removed, and no further run begins.
+//! A signal that ends programs reaches the program, which then ends as it would alone; the folder
+//! is removed, and no further run begins.
 
 use super::Stopped;
 use crate::output;

@@ -116,6 +116,25 @@ fn launches_that_must_stay_as_they_are_do() {
 }
 
 #[test]
+fn memory_of_unknown_extent_is_told_by_its_allocation() {
+    let mut gather = profile();
+    let condition = &mut gather.kernels[0].condition;
+    condition.regions[1].bytes = None;
+    condition.apart.iter_mut().for_each(|apart| apart.or_same = false);
+    let profile = document::write(&gather).unwrap();
+    let reshaped = (256.into(), Some(16.into()));
+    let sandbox = Sandbox::new();
+    write(&sandbox, &profile);
+    output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped", "300", "1000", "1"]), 0);
+    assert_eq!(blocks(&sandbox.path("s")), BTreeMap::from([(reshaped, 300)]));
+    // Here both parts are in one allocation.
+    let sandbox = Sandbox::new();
+    write(&sandbox, &profile);
+    output(&mut on_cpu(&sandbox, &["--tuned", "p.json"], &["shaped-cases"]), 0);
+    assert_eq!(blocks(&sandbox.path("s")).get(&reshaped), None);
+}
+
+#[test]
 fn a_profile_that_cannot_be_used_says_why_and_the_program_runs_unchanged() {
     let right = profile();
     let of = |change: fn(&mut Tuning)| {

@@ -1,4 +1,5 @@
-//! Judges each kernel of PTX files: a line with the file, the kernel, and the answer, apart by tabs.
+//! Judges each kernel of PTX files: a line with the file, the kernel, and the answer, with tabs
+//! between them.
 //!
 //!     kernels FILE...
 //!

@@ -8,6 +8,7 @@
 
 use crate::Rules;
 use crate::code::Code;
+use crate::refusal::{Reason, Refusal};
 use crate::{access, index, screen};
 use ptx::body::{Body, Home, InstructionId, Names, Operand, SpecialRegister, Symbol};
 use ptx::flow::Flow;
@@ -17,8 +18,32 @@ use ptx::{FunctionKind, Module, StateSpace};
 /// Most calls within calls.
 const DEPTH: u32 = 4;
 
+/// Refuses the first instruction that no proof covers.
+pub(crate) fn check_instructions(code: &Code<'_, '_>, rules: &Rules) -> Result<(), Refusal> {
+    for at in (0..code.body.lines.len() as u32).map(InstructionId) {
+        if let Some(reason) = reason(code, at, 0)
+            && (rules.instructions || reason == Reason::Atomic)
+            && (rules.atomics || reason != Reason::Atomic)
+        {
+            return Err(code.refuse(reason, at));
+        }
+    }
+    Ok(())
+}
+
+/// The reason why no proof covers an instruction, if none does, in a function at a depth of calls.
+fn reason(code: &Code<'_, '_>, at: InstructionId, depth: u32) -> Option<Reason> {
+    let operation = code.operation(at);
+    let is_allowed = match operation.opcode {
+        Some(Opcode::Call) => is_harmless(code, at, depth),
+        Some(Opcode::St) if operation.space == Some(StateSpace::Param) => is_argument(code, at),
+        _ => return screen::reason(code, at),
+    };
+    (!is_allowed).then_some(Reason::Instruction)
+}
+
 /// Whether a call is of such a function, named in it.
-pub(crate) fn is_harmless(code: &Code<'_, '_>, at: InstructionId, depth: u32) -> bool {
+fn is_harmless(code: &Code<'_, '_>, at: InstructionId, depth: u32) -> bool {
     let line = &code.body.lines[at.index()];
     let mut named = line.operands.iter().filter_map(|operand| match operand {
         Operand::Name(Symbol::Function(function)) => Some(*function),
@@ -31,7 +56,7 @@ pub(crate) fn is_harmless(code: &Code<'_, '_>, at: InstructionId, depth: u32) ->
         _ => false,
     };
     let (Some(function), None) = (named.next(), named.next()) else { return false };
-    line.operands.iter().all(is_variable) && is_function(code.module, function, depth)
+    line.operands.iter().all(is_variable) && is_function(code.module, function, depth + 1)
 }
 
 /// Whether an operand is a variable of the function's own parameters for calls.
@@ -40,7 +65,7 @@ fn is_own(body: &Body<'_>, operand: &Operand<'_>) -> bool {
 }
 
 fn is_function(module: &Module, function: &ptx::Function, depth: u32) -> bool {
-    if depth >= DEPTH || function.kind == FunctionKind::Entry || function.body.is_none() {
+    if depth > DEPTH || function.kind == FunctionKind::Entry || function.body.is_none() {
         return false;
     }
     let body = Names::new(module).body(function);
@@ -65,11 +90,10 @@ fn is_harmless_line(code: &Code<'_, '_>, at: InstructionId, depth: u32) -> bool 
         return false;
     }
     match operation.opcode {
-        Some(Opcode::Call) => is_harmless(code, at, depth + 1),
-        Some(Opcode::Ld | Opcode::St) if has_own_space(operation) => screen::reason(code, at).is_none(),
-        Some(Opcode::Ld) => screen::reason(code, at).is_none() && reads_table(code, at),
+        Some(Opcode::Ld | Opcode::St) if has_own_space(operation) => reason(code, at, depth).is_none(),
+        Some(Opcode::Ld) => reason(code, at, depth).is_none() && reads_table(code, at),
         Some(Opcode::St | Opcode::Atom | Opcode::Red | Opcode::Brx | Opcode::Exit) => false,
-        _ => screen::reason(code, at).is_none(),
+        _ => reason(code, at, depth).is_none(),
     }
 }
 
@@ -90,7 +114,7 @@ fn reads_table(code: &Code<'_, '_>, at: InstructionId) -> bool {
 }
 
 /// Whether a store to parameters is of an argument for a call, not of the function's own.
-pub(crate) fn is_argument(code: &Code<'_, '_>, at: InstructionId) -> bool {
+fn is_argument(code: &Code<'_, '_>, at: InstructionId) -> bool {
     let line = &code.body.lines[at.index()];
     let is_of_body = |operand: &Operand<'_>| match operand.place() {
         Some((ptx::body::Base::Name(Symbol::Variable(id)), _)) => {

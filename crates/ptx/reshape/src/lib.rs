@@ -110,7 +110,7 @@ impl Proof {
         let flow = Flow::of(&body, &operations);
         screen::check_kernel(module, &body, &flow)?;
         let code = Code::new(module, &body, &operations, &flow);
-        screen::check_instructions(&code, &rules)?;
+        callee::check_instructions(&code, &rules)?;
         let indices = index::check(&code, &rules)?;
         let duties = memory::duties(&code, &indices, &rules)?;
         Ok(Proof { most_threads: screen::most_threads(function), duties, rules })

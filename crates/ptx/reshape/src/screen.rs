@@ -3,7 +3,6 @@
 
 use crate::code::Code;
 use crate::refusal::{Place, Reason, Refusal};
-use crate::{Rules, callee};
 use ptx::StateSpace;
 use ptx::body::{Body, InstructionId, Operand, SpecialRegister, Symbol};
 use ptx::flow::Flow;
@@ -103,27 +102,11 @@ pub(crate) fn check_kernel(module: &Module, body: &Body<'_>, flow: &Flow) -> Res
     }
 }
 
-/// Refuses the first instruction that no proof covers.
-pub(crate) fn check_instructions(code: &Code<'_, '_>, rules: &Rules) -> Result<(), Refusal> {
-    for at in (0..code.body.lines.len() as u32).map(InstructionId) {
-        if let Some(reason) = reason(code, at)
-            && (rules.instructions || reason == Reason::Atomic)
-            && (rules.atomics || reason != Reason::Atomic)
-        {
-            return Err(code.refuse(reason, at));
-        }
-    }
-    Ok(())
-}
-
-/// The reason why no proof covers an instruction, if it does not.
+/// The reason why no proof covers an instruction by itself, if none does.
 pub(crate) fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
     let (line, operation) = (&code.body.lines[at.index()], code.operation(at));
     if line.operands.iter().any(|operand| names(operand, code.body, &is_telling)) {
         return Some(Reason::Special);
-    }
-    if operation.is(&[Opcode::Call]) {
-        return (!callee::is_harmless(code, at, 0)).then_some(Reason::Instruction);
     }
     if line.operands.iter().any(|operand| names(operand, code.body, &is_foreign)) {
         return Some(Reason::Instruction);
@@ -138,11 +121,7 @@ pub(crate) fn reason(code: &Code<'_, '_>, at: InstructionId) -> Option<Reason> {
         Opcode::Bra | Opcode::Brx | Opcode::Ret | Opcode::Exit => None,
         Opcode::Ld => (!is_plain(operation)).then_some(Reason::Instruction),
         Opcode::St => {
-            let stores = match operation.space {
-                None | Some(StateSpace::Global | StateSpace::Local) => true,
-                Some(StateSpace::Param) => callee::is_argument(code, at),
-                _ => false,
-            };
+            let stores = [None, Some(StateSpace::Global), Some(StateSpace::Local)].contains(&operation.space);
             (!stores || !is_plain(operation)).then_some(Reason::Instruction)
         }
         Opcode::Atom | Opcode::Red => atomic_reason(code, at),
