@@ -268,6 +268,13 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_gone_or_readable_is_no_refusal() {
+        assert_eq!(refusal(std::process::id()), None);
+        // Identifiers end below 2²², so that no process has this one.
+        assert_eq!(refusal(1 << 30), None);
+    }
+
+    #[test]
     fn readings_agree_if_only_the_innermost_instruction_differs() {
         let one = frames(&[(30, 3, 7), (20, 2, 5), (10, 1, 4)]);
         assert!(are_same(&one, &frames(&[(30, 3, 9), (20, 2, 5), (10, 1, 4)])));

@@ -324,6 +324,9 @@ pub static TOPICS: [(&str, &[Rule]); 8] = [
     ("memory accesses", &[uncoalesced_access::RULE, bank_conflicts::RULE, local_memory::ACCESSES]),
 ];
 
+/// The rule about passes that are computed again.
+pub(crate) const GROWING_PASSES: &str = growing_passes::RULE.id;
+
 /// Rules about the configuration of launches, which do not say what kernels do.
 pub(crate) const OF_CONFIGURATION: [&str; 7] = [
     block_not_warp_multiple::RULE.id,

@@ -85,7 +85,9 @@ pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
         }
     }
     for mut savings in by_kernel.into_values() {
-        savings.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Work that need not be done goes before faster forms of it.
+        let is_needless = |f: usize| findings[f].rule == rules::GROWING_PASSES;
+        savings.sort_by(|a, b| is_needless(b.1).cmp(&is_needless(a.1)).then(b.0.total_cmp(&a.0)));
         let mut left = 1.0;
         for (local, f, k) in savings {
             let saving = &mut findings[f].kernels[k].saving;

@@ -158,6 +158,7 @@ fn time_of(profile: &Profile, rows: &[usize]) -> f64 {
 mod tests {
     use super::super::fixture::{assert_clear_in, assert_finds_in, named, profile_of, timed};
     use super::RULE;
+    use crate::{Options, advise};
     use apex_profile::{Kernel, Profile};
 
     const KERNELS: [&str; 3] = [
@@ -187,6 +188,22 @@ mod tests {
         assert_eq!(finding.kernels.len(), 15);
         let saved = finding.kernels[0].saving.of_kernel.expect("a claim").value;
         assert!((0.4..0.6).contains(&saved), "{saved}");
+    }
+
+    #[test]
+    fn it_goes_before_what_makes_the_same_kernels_faster() {
+        // All blocks of a wave but one are idle in its last wave: another finding about a kernel.
+        let mut profile = in_sizes([2113, 2121, 2129, 2137, 2145]);
+        profile.kernels.iter_mut().for_each(|kernel| kernel.launch.block = [100, 1, 1].into());
+        let advice = advise(&profile, &Options::default());
+        let of_first = |rule: &str| {
+            let finding = advice.findings.iter().find(|finding| finding.rule == rule)?;
+            finding.kernels.iter().find(|found| found.kernel == 0)?.saving.time_ns
+        };
+        let all = profile.kernels[0].gpu_total_ns().expect("timed");
+        let saved = of_first(RULE.id).expect("a saving").value / all;
+        assert!((0.4..0.6).contains(&saved), "all of its claim: {saved}");
+        assert_eq!(advice.findings[0].rule, RULE.id);
     }
 
     #[test]

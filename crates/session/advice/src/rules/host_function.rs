@@ -321,7 +321,9 @@ fn change(profile: &Profile, place: &IdlePlace<'_>) -> String {
         Kind::Code => {
             let cheaper = cheaper(place);
             match host_bound::reason(profile) {
-                Some(change) => format!("Move {what} off the critical path. {change}. {cheaper}"),
+                Some(change) => {
+                    format!("Move {what} off the critical path. {}. {cheaper}", change.trim_end_matches('.'))
+                }
                 None => format!(
                     "Move {what} off the critical path: call it less often, before the loop, or in a thread or process \
                         that runs while the device works. {cheaper}"
