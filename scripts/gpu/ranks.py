@@ -1,7 +1,7 @@
 """A small transformer under DistributedDataParallel of which one rank is late, and what APEX says of it.
 
     ranks.py measure [--out DIR] [--ranks N]      # runs everything; needs N GPUs, or one with --one-gpu
-    ranks.py check DIR [--out FILE]               # what `apex report --ranks` says of DIR's sessions, beside NCCL's own log
+    ranks.py check DIR                            # what `apex report` says of DIR's sessions, beside NCCL's own log
     torchrun --nproc-per-node N ranks.py train --late host
 
 `measure` runs the training bare and recorded: no rank late, the last one late by host code, by its input, and by more work. Each run prints a digest of
@@ -152,11 +152,48 @@ def measure(out, ranks, one_gpu):
             with tarfile.open(out / "sessions.tar.xz", "w:xz", preset=3) as sessions:
                 sessions.add(folder, "sessions")
 
-    for late, recorded in [("none", False), ("work", False), *((late, True) for late in LATE)]:
-        one(late, recorded)
+    # First what tells most, should the time be short.
     one("host", True, apart=True)
+    for late, recorded in [("none", False), ("none", True), ("input", True), ("work", True), ("work", False), ("host", True)]:
+        one(late, recorded)
     digests = {late: {each["digest"] for each in results["runs"] if (each["late"] == "work") == (late == "work")} for late in ("none", "work")}
     assert all(len(same) == 1 for same in digests.values()), f"recording changed the result: {digests}"
+
+
+def collectives_of_log(path):
+    """The collectives of each communicator in a log of NCCL, in order, and the communicators' identifiers."""
+    names, calls = {}, {}
+    for line in path.read_text(errors="replace").splitlines():
+        if found := re.search(r"comm (0x\w+) rank \d+ .* commId (0x\w+) - Init COMPLETE", line):
+            names[found[1]] = f"{int(found[2], 16):016x}"
+        if found := re.search(r" (\w+): opCount (\w+) .* comm (0x\w+) \[nranks=", line):
+            calls.setdefault(found[3], []).append(found[1])
+    return [(names.get(comm), found) for comm, found in calls.items()]
+
+
+def report(session):
+    """What `apex report` says of the ranks of a session, over the whole run."""
+    return json.loads(run([str(BIN / "apex"), "report", "--json", "--phase", "all", str(session)]))
+
+
+def check(folder):
+    """The late rank and its cause in each session of `measure`, and whether the collectives are those of NCCL's log."""
+    with tempfile.TemporaryDirectory() as unpacked:
+        with tarfile.open(folder / "sessions.tar.xz") as sessions:
+            sessions.extractall(unpacked, filter="data")
+        for session in sorted(Path(unpacked, "sessions").iterdir()):
+            found = report(session)
+            by_rank = found["by_rank"]
+            late = by_rank["late"]
+            said = {"session": session.name, "matching": by_rank["matching"], "communicators": by_rank["communicators"]}
+            if late:
+                said |= {"late": by_rank["ranks"][late["row"]]["rank"], "last": late["last"], "of": late["of"], "cause": late["cause"]}
+                said |= {"place": late["place"], "ratio": late["ratio"], "waited_ms": round(late["waited_ns"]["value"] / 1e6, 1)}
+            if logs := sorted(folder.glob("nccl-*.log")) if session.name.endswith("-apart") else []:
+                logged = [collectives_of_log(log) for log in logs]
+                said["nccl_log"] = [{name or "not named": len(calls) for name, calls in log} for log in logged]
+                said["logs_agree"] = all([calls for _, calls in log] == [calls for _, calls in logged[0]] for log in logged)
+            print(json.dumps(said))
 
 
 def main():
@@ -169,8 +206,12 @@ def main():
     verb.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     verb.add_argument("--ranks", type=int, default=2)
     verb.add_argument("--one-gpu", action="store_true")
+    verb = verbs.add_parser("check")
+    verb.add_argument("folder", type=Path)
     options = parser.parse_args()
-    if options.verb == "train":
+    if options.verb == "check":
+        check(options.folder)
+    elif options.verb == "train":
         train(options.late, options.one_gpu)
     else:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -385,6 +385,9 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         if let Some(sample) = sample {
             device.model.each(|timeline| match sample.idle {
                 true => timeline.empty_at(Some(call.stream), call.start),
+                // Before a collective, the stream is told to wait for the kernels whose results it
+                // sends: it has something to do, and runs nothing.
+                false if call.collective => {}
                 false => timeline.busy_at(call.stream, call.start),
             });
         }

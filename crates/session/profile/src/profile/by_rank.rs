@@ -27,6 +27,8 @@ const TOGETHER: f64 = 0.05;
 const TOGETHER_NS: f64 = 10_000.0;
 /// Minimum share of all waiting that is for one rank, for it to be named.
 const MOST_WAITS: f64 = 0.6;
+/// Minimum share of the collectives to which some rank came last, for that rank to be named.
+const MOST_LAST: f64 = 0.6;
 /// Minimum part of the late rank's additional time that one account has, to be the cause.
 const MAIN: f64 = 0.4;
 /// Minimum ratio of the late rank's kernel times to the others', in the same launches, to be slower.
@@ -279,7 +281,9 @@ impl Profile {
         let ranks = &by_rank.ranks;
         let (row, worst) = ranks.iter().enumerate().max_by(|a, b| a.1.caused_ns.total_cmp(&b.1.caused_ns))?;
         let all: f64 = crate::total(ranks.iter().map(|row| row.caused_ns));
-        if worst.caused_ns <= 0.0 || worst.caused_ns < MOST_WAITS * all {
+        let decided = by_rank.matching.matched - by_rank.matching.together;
+        let is_last = worst.late as f64 >= MOST_LAST * decided as f64;
+        if !is_last || worst.caused_ns <= 0.0 || worst.caused_ns < MOST_WAITS * all {
             return None;
         }
         let others: Vec<&RankRow> = ranks.iter().filter(|other| other.process != worst.process).collect();
@@ -289,7 +293,7 @@ impl Profile {
         Some(LateRank {
             row,
             last: worst.late,
-            of: by_rank.matching.matched - by_rank.matching.together,
+            of: decided,
             waited_ns: figure(worst.caused_ns),
             share: figure((worst.caused_ns / span.max(1.0)).min(1.0)),
             cause,
@@ -373,7 +377,11 @@ impl Profile {
         if !share_device && same / count > all / 2.0 && here > SLOWER * there && work < SLOWER {
             return (LateCause::SlowerKernels, Some(here / there.max(1.0)));
         }
-        (LateCause::MoreWork, (work > 1.0).then_some(work))
+        // With as many threads as the others, its kernels may have other shapes, or share the device.
+        match work >= SLOWER {
+            true => (LateCause::MoreWork, Some(work)),
+            false => (LateCause::Unknown, None),
+        }
     }
 
     /// Threads of the kernels that a rank launched, except collectives.
