@@ -109,7 +109,16 @@ fn requests_that_no_agent_makes_are_refused() {
     {
         assert_eq!(hub.get(&path.replace(' ', "%20")).status, 404, "{path}");
     }
-    for path in ["/?x=1", "/?limit=0", "/?limit=9999", "/?before=x", "/owners?days=-1", "/?owner=a&owner=b"] {
+    for path in [
+        "/?x=1",
+        "/?limit=0",
+        "/?limit=9999",
+        "/?before=x",
+        "/owners?days=-1",
+        "/owners?days=",
+        "/owners?days=3661",
+        "/?owner=a&owner=b",
+    ] {
         assert_eq!(hub.get(path).status, 400, "{path}");
     }
 }
