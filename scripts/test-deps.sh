@@ -23,7 +23,7 @@
 #   node npm chromium build and open the page
 #   promtool          checks exported metrics and alert rules (crates/show/metrics/tests); of the package prometheus
 # for the tests of the command line (crates/cli/tests/e2e), in target/test-deps:
-#   schemathesis      asks the dashboard what its description allows, and what it does not
+#   schemathesis      asks the dashboard and the hub what their descriptions allow, and what they do not
 #   rotel             an OpenTelemetry collector: receives metrics and spans
 set -euo pipefail
 cd "$(dirname "$0")/.."

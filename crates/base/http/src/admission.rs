@@ -1,6 +1,6 @@
 //! Decides which requests are answered at all, by methods, hosts, origins and tokens.
 
-use crate::options::Bearers;
+use crate::options::{Bearers, Posts};
 use crate::response::Response;
 use hyper::body::Body;
 use hyper::header::{self, HeaderMap, HeaderName};
@@ -16,17 +16,18 @@ const POSTED: &str = "application/json";
 #[derive(Debug)]
 pub struct Admission {
     bearers: Option<Bearers>,
-    /// Whether requests may have a body.
-    takes_posts: bool,
+    /// The path to which something may be posted.
+    post_path: Option<&'static str>,
     is_loopback: bool,
     /// Name of the cookie. Cookies belong to a host, whatever its port, so the port is in it.
     cookie: String,
 }
 
 impl Admission {
-    pub fn new(address: SocketAddr, bearers: Option<Bearers>, takes_posts: bool) -> Self {
+    pub fn new(address: SocketAddr, bearers: Option<Bearers>, posts: Option<Posts>) -> Self {
         let cookie = format!("apex-token-{}", address.port());
-        Self { bearers, takes_posts, is_loopback: address.ip().is_loopback(), cookie }
+        let post_path = posts.map(|posts| posts.path);
+        Self { bearers, post_path, is_loopback: address.ip().is_loopback(), cookie }
     }
 
     /// Returns who bears the request's token, which is nobody where none is demanded.
@@ -36,10 +37,15 @@ impl Admission {
     /// cookie.
     pub fn admit<B: Body>(&self, request: &hyper::Request<B>) -> Result<Arc<str>, Box<Response>> {
         let refuse = |status, why: &str| Err(Box::new(Response::text(status, why)));
-        let is_post = *request.method() == Method::POST;
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_read && (!is_post || !self.takes_posts) {
-            return Err(Box::new(self.wrong_method()));
+        let is_post = self.post_path == Some(request.uri().path());
+        let (allowed, why): (&[Method], _) = match is_post {
+            true => (&[Method::POST], "only POST is answered here"),
+            false => (&[Method::GET, Method::HEAD], "only GET and HEAD are answered"),
+        };
+        if !allowed.contains(request.method()) {
+            let allowed = if is_post { "POST" } else { "GET, HEAD" };
+            let response = Response::text(StatusCode::METHOD_NOT_ALLOWED, why);
+            return Err(Box::new(response.with_header(header::ALLOW, allowed)));
         }
         if !is_post && !request.body().is_end_stream() {
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, "no request has a body here");
@@ -65,14 +71,6 @@ impl Admission {
         self.bearers
             .as_ref()
             .map_or_else(nobody, |bearers| self.demand(bearers, request.uri(), request.headers()))
-    }
-
-    fn wrong_method(&self) -> Response {
-        let (why, allowed) = match self.takes_posts {
-            true => ("only GET, HEAD and POST are answered", "GET, HEAD, POST"),
-            false => ("only GET and HEAD are answered", "GET, HEAD"),
-        };
-        Response::text(StatusCode::METHOD_NOT_ALLOWED, why).with_header(header::ALLOW, allowed)
     }
 
     /// Who bears the token of the request, or the response to one that bears none, or that has it

@@ -12,7 +12,7 @@
 //!    name that an attacker rebinds does not; an `Origin` must be the server's own; what a browser
 //!    fetches for another site is refused.
 //! 3. **It only answers.** Methods are GET and HEAD, and no request has a body, unless its options
-//!    allow POST ([`Options::body_bytes`]). What is posted is `application/json`, which no form of
+//!    allow POST to one path ([`Posts`]). What is posted is `application/json`, which no form of
 //!    another site is, uncompressed, and within the bound.
 //! 4. **Everything has a bound** ([`Limits`]): bytes of a request's head, its time, connections,
 //!    answers that are computed at once, event streams. Idle connections make room for new ones.
@@ -29,7 +29,7 @@ mod response;
 mod server;
 
 pub use events::{Event, Next};
-pub use options::{Bearers, Error, Limits, Options, Refused, Token};
+pub use options::{Bearers, Error, Limits, Options, Posts, Refused, Token};
 pub use request::Request;
 pub use response::{Response, StatusCode};
 pub use server::{Server, Stop};

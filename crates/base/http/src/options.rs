@@ -16,8 +16,8 @@ pub struct Options {
     pub token: Option<Token>,
     /// Several tokens in place of one: each request must bear one that somebody has.
     pub bearers: Option<Bearers>,
-    /// Most bytes of a POST's body; with 0, nothing is posted here.
-    pub body_bytes: usize,
+    /// What may be posted; `None` where nothing may.
+    pub posts: Option<Posts>,
     /// Is told the status of each request that is refused before it is answered.
     pub refused: Option<Refused>,
     /// The limits.
@@ -33,12 +33,21 @@ impl Default for Options {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             token: None,
             bearers: None,
-            body_bytes: 0,
+            posts: None,
             refused: None,
             limits: Limits::default(),
             is_heavy: |_| false,
         }
     }
+}
+
+/// What may be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posts {
+    /// The one path that takes POST, and nothing else.
+    pub path: &'static str,
+    /// Most bytes of a body.
+    pub most_bytes: usize,
 }
 
 /// The most that a server bears.

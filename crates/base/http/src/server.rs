@@ -142,12 +142,12 @@ impl Server {
         by_signals: bool,
         answer: Box<dyn Fn(&Request) -> Response + Send + Sync>,
     ) -> Result<(), Error> {
-        let Options { token, bearers, body_bytes, refused, limits, is_heavy, .. } = self.options;
+        let Options { token, bearers, posts, refused, limits, is_heavy, .. } = self.options;
         let bearers = bearers.or(token.map(Bearers::from));
         let shared = Arc::new(Shared {
             answer,
-            admission: Admission::new(self.address, bearers, body_bytes > 0),
-            body_bytes,
+            admission: Admission::new(self.address, bearers, posts),
+            body_bytes: posts.map_or(0, |posts| posts.most_bytes),
             refused,
             connections: Connections::default(),
             answers: Arc::new(Semaphore::new(limits.answers)),

@@ -1,7 +1,8 @@
 //! The server by raw sockets: what it answers, what it refuses, what it bears, how it stops.
 
 use apex_http::{
-    Bearers, Error, Event, Limits, Next, Options, Refused, Request, Response, Server, StatusCode, Stop, Token,
+    Bearers, Error, Event, Limits, Next, Options, Posts, Refused, Request, Response, Server, StatusCode,
+    Stop, Token,
 };
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -530,6 +531,7 @@ fn post(body: &str, headers: &str) -> String {
     )
 }
 
+const POSTS: Option<Posts> = Some(Posts { path: "/p", most_bytes: 8 });
 const JSON: &str = "Content-Type: application/json\r\n";
 
 #[test]
@@ -537,7 +539,7 @@ fn what_is_posted_reaches_the_answer_within_its_bound_and_refusals_are_told() {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
     let refused = Refused::new(move |status| tell.lock().unwrap().send(status.as_u16()).unwrap());
-    let options = Options { body_bytes: 8, refused: Some(refused), ..Options::default() };
+    let options = Options { posts: POSTS, refused: Some(refused), ..Options::default() };
     let server = Running::with(options, |request| {
         let posted = request.posted().map_or("nothing".into(), String::from_utf8_lossy);
         Response::text(StatusCode::OK, posted.into_owned()).with_note("x-note", "one")
@@ -551,7 +553,9 @@ fn what_is_posted_reaches_the_answer_within_its_bound_and_refusals_are_told() {
         (post("1", &format!("{JSON}Content-Encoding: gzip\r\n")), 415),
         (post("1", &format!("{JSON}Origin: http://elsewhere\r\n")), 403),
         (post("1", JSON).replace("POST", "PUT"), 405),
-        (post("1", JSON).replace("POST", "GET"), 413),
+        (post("1", JSON).replace("POST", "GET"), 405),
+        (post("1", JSON).replace("POST /p", "GET /"), 413),
+        (post("1", JSON).replace("/p", "/"), 405),
     ] {
         assert_eq!(status(&server.send(&request)), expected, "{request}");
         assert_eq!(told.recv().unwrap(), expected);
@@ -565,7 +569,7 @@ fn what_is_posted_reaches_the_answer_within_its_bound_and_refusals_are_told() {
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let limits = Limits { body_time: Duration::from_millis(50), ..Limits::default() };
-    let options = Options { body_bytes: 8, ..Running::bounded(limits) };
+    let options = Options { posts: POSTS, ..Running::bounded(limits) };
     let server = Running::with(options, |_| unreachable!("it is not answered"));
     assert_eq!(status(&server.send(post("12345678", JSON).trim_end_matches('8'))), 408);
 }
@@ -573,7 +577,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 #[test]
 fn several_tokens_have_their_bearers() {
     let name = |token: &str| token.strip_prefix("secret-of-").map(Arc::from);
-    let options = Options { bearers: Some(Bearers::new(name)), body_bytes: 8, ..Options::default() };
+    let options = Options { bearers: Some(Bearers::new(name)), posts: POSTS, ..Options::default() };
     let server = Running::with(options, |request| Response::text(StatusCode::OK, request.bearer()));
     let ask = |header: &str| server.get("/", &["Host: localhost", header]);
     assert!(ask("Authorization: Bearer secret-of-ada").ends_with("ada\n"));

@@ -1,7 +1,7 @@
 //! `apex hub` and `apex run --hub`: what a hub shows is what the session's report says, and nothing
 //! is lost where the hub is not there.
 
-use crate::common::{APEX, Running, Sandbox, output, program, text};
+use crate::common::{APEX, Running, Sandbox, installed, output, program, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -210,6 +210,24 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 0);
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 1);
     assert_eq!(get(&address, "/api/v1/jobs", &token).0, 401);
+}
+
+#[test]
+fn schemathesis_finds_nothing_in_the_hub() {
+    let Some(schemathesis) = installed("schemathesis/bin/schemathesis") else { return };
+    let sandbox = Sandbox::new();
+    let (_running, address) = hub(&sandbox, &[]);
+    let url = format!("http://{address}");
+    output(&mut sandbox.record(&["--hub", &url, "--spool", "spool"], &["launch", "10"]), 0);
+    let mut command = sandbox.command(&schemathesis);
+    command.args(["run", &format!("{url}/api/v1/openapi.json"), "--url", &url, "--request-timeout", "30"]);
+    command.args(["--phases", "coverage,fuzzing", "--max-examples", "20", "--seed", "15"]);
+    // (A description does not say every bound of a message.)
+    command.args(["--checks", "all", "--exclude-checks", "positive_data_acceptance"]);
+    command.args(["--continue-on-failure", "--no-color"]);
+    let judged = command.output().unwrap();
+    let printed = text(&judged.stdout);
+    assert!(judged.status.success() && printed.contains(" passed"), "{printed}{}", text(&judged.stderr));
 }
 
 /// The files of `deploy/`.

@@ -9,7 +9,7 @@ use crate::store::{Error, LOCAL, Store, Wanted};
 use crate::writer::{Writer, now_ns};
 use crate::{exposition, report};
 use apex_aggregate::{Aggregate, MOST_BYTES};
-use apex_http::{Bearers, Limits, Options, Refused, Request, Response, StatusCode};
+use apex_http::{Bearers, Limits, Options, Posts, Refused, Request, Response, StatusCode};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -90,7 +90,7 @@ impl Hub {
         Options {
             address,
             bearers: self.has_tokens.then(|| Bearers::new(bearer)),
-            body_bytes: MOST_BYTES,
+            posts: Some(Posts { path: "/api/v1/aggregates", most_bytes: MOST_BYTES }),
             refused: Some(Refused::new(move |status| health.count_refused(status))),
             limits: Limits { answers: 64, heavy_answers: 4, ..Limits::default() },
             // Pages never take the places of messages.
@@ -114,9 +114,6 @@ impl Hub {
 
     /// Takes a message. What is confirmed is committed.
     fn take(&self, request: &Request, body: &[u8]) -> Response {
-        if request.segments() != ["api", "v1", "aggregates"] {
-            return Problem::Nothing.response();
-        }
         let aggregate = match Aggregate::parse(body) {
             Ok(aggregate) => aggregate,
             Err(refusal) => {

@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! 1. **What is confirmed is committed.** An aggregate is confirmed after the transaction that
-//!    stores it has reached the disk ([`store`]); several that come at once share a transaction.
+//!    stores it has reached the disk; several that come at once share a transaction.
 //! 2. **Each recording counts once.** The transaction that stores an aggregate takes the sums of the
 //!    one that it replaces back. What was delivered twice, late or in another order changes nothing.
 //!    No window of time is involved, and no clock.

@@ -70,7 +70,7 @@ pub fn number(
     usual: u64,
     allowed: RangeInclusive<u64>,
 ) -> Result<u64, Problem> {
-    let Some(text) = text(request, name) else { return Ok(usual) };
+    let Some(text) = request.all(name).next() else { return Ok(usual) };
     // (`parse` takes a sign too.)
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|text| text.parse().ok()).filter(|number| allowed.contains(number));

@@ -88,9 +88,10 @@ fn requests_that_no_agent_makes_are_refused() {
         ("POST", "/api/v1/aggregates", &format!("Content-Type: text/plain\r\n{length}"), 415),
         ("POST", "/api/v1/aggregates", &format!("{json}Content-Encoding: gzip\r\n"), 415),
         ("POST", "/api/v1/aggregates", &format!("{json}Origin: http://evil.example\r\n"), 403),
-        ("GET", "/api/v1/aggregates", &json, 413),
-        ("POST", "/api/v1/jobs", &json, 404),
-        ("POST", "/", &json, 404),
+        ("GET", "/api/v1/aggregates", &json, 405),
+        ("GET", "/api/v1/jobs", &json, 413),
+        ("POST", "/api/v1/jobs", &json, 405),
+        ("POST", "/", &json, 405),
     ] {
         let answer = hub.send(method, path, headers, &body);
         assert_eq!(answer.status, status, "{method} {path} {headers}: {}", answer.body);
@@ -108,7 +109,16 @@ fn requests_that_no_agent_makes_are_refused() {
     {
         assert_eq!(hub.get(&path.replace(' ', "%20")).status, 404, "{path}");
     }
-    for path in ["/?x=1", "/?limit=0", "/?limit=9999", "/?before=x", "/owners?days=-1", "/?owner=a&owner=b"] {
+    for path in [
+        "/?x=1",
+        "/?limit=0",
+        "/?limit=9999",
+        "/?before=x",
+        "/owners?days=-1",
+        "/owners?days=",
+        "/owners?days=3661",
+        "/?owner=a&owner=b",
+    ] {
         assert_eq!(hub.get(path).status, 400, "{path}");
     }
 }
