@@ -25,7 +25,7 @@ fn imported(files: &[(&str, &[u8])]) -> (Result<Imported, Error>, TempDir) {
 }
 
 fn session(dir: &TempDir) -> Session {
-    Session::open(&dir.path().join("session")).unwrap()
+    Session::open(dir.path().join("session")).unwrap()
 }
 
 const EVENTS: &str = r##"
