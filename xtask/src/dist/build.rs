@@ -37,12 +37,12 @@ pub fn run(glibc: Option<&str>) -> anyhow::Result<Built> {
             cargo.args(["zigbuild", "--target", &format!("{triple}.{version}")])
         }
     };
-    cargo.args(["--release", "--locked", "--target-dir"]).arg(&target).current_dir(root());
+    cargo.args(["--profile", "dist", "--locked", "--target-dir"]).arg(&target).current_dir(root());
     cargo.env("CARGO_ENCODED_RUSTFLAGS", without_paths()?.join("\x1f"));
     if !cargo.status().context("starting cargo")?.success() {
         bail!("the release could not be built: see the message above");
     }
-    let folder = target.join(triple).join("release");
+    let folder = target.join(triple).join("dist");
     Ok(Built {
         command: folder.join("apex"),
         libraries: LIBRARIES.iter().map(|name| folder.join(name)).collect(),
