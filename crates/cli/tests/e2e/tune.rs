@@ -345,7 +345,7 @@ fn a_program_without_kernels_leaves_no_profile() {
 fn a_profile_for_stdout_makes_no_file() {
     let sandbox = Sandbox::new();
     let client = test_build::program("driver-client").display().to_string();
-    let command = [&client, "shaped", "200", "1000", "0"].map(|word| &word[..]);
+    let command = [client.as_str(), "shaped", "200", "1000", "0"];
     let run = output(&mut of_command(&sandbox, &["-o", "-"], &command), 0);
     let profile: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(profile["schema"], "apex.tuned/1");
