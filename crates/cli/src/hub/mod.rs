@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Shows which jobs of a group waste GPUs, and why: takes what `apex run --hub` sends, and serves it
-/// as pages and JSON.
+/// Shows which jobs of a group waste GPUs, and why: takes what `apex run --hub` sends, and serves
+/// it as pages and JSON.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "Examples:
@@ -38,8 +38,8 @@ pub struct Args {
     database: Database,
     #[command(flatten)]
     price: Price,
-    /// Days for which details of a run (ranks, findings, kernels of one job) are kept after its last
-    /// message; jobs and sums are kept for good
+    /// Days for which details of a run (ranks, findings, kernels of one job) are kept after its
+    /// last message; jobs and sums are kept for good
     #[arg(long, value_name = "N", default_value_t = Settings::default().kept_days, value_parser = clap::value_parser!(u64).range(1..=3650))]
     keep_days: u64,
 }

@@ -81,7 +81,8 @@ impl Agent {
     /// Those of the system about the spool: then the hub will not hear of the session's end.
     pub fn finish(mut self, loaded: &Loaded, advice: &Advice) -> io::Result<Delivered> {
         self.telling.end();
-        // One that is reading the session or sending is not waited for: its message is an earlier one.
+        // One that is reading the session or sending is not waited for: its message is an earlier
+        // one.
         self.thread = None;
         self.telling.tell(loaded, advice)?;
         self.telling.deliver(LAST_CHANCE)

@@ -4,7 +4,8 @@
 //! where their time went, which kernels took it and what would save some of it. `apex run --to`
 //! writes one again and again while the program runs. Each is *cumulative*: it replaces every
 //! earlier one of the same [`recording`](Aggregate::recording), which [`Aggregate::sequence`]
-//! orders. Whoever keeps the newest of each recording and adds these up has counted everything once.
+//! orders. Whoever keeps the newest of each recording and adds these up has counted everything
+//! once.
 //!
 //! Invariants:
 //!

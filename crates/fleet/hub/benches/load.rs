@@ -1,9 +1,9 @@
 //! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS]`.
 //!
-//! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end) to
-//! a hub in this process; then the pages are timed, and again after the table of jobs was filled to
-//! `ROWS` rows by copies. docs/results/hub.md has its output. Processor time is that of this process,
-//! clients included.
+//! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end)
+//! to a hub in this process; then the pages are timed, and again after the table of jobs was filled
+//! to `ROWS` rows by copies. docs/results/hub.md has its output. Processor time is that of this
+//! process, clients included.
 
 use apex_aggregate::{Aggregate, Device, End, Finding, Job, Kernel, Kernels, Reading, Step, Times, Use};
 use apex_http::{Server, Stop};

@@ -2,8 +2,8 @@
 //!
 //! For each point of a series, Wilcoxon's rank sum compares the runs before it with those after it.
 //! The point with the largest standardised sum is the candidate; whether it is more than chance
-//! says the same largest sum of the same durations in random order ([`ORDERS`] of them, drawn from a
-//! fixed seed). The size of the change is Hodges' and Lehmann's estimate, the median of all
+//! says the same largest sum of the same durations in random order ([`ORDERS`] of them, drawn from
+//! a fixed seed). The size of the change is Hodges' and Lehmann's estimate, the median of all
 //! quotients between the two sides, with the 90% interval of Moses. No distribution is assumed, and
 //! one slow run among many changes little.
 

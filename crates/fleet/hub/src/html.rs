@@ -179,7 +179,8 @@ pub fn moment(ns: u64) -> String {
 
 /// A day, counted from 1970, as `2026-11-29`.
 pub fn date(day: u64) -> String {
-    // Years are counted from March, so that a leap day is a year's last one; 400 of them are an era.
+    // Years are counted from March, so that a leap day is a year's last one; 400 of them are an
+    // era.
     let shifted = day + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

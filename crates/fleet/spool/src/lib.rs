@@ -6,15 +6,15 @@
 //!
 //! Invariants:
 //!
-//! 1. **A message is whole or absent**, whenever a process or the machine stops: it is written under
-//!    another name, reaches the disk, and then takes its name.
+//! 1. **A message is whole or absent**, whenever a process or the machine stops: it is written
+//!    under another name, reaches the disk, and then takes its name.
 //! 2. **Nothing that changed on the disk is delivered.** Each entry has a checksum over its key,
 //!    sequence and body. An entry that does not agree is set aside ([`MOST_ASIDE`] of them are
 //!    kept) and counted.
 //! 3. **It is bounded** ([`Limits`]). Where a message has no room, the entries that were written
 //!    longest ago go, and are counted.
-//! 4. **Several processes may use it.** Each change holds the folder's lock, for as long as it takes
-//!    to write a file. A confirmation does not remove a message that came meanwhile.
+//! 4. **Several processes may use it.** Each change holds the folder's lock, for as long as it
+//!    takes to write a file. A confirmation does not remove a message that came meanwhile.
 
 mod entry;
 mod folder;

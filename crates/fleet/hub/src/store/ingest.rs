@@ -140,10 +140,10 @@ fn horizon(connection: &Connection) -> Result<u64> {
     Ok(ns.map_or(0, i64::cast_unsigned))
 }
 
-/// Removes messages of recordings that nothing was heard of for `kept_days` and a day; sums stay. From
-/// then on, a message of before `kept_days` is refused unless its recording is known: it may have
-/// been counted already. (A message may be of a day after the moment at which it comes.) Returns how
-/// many were removed, at most `most`.
+/// Removes messages of recordings that nothing was heard of for `kept_days` and a day; sums stay.
+/// From then on, a message of before `kept_days` is refused unless its recording is known: it may
+/// have been counted already. (A message may be of a day after the moment at which it comes.)
+/// Returns how many were removed, at most `most`.
 ///
 /// # Errors
 /// Those of SQLite.

@@ -159,7 +159,8 @@ static SUMS: LazyLock<String> = LazyLock::new(|| {
     sums.join(", ")
 });
 
-/// The times in the columns from `first` on. None is negative: what was taken back was added before.
+/// The times in the columns from `first` on. None is negative: what was taken back was added
+/// before.
 fn times(row: &Row<'_>, first: usize) -> Result<Sums> {
     let mut parts = [0; PARTS.len()];
     for (at, part) in parts.iter_mut().enumerate() {

@@ -1,6 +1,7 @@
 //! Agent and hub as processes that are killed at any moment.
 //!
-//! `PROPTEST_CASES=N` runs more rounds than CI does, `PROPTEST_RNG_SEED=N` begins with another seed.
+//! `PROPTEST_CASES=N` runs more rounds than CI does, `PROPTEST_RNG_SEED=N` begins with another
+//! seed.
 
 use crate::common::{Running, message};
 use crate::totals::{expected, totals};
