@@ -123,8 +123,8 @@ fn files_made(dir: &Path) -> usize {
 }
 
 /// Says that process files are missing that were made, if the files that are found and those that
-/// are known to be missing are fewer. The list of checksums, where it is whole, has so many `listed`
-/// ones: if it misses none of the others, the count is probably wrong.
+/// are known to be missing are fewer. The list of checksums, where it is whole, has so many
+/// `listed` ones: if it misses none of the others, the count is probably wrong.
 fn uncounted(dir: &Path, found: usize, missing: usize, listed: Option<usize>) -> Option<Problem> {
     let made = files_made(dir);
     let missing = made.checked_sub(found + missing).filter(|&missing| missing > 0)?;

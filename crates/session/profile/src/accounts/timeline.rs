@@ -356,9 +356,9 @@ impl Timeline {
     }
 
     /// The last work of a stream (of all, if `None`) took until then. If that is a copy, the kernel
-    /// before it took longer, because a copy takes no longer than its bytes need. Unless it `is_sure` that the
-    /// device worked, the wait was for something else if the kernels' times are too certain for that:
-    /// a driver that returns a pool's memory, for instance.
+    /// before it took longer, because a copy takes no longer than its bytes need. Unless it
+    /// `is_sure` that the device worked, the wait was for something else if the kernels' times are
+    /// too certain for that: a driver that returns a pool's memory, for instance.
     fn extend(&mut self, stream: Option<u32>, until: u64, is_sure: bool) {
         let is_of = |item: &Item| stream.is_none_or(|stream| stream == item.stream);
         let Some(last) = self.items.iter().rposition(is_of).filter(|&last| self.items[last].end < until)

@@ -29,17 +29,20 @@ impl<'p> Places<'p> {
     }
 
     /// All stacks in functions of this cause, each with its samples.
-    fn all<'a>(&'a self, cause: &'a Cause) -> impl Iterator<Item = (OnStack<'p>, u64)> + 'a {
+    fn all<'a>(&'a self, cause: &'a Cause) -> impl Iterator<Item = rows::Inside<'p>> + 'a {
         let stacks = self.0.iter().flat_map(|place| &place.stacks);
-        stacks.filter_map(|&(stack, samples)| Some((function_in(stack, cause)?, samples)))
+        stacks.filter_map(|&(stack, samples)| {
+            let OnStack { function, inner, .. } = function_in(stack, cause)?;
+            Some((function, inner, samples))
+        })
     }
 }
 
 /// A function of a library on a stack.
-pub(super) struct OnStack<'p> {
+struct OnStack<'p> {
     /// Frames that the function called, innermost first.
-    pub inner: &'p [HostFrame],
-    pub function: &'p HostFrame,
+    inner: &'p [HostFrame],
+    function: &'p HostFrame,
     /// Frames that called the function.
     outer: &'p [HostFrame],
 }

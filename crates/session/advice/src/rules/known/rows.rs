@@ -1,12 +1,11 @@
 //! Batches that PyTorch's data loader puts together from rows of tensors, one by one.
 //!
-//! The loader's samples tell it: nothing runs inside of the loader but its own functions, which stack tensors,
-//! and lines of the dataset that only index. Then the remedy is no other process that does the
-//! same, but one indexing for each batch.
+//! The loader's samples tell it: nothing runs inside of the loader but its own functions, which
+//! stack tensors, and lines of the dataset that only index. Then the remedy is no other process
+//! that does the same, but one indexing for each batch.
 
 use std::fmt;
 
-use super::host::OnStack;
 use super::remedy_of_case;
 use apex_profile::{HostFrame, Profile};
 
@@ -18,6 +17,9 @@ const OF_TENSORS: &str = "collate_tensor_fn";
 /// Least share of the loader's samples in which it takes and stacks rows.
 const LEAST: f64 = 0.8;
 
+/// A function, the frames that it called, innermost first, and the samples of this stack.
+pub(super) type Inside<'p> = (&'p HostFrame, &'p [HostFrame], u64);
+
 /// Rows of tensors that are taken one by one.
 pub(super) struct Rows {
     share: f64,
@@ -26,10 +28,10 @@ pub(super) struct Rows {
 
 /// The rows that these stacks of the loader, each with its samples, take; `None` where they show
 /// anything else.
-pub(super) fn of<'p>(profile: &Profile, stacks: impl Iterator<Item = (OnStack<'p>, u64)>) -> Option<Rows> {
+pub(super) fn of<'p>(profile: &Profile, stacks: impl Iterator<Item = Inside<'p>>) -> Option<Rows> {
     let is_on_device = collates_on_device(profile);
     let (mut all, mut of_rows, mut is_of_tensors) = (0u64, 0u64, is_on_device);
-    for (OnStack { inner, function, .. }, samples) in stacks {
+    for (function, inner, samples) in stacks {
         if !function.frame.file.contains(LOADER) {
             return None;
         }
