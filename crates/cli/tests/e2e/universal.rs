@@ -52,7 +52,7 @@ fn modules_are_lowered_in_every_way_of_loading_and_the_report_says_so() {
     let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
     let told = report.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains("the module of k (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75: elect (exact) at line 8; f32x2 (exact) at line 7"),
+        told.contains("the module of k (PTX 8.8, sm_100a) was lowered to PTX 7.0, sm_75: elect (exact) at line 10; f32x2 (exact) at line 9"),
         "{report}"
     );
     let json = text(&output(&mut sandbox.apex(&["report", "--json", "s"]), 0).stdout);

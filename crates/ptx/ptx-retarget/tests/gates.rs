@@ -86,11 +86,11 @@ fn statements_are_those_of_the_table() {
     for (kind, statement) in asked() {
         writeln!(text, "{kind}\t{statement}").unwrap();
     }
-    test_golden::assert_file(&folder().join("statements.tsv"), &text);
+    test_golden::assert_file(folder().join("statements.tsv"), &text);
     let prelude = module("9.5 sm_100a".parse().unwrap(), &["TARGETS PROTOTYPE"]);
     let prelude = prelude.split_once("TARGETS PROTOTYPE").unwrap().0;
     let prelude = prelude.split_once(".address_size").unwrap().1;
-    test_golden::assert_file(&folder().join("prelude.txt"), &format!(".address_size{prelude}"));
+    test_golden::assert_file(folder().join("prelude.txt"), &format!(".address_size{prelude}"));
 }
 
 /// A column of `verdicts.tsv`: the version that a ptxas reads, and the targets that were asked.
