@@ -171,10 +171,10 @@ fn fallocate(file: BorrowedFd<'_>, mode: i32, offset: u64, bytes: usize) -> io::
 }
 
 fn write_zeros(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
-    static ZEROS: [u8; 4 * PAGE_BYTES] = [0; 4 * PAGE_BYTES];
+    static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
     let mut done = 0;
     while done < bytes {
-        let slices: [libc::iovec; 16] = std::array::from_fn(|index| {
+        let slices: [libc::iovec; 64] = std::array::from_fn(|index| {
             let left = (bytes - done).saturating_sub(index * ZEROS.len());
             libc::iovec { iov_base: ZEROS.as_ptr().cast_mut().cast(), iov_len: left.min(ZEROS.len()) }
         });

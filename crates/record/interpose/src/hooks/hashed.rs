@@ -3,21 +3,15 @@
 //! Each calls the ordinary hook of its entry point, and looks at what came of it.
 
 use super::actions::Action;
-use super::macros::index_table;
+use super::macros::hook_list;
 use super::{Hook, ordinary};
 use crate::actions::{Ending, results};
 use crate::objects::streams::{is_per_thread, normalised};
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};
+use cuda_abi::{ENTRY_POINTS, index, signature};
 use std::ffi::c_void;
 
-/// The hooks, by index of their entry point.
-fn table() -> &'static [Option<Hook>; COUNT] {
-    static TABLE: [Option<Hook>; COUNT] = build();
-    &TABLE
-}
-
-index_table! {
+hook_list! {
     cuMemAlloc_v2 => hashed::allocate,
     cuMemAllocManaged => hashed::allocate_managed,
     cuMemAllocAsync => hashed::allocate_async,
@@ -39,7 +33,7 @@ index_table! {
 pub static ACTION: Action = Action {
     is_wanted: results::is_wanted,
     start: |recorder, _| results::start(recorder.objects).is_some(),
-    hook: |index| table()[index],
+    hook,
     watches: is_unseen,
     holding: None,
     is_due: |index| {

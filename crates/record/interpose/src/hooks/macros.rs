@@ -57,3 +57,36 @@ macro_rules! index_table {
     };
 }
 pub(super) use index_table;
+
+/// Makes `hook`, the hook that an action has for the entry point at an index. Few entry points have
+/// one: a table of all of them would be 12 KB for each action, in each process.
+macro_rules! hook_list {
+    ($($symbol:ident => $module:ident::$hook:ident,)*) => {
+        /// The hook in place of the ordinary one of the entry point at an index.
+        pub(super) fn hook(index: usize) -> Option<Hook> {
+            static HOOKS: &[(usize, Hook)] = &[$({
+                const HOOK: signature::$symbol = $module::$hook::<{ index::$symbol }>;
+                (index::$symbol, Hook { address: HOOK as *const () })
+            },)*];
+            const { assert!($crate::hooks::macros::are_distinct(&[$(index::$symbol),*])) };
+            HOOKS.iter().find_map(|&(of, hook)| (of == index).then_some(hook))
+        }
+    };
+}
+pub(super) use hook_list;
+
+/// Whether no index is twice in a list.
+pub const fn are_distinct(indices: &[usize]) -> bool {
+    let mut at = 0;
+    while at < indices.len() {
+        let mut other = at + 1;
+        while other < indices.len() {
+            if indices[at] == indices[other] {
+                return false;
+            }
+            other += 1;
+        }
+        at += 1;
+    }
+    true
+}

@@ -55,7 +55,7 @@ pub fn has(index: usize) -> bool {
 /// Whether calls of the entry point at `index` pass a hook where memory is pooled that tells the
 /// pool what they mean to it.
 pub fn is_seen_by_pool(index: usize) -> bool {
-    has(index) && !settings::has(index) || pooled::table()[index].is_some()
+    has(index) && !settings::has(index) || pooled::hook(index).is_some()
 }
 
 /// Whether the entry point at `index` gives addresses of others.

@@ -6,7 +6,7 @@
 
 use super::actions::Action;
 use super::call::Call;
-use super::macros::index_table;
+use super::macros::hook_list;
 use super::{Hook, is_seen_by_pool, observe, ordinary};
 use crate::actions::pool::work::Wait;
 use crate::actions::pool::{self, Answer};
@@ -17,16 +17,10 @@ use crate::objects::Objects;
 use crate::switch::caught;
 use apex_trace::layout::MemoryKind::Device;
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, index, signature};
+use cuda_abi::{index, signature};
 use std::ffi::c_void;
 
-/// The hooks, by index of their entry point.
-pub fn table() -> &'static [Option<Hook>; COUNT] {
-    static TABLE: [Option<Hook>; COUNT] = build();
-    &TABLE
-}
-
-index_table! {
+hook_list! {
     cuMemAlloc_v2 => pooled::allocate,
     cuMemFree_v2 => pooled::free,
     cuCtxSynchronize => pooled::synchronize,
@@ -40,7 +34,7 @@ index_table! {
 pub static ACTION: Action = Action {
     is_wanted: || is_wanted("memory"),
     start: |recorder, _| pool::start(&recorder.file, recorder.objects, is_seen_by_pool).is_some(),
-    hook: |index| table()[index],
+    hook,
     watches: pool::watches,
     holding: None,
     is_due: |index| {

@@ -7,21 +7,15 @@
 use super::Hook;
 use super::actions::Action;
 use super::launch::{kernel_ex_in, kernel_in};
-use super::macros::index_table;
+use super::macros::hook_list;
 use crate::actions::reshape;
 use crate::record::arguments::Passed;
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};
+use cuda_abi::{ENTRY_POINTS, index, signature};
 use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
 
-/// The hooks, by index of their entry point.
-fn table() -> &'static [Option<Hook>; COUNT] {
-    static TABLE: [Option<Hook>; COUNT] = build();
-    &TABLE
-}
-
-index_table! {
+hook_list! {
     cuLaunchKernel => reshaped::kernel,
     cuLaunchKernel_ptsz => reshaped::kernel,
     cuLaunchKernelEx => reshaped::kernel_ex,
@@ -32,7 +26,7 @@ index_table! {
 pub static ACTION: Action = Action {
     is_wanted: reshape::is_wanted,
     start: |recorder, _| reshape::start(&recorder.file, recorder.objects).is_some(),
-    hook: |index| table()[index],
+    hook,
     watches: is_mapping,
     holding: None,
     is_due: |index| {

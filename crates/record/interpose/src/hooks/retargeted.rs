@@ -7,24 +7,18 @@
 
 use super::Hook;
 use super::actions::Action;
-use super::macros::index_table;
+use super::macros::hook_list;
 use super::module;
 use crate::actions::universal;
 use crate::switch::guarded;
 use apex_untrusted::read;
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, index, signature};
+use cuda_abi::{index, signature};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The hooks, by index of their entry point.
-fn table() -> &'static [Option<Hook>; COUNT] {
-    static TABLE: [Option<Hook>; COUNT] = build();
-    &TABLE
-}
-
-index_table! {
+hook_list! {
     cuModuleLoad => retargeted::load,
     cuModuleLoadData => retargeted::load_data,
     cuModuleLoadDataEx => retargeted::load_data_with_options,
@@ -37,7 +31,7 @@ index_table! {
 pub static ACTION: Action = Action {
     is_wanted: universal::is_wanted,
     start: |_, _| true,
-    hook: |index| table()[index],
+    hook,
     watches: |_| false,
     holding: None,
     is_due: |_| false,
