@@ -252,8 +252,8 @@ impl Listing<'_, '_> {
         let (mut loaded, mut other) = (HashSet::new(), HashSet::new());
         for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
             let (_, sources) = operation.split(&line.operands);
-            let is_same = operation.opcode == Some(Opcode::Mov)
-                || converted && operation.opcode == Some(Opcode::Cvt);
+            let is_same =
+                operation.opcode == Some(Opcode::Mov) || converted && operation.opcode == Some(Opcode::Cvt);
             let moves = is_same
                 && operation.control() == Control::Next
                 && sources.iter().all(|source| source.register().is_some_and(|r| loaded.contains(&r)));

@@ -191,9 +191,7 @@ fn draft(profile: &Profile, work: &Work<'_>, span: f64, cause: Option<&Cause>, c
     let finding = |&(index, time): &(usize, f64)| {
         let of_all = time * on_the_clock(profile) / span;
         let part = time / profile.kernels[index].gpu_total_ns().unwrap_or(time).max(time);
-        let claim = |of: Saves| {
-            Figure::predicted(of.likely * part, (of.least * part, of.most * part))
-        };
+        let claim = |of: Saves| Figure::predicted(of.likely * part, (of.least * part, of.most * part));
         let evidence = vec![Evidence::new("share of the time", Figure::measured(of_all), Unit::Share)];
         let saves = claims.map(claim).ok_or("");
         let fault = Fault { evidence, change: change.clone(), saves, threads: None };
@@ -375,7 +373,7 @@ mod tests {
     fn quotes_the_line_that_takes_the_time() {
         let mut profile = profile_of([timed(named(PRODUCT), 5e6)]);
         launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
-        let quote = "return torch.diag(left) @ links @ torch.diag(right)";
+        let quote = "return scaled_by(left, links, right)";
         profile.quotes.insert(("/home/me/graph.py".into(), 17), quote.into());
         let finding = assert_finds_in(&RULE, profile);
         let expected = format!("graph.py:17 scaled `{quote}`: matrix products; 1 kernel, the largest");
@@ -404,8 +402,16 @@ mod tests {
         let mut profile = profile_of([timed(named(PRODUCT), 5e6), timed(named(add), 6e6)]);
         launched_at(&mut profile, "/home/me/layer.py", 9, "forward");
         let finding = assert_finds_in(&RULE, profile);
-        assert!(finding.summary.contains("elementwise work and copies, and matrix products"), "{}", finding.summary);
-        assert!(finding.change.contains("of low rank") && finding.change.contains("in place"), "{}", finding.change);
+        assert!(
+            finding.summary.contains("elementwise work and copies, and matrix products"),
+            "{}",
+            finding.summary
+        );
+        assert!(
+            finding.change.contains("of low rank") && finding.change.contains("in place"),
+            "{}",
+            finding.change
+        );
     }
 
     #[test]

@@ -8,9 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::costly_line::work_by_place;
-use super::{
-    Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, kernel_finding, on_the_clock, percent,
-};
+use super::{Draft, Fault, Needs, Outcome, Rule, UNTIMED, confidence, kernel_finding, on_the_clock, percent};
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Operation;
 use apex_profile::{Figure, Kernel, Profile, total};
@@ -110,7 +108,8 @@ fn growing(profile: &Profile) -> Vec<Growing> {
 
 /// Whether a kernel's size follows from its elements, and it ran.
 fn is_of_elements(kernel: &Kernel) -> bool {
-    let of_elements = [Operation::Elementwise, Operation::Normalization, Operation::Softmax, Operation::Fused];
+    let of_elements =
+        [Operation::Elementwise, Operation::Normalization, Operation::Softmax, Operation::Fused];
     kernel.launches.ran() > 0 && kernel.gpu.is_some() && of_elements.contains(&kernel.traits.operation)
 }
 
@@ -181,7 +180,11 @@ mod tests {
     #[test]
     fn fires_where_passes_grow_by_the_same_little() {
         let finding = assert_finds_in(&RULE, in_sizes([1000, 1008, 1016, 1024, 1032]));
-        assert!(finding.summary.contains("in 5 sizes") && finding.summary.contains("8 blocks"), "{}", finding.summary);
+        assert!(
+            finding.summary.contains("in 5 sizes") && finding.summary.contains("8 blocks"),
+            "{}",
+            finding.summary
+        );
         assert_eq!(finding.kernels.len(), 15);
         let saved = finding.kernels[0].saving.of_kernel.expect("a claim").value;
         assert!((0.4..0.6).contains(&saved), "{saved}");
