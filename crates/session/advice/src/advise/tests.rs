@@ -305,7 +305,7 @@ fn where_the_device_is_unknown_nothing_rests_on_times() {
 fn with_costly_line(kernel: Kernel) -> Profile {
     let mut profile = profile_of([timed(kernel, 6e6)]);
     launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
-    profile.quotes.insert(("/home/me/graph.py".into(), 17), "return torch.diag(left) @ links".into());
+    profile.quotes.insert(("/home/me/graph.py".into(), 17), "return scaled_by(left, links)".into());
     profile
 }
 
@@ -314,7 +314,7 @@ fn a_line_that_no_finding_explains_comes_first() {
     // The grid has a tail, which says nothing about what the kernel does.
     let advice = advise(&with_costly_line(kernel_of(1600, 256)), &Options::default());
     assert_eq!(advice.findings[0].rule, rules::COSTLY_LINE, "{:?}", advice.findings);
-    assert!(advice.findings[0].summary.contains("`return torch.diag(left) @ links`"));
+    assert!(advice.findings[0].summary.contains("`return scaled_by(left, links)`"));
     assert_eq!(advice.findings[0].saving.of_job, None);
 }
 
@@ -329,5 +329,5 @@ fn a_line_that_a_finding_explains_is_quoted_there() {
         advice.findings
     );
     let place = named_in(&advice, "APEX-T82").place.as_ref().expect("a quote");
-    assert_eq!((place.line, place.text.as_str()), (17, "return torch.diag(left) @ links"));
+    assert_eq!((place.line, place.text.as_str()), (17, "return scaled_by(left, links)"));
 }

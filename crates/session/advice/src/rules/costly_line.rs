@@ -373,7 +373,7 @@ mod tests {
     fn quotes_the_line_that_takes_the_time() {
         let mut profile = profile_of([timed(named(PRODUCT), 5e6)]);
         launched_at(&mut profile, "/home/me/graph.py", 17, "scaled");
-        let quote = "return torch.diag(left) @ links @ torch.diag(right)";
+        let quote = "return scaled_by(left, links, right)";
         profile.quotes.insert(("/home/me/graph.py".into(), 17), quote.into());
         let finding = assert_finds_in(&RULE, profile);
         let expected = format!("graph.py:17 scaled `{quote}`: matrix products; 1 kernel, the largest");
