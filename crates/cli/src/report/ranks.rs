@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// The meaning of the headings.
-const LEGEND: &str = "ᵐ measured, ᵖ predicted. Last: collectives to which the rank came last, which are those in which its time is the shortest. \
-    Host code to other calls: the GPU is idle during them. Waits: its time beyond that. Waited for: the others' waiting in the collectives to which it came last. No clocks are compared.";
+const LEGEND: &str = "ᵐ measured, ᵖ predicted. Last: collectives to which the rank came last, which are those in which its time is \
+    the shortest. Waits: its time beyond that. Waited for: the others' waiting in the collectives to which it came last. The \
+    accounts between waiting and last are the GPU's idle time. No clocks are compared.";
 /// Idle accounts that have a column.
 const IDLE: usize = 3;
 /// Minimum share of some rank's time for an idle account to have a column.

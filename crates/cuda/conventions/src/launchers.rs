@@ -257,7 +257,7 @@ fn restarts(launcher: Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Re
 
 /// The name that the innermost launcher gives the job. torchrun's is `none` if nobody chose one.
 fn job(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, Refused> {
-    let named = |name| Ok(set(name, variable).map(|job| checked_job(name, job)).transpose()?);
+    let named = |name| set(name, variable).map(|job| checked_job(name, job)).transpose();
     if let Some(run) = named("TORCHELASTIC_RUN_ID")?.filter(|run| run != "none") {
         return Ok(Some(run));
     }

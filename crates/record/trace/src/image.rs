@@ -8,8 +8,8 @@
 //! together and counts those left out; their bytes also count towards the session's limit.
 
 use crate::control::{CodeControl, Control};
+use crate::joined::folders;
 use crate::mapping::without_sigxfsz;
-use crate::reader::folders;
 use apex_untrusted::{Folder, read};
 use std::io::{self, Write};
 use std::path::Path;

@@ -78,6 +78,7 @@ mod error;
 pub mod fault;
 mod fork;
 pub mod image;
+mod joined;
 pub mod layout;
 mod mapping;
 #[cfg(feature = "meta")]
@@ -95,13 +96,15 @@ pub use control::{Control, MappedControl};
 pub use definition::Definition;
 pub use error::{Error, Problem};
 pub use fork::ForkGuard;
+pub use joined::{
+    JOINED_FILE, MOST_MEMBERS, folders, is_joined, member_dir, member_of, numbered, own_pid, session_pid,
+};
 pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{
-    CallSort, CallTotals, Definitions, Event, Headers, JOINED_FILE, KeptCode, META_FILE, MOST_MEMBERS,
-    Member, Process, Recent, Record, Session, Totals, Watcher, folders, has_process_files, is_joined,
-    is_part_of_session, is_session, member_dir, member_of, members, numbered, own_pid, session_pid,
+    CallSort, CallTotals, Definitions, Event, Headers, KeptCode, META_FILE, Member, Process, Recent, Record,
+    Session, Totals, Watcher, has_process_files, is_part_of_session, is_session, members,
 };
 pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -8,7 +8,7 @@
 
 use crate::control::Control;
 use crate::image::keep_file;
-use crate::reader::folders;
+use crate::joined::folders;
 use apex_untrusted::read;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};

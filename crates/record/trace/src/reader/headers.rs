@@ -3,11 +3,12 @@
 //! This takes the same time however long the program ran.
 
 use crate::error::{Error, Problem};
+use crate::joined::folders;
 use crate::layout::{ChunkHeader, ChunkKind, HEADER_BYTES};
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset};
 use crate::reader::process::Process;
 use crate::reader::source::{Opened, Source};
-use crate::reader::{Session, folders, is_of_known_version, list, members};
+use crate::reader::{Session, is_of_known_version, list, members};
 use std::path::Path;
 
 /// The headers of a session.

@@ -21,10 +21,7 @@ mod watcher;
 
 pub use definitions::Definitions;
 pub use headers::Headers;
-pub use members::{
-    JOINED_FILE, MOST_MEMBERS, Member, folders, is_joined, member_dir, member_of, members, numbered, own_pid,
-    session_pid,
-};
+pub use members::{Member, members};
 pub use process::Process;
 pub use records::{Event, Record};
 pub use totals::{CallSort, CallTotals, Totals};
@@ -34,6 +31,7 @@ use crate::checksums;
 use crate::control::{self, CONTROL_FILE, CONTROL_MAGIC, MappedControl};
 use crate::counts::{EXTENSION as COUNTS_FILE_EXTENSION, ProcessCounts};
 use crate::error::{Error, Problem};
+use crate::joined::{folders, session_pid};
 use crate::layout::PROCESS_FILE_EXTENSION;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -214,7 +212,7 @@ impl Session {
     /// The name of the host that a process ran on; `None` if it is not known.
     #[cfg(feature = "meta")]
     pub fn host_of(&self, pid: u32) -> Option<&str> {
-        let member = self.members.iter().find(|member| member.number == member_of(pid))?;
+        let member = self.members.iter().find(|member| member.number == crate::joined::member_of(pid))?;
         Some(member.host.as_str()).filter(|host| !host.is_empty())
     }
 

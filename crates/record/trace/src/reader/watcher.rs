@@ -3,12 +3,13 @@
 use crate::checksums::{self, Checked};
 use crate::counts::ProcessCounts;
 use crate::error::{Error, Problem};
+use crate::joined::{is_joined, member_of};
 use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;
 use crate::reader::source::Source;
 use crate::reader::{
-    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, is_joined, kept_code, list,
-    member_of, members, uncounted,
+    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, kept_code, list, members,
+    uncounted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
