@@ -1,4 +1,4 @@
-//! The results of `apex ptx check` for people: a table, and what has to change or stands in the way.
+//! The results of `apex ptx check` for people: a table, then what changes or is missing.
 
 use super::check::{Change, Document, Kernel, OnGpu, Outcome};
 use crate::text::{Align, Ink, Style, Table, wrap};

@@ -1,5 +1,5 @@
-//! `.version` and `.target` of PTX: what a driver for a GPU of 8.0 refuses is refused here, with the
-//! same results.
+//! `.version` and `.target` of PTX: what a driver for a GPU of 8.0 refuses is refused here, with
+//! the same results.
 
 use crate::device::ARCHITECTURE;
 use crate::module::LoadError;
