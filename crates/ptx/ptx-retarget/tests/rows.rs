@@ -8,6 +8,7 @@
 mod common;
 #[path = "../../ptx-exec/tests/exec/device.rs"]
 #[allow(dead_code, reason = "the tests of `ptx-exec` use more of it")]
+#[allow(clippy::result_large_err, reason = "a fault of a test, made once")]
 mod device;
 
 use std::collections::BTreeSet;

@@ -31,6 +31,13 @@ pub(super) fn arrive(site: &Site<'_, '_>, code: &mut Code) -> Option<()> {
     if !is_ours || site.has("expect_tx") || site.has("noComplete") || !(counts || ordered) {
         return None;
     }
+    // `.relaxed` is newer than the scopes: where only it is missing, the scope has to stay.
+    if site.has("relaxed") {
+        let order = if arrives { "release" } else { "acquire" };
+        let mnemonic = site.rewritten(|word| Some(if word == "relaxed" { order } else { word }));
+        code.op(format!("{mnemonic} {}", site.rest(0)));
+        return Some(());
+    }
     let mnemonic = site.rewritten(|word| (!is_order(word)).then_some(word));
     if !counts {
         code.op(format!("{mnemonic} {}", site.rest(0)));
