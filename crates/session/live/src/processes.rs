@@ -30,12 +30,12 @@ fn session_of(environment: &[u8]) -> Option<PathBuf> {
 /// Processes of a session that run: the program, as long as it has not ended, and whoever records.
 pub fn running(session: &Session) -> Vec<u32> {
     let here = Host::here().name;
-    // Of other hosts' processes, nothing is known.
-    let is_here = |pid| session.host_of(pid).is_none_or(|host| host == here);
+    let is_joined = session.members.iter().any(|member| member.dir != session.dir);
+    // Of the processes that other hosts' members have, nothing is known.
+    let is_here = |pid| !is_joined || session.host_of(pid).is_none_or(|host| host == here);
     let recording =
         session.processes.iter().filter(|process| process.ended == Ended::Unmarked && is_here(process.pid));
     let mut pids: Vec<_> = recording.map(|process| (process.pid, process.start_real_ns)).collect();
-    let is_joined = session.members.iter().any(|member| member.dir != session.dir);
     if let Some(meta) = session.meta.as_ref().filter(|meta| meta.exit.is_none() && !is_joined) {
         // The program was started right after its session was made.
         let started = meta.started_real_ns.saturating_add(START_TOLERANCE_NS);
