@@ -151,7 +151,6 @@ mod tests {
             timing: "sampled".into(),
             host: Host::default(),
             rank: Some(RecordedRank { rank, world_size: Some(2), restarts: 0, job: None }),
-            has_checksums: false,
             universal: Vec::new(),
         }
     }

@@ -195,7 +195,7 @@ fn notes(read: &[Session], joined: &[Joined]) -> (Option<u32>, Vec<String>) {
 fn whole(read: &[Session]) -> anyhow::Result<Meta> {
     let first = read.iter().find_map(|session| session.meta.clone());
     let first = first.context("none of the sessions says what was run: their `session.json` is missing")?;
-    Ok(Meta { rank: None, pid: None, exit: None, ended_real_ns: None, has_checksums: false, ..first })
+    Ok(Meta { rank: None, pid: None, exit: None, ended_real_ns: None, ..first })
 }
 
 /// Copies the files of a session.

@@ -416,7 +416,6 @@ pub fn record(
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.universal = universal.map(universal::Server::finish).unwrap_or_default();
     meta.ended_real_ns = Some(real_ns());
-    meta.has_checksums = true;
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
     remember(&meta, &fresh.folder);
     if let Some(Err(error)) = output.filter(|_| meta.rank.is_some()).map(joined::conclude) {
@@ -430,7 +429,9 @@ pub fn record(
         triton::keep(&fresh.folder, &control);
     }
     // Without them, the session is read unchecked, as older ones are.
-    let _ = checksums::store(&fresh.folder, session::has_checksum);
+    if checksums::store(&fresh.folder, session::has_checksum).is_ok() {
+        control.has_checksums.store(1, Ordering::Relaxed);
+    }
     let shown = shown.map(|shown| (shown, signals));
     Ok(Recorded { status, session, seen: watch.into_seen(), shown, agent })
 }
@@ -558,7 +559,6 @@ fn describe(command: &[OsString], driver: &Driver, recording: &Recording) -> Met
         // Found out while the program starts.
         host: Host::default(),
         rank: own_rank(),
-        has_checksums: false,
         universal: Vec::new(),
     }
 }

@@ -48,7 +48,6 @@ fn session(folder: &Path) {
         timing: NAME.into(),
         rank: None,
         host: Host { name: NAME.into(), ..Host::default() },
-        has_checksums: false,
         universal: Vec::new(),
     };
     meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();

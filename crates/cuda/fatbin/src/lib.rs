@@ -39,14 +39,24 @@ const MAX_BYTES: u64 = 1 << 31;
 /// The contents of an image that a program loads.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Image<'a> {
-    /// PTX as text.
-    Ptx(Cow<'a, [u8]>),
+    /// PTX.
+    Ptx(Ptx<'a>),
     /// PTX of parts that must be linked.
-    Parts(Vec<Cow<'a, [u8]>>),
+    Parts(Vec<Ptx<'a>>),
     /// Machine code for a GPU, and no PTX: the architectures it is for (80 for sm_80).
     MachineCodeOnly(Vec<u32>),
     /// NVIDIA's intermediate code for link-time optimisation, and neither PTX nor machine code.
     LtoIrOnly,
+}
+
+/// PTX in an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ptx<'a> {
+    /// The text.
+    pub text: Cow<'a, [u8]>,
+    /// Whether machine code lies beside it that the device would run in its place. Then the text
+    /// may be for newer devices alone, and a program is right to load the image.
+    pub beside_machine_code: bool,
 }
 
 /// The reason why an image cannot be read.
@@ -96,7 +106,10 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
         return Ok(Image::LtoIrOnly);
     }
     let text = image.split(|&byte| byte == 0).next().unwrap_or_default();
-    if looks_like_ptx(text) { Ok(Image::Ptx(Cow::Borrowed(text))) } else { Err(ImageError::Unrecognised) }
+    if !looks_like_ptx(text) {
+        return Err(ImageError::Unrecognised);
+    }
+    Ok(Image::Ptx(Ptx { text: Cow::Borrowed(text), beside_machine_code: false }))
 }
 
 /// The PTX that the driver compiles for a device of this architecture (90 for 9.0), if that is what
@@ -109,7 +122,7 @@ pub fn compiled_ptx(image: &[u8], architecture: u32) -> Option<Cow<'_, [u8]>> {
         return None;
     }
     match read(image, architecture) {
-        Ok(Image::Ptx(text)) => Some(text),
+        Ok(Image::Ptx(ptx)) => Some(ptx.text),
         _ => None,
     }
 }
@@ -152,7 +165,11 @@ fn choose(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
         }
     }
     match best {
-        Some(entry) => Ok(Image::Ptx(entry.text()?)),
+        Some(entry) => {
+            let runs = |architecture: u32| architecture <= newest && architecture / 10 == newest / 10;
+            let beside_machine_code = cubins.into_iter().any(runs);
+            Ok(Image::Ptx(Ptx { text: entry.text()?, beside_machine_code }))
+        }
         None if has_lto_ir && cubins.is_empty() => Ok(Image::LtoIrOnly),
         None => Ok(Image::MachineCodeOnly(cubins)),
     }

@@ -141,8 +141,8 @@ unsafe fn read_parts<'a>(wrapper: *const u8, newest: u32, whole: Image<'a>) -> R
     // SAFETY: the contract is the same.
     for part in unsafe { parts_of(wrapper) } {
         // SAFETY: the list's pointers are under the same promise as the wrapper's.
-        if let Image::Ptx(text) = unsafe { read_fatbin_pointer(part, newest)? } {
-            texts.push(text);
+        if let Image::Ptx(ptx) = unsafe { read_fatbin_pointer(part, newest)? } {
+            texts.push(ptx);
         }
     }
     Ok(if texts.is_empty() { whole } else { Image::Parts(texts) })

@@ -33,9 +33,9 @@ pub fn required_blocks(image: &[u8], architecture: u32) -> Vec<RequiredBlock> {
         .take(MOST_KERNELS)
         .collect();
     if found.is_empty()
-        && let Ok(Image::Ptx(text)) = read(&selected, architecture)
+        && let Ok(Image::Ptx(ptx)) = read(&selected, architecture)
     {
-        found = of_ptx(&text);
+        found = of_ptx(&ptx.text);
     }
     found
 }

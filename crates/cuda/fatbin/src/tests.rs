@@ -41,7 +41,7 @@ pub(crate) fn fatbin(entries: &[Vec<u8>]) -> Vec<u8> {
 
 fn ptx_of(image: &[u8], newest: u32) -> String {
     match read(image, newest) {
-        Ok(Image::Ptx(text)) => String::from_utf8(text.into_owned()).unwrap(),
+        Ok(Image::Ptx(ptx)) => String::from_utf8(ptx.text.into_owned()).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -121,6 +121,21 @@ fn takes_the_newest_ptx_that_the_device_can_run() {
 }
 
 #[test]
+fn ptx_of_newer_devices_may_lie_beside_machine_code_for_this_one() {
+    let ptx = b".version 9.0\n.target sm_120\n.address_size 64\n";
+    let is_beside = |architecture| {
+        let cubin = entry(KIND_CUBIN, architecture, 0, &ELF_MAGIC, 0);
+        match read(&fatbin(&[cubin, entry(KIND_PTX, 120, 0, ptx, 0)]), 86) {
+            Ok(Image::Ptx(found)) => found.beside_machine_code,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (architecture, expected) in [(75, false), (80, true), (86, true), (89, false), (90, false)] {
+        assert_eq!(is_beside(architecture), expected, "{architecture}");
+    }
+}
+
+#[test]
 fn reads_plain_and_lz4_payloads() {
     let text = "// PTX that repeats itself, repeats itself, repeats itself, repeats itself".repeat(20);
     let packed = lz4_flex::block::compress(text.as_bytes());
@@ -185,7 +200,10 @@ fn follows_wrappers_and_plain_text() {
         assert_eq!(read_pointer(wrapper.as_ptr(), 80), read(FROM_NVCC, 80));
         assert_eq!(read_pointer(FROM_NVCC.as_ptr(), 80), read(FROM_NVCC, 80));
         let image = read_pointer(text.as_ptr().cast(), 80);
-        assert_eq!(image, Ok(Image::Ptx(Cow::Borrowed(text.to_bytes()))));
+        assert_eq!(
+            image,
+            Ok(Image::Ptx(Ptx { text: Cow::Borrowed(text.to_bytes()), beside_machine_code: false }))
+        );
         assert_eq!(read_pointer(c"".as_ptr().cast(), 80), Err(ImageError::Unrecognised));
     }
 }

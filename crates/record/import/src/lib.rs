@@ -190,7 +190,6 @@ fn meta(paths: &[PathBuf], began: u64, ended: u64) -> Meta {
         timing: "all".to_owned(),
         host: Host::default(),
         rank: None,
-        has_checksums: false,
         universal: Vec::new(),
     }
 }

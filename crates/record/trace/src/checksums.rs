@@ -4,8 +4,8 @@
 //! each launch. The files do not change after the program's end, so a list of their names, lengths
 //! and sums is made then. A reader learns from it which file is missing, is cut, or has other bytes
 //! than those that were recorded. A session without the list is an older one, or one whose
-//! `apex run` was killed; it is read unchecked. `session.json` says whether a list was to follow, so
-//! that one that was removed is missed.
+//! `apex run` was killed; it is read unchecked. The control page says whether a list was written,
+//! so that one that was removed is missed.
 //!
 //! The list is text: a line with the format, a line for each file (name, bytes, and the sums of its
 //! blocks, in hexadecimal), and a line with the sum of the lines before. A file that a process
@@ -163,14 +163,14 @@ pub(crate) struct Checked {
 }
 
 /// Compares the files of a session with its list. With `is_brief`, only finds those that are
-/// missing. `is_expected`: `session.json` says that there is a list.
+/// missing. `is_expected`: the control page says that there is a list.
 pub(crate) fn check(dir: &Path, is_brief: bool, is_expected: bool) -> Checked {
     let path = dir.join(FILE);
     let found = match read::read_to_string(&path, MOST_READ) {
         Ok(text) => entries_of(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_expected => return Checked::default(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err("it is missing, although the program has ended".to_owned())
+            Err("it is missing, although `apex run` wrote it".to_owned())
         }
         Err(error) => Err(format!("it cannot be read: {error}")),
     };
@@ -317,7 +317,7 @@ mod tests {
             missed.to_string().contains("checksums: the files of this session cannot be checked"),
             "{missed}"
         );
-        assert!(missed.what.ends_with("it is missing, although the program has ended"), "{missed}");
+        assert!(missed.what.ends_with("it is missing, although `apex run` wrote it"), "{missed}");
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct Control {
     complaint_text: [AtomicU8; COMPLAINT_BYTES],
     /// Images and arguments; all 0 in pages of before they were kept.
     pub code: CodeControl,
+    /// 1 once the list of checksums was written ([`crate::checksums`]), so that one that is removed
+    /// afterwards is missed.
+    pub has_checksums: AtomicU64,
 }
 
 /// The part of the programs' code that is kept, see [`crate::image`].
@@ -119,7 +122,7 @@ pub struct CodeControl {
 pub(crate) const PROCESSES_AT: u64 = offset_of!(Control, processes) as u64;
 
 const _: () = assert!(
-    size_of::<Control>() == 56 + COMPLAINT_BYTES + size_of::<CodeControl>()
+    size_of::<Control>() == 56 + COMPLAINT_BYTES + size_of::<CodeControl>() + 8
         && size_of::<Control>() <= CONTROL_BYTES
 );
 

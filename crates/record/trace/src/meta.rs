@@ -42,9 +42,6 @@ pub struct Meta {
     /// The rank that was recorded, where each rank has an `apex run` of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<RecordedRank>,
-    /// Whether a list of checksums was to follow ([`crate::checksums`]).
-    #[serde(default)]
-    pub has_checksums: bool,
     /// Modules that the driver refused, and what `apex run --universal` did about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub universal: Vec<Refused>,

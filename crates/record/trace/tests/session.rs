@@ -108,7 +108,6 @@ mod meta {
                 timing: "sampled".to_owned(),
                 rank: None,
                 host: Host::here(),
-                has_checksums: true,
                 universal: Vec::new(),
             },
         )

@@ -273,7 +273,7 @@ fn linked(modules: Vec<Module>) -> Vec<Module> {
 /// The PTX for an architecture of the parts of an image.
 pub(crate) fn texts(parts: &[Vec<u8>], architecture: u32) -> impl Iterator<Item = Cow<'_, [u8]>> {
     parts.iter().filter_map(move |part| match fatbin::read(part, architecture).ok()? {
-        Image::Ptx(text) => Some(text),
+        Image::Ptx(ptx) => Some(ptx.text),
         _ => None,
     })
 }

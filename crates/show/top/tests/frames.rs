@@ -44,7 +44,6 @@ fn run(exit: Option<Exit>) -> Meta {
         timing: "all".to_owned(),
         rank: None,
         host: Host::default(),
-        has_checksums: false,
         universal: Vec::new(),
     }
 }

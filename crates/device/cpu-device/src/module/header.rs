@@ -12,11 +12,12 @@ use ptx::forms::{Target, Version};
 /// are newer than the version that this one names.
 const NEWEST: Version = (9, 5);
 
-/// Parses PTX whose header the device takes.
-pub fn parsed(name: &str, source: &str) -> Result<Module, LoadError> {
+/// Parses PTX whose header the device takes, or any: beside machine code for it (`is_free`), which
+/// a GPU loads, the header tells nothing.
+pub fn parsed(name: &str, source: &str, is_free: bool) -> Result<Module, LoadError> {
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
     let module = ptx::parse(source).map_err(|error| invalid(error.render(name, source)))?;
-    match refusal(&module).filter(|_| !variables::CPU_NEWER_PTX.is_on()) {
+    match refusal(&module).filter(|_| !is_free && !variables::CPU_NEWER_PTX.is_on()) {
         Some(refusal) => Err(refusal),
         None => Ok(module),
     }

@@ -60,9 +60,9 @@ impl Link {
 
     /// Adds PTX, or a fatbin that holds some.
     pub fn add(&self, name: &str, image: &[u8]) -> std::result::Result<(), LoadError> {
-        let texts = match fatbin::read(image, ARCHITECTURE) {
-            Ok(Image::Ptx(text)) => vec![text],
-            Ok(Image::Parts(texts)) => texts,
+        let parts = match fatbin::read(image, ARCHITECTURE) {
+            Ok(Image::Ptx(ptx)) => vec![ptx],
+            Ok(Image::Parts(parts)) => parts,
             Ok(Image::MachineCodeOnly(architectures)) => {
                 return Err(no_ptx(&architectures, image.as_ptr() as u64));
             }
@@ -74,12 +74,13 @@ impl Link {
                 });
             }
         };
-        for text in texts {
-            let text = std::str::from_utf8(&text).map_err(|error| invalid(format!("{name}: {error}")))?;
+        for part in parts {
+            let text =
+                std::str::from_utf8(&part.text).map_err(|error| invalid(format!("{name}: {error}")))?;
             if ptx_exec::is_device_runtime(text) {
                 continue;
             }
-            let module = header::parsed(name, text)?;
+            let module = header::parsed(name, text, part.beside_machine_code)?;
             self.lock().inputs.push(Input { name: name.to_owned(), module });
         }
         Ok(())

@@ -90,28 +90,29 @@ fn compile(
     image: std::result::Result<Image<'_>, ImageError>,
     address: u64,
 ) -> std::result::Result<Arc<Program>, LoadError> {
-    let texts = match image {
-        Ok(Image::Ptx(text)) => vec![text],
-        Ok(Image::Parts(texts)) => texts,
+    let parts = match image {
+        Ok(Image::Ptx(ptx)) => vec![ptx],
+        Ok(Image::Parts(parts)) => parts,
         Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures, address)),
         Ok(Image::LtoIrOnly) => return Err(no_ptx_but_lto_ir()),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
-    check_headroom(texts.iter().map(|text| text.len()).sum())?;
+    check_headroom(parts.iter().map(|part| part.text.len()).sum())?;
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
     let mut sources = Vec::new();
-    for text in &texts {
-        let source = std::str::from_utf8(text);
-        sources.push(source.map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?);
+    for part in &parts {
+        let source = std::str::from_utf8(&part.text);
+        let source = source.map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?;
+        sources.push((source, part.beside_machine_code));
     }
     if sources.len() > 1 {
-        sources.retain(|source| !ptx_exec::is_device_runtime(source));
+        sources.retain(|(source, _)| !ptx_exec::is_device_runtime(source));
     }
-    let modules =
-        sources.iter().map(|source| header::parsed("ptx", source)).collect::<std::result::Result<_, _>>()?;
+    let modules = sources.iter().map(|&(source, is_free)| header::parsed("ptx", source, is_free));
+    let modules = modules.collect::<std::result::Result<_, _>>()?;
     let module = ptx::link(modules).map_err(|error| invalid(format!("the PTX cannot be linked: {error}")))?;
     // Of linked modules, the text that a position refers to is not known.
-    let source = if let [source] = sources[..] { source } else { "" };
+    let source = if let [(source, _)] = sources[..] { source } else { "" };
     let program = Program::compile(&module).map_err(|error| invalid(problems(&module, error, source)))?;
     if let Some(missing) = program.globals().iter().find(|global| global.external) {
         let name = &missing.name;

@@ -235,6 +235,11 @@ impl Session {
     }
 }
 
+/// Whether the control page says that a list of checksums was written.
+fn has_checksums(dir: &Path) -> bool {
+    MappedControl::open(dir).is_ok_and(|control| control.has_checksums.load(Relaxed) == 1)
+}
+
 /// Reads the control page's counters of code; `None` if none was to be kept, or without the page.
 fn kept_code(dir: &Path) -> Option<KeptCode> {
     let control = MappedControl::open(dir).ok()?;

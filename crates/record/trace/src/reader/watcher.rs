@@ -8,8 +8,8 @@ use crate::reader::file::FileState;
 use crate::reader::process::settle_clocks;
 use crate::reader::source::Source;
 use crate::reader::{
-    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, kept_code, list, members,
-    uncounted,
+    COUNTS_FILE_EXTENSION, MOST_FILES, PROCESS_FILE_EXTENSION, Session, files_of, has_checksums, kept_code,
+    list, members, uncounted,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -150,11 +150,7 @@ impl Watcher {
         let is_known = meta.as_ref().is_some_and(crate::meta::Meta::is_known);
         #[cfg(not(feature = "meta"))]
         let is_known = false;
-        #[cfg(feature = "meta")]
-        let has_checksums = meta.as_ref().is_some_and(|meta| meta.has_checksums);
-        #[cfg(not(feature = "meta"))]
-        let has_checksums = false;
-        let checked = self.check_files(&paths, has_checksums);
+        let checked = self.check_files(&paths);
         let emptied = checked.emptied();
         problems.extend(checked.problems);
         let mut of_processes = Vec::new();
@@ -190,8 +186,9 @@ impl Watcher {
 
     /// What is wrong with the files of the session as such. A session that is watched is not
     /// compared with its checksums, because that would read all of it at each look.
-    fn check_files(&self, found: &[PathBuf], has_checksums: bool) -> Checked {
-        let mut checked = checksums::check(&self.dir, self.is_watched, has_checksums && !self.is_watched);
+    fn check_files(&self, found: &[PathBuf]) -> Checked {
+        let is_expected = !self.is_watched && has_checksums(&self.dir);
+        let mut checked = checksums::check(&self.dir, self.is_watched, is_expected);
         checked.note_unlisted(found);
         let is_records =
             |problem: &&Problem| problem.path.extension().is_some_and(|end| end == PROCESS_FILE_EXTENSION);
