@@ -142,6 +142,6 @@ mod tests {
         (0..500).for_each(|step| ranges.add(3, i64::from(step) * 10, 5, step));
         let (_, list) = ranges.changes(|name| &names[name as usize]);
         assert_eq!(list.len(), MOST_ALIKE as usize + 1);
-        assert_eq!(list.last().unwrap().1, "ProfilerStep##");
+        assert_eq!(list.last().unwrap().1, "ProfilerStep#");
     }
 }
