@@ -29,10 +29,15 @@ impl ToHub {
     /// # Errors
     /// If the address is none, or the spool cannot be used.
     pub fn destination(&self) -> anyhow::Result<Option<Destination>> {
-        if self.hub.is_none() && self.spool.is_none() {
+        if self.hub().is_none() && self.spool.is_none() {
             return Ok(None);
         }
         Ok(Some(Destination { hub: self.target()?, spool: self.spool()? }))
+    }
+
+    /// What the user gave as an address; an empty variable of the environment is none.
+    fn hub(&self) -> Option<&str> {
+        self.hub.as_deref().filter(|url| !url.is_empty())
     }
 
     /// The hub's address.
@@ -40,10 +45,10 @@ impl ToHub {
     /// # Errors
     /// If it is none.
     pub fn target(&self) -> anyhow::Result<Option<Target>> {
-        let Some(url) = &self.hub else { return Ok(None) };
+        let Some(url) = self.hub() else { return Ok(None) };
         // What is no address is not quoted: it may hold a token.
         let target = Target::new(url, PATH).map_err(|why| anyhow!("the value of --hub {why}"))?;
-        let target = match &self.hub_token {
+        let target = match self.hub_token.as_deref().filter(|token| !token.is_empty()) {
             Some(token) => target.with_token(token).map_err(|why| anyhow!("the value of --hub {why}"))?,
             None => target,
         };

@@ -104,8 +104,8 @@ fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let store = args.database.open()?;
     if !args.listen.ip().is_loopback() && !store.has_tokens()? {
         bail!(
-            "{} is no loopback address: others reach it, so the hub needs a token; make one with `apex hub token add NAME \
-             --database {}`",
+            "{} is no loopback address: others reach it, so the hub needs a token; make one with `apex hub token \
+             --database {} add NAME`",
             args.listen,
             apex_untrusted::shown(store.path())
         );

@@ -62,12 +62,13 @@ fn hosts(profile: &Profile) -> BTreeSet<&str> {
 fn table(profile: &Profile, by_rank: &ByRank) -> Table {
     let idle = idle_accounts(by_rank);
     let has_hosts = hosts(profile).len() > 1;
-    let mut columns = vec![("rank", Align::Right), ("process", Align::Right)];
+    // Of a row without its rank nobody knows what it is about: it is text, which is never left out.
+    let mut columns = vec![("rank", Align::Left), ("process", Align::Optional)];
     columns.extend(has_hosts.then_some(("host", Align::Left)));
-    columns.extend([("GPU", Align::Left), ("stepᵖ", Align::Right), ("busyᵖ", Align::Right)]);
-    columns.extend([("kernelsᵖ", Align::Right), ("waitingᵖ", Align::Right)]);
-    columns.extend(idle.iter().map(|&account| (heading(account), Align::Right)));
-    columns.extend([("lastᵐ", Align::Right), ("waitsᵐ", Align::Right), ("waited forᵐ", Align::Right)]);
+    columns.extend([("GPU", Align::Left), ("stepᵖ", Align::Optional), ("busyᵖ", Align::Right)]);
+    columns.extend([("kernelsᵖ", Align::Optional), ("waitingᵖ", Align::Right)]);
+    columns.extend(idle.iter().map(|&account| (heading(account), Align::Optional)));
+    columns.extend([("lastᵐ", Align::Right), ("waitsᵐ", Align::Optional), ("waited forᵐ", Align::Right)]);
     let mut table = Table::new(&columns);
     let devices = profile.device_names();
     for row in &by_rank.ranks {

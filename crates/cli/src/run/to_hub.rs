@@ -24,7 +24,7 @@ pub fn start(wanted: Option<&Wanted>, session: PathBuf) -> Option<Agent> {
         output::remark(format!("{error:#}"));
     }
     let here = std::env::current_dir().unwrap_or_default();
-    let identity = Identity::of_this(wanted.job.as_deref(), &here);
+    let identity = Identity::of_this(wanted.job.as_deref().filter(|job| !job.is_empty()), &here);
     let tell = |error| output::remark(format!("the hub will not hear of this run: {error}"));
     let identity = identity.map_err(tell).ok()?;
     Some(Agent::start(session, Arc::clone(&wanted.to), identity, wanted.every))

@@ -190,6 +190,13 @@ pub struct Step {
     pub count: u64,
 }
 
+impl Step {
+    fn is_possible(&self) -> bool {
+        let within = |ns: f64| (0.0..=MOST_COUNT as f64).contains(&ns);
+        self.ns > 0.0 && [self.ns, self.low_ns, self.high_ns].into_iter().all(within)
+    }
+}
+
 /// A reading of the machine, averaged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -285,6 +292,7 @@ impl Aggregate {
         let known = |device: u32| (device as usize) < self.devices.len();
         let devices = self.uses.iter().filter_map(|of| of.device);
         within(devices.into_iter().all(known), "uses name a device that is not listed")?;
+        within(self.step.as_ref().is_none_or(Step::is_possible), "step is not between 0 and 2^53 ns")?;
         within(self.numbers().all(f64::is_finite), "a number is not finite")
     }
 

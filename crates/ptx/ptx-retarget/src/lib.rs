@@ -13,7 +13,7 @@
 //! let lowered = lower(&ptx::parse(source).unwrap(), Gpu { capability: 80, newest: (9, 0) }, false);
 //! assert!(lowered.blocked.is_empty());
 //! assert_eq!((lowered.changes[0].line, lowered.changes[0].row.name), (6, "f32x2"));
-//! assert_eq!(&*lowered.module.target[0], "sm_80");
+//! assert_eq!(&*lowered.module.target[0], "sm_75");
 //! ```
 //!
 //! # Rules

@@ -39,7 +39,7 @@ fn a_job_has_the_sums_of_its_ranks() {
             page["kernels"].as_array().unwrap().iter().find(|kernel| kernel["name"] == "gemm").unwrap();
         let launches: u64 = all.iter().filter(|of| of.job.id == job["job"]).map(|of| of.sequence).sum();
         assert_eq!(gemm["launches"], launches);
-        assert_eq!(page["recordings"][0]["open"], "ssh host0 apex report ''\\''/data/a session'\\'''");
+        assert_eq!(page["recordings"][0]["open"], "ssh -- host0 apex report -- ''\\''/data/a session'\\'''");
     }
     let owners = hub.json("/api/v1/owners");
     let held: u64 =
