@@ -177,7 +177,11 @@ fn ranks_are_told_while_they_run_and_when_they_end_or_are_killed() {
 fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     let sandbox = Sandbox::new();
     let refused = output(&mut sandbox.apex(&["hub", "--listen", "0.0.0.0:0", "--database", "hub.db"]), 125);
-    assert!(text(&refused.stderr).contains("apex hub token add"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("apex hub token --database hub.db add NAME"),
+        "{}",
+        text(&refused.stderr)
+    );
     let added = output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "add", "physics"]), 0);
     let token = text(&added.stdout).trim().to_owned();
     assert_eq!(token.len(), 64);

@@ -90,6 +90,13 @@ impl<R: Read> Splitter<R> {
         }
     }
 
+    /// Passes everything up to the end.
+    pub fn drain(&mut self) {
+        while self.peek().is_some() {
+            self.at = self.filled;
+        }
+    }
+
     /// Takes the next byte that is no white space, if it is this one.
     pub fn take(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);

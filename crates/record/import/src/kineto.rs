@@ -29,6 +29,7 @@ pub fn read(path: &Path, input: impl Read) -> Result<Trace, Error> {
     let mut reader = Reader::new(path);
     let mut splitter = Splitter::new(input);
     reader.document(&mut splitter)?;
+    reader.rest(&mut splitter);
     if let Some(error) = splitter.failure.take() {
         reader.trace.remarks.push(incomplete(path, &error.to_string(), reader.events));
     }
@@ -184,7 +185,10 @@ impl<'p> Reader<'p> {
                         }
                     }
                 }
-                Some(b'}') => return Ok(()),
+                Some(b'}') => {
+                    splitter.take(b'}');
+                    return Ok(());
+                }
                 Some(_) => return self.not_json(splitter),
                 None => return self.stopped(splitter, &Stop::Cut),
             }
@@ -214,6 +218,21 @@ impl<'p> Reader<'p> {
             if self.refusal.is_some() {
                 return self.check();
             }
+        }
+    }
+
+    /// Says that there is more behind the document, such as another one. The file is read to its
+    /// end, so that damage of a compressed one is found.
+    fn rest<R: Read>(&mut self, splitter: &mut Splitter<R>) {
+        let is_whole = self.trace.remarks.is_empty() && splitter.failure.is_none();
+        if is_whole && splitter.peek().is_some() {
+            let at = splitter.position();
+            splitter.drain();
+            self.trace.remarks.push(format!(
+                "behind the trace, from byte {at} on, there are {} bytes more, which are not read: each trace \
+                 has to be a file of its own",
+                splitter.position() - at
+            ));
         }
     }
 

@@ -28,6 +28,9 @@ const STREAM_THREADS: u32 = 0xf000_0000;
 const LEGACY: [u64; 2] = [0, 7];
 /// Threads of a block, at most, where a kernel's own limit is not known.
 const MOST_BLOCK: u32 = 1024;
+/// Shared memory that a block may have without more being asked for, bytes. A trace does not tell
+/// what was asked for; what was launched was allowed.
+const USUAL_SHARED: u32 = 48 << 10;
 
 /// Writes a process.
 ///
@@ -184,6 +187,9 @@ impl Writer<'_> {
                 static_shared_bytes: config.static_shared,
                 local_bytes: config.local,
                 max_threads_per_block: MOST_BLOCK,
+                max_dynamic_shared_bytes: Some(
+                    USUAL_SHARED.saturating_sub(config.static_shared).max(config.dynamic_shared),
+                ),
                 binary_version: capability,
                 ..FunctionAttributes::default()
             });

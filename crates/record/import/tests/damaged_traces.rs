@@ -78,6 +78,40 @@ fn a_trace_becomes_records_to_the_nanosecond() {
 }
 
 #[test]
+fn what_follows_the_trace_is_told() {
+    let text = document();
+    let twice = format!("{text}\n{text}");
+    let packed = [gzip(text.as_bytes()), gzip(text.as_bytes())].concat();
+    for bytes in [twice.as_bytes(), &packed] {
+        let result = imported(&[("t.json", bytes)]).0.unwrap();
+        let expected = format!("there are {} bytes more, which are not read", text.len());
+        let said = result.remarks.iter().any(|remark| remark.contains(&expected));
+        assert!(said && result.kernels == 1, "{:?}", result.remarks);
+    }
+    let result = imported(&[("t.json", format!("{text}\n\n").as_bytes())]).0.unwrap();
+    assert!(result.remarks.iter().all(|remark| !remark.contains("bytes more")), "{:?}", result.remarks);
+    // A checksum behind the end that is not that of the text.
+    let mut damaged = gzip(text.as_bytes());
+    let crc = damaged.len() - 8;
+    damaged[crc] ^= 1;
+    let result = imported(&[("t.json.gz", &damaged)]).0.unwrap();
+    assert!(result.remarks.iter().any(|remark| remark.contains("incomplete")), "{:?}", result.remarks);
+}
+
+#[test]
+fn a_kernel_may_have_the_shared_memory_that_it_had() {
+    for (bytes, may_have) in [(24, 48 << 10), (100 << 10, 100 << 10)] {
+        let with = format!("\"registers per thread\": 16, \"shared memory\": {bytes}");
+        let text = document().replace("\"registers per thread\": 16", &with);
+        let (result, dir) = imported(&[("t.json", text.as_bytes())]);
+        assert_eq!(result.unwrap().kernels, 1);
+        let session = session(&dir);
+        let function = session.processes[0].definitions.function(1).unwrap();
+        assert_eq!(function.attributes.unwrap().max_dynamic_shared_bytes, Some(may_have));
+    }
+}
+
+#[test]
 fn a_cut_trace_keeps_what_came_before() {
     let text = document();
     let cut = &text[..text.find("something_new").unwrap()];

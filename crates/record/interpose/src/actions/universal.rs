@@ -52,7 +52,7 @@ pub fn lowered(result: CUresult, image: &[u8]) -> Option<Lowered> {
     let request = Request {
         capability: driver::architecture(),
         driver_version: driver::version(),
-        result: result,
+        result,
         bytes: image.len() as u64,
     };
     let mut stream = connect()?;
