@@ -22,9 +22,10 @@ const KINDS: usize = 6;
 
 /// Makes a session of a trace that another profiler recorded.
 ///
-/// It reads PyTorch's traces (torch.profiler's JSON, plain or compressed by gzip) and Nsight Systems'
-/// exports to SQLite. Several traces, or a folder of them, become one session: the ranks of a job.
-/// Each kernel has its measured duration and its place in time; what a trace cannot tell is said.
+/// It reads PyTorch's traces (torch.profiler's JSON, plain or compressed by gzip) and Nsight
+/// Systems' exports to SQLite. Several traces, or a folder of them, become one session: the ranks
+/// of a job. Each kernel has its measured duration and its place in time; what a trace cannot tell
+/// is said.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex import worker0.pt.trace.json.gz -o session

@@ -1,5 +1,5 @@
-//! Sessions that are joined of others ([`apex_trace::JOINED_FILE`]): how they are made, by ranks that
-//! record into one folder at the same time and by `apex merge`.
+//! Sessions that are joined of others ([`apex_trace::JOINED_FILE`]): how they are made, by ranks
+//! that record into one folder at the same time and by `apex merge`.
 //!
 //! The folder has a control page and a `session.json` like every session, so that all commands find
 //! it. Each of its files is made by whoever comes first, and each member's folder by one process,

@@ -41,7 +41,8 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     table_with_legend(out, &title, &table(profile, &by_rank), LEGEND, style, width)
 }
 
-/// Says which part of the job was recorded, if not all of it, and what is not known of several hosts.
+/// Says which part of the job was recorded, if not all of it, and what is not known of several
+/// hosts.
 fn missing(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
     let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).collect();
     let part = by_rank.world_size.map(|world| (recorded.len(), world as usize));

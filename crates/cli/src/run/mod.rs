@@ -90,8 +90,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 `apex run` exits with the program's exit status; `apex help exit-codes` lists APEX's own codes. An `apex run` inside \
 another one records into the outer session unless it has its own -o.")]
 pub struct Args {
-    /// Session folder to create [default: apex-COMMAND-DATE-TIME]. Ranks of a job that name the same
-    /// folder, also from several hosts, record one session together
+    /// Session folder to create [default: apex-COMMAND-DATE-TIME]. Ranks of a job that name the
+    /// same folder, also from several hosts, record one session together
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -10,7 +10,8 @@
 //! use ptx_retarget::{Gpu, lower};
 //! let source = ".version 8.6\n.target sm_100\n.address_size 64\n.visible .entry k() {\n\
 //!               .reg .b64 %rd<3>;\nadd.f32x2 %rd0, %rd1, %rd2;\nret; }\n";
-//! let lowered = lower(&ptx::parse(source).unwrap(), Gpu { capability: 80, newest: (9, 0) }, false);
+//! let gpu = Gpu { capability: 80, newest: (9, 0) };
+//! let lowered = lower(&ptx::parse(source).unwrap(), gpu, false);
 //! assert!(lowered.blocked.is_empty());
 //! assert_eq!((lowered.changes[0].line, lowered.changes[0].row.name), (6, "f32x2"));
 //! assert_eq!(&*lowered.module.target[0], "sm_75");

@@ -37,7 +37,8 @@ fn lowered_modules_are_taken() {
             let text = lowered.module.to_string();
             let again = ptx::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             assert_eq!(ptx::verify(&again), [], "{}", path.display());
-            // The largest modules take ptxas seconds; some were cut, which ptxas refuses as they are.
+            // The largest modules take ptxas seconds; some were cut, which ptxas refuses as they
+            // are.
             if let Some(ptxas) = ptxas.filter(|_| gpu.capability == 80 && text.len() < 100_000) {
                 let errors = ptxas.errors(&text, &common::architecture(&again));
                 let is_cut = || !ptxas.errors(&source, &common::architecture(&module)).is_empty();

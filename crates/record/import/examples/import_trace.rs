@@ -1,5 +1,5 @@
-//! Imports traces into a new folder: `import_trace TRACE… FOLDER`. `scripts/import_speed.py` measures
-//! it.
+//! Imports traces into a new folder: `import_trace TRACE… FOLDER`. `scripts/import_speed.py`
+//! measures it.
 
 use std::path::PathBuf;
 

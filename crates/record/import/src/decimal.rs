@@ -1,14 +1,14 @@
 //! Decimal numbers as integers, exactly.
 //!
 //! A time of a trace is a decimal number of microseconds since 1970: 16 digits and three more. A
-//! binary fraction of 64 bits does not hold them, so that calls would seem to cross the calls around
-//! them.
+//! binary fraction of 64 bits does not hold them, so that calls would seem to cross the calls
+//! around them.
 
 /// Digits that are read, at most.
 const MOST_DIGITS: usize = 30;
 
-/// A decimal number, such as `1712195495505583.5` or `17e3`, times 10^`shift`, rounded to the nearest
-/// integer; `None` for anything else, and for numbers beyond 64 bits.
+/// A decimal number, such as `1712195495505583.5` or `17e3`, times 10^`shift`, rounded to the
+/// nearest integer; `None` for anything else, and for numbers beyond 64 bits.
 pub fn scaled(text: &[u8], shift: i32) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -1,9 +1,9 @@
 //! PyTorch's trace: Chrome's JSON as Kineto writes it, plain or compressed.
 //!
-//! Times are decimal microseconds, read exactly; `baseTimeNanoseconds`, which may follow the events,
-//! says when 0 is. Categories changed their names in 2022 (`Kernel` is `kernel` now). Calls of the
-//! host and work of the device have the same correlation. An event that makes no sense is counted
-//! and left out; a file that ends early (the writer crashed) keeps the events before.
+//! Times are decimal microseconds, read exactly; `baseTimeNanoseconds`, which may follow the
+//! events, says when 0 is. Categories changed their names in 2022 (`Kernel` is `kernel` now). Calls
+//! of the host and work of the device have the same correlation. An event that makes no sense is
+//! counted and left out; a file that ends early (the writer crashed) keeps the events before.
 
 use crate::calls::{ends_of_copy, memory};
 use crate::decimal::scaled;

@@ -125,8 +125,8 @@ pub struct Imported {
 /// Writes a session of these traces into an empty folder.
 ///
 /// # Errors
-/// If a trace is refused or cannot be read, if two are of the same rank, or if the session cannot be
-/// written.
+/// If a trace is refused or cannot be read, if two are of the same rank, or if the session cannot
+/// be written.
 pub fn import(paths: &[PathBuf], folder: &Folder) -> Result<Imported, Error> {
     let mut imported = Imported::default();
     let mut began = u64::MAX;

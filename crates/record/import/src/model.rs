@@ -241,7 +241,8 @@ pub struct Process {
     pub ranges: Ranges,
     /// Frames of Python.
     pub frames: Frames,
-    /// Bits of the correlation that tell a process's calls apart were lost: more calls than are kept.
+    /// Bits of the correlation that tell a process's calls apart were lost: more calls than are
+    /// kept.
     pub is_cut: bool,
 }
 

@@ -169,8 +169,8 @@ impl<'d> Reader<'d> {
         self.finish()
     }
 
-    /// Hands each row of a table to `row`, with null for columns that it has not. Nothing where there
-    /// is no such table.
+    /// Hands each row of a table to `row`, with null for columns that it has not. Nothing where
+    /// there is no such table.
     fn rows(
         &mut self,
         table: &str,

@@ -1,4 +1,5 @@
-//! Ranges that the program names: intervals of a thread, which become changes of its innermost range.
+//! Ranges that the program names: intervals of a thread, which become changes of its innermost
+//! range.
 //!
 //! Intervals of a thread should nest. One that ends after the interval around it ends with that.
 

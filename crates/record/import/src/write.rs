@@ -1,7 +1,8 @@
 //! Writes a process of a trace as a process file.
 //!
-//! Ticks are nanoseconds since the first event of the process. Each launch is followed by the time of
-//! its kernel, with its start on the device ([`flags::PLACED`]), so that no reader has to estimate.
+//! Ticks are nanoseconds since the first event of the process. Each launch is followed by the time
+//! of its kernel, with its start on the device ([`flags::PLACED`]), so that no reader has to
+//! estimate.
 
 use crate::Imported;
 use crate::calls::{Purpose, is_asynchronous, plain, purpose};
@@ -161,7 +162,8 @@ impl Writer<'_> {
         let name = if known.name.is_empty() { "unknown GPU".to_owned() } else { known.name };
         let mut uuid = known.uuid;
         if uuid == [0; 16] {
-            // Devices of several processes are told apart by it, and ordinals are those of a machine.
+            // Devices of several processes are told apart by it, and ordinals are those of a
+            // machine.
             uuid[..4].copy_from_slice(&(ordinal + 1).to_be_bytes());
         }
         let device = Device {
@@ -498,8 +500,8 @@ fn capability(attributes: &[(u32, i32)]) -> u32 {
     of(attribute::COMPUTE_CAPABILITY_MAJOR) * 10 + of(attribute::COMPUTE_CAPABILITY_MINOR)
 }
 
-/// Traces do not tell whether a stream waits for the legacy default one: frameworks make streams that
-/// do not.
+/// Traces do not tell whether a stream waits for the legacy default one: frameworks make streams
+/// that do not.
 fn stream_kind(stream: &Stream) -> StreamKind {
     if LEGACY.contains(&stream.number) { StreamKind::LegacyDefault } else { StreamKind::NonBlocking }
 }

@@ -1,8 +1,8 @@
 //! Joined sessions: a folder with sessions that were recorded apart, as one session.
 //!
 //! The ranks of a job are recorded by one `apex run` each, on several hosts, or in several folders.
-//! The folder that joins them has the file [`JOINED_FILE`], and a folder for each *member*, named by
-//! its number: `0000`, `0001`, …. Members are whole sessions and stay as they were recorded.
+//! The folder that joins them has the file [`JOINED_FILE`], and a folder for each *member*, named
+//! by its number: `0000`, `0001`, …. Members are whole sessions and stay as they were recorded.
 //!
 //! Invariants:
 //! * A process of a joined session is identified by its member and the identifier that it had on

@@ -6,10 +6,10 @@
 //!
 //! # Layout
 //! Words of 8 bytes, the lowest byte first: [`MAGIC`], the time of the file's making in nanoseconds
-//! of the monotonic clock, then entries. An entry has the [`Kind`], the thread (from 0, in the order
-//! of their first entries), its number among the entries of this kind and thread, and the bytes;
-//! then a hash for each [`PIECE`] bytes. An [`Kind::Unseen`] has no hashes. A file that ends inside
-//! an entry is that of a process that was ended; the entry does not count.
+//! of the monotonic clock, then entries. An entry has the [`Kind`], the thread (from 0, in the
+//! order of their first entries), its number among the entries of this kind and thread, and the
+//! bytes; then a hash for each [`PIECE`] bytes. An [`Kind::Unseen`] has no hashes. A file that ends
+//! inside an entry is that of a process that was ended; the entry does not count.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,10 +1,10 @@
 //! Known causes of slow GPU programs, as data.
 //!
 //! A [`Cause`] says what is matched (a kernel's name, a driver call, a function on the call stack,
-//! a statement, a variable of the environment), what it means, what to change in the words of each framework,
-//! what that saves, and where this is documented. The causes that APEX ships are in `entries/`;
-//! users add files of their own ([`Knowledge::with_files`]). `docs/knowledge.md` describes the
-//! format.
+//! a statement, a variable of the environment), what it means, what to change in the words of each
+//! framework, what that saves, and where this is documented. The causes that APEX ships are in
+//! `entries/`; users add files of their own ([`Knowledge::with_files`]). `docs/knowledge.md`
+//! describes the format.
 //!
 //! This crate holds and matches text alone. `apex-advice` joins causes with a profile.
 //!

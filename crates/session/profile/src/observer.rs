@@ -7,7 +7,8 @@
 //! Invariants: the stretches of a device follow each other without a gap and add up to its
 //! [`crate::Accounts`], to the nanosecond (the accounts then move a part of the collectives to
 //! [`crate::Accounts::waiting`]). The work of a stream arrives in the order of time and does not
-//! overlap, except where another profiler recorded that it did; the calls of a thread arrive in the order of their starts.
+//! overlap, except where another profiler recorded that it did; the calls of a thread arrive in the
+//! order of their starts.
 
 use std::ops::Range;
 

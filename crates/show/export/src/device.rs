@@ -1,5 +1,5 @@
-//! The part of a Perfetto trace that the records alone do not tell: when each launch ran on the GPU,
-//! why the GPU was idle, and which phase and range the program was in.
+//! The part of a Perfetto trace that the records alone do not tell: when each launch ran on the
+//! GPU, why the GPU was idle, and which phase and range the program was in.
 //!
 //! An observer of the profile receives it as the timeline of the dashboard does, so the totals are
 //! the report's. A slice says whether its duration is measured, and whether its start is: without

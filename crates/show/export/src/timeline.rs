@@ -2,8 +2,9 @@
 //!
 //! * A track for each thread, with its calls.
 //! * A counter of live bytes for each kind of memory.
-//! * From the profile's observer ([`crate::device`]): the work of each stream, why each GPU is idle,
-//!   the ranges of threads, phases and steps. Arrows lead from calls to the work that they queued.
+//! * From the profile's observer ([`crate::device`]): the work of each stream, why each GPU is
+//!   idle, the ranges of threads, phases and steps. Arrows lead from calls to the work that they
+//!   queued.
 //!
 //! Each process is read in the order of time, so that streams and counters advance.
 

@@ -208,7 +208,8 @@ impl Recording {
     /// `None` for a message that this version cannot read.
     fn of(row: &RecordingRow) -> Option<Self> {
         let message = Aggregate::parse(&unpacked(&row.message)?).ok()?;
-        // Both come from a message: neither may become an option of the command that a reader pastes.
+        // Both come from a message: neither may become an option of the command that a reader
+        // pastes.
         let open =
             format!("ssh -- {} apex report -- {}", quoted(&message.host), quoted(&quoted(&message.session)));
         Some(Self { received_ns: row.received_ns, open, message })

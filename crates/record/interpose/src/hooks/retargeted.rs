@@ -133,15 +133,14 @@ pub unsafe extern "C" fn load_library<const INDEX: usize>(
     // SAFETY: the contract of every hook.
     unsafe {
         let load = |code| {
-            let (of_library, values_of_library) = (library_options, library_values);
             module::load_library::<INDEX>(
                 library,
                 code,
                 options,
                 values,
                 count,
-                of_library,
-                values_of_library,
+                library_options,
+                library_values,
                 library_count,
             )
         };
@@ -161,15 +160,14 @@ pub unsafe extern "C" fn load_library_file<const INDEX: usize>(
 ) -> CUresult {
     // SAFETY: the contract of every hook.
     unsafe {
-        let (of_library, values_of_library) = (library_options, library_values);
         let first = module::load_library_file::<INDEX>(
             library,
             file,
             options,
             values,
             count,
-            of_library,
-            values_of_library,
+            library_options,
+            library_values,
             library_count,
         );
         retried(
@@ -182,8 +180,8 @@ pub unsafe extern "C" fn load_library_file<const INDEX: usize>(
                     options,
                     values,
                     count,
-                    of_library,
-                    values_of_library,
+                    library_options,
+                    library_values,
                     library_count,
                 )
             },

@@ -51,7 +51,8 @@ const COLLECTIVES: [(&str, usize); 5] = [
 /// As for [`Text::of`]; the structures that it names are there.
 pub unsafe fn communicator(event: *const Event, name: &str) -> u64 {
     let Some(&(_, bytes)) = COLLECTIVES.iter().find(|(known, _)| *known == name) else { return 0 };
-    // SAFETY: by contract; `Text::of` has checked that it is whole, and nobody has a name otherwise.
+    // SAFETY: by contract; `Text::of` has checked that it is whole, and nobody has a name
+    // otherwise.
     let event = unsafe { event.read_unaligned() };
     if event.payload_type != EXTENDED || event.reserved < 1 || event.payload == 0 {
         return 0;

@@ -110,8 +110,8 @@ impl Budget {
         Budget { tokens: AtomicI64::new(BUCKET_TICKS), filled: AtomicU64::new(at) }
     }
 
-    /// Whether there is room for another sample, where `ppm` of the process's time may be spent, and
-    /// a debt of `reserve` ticks be made.
+    /// Whether there is room for another sample, where `ppm` of the process's time may be spent,
+    /// and a debt of `reserve` ticks be made.
     pub fn can_afford(&self, ppm: u32, reserve: i64) -> bool {
         self.can_afford_at(now(), ppm, reserve)
     }

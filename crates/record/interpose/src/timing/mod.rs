@@ -3,13 +3,13 @@
 //! A pair costs the CPU about 1.5 µs and the stream a few more, so what is timed is chosen
 //! ([`Timing::decide`]): the first launches of a configuration after the very first (which may load
 //! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time (a
-//! fiftieth of a collective's, from the start); and all of it within a token bucket that fills with the budget's share of the process's time and may be
-//! overdrawn ([`budget`]). Where the GPU would come to the first event before the second is
-//! recorded, a kernel of ours delays the stream ([`lead`]), or the reading would hold the host's
-//! time for the launch; what the pair itself costs is measured before ([`calibration`]). Pairs
-//! ([`pairs`]) are read when they are done, on later timed launches, after synchronisations and at
-//! the end of the process, by the thread that made them; nothing ever waits for them. [`guard`]
-//! says when events may be used at all.
+//! fiftieth of a collective's, from the start); and all of it within a token bucket that fills with
+//! the budget's share of the process's time and may be overdrawn ([`budget`]). Where the GPU would
+//! come to the first event before the second is recorded, a kernel of ours delays the stream
+//! ([`lead`]), or the reading would hold the host's time for the launch; what the pair itself costs
+//! is measured before ([`calibration`]). Pairs ([`pairs`]) are read when they are done, on later
+//! timed launches, after synchronisations and at the end of the process, by the thread that made
+//! them; nothing ever waits for them. [`guard`] says when events may be used at all.
 
 mod budget;
 mod calibration;

@@ -126,8 +126,8 @@ impl Pending {
 
     /// Delays the stream if the GPU would come to the next event too soon, and gives by how many
     /// microseconds. A graph's launch is never delayed: how long the host needs for it depends on
-    /// the graph. Nor is a collective, because the other ranks would wait for that; what its reading
-    /// holds of the host's time for the launch is small beside it.
+    /// the graph. Nor is a collective, because the other ranks would wait for that; what its
+    /// reading holds of the host's time for the launch is small beside it.
     fn delay(
         &self,
         timing: &Timing,

@@ -138,7 +138,8 @@ pub mod flags {
     /// [`OF_GRAPH`] it is one node of a graph launch, with [`OF_CALL`] a copy or set of memory,
     /// whose entry point `config` names.
     pub const PLACED: u16 = 4096;
-    /// Launch: its call was not recorded; the kernel was. It has the kernel's start and no duration.
+    /// Launch: its call was not recorded; the kernel was. It has the kernel's start and no
+    /// duration.
     pub const NO_CALL: u16 = 8192;
 }
 

@@ -1,4 +1,5 @@
-//! The members of a joined session ([`crate::joined`]): their hosts, and how their clocks are moved.
+//! The members of a joined session ([`crate::joined`]): their hosts, and how their clocks are
+//! moved.
 
 use crate::joined::{is_joined, numbered};
 use crate::reader::{Headers, Session};

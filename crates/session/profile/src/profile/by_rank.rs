@@ -31,7 +31,8 @@ const MOST_WAITS: f64 = 0.6;
 const MOST_LAST: f64 = 0.6;
 /// Minimum part of the late rank's additional time that one account has, to be the cause.
 const MAIN: f64 = 0.4;
-/// Minimum ratio of the late rank's kernel times to the others', in the same launches, to be slower.
+/// Minimum ratio of the late rank's kernel times to the others', in the same launches, to be
+/// slower.
 const SLOWER: f64 = 1.03;
 
 /// Accounts and collectives by rank.
@@ -377,7 +378,8 @@ impl Profile {
         if !share_device && same / count > all / 2.0 && here > SLOWER * there && work < SLOWER {
             return (LateCause::SlowerKernels, Some(here / there.max(1.0)));
         }
-        // With as many threads as the others, its kernels may have other shapes, or share the device.
+        // With as many threads as the others, its kernels may have other shapes, or share the
+        // device.
         match work >= SLOWER {
             true => (LateCause::MoreWork, Some(work)),
             false => (LateCause::Unknown, None),

@@ -460,7 +460,8 @@ impl<'b> Reading<'b> {
     /// when it used its devices.
     fn take_transfers(&mut self) {
         if self.is_placed {
-            // Copies before the first launch are work like any other where it is known when they ran.
+            // Copies before the first launch are work like any other where it is known when they
+            // ran.
             for (device, transfers) in &self.transfers {
                 if let Some(extent) = self.extents.get_mut(device) {
                     extent.start = extent.start.min(transfers.start);
