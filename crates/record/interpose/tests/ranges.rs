@@ -180,7 +180,8 @@ fn a_collective_says_its_communicator() {
         ("NCCL:ncclAllReduce", 0xc0ffee),
         ("NCCL:ncclAllGather", 0xbeef),
         ("NCCL:ncclAllReduce", 0),
-        ("NCCL:ncclSend", 0),
+        ("NCCL:ncclSend", 0xc0ffee),
+        ("NCCL:ncclGroupStart", 0),
         ("other:ncclAllReduce", 0),
         ("NCCL:ncclAllReduce", 0),
     ];

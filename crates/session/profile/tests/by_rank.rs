@@ -3,7 +3,7 @@
 
 use apex_host_stacks::{Doing, FrameKind, WaitsFor};
 use apex_profile::{ByRank, LateCause, Matching, PhaseKind, Profile, Ranks};
-use apex_trace::definition::{Definition, Variable};
+use apex_trace::definition::{Definition, Range, Variable};
 use apex_trace::layout::{ClockAnchor, FileHeader, RangeChange, Slots, flags};
 use apex_trace::{JOINED_FILE, Session, member_dir};
 use proptest::prelude::*;
@@ -259,6 +259,71 @@ fn ranks_of_different_communicators_do_not_wait_for_each_other() {
         by_rank.communicators.iter().map(|one| (one.id.as_deref(), one.ranks.clone(), one.matched)).collect();
     let expected = [(Some("0000000000000007"), vec![0, 1], 20), (Some("0000000000000009"), vec![2, 3], 20)];
     assert_eq!(groups, expected);
+}
+
+/// A group of calls of NCCL in the communicator 7 that ends in a kernel of sends and receives.
+fn exchange(program: &mut Recording, config: u32, calls: &[u32], ns: u64) {
+    for &changed in calls {
+        for (flag, range, instance) in [(flags::RANGE_BEGUN, changed, 7), (flags::RANGE_ENDED, 0, 0)] {
+            let head = RangeChange::head(flag, program.now, program.now);
+            program.write(&RangeChange { head, range, changed, instance });
+        }
+    }
+    program.timed(config, NON_BLOCKING, ns);
+    program.synchronise(NON_BLOCKING, ns);
+}
+
+/// Three ranks, of which the last comes last to 20 kernels of these calls of NCCL.
+fn exchanges(calls: &[&str]) -> ByRank {
+    let mut job = Job::new();
+    for ns in [3 * MS, 3 * MS, MS] {
+        job.record(3, |program| {
+            let named = ["ncclSend", "ncclRecv", "ncclAlltoAll"];
+            for (name, id) in named.into_iter().zip(1..) {
+                let (domain, name) = ("NCCL".to_owned(), name.to_owned());
+                program.define(Definition::Range(Range { id, parent: 0, domain, name }));
+            }
+            let calls: Vec<u32> = calls
+                .iter()
+                .flat_map(|call| named.iter().zip(1..).find(|(name, _)| *name == call))
+                .map(|(_, id)| id)
+                .collect();
+            let send = program.function(SEND);
+            let send = program.config(send, 24, 544);
+            (0..20).for_each(|_| exchange(program, send, &calls, ns));
+        });
+    }
+    Profile::from_session(&job.session()).by_rank().expect("there are ranks")
+}
+
+#[test]
+fn sends_and_receives_with_all_others_are_an_all_to_all() {
+    const BOTH: [&str; 4] = ["ncclSend", "ncclRecv", "ncclSend", "ncclRecv"];
+    for calls in [&BOTH[..], &["ncclAlltoAll"]] {
+        let found = exchanges(calls);
+        assert_eq!(found.matching, Matching { launched: 20, matched: 20, ..Matching::default() });
+        let late = found.late.expect("a late rank");
+        assert_eq!((found.ranks[late.row].rank, late.last), (Some(2), 20));
+        assert_eq!(found.communicators[0].id.as_deref(), Some("0000000000000007"));
+    }
+    for calls in [&BOTH[..2], &["ncclSend", "ncclSend"], &[]] {
+        let found = exchanges(calls);
+        assert_eq!(found.matching, Matching { launched: 20, others: 20, ..Matching::default() });
+        assert_eq!(found.late, None);
+    }
+}
+
+#[test]
+fn nobody_is_late_for_whom_the_others_hardly_wait() {
+    let usual = Step { host_ns: 60 * MS, ..USUAL };
+    for (collective_ns, is_late) in [(2 * MS, true), (2_700_000, false)] {
+        let mut job = Job::new();
+        job.record(2, |program| drop(steps(program, usual)));
+        job.record(2, |program| drop(steps(program, Step { collective_ns, ..usual })));
+        let found = job.by_rank();
+        assert_eq!(found.ranks[1].late, found.matching.matched);
+        assert_eq!(found.late.is_some(), is_late);
+    }
 }
 
 #[test]

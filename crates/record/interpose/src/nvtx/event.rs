@@ -33,15 +33,20 @@ struct Payload {
 /// The value of [`Event::payload_type`] for `reserved` structures, at the address `payload`.
 const EXTENDED: i32 = 0xDFBD_0009_u32 as i32;
 
-/// NCCL's synchronising and other collectives, with the sizes of their structures, in bytes, from
-/// the version on in which these begin with the communicator's identifier (2.26). Before, they were
-/// 8 bytes shorter and began with the size of the message.
-const COLLECTIVES: [(&str, usize); 5] = [
+/// NCCL's calls that move data, with the sizes of their structures, in bytes, from the version on
+/// in which these begin with the communicator's identifier (2.26). Before, they were 8 bytes
+/// shorter and began with the size of the message.
+const COLLECTIVES: [(&str, usize); 10] = [
     ("ncclAllReduce", 24),
     ("ncclAllGather", 16),
     ("ncclReduceScatter", 24),
     ("ncclBroadcast", 24),
     ("ncclReduce", 24),
+    ("ncclSend", 24),
+    ("ncclRecv", 24),
+    ("ncclAlltoAll", 16),
+    ("ncclGather", 24),
+    ("ncclScatter", 24),
 ];
 
 /// The communicator of a collective's event in NCCL's domain, by the identifier that it has on all

@@ -193,12 +193,14 @@ static void collectives(void) {
     pointer nccl = CALL(core2, 12, pointer, "NCCL"), other = CALL(core2, 12, pointer, "other");
     collective(nccl, "ncclAllReduce", 0xc0ffee, 24, 1);
     collective(nccl, "ncclAllGather", 0xbeef, 16, 2);
-    /* Of a version that does not tell the communicator, of another function and of another domain. */
+    /* Of a version that does not tell the communicator. */
     collective(nccl, "ncclAllReduce", 4096, 16, 3);
     collective(nccl, "ncclSend", 0xc0ffee, 24, 4);
-    collective(other, "ncclAllReduce", 0xc0ffee, 24, 5);
+    /* Of a function that moves nothing, and of another domain. */
+    collective(nccl, "ncclGroupStart", 0xc0ffee, 24, 5);
+    collective(other, "ncclAllReduce", 0xc0ffee, 24, 6);
     push_in(nccl, "ncclAllReduce");
-    launch(6);
+    launch(7);
     pop_in(nccl);
 }
 

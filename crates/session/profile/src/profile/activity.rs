@@ -197,6 +197,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             events: HashMap::new(),
             met: IndexById::default(),
             samples: sampled::Cursor::default(),
+            collectives: AllSeries::of(reading.process.definitions.ranges()),
             reading,
             costs,
             boundaries,
@@ -206,7 +207,6 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
             range_places,
             open_ranges: OpenRanges::default(),
             range_times: BTreeMap::new(),
-            collectives: AllSeries::default(),
             observer,
             launching: 0,
         }
@@ -285,7 +285,7 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
                 self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
                 let of_thread = change.head.flags & flags::PROCESS_WIDE == 0;
                 if of_thread && change.instance != 0 {
-                    self.collectives.called(thread, change.instance);
+                    self.collectives.called(thread, change.changed, change.instance);
                 }
                 if let Some(observer) = &mut self.observer {
                     let at = self.reading.process.clock.ns_since_start(change.head.start);
@@ -366,8 +366,12 @@ impl<'r, 'b, 'o> Second<'r, 'b, 'o> {
         let sample = self.reading.sampled.at(ticks, &mut self.samples);
         if let (true, Some(kernel)) = (call.collective, call.kernel) {
             let symbol = self.reading.part.kernels.symbol_and_launch(kernel).0;
-            let launch =
-                CollectiveLaunch { symbol: 0, start_ns: call.start, ns: sample.map(|sample| sample.ns) };
+            let launch = CollectiveLaunch {
+                symbol: 0,
+                start_ns: call.start,
+                ns: sample.map(|sample| sample.ns),
+                exchanges: 0,
+            };
             self.collectives.launched(call.thread, (call.device, call.stream), symbol, launch, counts);
         }
         let cost = self.costs.times.get(call.what).copied().flatten();

@@ -1,8 +1,8 @@
 //! The ranks of a job beside each other: which one comes last to collectives, and how long the
 //! others wait for it.
 //!
-//! No clock is compared. A synchronising collective (all-reduce, all-gather, reduce-scatter) ends
-//! on all ranks when the last one has arrived and the data have moved: the rank with the *shortest*
+//! No clock is compared. A synchronising collective (all-reduce, all-gather, reduce-scatter,
+//! all-to-all) ends on all ranks when the last one has arrived and the data have moved: the rank with the *shortest*
 //! time in it came last, and the excess of the others is their waiting. Collectives are matched by
 //! communicator and sequence number ([`super::collectives`]).
 //!
@@ -29,6 +29,8 @@ const TOGETHER_NS: f64 = 10_000.0;
 const MOST_WAITS: f64 = 0.6;
 /// Minimum share of the collectives to which some rank came last, for that rank to be named.
 const MOST_LAST: f64 = 0.6;
+/// Minimum share of the others' time that they wait for one rank, for it to be named.
+const LEAST_WAITING: f64 = 0.01;
 /// Minimum part of the late rank's additional time that one account has, to be the cause.
 const MAIN: f64 = 0.4;
 /// Minimum ratio of the late rank's kernel times to the others', in the same launches, to be
@@ -110,8 +112,8 @@ pub struct Matching {
     /// It is not certain what they match: the ranks launched different kernels before, or records
     /// were lost.
     pub ambiguous: u64,
-    /// Of kinds that do not synchronise all ranks (broadcast, reduce, send and receive), or that
-    /// the kernel's name does not tell.
+    /// Of kinds that do not synchronise all ranks (broadcast, reduce, sends and receives that are
+    /// no all-to-all), or that the kernel's name does not tell.
     pub others: u64,
 }
 
@@ -289,6 +291,9 @@ impl Profile {
         }
         let others: Vec<&RankRow> = ranks.iter().filter(|other| other.process != worst.process).collect();
         let span = crate::total(others.iter().map(|other| other.accounts.span_ns));
+        if worst.caused_ns < LEAST_WAITING * span {
+            return None;
+        }
         let (cause, more, place, ratio) = self.cause(worst, &others);
         let figure = |value: f64| Figure::sampled(value, worst.late, None);
         Some(LateRank {
@@ -464,7 +469,7 @@ impl Matcher<'_> {
         let same_until = (0..numbers.end).find(differ).unwrap_or(numbers.end);
         self.matching.ambiguous += (numbers.end - same_until.max(numbers.start).min(numbers.end)) as u64;
         for number in numbers.start..same_until {
-            if !synchronises(&symbol(&group[0], number)) {
+            if !synchronises(&symbol(&group[0], number), group, number) {
                 self.matching.others += 1;
                 continue;
             }
@@ -506,7 +511,11 @@ impl Matcher<'_> {
     }
 }
 
-/// Whether no rank leaves a collective of this kernel before all have come.
-fn synchronises(symbol: &str) -> bool {
+/// Whether no rank leaves a collective, of this kernel and with this number, before all have come.
+/// Sends and receives do that if each rank exchanges data with all others.
+fn synchronises(symbol: &str, group: &[&CollectiveSeries], number: usize) -> bool {
+    let with_all =
+        |series: &&CollectiveSeries| usize::from(series.launches[number].exchanges) + 1 >= group.len();
     ["AllReduce", "AllGather", "ReduceScatter"].iter().any(|name| symbol.contains(name))
+        || symbol.contains("SendRecv") && group.iter().all(with_all)
 }

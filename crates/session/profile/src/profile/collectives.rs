@@ -5,13 +5,16 @@
 //! same on all ranks; NCCL 2.26 and later). Collectives without it are in one series for each
 //! stream, because PyTorch has a stream for each communicator. A call inside a group launches when
 //! the group ends, outside of the call's range: then the communicator is that of the thread's last
-//! calls, if they agree, or the one that the stream had before.
+//! calls, if they agree, or the one that the stream had before. An all-to-all is such a group of sends
+//! and receives, and runs in the kernel that any of them would: the calls tell with how many ranks it
+//! exchanges.
 //!
 //! Invariants: a launch's place in its series is its sequence number in the process. At most
 //! [`MOST`] launches of a process are kept; further ones are counted.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+
+use apex_trace::definition::Range;
 
 /// Collectives of a process that are kept: 24 MB.
 const MOST: u64 = 1 << 20;
@@ -30,7 +33,7 @@ pub struct CollectiveSeries {
     /// The launches, in order.
     pub launches: Vec<CollectiveLaunch>,
     /// The launches in the part of the run that the profile is about.
-    pub counted: Range<usize>,
+    pub counted: std::ops::Range<usize>,
     /// Launches after these that were not kept.
     pub beyond: u64,
 }
@@ -44,6 +47,42 @@ pub struct CollectiveLaunch {
     pub start_ns: u64,
     /// Its time on the device, nanoseconds; `None` if this launch was not timed.
     pub ns: Option<u64>,
+    /// Of sends and receives in one group: how many of both there are, so with how many ranks (which
+    /// may include itself) this one exchanges data. [`ALL`] if the call is an all-to-all.
+    pub exchanges: u16,
+}
+
+/// Exchanges of a call that NCCL itself names an all-to-all.
+pub const ALL: u16 = u16::MAX;
+
+/// A call of NCCL that a kernel of sends and receives runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exchange {
+    Send,
+    Receive,
+    AllToAll,
+}
+
+/// Calls of a thread since its last collective kernel.
+#[derive(Default)]
+struct Calls {
+    communicators: Vec<u64>,
+    sends: u16,
+    receives: u16,
+}
+
+impl Calls {
+    fn add(&mut self, communicator: u64, exchange: Option<Exchange>) {
+        if !self.communicators.contains(&communicator) && self.communicators.len() < 64 {
+            self.communicators.push(communicator);
+        }
+        match exchange {
+            Some(Exchange::Send) => self.sends = self.sends.saturating_add(1),
+            Some(Exchange::Receive) => self.receives = self.receives.saturating_add(1),
+            Some(Exchange::AllToAll) => (self.sends, self.receives) = (ALL, ALL),
+            None => {}
+        }
+    }
 }
 
 /// What tells series of a process apart.
@@ -57,19 +96,33 @@ enum Key {
 #[derive(Default)]
 pub(super) struct AllSeries {
     series: BTreeMap<(Option<usize>, Key), CollectiveSeries>,
-    /// The communicators of each thread's calls since its last collective kernel.
-    called: HashMap<u32, Vec<u64>>,
+    /// Which ranges of the process are sends, receives and all-to-alls.
+    exchanges: HashMap<u32, Exchange>,
+    /// By thread.
+    called: HashMap<u32, Calls>,
     of_stream: HashMap<u32, u64>,
     kept: u64,
 }
 
 impl AllSeries {
-    /// A thread calls a collective of this communicator.
-    pub fn called(&mut self, thread: u32, communicator: u64) {
-        let called = self.called.entry(thread).or_default();
-        if !called.contains(&communicator) && called.len() < 64 {
-            called.push(communicator);
-        }
+    /// Without series yet, of a process with these ranges.
+    pub fn of<'r>(ranges: impl Iterator<Item = &'r Range>) -> Self {
+        let exchange = |range: &Range| {
+            let exchange = match range.name.as_str() {
+                "ncclSend" => Exchange::Send,
+                "ncclRecv" => Exchange::Receive,
+                "ncclAlltoAll" => Exchange::AllToAll,
+                _ => return None,
+            };
+            (range.domain == "NCCL").then_some((range.id, exchange))
+        };
+        Self { exchanges: ranges.filter_map(exchange).collect(), ..Self::default() }
+    }
+
+    /// A thread begins a call of NCCL in this communicator, in this range.
+    pub fn called(&mut self, thread: u32, range: u32, communicator: u64) {
+        let exchange = self.exchanges.get(&range).copied();
+        self.called.entry(thread).or_default().add(communicator, exchange);
     }
 
     /// A thread launches a collective's kernel, in the part of the run that the profile is about if
@@ -82,8 +135,8 @@ impl AllSeries {
         launch: CollectiveLaunch,
         counts: bool,
     ) {
-        let called = self.called.insert(thread, Vec::new()).unwrap_or_default();
-        let communicator = match called[..] {
+        let called = self.called.insert(thread, Calls::default()).unwrap_or_default();
+        let communicator = match called.communicators[..] {
             [one] => Some(one),
             _ => self.of_stream.get(&stream).copied(),
         };
@@ -98,7 +151,8 @@ impl AllSeries {
         self.kept += 1;
         let symbol = series.symbol(symbol);
         let at = series.launches.len();
-        series.launches.push(CollectiveLaunch { symbol, ..launch });
+        let exchanges = called.sends.min(called.receives);
+        series.launches.push(CollectiveLaunch { symbol, exchanges, ..launch });
         let first = if series.counted.is_empty() { at } else { series.counted.start };
         series.counted = if counts { first..at + 1 } else { series.counted.clone() };
     }
@@ -136,7 +190,7 @@ impl CollectiveSeries {
 mod tests {
     use super::*;
 
-    const LAUNCH: CollectiveLaunch = CollectiveLaunch { symbol: 0, start_ns: 0, ns: None };
+    const LAUNCH: CollectiveLaunch = CollectiveLaunch { symbol: 0, start_ns: 0, ns: None, exchanges: 0 };
 
     /// The series by communicator, with the starts of their launches.
     fn told(all: AllSeries) -> Vec<(Option<u64>, Vec<u64>)> {
@@ -154,15 +208,15 @@ mod tests {
             let launch = CollectiveLaunch { start_ns: at, ..LAUNCH };
             all.launched(thread, (Some(0), stream), "reduce", launch, true);
         };
-        all.called(1, 7);
+        all.called(1, 0, 7);
         launch(&mut all, 1, 3);
         // The kernels of a group of calls, one of a stream that is known.
-        all.called(1, 7);
-        all.called(1, 9);
+        all.called(1, 0, 7);
+        all.called(1, 0, 9);
         launch(&mut all, 1, 3);
         launch(&mut all, 1, 4);
         // Another thread's call says nothing of this one.
-        all.called(2, 9);
+        all.called(2, 0, 9);
         launch(&mut all, 1, 4);
         launch(&mut all, 2, 5);
         assert_eq!(told(all), [(Some(7), vec![1, 2]), (None, vec![3, 4]), (Some(9), vec![5])]);

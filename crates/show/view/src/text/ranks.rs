@@ -17,7 +17,7 @@ pub fn first(profile: &Profile, by_rank: &ByRank, machine: Option<&Summary>) -> 
             (0, _) => "they launched no collectives of NCCL",
             (_, 0) => "no collective was matched",
             _ if together * 2 > matched => "they come to most collectives together",
-            _ => "none of them has most of the waiting",
+            _ => "none of them has most of the waiting, or the others hardly wait for it",
         };
         return format!("No rank is known to be late: {why}.");
     };
