@@ -69,6 +69,7 @@ struct Joined {
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let members = members(&args.sessions)?;
     refuse_twice(&members)?;
+    refuse_inside(&args.output, &args.sessions)?;
     let read: Vec<Session> = members.iter().map(|dir| read(dir)).collect::<Result<_, _>>()?;
     let joined: Vec<Joined> =
         members.iter().zip(&read).map(|(dir, session)| describe(dir, session)).collect();
@@ -87,13 +88,14 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn say(document: &Document) -> anyhow::Result<ExitCode> {
     document.notes.iter().for_each(output::remark);
-    let ranks = document.members.iter().map(|member| member.ranks.len() as u64).sum();
+    let ranks: u64 = document.members.iter().map(|member| member.ranks.len() as u64).sum();
+    let ranks =
+        if ranks == 0 { String::new() } else { format!("{}, ", units::counted(ranks, "rank", "ranks")) };
     let hosts: BTreeSet<&str> = document.members.iter().map(|member| member.host.as_str()).collect();
     let shown = apex_untrusted::shown(&document.session);
     output::remark(format!(
-        "joined {} ({}, {}) in {shown}; read it with `apex report --ranks {shown}`",
+        "joined {} ({ranks}{}) in {shown}; read it with `apex report --ranks {shown}`",
         units::counted(document.members.len() as u64, "session", "sessions"),
-        units::counted(ranks, "rank", "ranks"),
         units::counted(hosts.len() as u64, "host", "hosts"),
     ));
     Ok(ExitCode::SUCCESS)
@@ -121,6 +123,21 @@ fn refuse_twice(members: &[PathBuf]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A session that holds the joined one would be copied into itself by the next `apex merge`.
+fn refuse_inside(output: &Path, sessions: &[PathBuf]) -> anyhow::Result<()> {
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(parent) = parent.canonicalize() else { return Ok(()) };
+    let holds = |session: &&PathBuf| session.canonicalize().is_ok_and(|session| parent.starts_with(session));
+    match sessions.iter().find(holds) {
+        Some(session) => bail!(
+            "{} would be inside of {}: name a folder outside of the sessions that are joined with -o",
+            apex_untrusted::shown(output),
+            apex_untrusted::shown(session)
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Reads a session that is not being recorded any more.

@@ -3,7 +3,7 @@
 use super::places::write as table_with_legend;
 use crate::text::{Align, Ink, PARAGRAPH, Style, Table, wrap};
 use crate::units;
-use apex_profile::{Account, ByRank, IdleCause, Profile, RankRow};
+use apex_profile::{Account, ByRank, IdleCause, LaunchedRank, Profile, RankRow};
 use apex_view::Shown;
 use apex_view::text::ranks::{first, matching};
 use std::collections::BTreeSet;
@@ -22,16 +22,22 @@ const LEAST: f64 = 0.01;
 pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize) -> io::Result<()> {
     let profile: &Profile = &shown.job;
     let Some(by_rank) = profile.by_rank() else {
+        let who = match profile.processes.iter().filter(|process| process.launches > 0).count() {
+            0 => "No process",
+            _ => "One process",
+        };
         return writeln!(
             out,
-            "One process launched kernels: there are no ranks to compare. Record all ranks, or join their sessions with \
+            "{who} launched kernels: there are no ranks to compare. Record all ranks, or join their sessions with \
              `apex merge`."
         );
     };
     for line in wrap(&first(profile, &by_rank, shown.machine()), width.min(PARAGRAPH), "") {
         writeln!(out, "{}", style.paint(Ink::Bold, line))?;
     }
-    for note in missing(profile, &by_rank).into_iter().chain([matching(&by_rank)]) {
+    // Without collectives, the first line says so.
+    let matching = (by_rank.matching.launched > 0).then(|| matching(&by_rank));
+    for note in notes(profile, &by_rank).into_iter().chain(matching) {
         for line in wrap(&note, width.min(PARAGRAPH), "  ") {
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
         }
@@ -41,19 +47,67 @@ pub fn write(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize)
     table_with_legend(out, &title, &table(profile, &by_rank), LEGEND, style, width)
 }
 
-/// Says which part of the job was recorded, if not all of it, and what is not known of several
-/// hosts.
-fn missing(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
-    let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).collect();
-    let part = by_rank.world_size.map(|world| (recorded.len(), world as usize));
-    let part = part.filter(|(recorded, world)| recorded < world).map(|(recorded, world)| {
-        format!("{recorded} of the job's {world} ranks were recorded: the late one may be another.")
-    });
+/// What a reader must know of the ranks: which of them are missing, or not what their launcher said.
+fn notes(profile: &Profile, by_rank: &ByRank) -> Vec<String> {
     let several = (hosts(profile).len() > 1).then(|| {
         "The ranks are of several hosts, whose clocks were not compared: nothing here depends on them."
             .to_owned()
     });
-    part.into_iter().chain(several).collect()
+    [missing(by_rank), other_sizes(profile, by_rank), other_numbers(profile, by_rank), several]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Which part of the job was recorded, if not all of it.
+fn missing(by_rank: &ByRank) -> Option<String> {
+    let recorded: BTreeSet<usize> = by_rank.ranks.iter().filter_map(|row| row.rank).collect();
+    let world = by_rank.world_size.filter(|&world| recorded.len() < world as usize)?;
+    Some(format!("{} of the job's {world} ranks were recorded: the late one may be another.", recorded.len()))
+}
+
+/// What launchers told the processes of the ranks.
+fn told<'p>(
+    profile: &'p Profile,
+    by_rank: &'p ByRank,
+) -> impl Iterator<Item = (&'p RankRow, &'p LaunchedRank)> {
+    let rows = by_rank.ranks.iter();
+    rows.filter_map(|row| Some((row, profile.processes[row.process].launcher.as_ref()?)))
+}
+
+/// Says if the processes are of jobs of several sizes.
+fn other_sizes(profile: &Profile, by_rank: &ByRank) -> Option<String> {
+    let sizes = told(profile, by_rank).filter_map(|(_, launcher)| launcher.world_size);
+    let sizes: BTreeSet<u32> = sizes.collect();
+    let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    (sizes.len() > 1).then(|| {
+        format!(
+            "The ranks are of jobs of different sizes ({} processes): they may be of different runs.",
+            shown.join(" and ")
+        )
+    })
+}
+
+/// Says if ranks have other numbers than their launcher gave them, with an example.
+fn other_numbers(profile: &Profile, by_rank: &ByRank) -> Option<String> {
+    let (row, launcher) = told(profile, by_rank)
+        .find(|(row, launcher)| row.rank.is_some_and(|rank| rank != launcher.rank as usize))?;
+    Some(format!(
+        "The numbers follow the process identifiers, because several processes have the same rank, or some have none: \
+         process {} is rank {} of its launcher.",
+        process_of(row),
+        launcher.rank
+    ))
+}
+
+/// The number of a rank. A process that was restarted has its launcher's, and is none of the ranks.
+fn number_of(profile: &Profile, row: &RankRow) -> String {
+    let launcher = profile.processes[row.process].launcher.as_ref();
+    match (row.rank, launcher) {
+        (Some(rank), _) => rank.to_string(),
+        (None, Some(launcher)) => format!("{}, restarted", launcher.rank),
+        (None, None) => "?".to_owned(),
+    }
 }
 
 fn hosts(profile: &Profile) -> BTreeSet<&str> {
@@ -75,7 +129,7 @@ fn table(profile: &Profile, by_rank: &ByRank) -> Table {
     for row in &by_rank.ranks {
         let process = &profile.processes[row.process];
         let share = |account| units::share(row.accounts.time(account).value / row.accounts.span_ns.max(1.0));
-        let mut cells = vec![row.rank.map_or("?".into(), |rank| rank.to_string()), process_of(row)];
+        let mut cells = vec![number_of(profile, row), process_of(row)];
         cells.extend(has_hosts.then(|| process.host.clone().unwrap_or_default()));
         cells.push(devices.cell(row.device));
         cells.push(row.step_ns.map_or(String::new(), |step| units::time(step.value)));

@@ -93,6 +93,7 @@ fn sessions_recorded_apart_are_merged_and_a_rank_that_is_there_twice_is_refused(
         (&["merge", "job", "b", "-o", "x"], "rank 1 is in "),
         (&["merge", "a", "nowhere", "-o", "x"], "there is no session nowhere"),
         (&["merge", "a", "b", "-o", "job"], "is not empty"),
+        (&["merge", "a", "b", "-o", "a/x"], "a/x would be inside of a"),
     ] {
         let refused = output(&mut sandbox.apex(arguments), 125);
         assert!(text(&refused.stderr).contains(why), "{arguments:?}: {}", text(&refused.stderr));
@@ -100,6 +101,33 @@ fn sessions_recorded_apart_are_merged_and_a_rank_that_is_there_twice_is_refused(
     }
     let part = output(&mut sandbox.apex(&["merge", "a", "-o", "part"]), 0);
     assert!(text(&part.stderr).contains("1 of the job's 2 ranks were recorded"), "{}", text(&part.stderr));
+}
+
+#[test]
+fn a_report_says_what_is_odd_about_the_ranks() {
+    let sandbox = Sandbox::new();
+    let program = program().display().to_string();
+    let ranks_of = |name: &str, processes: &[&str]| {
+        let script: String =
+            processes.iter().map(|variables| format!("env {variables} {program} launch 2; ")).collect();
+        output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", name, "--", "sh", "-c", &script]), 0);
+        text(&output(&mut sandbox.apex(&["report", "--ranks", name]), 0).stdout).replace("\n  ", " ")
+    };
+    let sizes = ranks_of("sizes", &["RANK=0 WORLD_SIZE=2", "RANK=1 WORLD_SIZE=4"]);
+    assert!(sizes.contains("jobs of different sizes (2 and 4 processes)"), "{sizes}");
+    let twice = ranks_of("twice", &["RANK=1 WORLD_SIZE=2", "RANK=1 WORLD_SIZE=2"]);
+    assert!(twice.contains("follow the process identifiers"), "{twice}");
+    assert!(twice.contains("is rank 1 of its launcher"), "{twice}");
+    let restarted = ["RANK=0", "RANK=1", "TORCHELASTIC_RESTART_COUNT=1 RANK=1"];
+    let restarted = ranks_of(
+        "restarted",
+        &restarted
+            .map(|rank| format!("{rank} LOCAL_RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=job"))
+            .each_ref()
+            .map(String::as_str),
+    );
+    assert!(restarted.contains("1, restarted"), "{restarted}");
+    assert!(!sizes.contains("communicator"), "without collectives, none is counted: {sizes}");
 }
 
 /// A rank of a job of two, recorded apart: its kernel, and the collective in which it waits.
