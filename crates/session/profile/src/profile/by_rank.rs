@@ -25,10 +25,6 @@ use crate::{Account, Accounts, units};
 const TOGETHER: f64 = 0.05;
 /// See [`TOGETHER`]; the timing of a launch is off by some µs.
 const TOGETHER_NS: f64 = 10_000.0;
-/// Minimum share of all waiting that is for one rank, for it to be named.
-const MOST_WAITS: f64 = 0.6;
-/// Minimum share of the collectives to which some rank came last, for that rank to be named.
-const MOST_LAST: f64 = 0.6;
 /// Minimum share of the others' time that they wait for one rank, for it to be named.
 const LEAST_WAITING: f64 = 0.01;
 /// Minimum part of the late rank's additional time that one account has, to be the cause.
@@ -285,8 +281,7 @@ impl Profile {
         let (row, worst) = ranks.iter().enumerate().max_by(|a, b| a.1.caused_ns.total_cmp(&b.1.caused_ns))?;
         let all: f64 = crate::total(ranks.iter().map(|row| row.caused_ns));
         let decided = by_rank.matching.matched - by_rank.matching.together;
-        let is_last = worst.late as f64 >= MOST_LAST * decided as f64;
-        if !is_last || worst.caused_ns <= 0.0 || worst.caused_ns < MOST_WAITS * all {
+        if worst.caused_ns <= 0.0 || worst.caused_ns < most_of_the_waiting(ranks.len()) * all {
             return None;
         }
         let others: Vec<&RankRow> = ranks.iter().filter(|other| other.process != worst.process).collect();
@@ -509,6 +504,12 @@ impl Matcher<'_> {
         };
         self.ranks.iter_mut().find(is_meant)
     }
+}
+
+/// Minimum share of all waiting that is for one of so many ranks, for it to be named: half-way between
+/// an even share, which ranks have that are late in turn, and all of it.
+fn most_of_the_waiting(ranks: usize) -> f64 {
+    0.5 + 0.5 / ranks.max(1) as f64
 }
 
 /// Whether no rank leaves a collective, of this kernel and with this number, before all have come.
