@@ -6,6 +6,7 @@
 
 mod advise;
 mod alerts;
+mod check;
 mod collect;
 mod ctl;
 mod dashboard;
@@ -90,6 +91,7 @@ enum Command {
     Ptx(ptx::Args),
     Export(export::Args),
     Diff(diff::Args),
+    Check(check::Args),
     Merge(merge::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -126,6 +128,7 @@ fn main() -> ExitCode {
         Command::Ptx(args) => ptx::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
+        Command::Check(args) => check::execute(&args, color),
         Command::Merge(args) => merge::execute(&args),
         Command::Top(args) => top::execute(&args, color),
         Command::Metrics(args) => metrics::execute(&args),

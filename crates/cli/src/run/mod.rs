@@ -369,6 +369,8 @@ pub fn record(
         fresh.discard(&FIRST_FILES);
         return Err(error.into());
     }
+    // Before any thread starts: one that does not block a signal takes it from who waits for it.
+    let signals = Signals::block();
     let universal = match universal::start(&fresh.folder, recording.universal) {
         Ok(universal) => universal,
         Err(error) => {
@@ -387,7 +389,6 @@ pub fn record(
         program.env(driver_file::SEARCH, search);
     }
     driver::set_nvtx(&mut program, libraries.folder());
-    let signals = Signals::block();
     let shown = dashboard.map(|dashboard| dashboard.show(session.clone(), &signals));
     if let Some(signal) = signals.ends_before_start() {
         fresh.discard(&FIRST_FILES);

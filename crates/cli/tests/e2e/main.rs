@@ -5,6 +5,7 @@
 
 mod alerts;
 mod captures;
+mod check;
 mod code;
 mod collections;
 mod common;

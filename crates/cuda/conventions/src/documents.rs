@@ -58,6 +58,9 @@ pub const PREDICTION: Document =
     document("prediction", 1, "a line of `apex predict --json -`").without_writer();
 pub const PTX_CHECK: Document = document("ptx-check", 1, "`apex ptx check --json`");
 pub const DIFF: Document = document("diff", 2, "`apex diff --json`");
+pub const CHECK: Document = document("check", 1, "`apex check --json`");
+pub const BUDGETS: Document =
+    document("budgets", 1, "[the file of `apex check`](check.md#the-file)").without_writer();
 pub const TOP: Document = document("top", 1, "`apex top --json`");
 pub const CTL: Document = document("ctl", 1, "`apex ctl status --json`").without_writer();
 pub const DOCTOR: Document = document("doctor", 1, "`apex doctor --json`");
@@ -86,7 +89,7 @@ pub const TUNED: Document = document("tuned", 1, "`apex tune --json`, and the pr
 pub const VERIFIED: Document = document("verified", 1, "`apex tune --verify --json`");
 
 /// Every document.
-pub const ALL: [Document; 30] = [
+pub const ALL: [Document; 32] = [
     REPORT,
     PAGE,
     ADVISE,
@@ -95,6 +98,8 @@ pub const ALL: [Document; 30] = [
     PREDICTION,
     PTX_CHECK,
     DIFF,
+    CHECK,
+    BUDGETS,
     TOP,
     CTL,
     DOCTOR,

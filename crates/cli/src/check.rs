@@ -1,0 +1,252 @@
+//! `apex check`: holds runs to budgets, for CI.
+
+use crate::output::{self, Color};
+use crate::text::{Align, Ink, Style, Table, wrap};
+use crate::{exit, loaded, session, units};
+use anyhow::{Context, bail};
+use apex_budgets::{Budgets, Judged, Measures, Outcome, Per, Report, Section};
+use apex_conventions::documents;
+use apex_view::Filters;
+use clap::ValueEnum;
+use clap::builder::FalseyValueParser;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Longest file that is read, bytes.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Holds runs to budgets in a file, and fails where one is exceeded.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex check --init run-1 run-2 run-3       write budgets that these runs keep
+  apex check                                the newest session in this folder
+  apex check run-4 run-5                    repeated runs: their mean is judged
+  apex run --device cpu --check -o s -- ./test && apex check s
+                                            CI without a GPU: launches, bytes, sectors, races
+  apex check --format github s              annotations of GitHub Actions
+  apex check --format junit s > check.xml
+
+Exits with status 1 if a limit is not kept. Counts on the CPU device are exact; a time has a margin of four standard \
+deviations of the first runs, at least 2%. Runs on a GPU and on the CPU device have sections of their own in the file.")]
+pub struct Args {
+    /// Sessions of the same program [default: the newest session in this folder]
+    #[arg(value_name = "SESSION")]
+    sessions: Vec<PathBuf>,
+    /// The file with the budgets
+    #[arg(long, value_name = "FILE", default_value = "apex-budgets.toml")]
+    budgets: PathBuf,
+    /// Write limits that these sessions keep into the file. Its section for the other kind of
+    /// device stays
+    #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "format"])]
+    init: bool,
+    /// How the result is printed
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    #[arg(long, help = format!("Print JSON (schema {})", documents::CHECK), value_parser = FalseyValueParser::new(), conflicts_with = "format")]
+    json: bool,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table
+    Text,
+    /// A table in Markdown, as for `$GITHUB_STEP_SUMMARY`
+    Markdown,
+    /// Annotations of GitHub Actions: a line for each limit that is not kept
+    Github,
+    /// XML of JUnit: a test for each limit
+    Junit,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(serialize_with = "output::path_in_document")]
+    budgets: PathBuf,
+    sessions: Vec<String>,
+    device: &'static str,
+    per: Per,
+    kept: bool,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Runs `apex check`.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let sessions = match &args.sessions[..] {
+        [] => vec![session::choose_recorded(None)?],
+        named => named.to_vec(),
+    };
+    let runs = measured(&sessions)?;
+    if args.init {
+        return init(&args.budgets, &runs);
+    }
+    let budgets = read(&args.budgets)?.with_context(|| {
+        let file = apex_untrusted::shown(&args.budgets);
+        format!("there is no {file}: write one from runs that are as they should be, `apex check --init SESSION...`")
+    })?;
+    let section = section(&budgets, &args.budgets, &runs)?;
+    let report = Report::of(section, &runs);
+    print(args, color, &sessions, &runs[0], &report)?;
+    Ok(if report.is_kept() { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+/// The figures of sessions, which must be comparable.
+fn measured(sessions: &[PathBuf]) -> anyhow::Result<Vec<Measures>> {
+    let filters = Filters::default();
+    let loaded = sessions.iter().map(|path| loaded::read(path, &filters));
+    let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
+    let runs: Vec<Measures> =
+        filters.shown_alike(&loaded)?.iter().map(|shown| Measures::of(&shown.job)).collect();
+    for (path, run) in sessions.iter().zip(&runs) {
+        let shown = apex_untrusted::shown(path);
+        if run.kernels.is_empty() {
+            bail!("{shown} has no kernel launches: there is nothing to hold to a budget");
+        }
+        if run.on_cpu_device != runs[0].on_cpu_device {
+            let first = apex_untrusted::shown(&sessions[0]);
+            bail!("{shown} and {first} are not comparable: one ran on the CPU device, the other on a GPU");
+        }
+        if run.per != runs[0].per {
+            let first = apex_untrusted::shown(&sessions[0]);
+            bail!(
+                "{shown} and {first} are not comparable: the launches of one repeat, those of the other do not"
+            );
+        }
+    }
+    Ok(runs)
+}
+
+/// The file's budgets; `None` if there is no file.
+fn read(path: &Path) -> anyhow::Result<Option<Budgets>> {
+    let shown = || apex_untrusted::shown(path);
+    if !path.try_exists().with_context(|| format!("cannot read {}", shown()))? {
+        return Ok(None);
+    }
+    let text = apex_untrusted::read::read_to_string(path, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", shown()))?;
+    Ok(Some(Budgets::parse(&text).with_context(|| format!("cannot use {}", shown()))?))
+}
+
+/// The section that judges these runs.
+fn section<'b>(budgets: &'b Budgets, path: &Path, runs: &[Measures]) -> anyhow::Result<&'b Section> {
+    let file = apex_untrusted::shown(path);
+    let name = device(&runs[0]);
+    let section = budgets.section(runs[0].on_cpu_device).with_context(|| {
+        format!("{file} has no limits for runs on {name}: add them with `apex check --init SESSION...`")
+    })?;
+    if section.per != runs[0].per {
+        bail!(
+            "the limits for runs on {name} in {file} are of a {}, but this run has figures of a {}: launches that repeat \
+             too seldom give no steps. Record longer, or write the limits anew with `apex check --init SESSION...`",
+            section.per.name(),
+            runs[0].per.name()
+        );
+    }
+    Ok(section)
+}
+
+fn device(run: &Measures) -> &'static str {
+    if run.on_cpu_device { "the CPU device" } else { "a GPU" }
+}
+
+/// Writes limits that runs keep.
+fn init(path: &Path, runs: &[Measures]) -> anyhow::Result<ExitCode> {
+    let mut budgets = read(path)?.unwrap_or_default();
+    let section = Section::of(runs);
+    let limits =
+        section.limits.len() + section.kernels.values().map(std::collections::BTreeMap::len).sum::<usize>();
+    budgets.set(runs[0].on_cpu_device, section);
+    let shown = apex_untrusted::shown(path);
+    std::fs::write(path, budgets.text()).with_context(|| format!("cannot write {shown}"))?;
+    output::remark(format!(
+        "wrote {} for runs on {} into {shown}; take out or raise what may change, and commit it",
+        units::counted(limits as u64, "limit", "limits"),
+        device(&runs[0])
+    ));
+    if !runs[0].on_cpu_device && runs.len() < 3 {
+        output::remark(
+            "times have a margin of 10%, because their spread is not known: give three runs or more for a smaller one",
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    args: &Args,
+    color: Color,
+    sessions: &[PathBuf],
+    run: &Measures,
+    report: &Report,
+) -> anyhow::Result<ExitCode> {
+    if args.json {
+        let document = Document {
+            budgets: args.budgets.clone(),
+            sessions: sessions.iter().map(|path| path.display().to_string()).collect(),
+            device: if run.on_cpu_device { "cpu" } else { "gpu" },
+            per: run.per,
+            kept: report.is_kept(),
+            report,
+        };
+        return output::json(documents::CHECK, &document);
+    }
+    let title = format!(
+        "apex check {}",
+        sessions.iter().map(apex_untrusted::shown).map(|s| s.to_string()).collect::<Vec<_>>().join(" ")
+    );
+    match args.format {
+        Format::Text => {
+            let style = Style { color: color.on_stdout() };
+            output::page(|out| write_text(out, report, run.per, style, output::width()))
+        }
+        Format::Markdown => output::page(|out| write!(out, "{}", apex_budgets::markdown(report, &title))),
+        Format::Github => output::page(|out| write!(out, "{}", apex_budgets::github(report, &title))),
+        Format::Junit => output::page(|out| write!(out, "{}", apex_budgets::junit(report, &title))),
+    }
+}
+
+fn write_text(out: &mut dyn Write, report: &Report, per: Per, style: Style, width: usize) -> io::Result<()> {
+    let failed: Vec<&Judged> = report.failures().collect();
+    let limits = units::counted(report.judged.len() as u64, "limit", "limits");
+    let first = match &failed[..] {
+        [] => format!("All {limits} are kept."),
+        [one] => format!("{} {}.", one.what(), one.said()),
+        [one, rest @ ..] => {
+            format!("{} {}, and {} more of {limits} are not kept.", one.what(), one.said(), rest.len())
+        }
+    };
+    for line in wrap(&first, width, "  ") {
+        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("figure", Align::Left),
+        ("value", Align::Right),
+        ("limit", Align::Right),
+    ]);
+    // A long list of kernels that are as they should be would hide the one that is not.
+    let is_listed = |judged: &&Judged| judged.kernel.is_none() || judged.outcome != Outcome::Kept;
+    for judged in report.judged.iter().filter(is_listed) {
+        let mark = if judged.outcome == Outcome::Kept { "kept" } else { "NOT KEPT" };
+        let value = judged.value.map_or("not known".to_owned(), apex_budgets::number);
+        table.row(vec![mark.to_owned(), judged.what(), value, apex_budgets::number(judged.limit)]);
+    }
+    for (at, line) in table.lines(width).into_iter().enumerate() {
+        writeln!(out, "{}", if at == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    let more = report.judged.iter().filter(|judged| !is_listed(judged)).count() as u64;
+    let note = format!(
+        "{} of kernels {} kept, and not listed. Sums are of a {}, over {}.",
+        units::counted(more, "limit", "limits"),
+        if more == 1 { "is" } else { "are" },
+        per.name(),
+        units::counted(report.runs as u64, "run", "runs")
+    );
+    for line in wrap(&note, width, "  ") {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    Ok(())
+}
