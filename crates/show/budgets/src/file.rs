@@ -55,10 +55,14 @@ pub enum Error {
     Form(String),
     /// It is of another version.
     #[error(
-        "its schema is `{0}`, and this version reads `{}`: write it anew with `apex check --init`",
-        documents::BUDGETS
+        "its schema is `{found}`, and this version reads `{known}`: write it anew with `apex check --init`"
     )]
-    Schema(String),
+    Schema {
+        /// The schema that it states.
+        found: String,
+        /// The one that is read.
+        known: String,
+    },
     /// A limit has no known name.
     #[error("{place}: there is no `{name}`. There are: {known}")]
     Unknown {
@@ -114,7 +118,7 @@ impl Budgets {
         let raw: RawFile =
             toml::from_str(text).map_err(|error| Error::Form(error.to_string().trim_end().to_owned()))?;
         if raw.schema != documents::BUDGETS.to_string() {
-            return Err(Error::Schema(raw.schema));
+            return Err(Error::Schema { found: raw.schema, known: documents::BUDGETS.to_string() });
         }
         let section = |raw: Option<RawSection>, name| raw.map(|raw| Section::read(raw, name)).transpose();
         Ok(Self { gpu: section(raw.gpu, "gpu")?, cpu: section(raw.cpu, "cpu")? })

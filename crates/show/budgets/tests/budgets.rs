@@ -137,7 +137,7 @@ fn a_file_keeps_the_section_of_the_other_device() {
 fn the_faults_of_a_file_are_named() {
     let parse = |text: &str| Budgets::parse(text).expect_err("it is wrong");
     let file = |section: &str| parse(&format!("schema = \"apex.budgets/1\"\n{section}"));
-    assert!(matches!(parse("schema = \"apex.budgets/9\""), Error::Schema(_)));
+    assert!(matches!(parse("schema = \"apex.budgets/9\""), Error::Schema { .. }));
     assert!(matches!(parse("limits = 3"), Error::Form(_)));
     assert!(matches!(file("[fpga]\nper = \"run\""), Error::Form(_)));
     assert!(matches!(file("[cpu]\nper = \"hour\""), Error::Per { .. }));
