@@ -5,10 +5,10 @@ mod report;
 mod token;
 
 use crate::output;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use apex_http::Server;
 use apex_hub::{Hub, Settings, Store};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -77,6 +77,11 @@ impl Database {
         Ok(Store::open(&self.database)?)
     }
 
+    /// Whether the database is there and has a token.
+    fn has_tokens(&self) -> anyhow::Result<bool> {
+        Ok(self.database.exists() && self.open()?.has_tokens()?)
+    }
+
     /// Opens a database that is there.
     fn open_existing(&self) -> anyhow::Result<Store> {
         if !self.database.exists() {
@@ -101,17 +106,20 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.database.open()?;
-    if !args.listen.ip().is_loopback() && !store.has_tokens()? {
+    let path = &args.database.database;
+    let may_be_reached = args.listen.ip().is_loopback() || args.database.has_tokens()?;
+    if !may_be_reached {
         bail!(
             "{} is no loopback address: others reach it, so the hub needs a token; make one with `apex hub token \
              --database {} add NAME`",
             args.listen,
-            apex_untrusted::shown(store.path())
+            apex_untrusted::shown(path)
         );
     }
+    // A hub that does not start makes no database.
+    drop(TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?);
     let settings = Settings { price_per_gpu_hour: args.price.price_per_gpu_hour, kept_days: args.keep_days };
-    let hub = Hub::open(store.path(), settings)?;
+    let hub = Hub::open(path, settings)?;
     let server = Server::bind(hub.options(args.listen))?;
     let url = server.url();
     output::page(|out| writeln!(out, "{url}"))?;

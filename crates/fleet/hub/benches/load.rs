@@ -5,7 +5,9 @@
 //! to `ROWS` rows by copies. docs/results/hub.md has its output. Processor time is that of this
 //! process, clients included.
 
-use apex_aggregate::{Aggregate, Device, End, Finding, Job, Kernel, Kernels, Reading, Step, Times, Use};
+use apex_aggregate::{
+    Aggregate, Device, End, Finding, Job, Kernel, Kernels, Kind, Reading, Step, Times, Use,
+};
 use apex_http::{Server, Stop};
 use apex_hub::{Hub, Settings};
 use apex_random::Random;
@@ -192,7 +194,11 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
         started_ns: now - 3_600_000_000_000 - job * 1_000_000_000,
         as_of_ns: now,
         ended: has_ended.then_some(End { at_ns: now, status: Some(0), signal: None }),
-        devices: vec![Device { name: "NVIDIA H200".to_owned(), uuid: format!("GPU-{job:032x}") }],
+        devices: vec![Device {
+            name: "NVIDIA H200".to_owned(),
+            uuid: format!("GPU-{rank}-{job:032x}"),
+            kind: Kind::Gpu,
+        }],
         uses: vec![Use { rank: Some(rank as u32), pid: 4711, device: Some(0), launches: 1_000_000, times }],
         kernels: Kernels { listed: (0..32).map(kernel).collect(), others: kernel(0), timed: true },
         findings: (0..8).map(finding).collect(),

@@ -62,9 +62,10 @@ impl Changes {
     pub fn body(&self) -> String {
         let mut body = format!(
             "<h1>Changes</h1>\n<p class=\"soft\">Runs of the same owner, command, devices and number of ranks that ended well in \
-             the last {} days, {} series of at least {LEAST_RUNS} runs. A change is listed where at most 1% of random orders of the \
+             the last {}, {} series of at least {LEAST_RUNS} runs. A change is listed where at most 1% of random orders of the \
              same durations show as large a one; the interval holds the factor in 90% of cases.</p>\n",
-            self.days, self.judged
+            html::counted(self.days, "day"),
+            self.judged
         );
         match self.changes.is_empty() {
             true => body.push_str("<p>No job has changed.</p>\n"),

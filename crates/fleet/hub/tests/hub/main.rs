@@ -4,5 +4,6 @@
 mod chaos;
 mod common;
 mod hostile;
+mod sums;
 mod totals;
 mod views;
