@@ -4,6 +4,7 @@
 mod chaos;
 mod common;
 mod hostile;
+mod interface;
 mod sums;
 mod totals;
 mod views;
