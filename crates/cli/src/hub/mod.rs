@@ -1,5 +1,6 @@
 //! `apex hub`: the page of a fleet, and what belongs to it.
 
+mod alerts;
 mod deliver;
 mod report;
 mod token;
@@ -24,6 +25,8 @@ use std::process::ExitCode;
   apex hub --listen 0.0.0.0:8765 --database /var/lib/apex/hub.db
                                          for other machines
   apex hub report --html week.html       what the week was like
+  apex hub alerts --alertmanager http://127.0.0.1:9093
+                                         tells of jobs that waste GPUs now
 
 Without a token, the hub listens on loopback only, and all users of the machine share it. With tokens, each request needs \
 one, and each tenant sees its own jobs. There is no TLS: beyond a trusted network, put a proxy in front of it \
@@ -65,11 +68,33 @@ enum Command {
     Token(token::Args),
     Deliver(deliver::Args),
     Report(report::Args),
+    Alerts(alerts::Args),
 }
 
 fn parse_price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
     price.ok_or_else(|| "write a number such as 2.50".to_owned())
+}
+
+fn parse_url(text: &str) -> Result<String, String> {
+    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || "?#\"<>".contains(c));
+    let url = is_address && is_plain;
+    url.then(|| text.to_owned()).ok_or_else(|| "write an address such as https://hub.example".to_owned())
+}
+
+/// The tenant that is named, or the only one.
+fn tenant(named: Option<&str>, store: &Store) -> anyhow::Result<String> {
+    let tenants: Vec<String> = store.tenants()?.into_iter().map(|(name, ..)| name).collect();
+    match (named, &tenants[..]) {
+        (_, []) => bail!("no job has sent anything to this hub yet"),
+        (Some(name), all) if all.iter().any(|of| of == name) => Ok(name.to_owned()),
+        (None, [only]) => Ok(only.clone()),
+        (Some(name), all) => {
+            bail!("there is no tenant {}: there are {}", apex_untrusted::printable(name), all.join(", "))
+        }
+        (None, all) => bail!("name one of the tenants with --tenant: {}", all.join(", ")),
+    }
 }
 
 impl Database {
@@ -101,6 +126,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Token(args)) => token::execute(args),
         Some(Command::Deliver(args)) => deliver::execute(args),
         Some(Command::Report(args)) => report::execute(args),
+        Some(Command::Alerts(args)) => alerts::execute(args),
         None => serve(args),
     }
 }

@@ -1,10 +1,9 @@
 //! `apex hub report`: what a week was like.
 
-use super::{Database, Price};
+use super::{Database, Price, parse_url, tenant};
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use apex_conventions::documents;
-use apex_hub::Store;
 use clap::ArgGroup;
 use clap::builder::FalseyValueParser;
 use std::io::Write;
@@ -42,27 +41,6 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     price: Price,
-}
-
-fn parse_url(text: &str) -> Result<String, String> {
-    let is_address = text.starts_with("http://") || text.starts_with("https://");
-    let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || "?#\"<>".contains(c));
-    let url = is_address && is_plain;
-    url.then(|| text.to_owned()).ok_or_else(|| "write an address such as https://hub.example".to_owned())
-}
-
-/// The tenant that is named, or the only one.
-fn tenant(named: Option<&str>, store: &Store) -> anyhow::Result<String> {
-    let tenants: Vec<String> = store.tenants()?.into_iter().map(|(name, ..)| name).collect();
-    match (named, &tenants[..]) {
-        (_, []) => bail!("no job has sent anything to this hub yet"),
-        (Some(name), all) if all.iter().any(|of| of == name) => Ok(name.to_owned()),
-        (None, [only]) => Ok(only.clone()),
-        (Some(name), all) => {
-            bail!("there is no tenant {}: there are {}", apex_untrusted::printable(name), all.join(", "))
-        }
-        (None, all) => bail!("name one of the tenants with --tenant: {}", all.join(", ")),
-    }
 }
 
 /// Runs `apex hub report`.

@@ -269,6 +269,67 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     assert_eq!(get(&address, "/api/v1/jobs", &token).0, 401);
 }
 
+/// Posts a message, and returns the status of the answer.
+fn post(address: &str, message: &Value) -> u16 {
+    let body = message.to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /api/v1/aggregates HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    write!(stream, "{head}{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_job_that_wastes_gpus_reaches_the_receivers_until_it_ends() {
+    let sandbox = Sandbox::new();
+    let (_running, address) = hub(&sandbox, &[]);
+    let now_ns = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let mut message = json!({
+        "schema": "apex.aggregate/1", "recording": "0".repeat(32), "sequence": 1, "job": {"id": "wasteful"},
+        "owner": "ada", "started_ns": now_ns - 3_600_000_000_000u64, "as_of_ns": now_ns,
+        "devices": [{"name": "NVIDIA H200", "uuid": "GPU-1"}],
+        "uses": [{"device": 0, "times": {
+            "kernels_us": 0, "collectives_us": 0, "waiting_us": 0, "copies_us": 0, "idle_us": [0, 0, 0, 0, 0, 0, 0, 0],
+            "unknown_us": 0, "outside_us": 3_600_000_000u64,
+        }}],
+    });
+    assert_eq!(post(&address, &message), 200);
+    let alerts = ["hub", "alerts", "--database", "hub.db", "--url", "http://hub.example"];
+    let once = output(&mut sandbox.apex(&[&alerts[..], &["--once"]].concat()), 1);
+    let said = "alert lost: wasteful of ada: 100.0% of 1.00 h of GPU time is lost, to: before the first and after the \
+                last work 100.0%\n  next: http://hub.example/jobs/1\n";
+    assert_eq!(text(&once.stdout), said);
+    let mut watching = sandbox.apex(&alerts);
+    watching.args(["--interval", "50ms", "--exec", "cat >> told; echo >> told"]);
+    let _watching = Running::start(&mut watching);
+    let told = |reason: &str| {
+        for _ in 0..6000 {
+            let told = std::fs::read_to_string(sandbox.path("told")).unwrap_or_default();
+            let documents = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(found) = documents.into_iter().find(|document| document["reason"] == reason) {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("nobody was told: {reason}");
+    };
+    let fired = told("new");
+    assert_eq!(
+        (&fired["schema"], &fired["job"], &fired["owner"]),
+        (&"apex.hub/1".into(), &"wasteful".into(), &"ada".into())
+    );
+    (message["sequence"], message["ended"]) =
+        (json!(2), json!({"at_ns": now_ns, "status": 0, "signal": null}));
+    assert_eq!(post(&address, &message), 200);
+    assert_eq!(told("resolved")["since"], fired["since"]);
+    output(&mut sandbox.apex(&[&alerts[..], &["--once"]].concat()), 0);
+}
+
 #[test]
 fn schemathesis_finds_nothing_in_the_hub() {
     let Some(schemathesis) = installed("schemathesis/bin/schemathesis") else { return };
@@ -346,4 +407,79 @@ fn the_units_of_systemd_start_commands_that_there_are() {
         let wrong = |line: &&str| line.contains(name) && !line.contains("is not executable");
         assert_eq!(said.lines().find(wrong), None, "{said}");
     }
+}
+
+/// The documents of a manifest of Kubernetes.
+fn manifest(sandbox: &Sandbox, python: &std::path::Path, name: &str) -> Vec<Value> {
+    let mut read = sandbox.command(python);
+    read.args([
+        "-c",
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))",
+    ]);
+    serde_json::from_slice(&output(read.arg(deployed(&format!("kubernetes/{name}"))), 0).stdout).unwrap()
+}
+
+/// Words of a member that is a list.
+fn words(of: &Value) -> Vec<&str> {
+    of.as_array().into_iter().flatten().map(|word| word.as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_manifests_of_kubernetes_fit_together_and_deliver() {
+    let Some(python) = installed("schemathesis/bin/python") else { return };
+    let sandbox = Sandbox::new();
+    let (mut apex, mut delivers) = (Vec::new(), String::new());
+    for name in ["hub.yaml", "job.yaml", "deliver.yaml"] {
+        for pod in
+            manifest(&sandbox, &python, name).iter().filter_map(|of| of["spec"]["template"].get("spec"))
+        {
+            let names = |of: &Value| -> std::collections::BTreeSet<String> {
+                of.as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|of| of["name"].as_str().unwrap().to_owned())
+                    .collect()
+            };
+            let of = |kind: &str| pod[kind].as_array().cloned().unwrap_or_default();
+            for container in of("initContainers").iter().chain(&of("containers")) {
+                assert!(names(&container["volumeMounts"]).is_subset(&names(&pod["volumes"])), "{name}");
+                let image = container["image"].as_str().unwrap();
+                assert!(image == "registry.example/apex:0.1.0" || name == "job.yaml", "{name}: {image}");
+                let (command, arguments) = (words(&container["command"]), words(&container["args"]));
+                match command[..] {
+                    [] => apex.push(arguments.join(" ")),
+                    ["/apex/bin/apex", ref rest @ ..] => apex.push(rest.join(" ")),
+                    ["/bin/sh", "-c", script] if name == "deliver.yaml" => delivers = script.to_owned(),
+                    ["/bin/sh", "-c", script] => {
+                        let lines = script.replace("| grep -q . ||", "").replace("> /data/first-token", "");
+                        apex.extend(
+                            lines
+                                .lines()
+                                .filter_map(|line| line.trim().strip_prefix("apex "))
+                                .map(str::to_owned),
+                        );
+                    }
+                    _ => assert_eq!(command[0], "cp"),
+                }
+            }
+        }
+    }
+    assert_eq!(apex.len(), 4, "{apex:?}");
+    for command in apex {
+        let mut words: Vec<&str> = command.split_whitespace().take_while(|word| *word != "--").collect();
+        words.push("--help");
+        output(&mut sandbox.apex(&words), 0);
+    }
+    // What a pod left in its spool is delivered by the script as it stands there.
+    std::fs::create_dir(sandbox.path("spools")).unwrap();
+    output(&mut sandbox.record(&["--spool", "spools/pod"], &["launch", "10"]), 0);
+    let (_running, address) = hub(&sandbox, &[]);
+    let script = delivers.replace("/spool", &sandbox.path("spools").display().to_string());
+    let script = script.replace("/opt/apex/bin/apex", APEX).replace("sleep 600", "exit 0");
+    // (Only root may leave its groups.)
+    let script = script.replace("--clear-groups", "--keep-groups");
+    let mut deliver = sandbox.command("/bin/sh");
+    deliver.args(["-c", &script]).env("APEX_HUB", format!("http://{address}"));
+    let said = output(&mut deliver, 0);
+    assert_eq!(document(&address, "/api/v1/jobs")["jobs"][0]["launches"], 10, "{}", text(&said.stderr));
 }

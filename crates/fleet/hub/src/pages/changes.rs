@@ -22,22 +22,27 @@ pub struct Changes {
 /// A job whose duration has changed.
 #[derive(Debug, Serialize)]
 pub struct Changed {
+    /// What tells it apart from other jobs.
+    #[serde(skip)]
+    pub series: String,
     /// What was compared: `step`, or `run` where steps are not known.
-    of: &'static str,
+    pub of: &'static str,
     /// Duration after over duration before: computed.
-    factor: f64,
+    pub factor: f64,
     /// The ends of its 90% interval.
-    low: f64,
+    pub low: f64,
     /// See [`Self::low`].
-    high: f64,
+    pub high: f64,
     /// The share of random orders that show as large a change.
     chance: f64,
-    runs_before: usize,
-    runs_after: usize,
+    /// Runs on either side.
+    pub runs_before: usize,
+    /// See [`Self::runs_before`].
+    pub runs_after: usize,
     /// The last run before the change.
     before: JobRow,
     /// The first run after it.
-    after: JobRow,
+    pub after: JobRow,
 }
 
 impl Changes {
@@ -108,6 +113,7 @@ impl Changed {
         };
         let found = change(&durations)?;
         Some(Self {
+            series: series.name.clone(),
             of,
             factor: found.factor,
             low: found.interval.0,

@@ -14,7 +14,7 @@ use apex_aggregate::{PARTS, Times};
 /// Nanoseconds of a day.
 pub const DAY_NS: u64 = 86_400_000_000_000;
 /// A job that is silent for so long, and has not ended, was probably killed.
-const SILENT_NS: u64 = 180_000_000_000;
+pub const SILENT_NS: u64 = 180_000_000_000;
 
 /// The day of a moment, counted from 1970.
 pub fn day(ns: u64) -> u64 {

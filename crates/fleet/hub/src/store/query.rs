@@ -105,6 +105,8 @@ pub struct KernelRow {
 /// Runs of the same job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
+    /// What tells it apart from others.
+    pub name: String,
     /// The runs, the first one first.
     pub runs: Vec<JobRow>,
 }
@@ -230,6 +232,21 @@ impl Store {
         Ok(Page { jobs, has_more })
     }
 
+    /// A tenant's jobs that have not ended, as far as was heard since a moment; the newest, at most
+    /// `most`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn running(
+        &self,
+        tenant: &str,
+        since_ns: u64,
+        most: usize,
+    ) -> std::result::Result<Vec<JobRow>, Error> {
+        let condition = format!("{OF_TENANT} AND running > 0 AND seen_ns >= ?2 ORDER BY id DESC LIMIT ?3");
+        self.read(|connection| jobs(connection, &condition, &[&tenant, &(since_ns as i64), &(most as i64)]))
+    }
+
     /// A tenant's job; `None` if it has no such job.
     ///
     /// # Errors
@@ -333,16 +350,17 @@ impl Store {
                 connection.prepare_cached(&format!("SELECT {}, series FROM jobs WHERE {condition}", *JOB))?;
             let read = |row: &Row<'_>| Ok((row.get::<_, String>(JOB_COLUMNS)?, job(row)?));
             let rows = named.query_map((tenant, since_ns as i64, most as i64), read)?;
-            let mut by_name: std::collections::BTreeMap<String, Series> = std::collections::BTreeMap::new();
+            let mut by_name: std::collections::BTreeMap<String, Vec<JobRow>> =
+                std::collections::BTreeMap::new();
             for row in rows {
                 let (name, run) = row?;
-                by_name.entry(name).or_default().runs.push(run);
+                by_name.entry(name).or_default().push(run);
             }
-            let reversed = |mut series: Series| {
-                series.runs.reverse();
-                series
+            let of = |(name, mut runs): (String, Vec<JobRow>)| {
+                runs.reverse();
+                Series { name, runs }
             };
-            Ok(by_name.into_values().map(reversed).collect())
+            Ok(by_name.into_iter().map(of).collect())
         })
     }
 

@@ -74,7 +74,8 @@ fn steps() -> [String; VERSION as usize] {
              place INTEGER NOT NULL, until_us INTEGER NOT NULL, recording INTEGER NOT NULL, job INTEGER NOT NULL,
              from_us INTEGER NOT NULL, PRIMARY KEY (place, until_us, recording)
          ) STRICT, WITHOUT ROWID;
-         CREATE INDEX holds_by_recording ON holds (job, recording);",
+         CREATE INDEX holds_by_recording ON holds (job, recording);
+         CREATE INDEX jobs_running ON jobs (tenant, id) WHERE running > 0;",
         columns.concat()
     );
     [first, second]

@@ -213,7 +213,7 @@ fn a_database_of_the_first_version_is_brought_up() {
     let connection = Connection::open(&database).unwrap();
     let columns = "ALTER TABLE jobs DROP COLUMN us_shared; ALTER TABLE jobs DROP COLUMN us_unused;
         ALTER TABLE jobs DROP COLUMN us_cpu_device; ALTER TABLE days DROP COLUMN us_shared;
-        ALTER TABLE days DROP COLUMN us_unused; DROP TABLE facts; DROP TABLE holds; PRAGMA user_version = 1;";
+        ALTER TABLE days DROP COLUMN us_unused; DROP TABLE facts; DROP TABLE holds; DROP INDEX jobs_running; PRAGMA user_version = 1;";
     connection.execute_batch(columns).unwrap();
     drop(connection);
     let hub = Running::start(&database);
