@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use apex_agent::Destination;
 use apex_delivery::{Delivered, PATH};
-use apex_push::Target;
+use apex_push::{Invalid, Target};
 use apex_spool::{Limits, Spool};
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ impl ToHub {
         if self.hub().is_none() && self.spool.is_none() {
             return Ok(None);
         }
-        Ok(Some(Destination { hub: self.target()?, spool: self.spool()? }))
+        Ok(Some(Destination { hub: self.target()?.map(Into::into), spool: self.spool()? }))
     }
 
     /// What the user gave as an address; an empty variable of the environment is none.
@@ -46,13 +46,26 @@ impl ToHub {
     /// If it is none.
     pub fn target(&self) -> anyhow::Result<Option<Target>> {
         let Some(url) = self.hub() else { return Ok(None) };
-        // What is no address is not quoted: it may hold a token.
-        let target = Target::new(url, PATH).map_err(|why| anyhow!("the value of --hub {why}"))?;
+        let target = address("--hub", url)?;
         let target = match self.hub_token.as_deref().filter(|token| !token.is_empty()) {
             Some(token) => target.with_token(token).map_err(|why| anyhow!("the value of --hub {why}"))?,
             None => target,
         };
         Ok(Some(target))
+    }
+
+    /// The spool, if it is there already.
+    ///
+    /// # Errors
+    /// If its folder cannot be used, or if the user names one that does not exist.
+    pub fn existing_spool(&self) -> anyhow::Result<Option<Spool>> {
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        if let Some(path) = self.spool.as_ref().filter(|path| !exists(path)) {
+            let shown = apex_untrusted::shown(path);
+            return Err(anyhow!("there is no folder {shown}: name the one that `apex run --spool` used"));
+        }
+        let is_there = self.spool.is_some() || usual_spool().as_ref().is_none_or(exists);
+        if is_there { self.spool().map(Some) } else { Ok(None) }
     }
 
     /// The spool.
@@ -68,6 +81,21 @@ impl ToHub {
             format!("cannot use {shown} for messages that wait for the hub: name another with --spool")
         })
     }
+}
+
+/// The address of a hub that an option names.
+///
+/// # Errors
+/// If it is none. What is no address is not quoted: it may hold a token.
+pub fn address(option: &str, url: &str) -> anyhow::Result<Target> {
+    Target::new(url, PATH).map_err(|why| match why {
+        Invalid::Https => anyhow!(
+            "the value of {option} asks for https, which APEX does not speak: let a program on this host forward \
+             to the hub, such as ssh -L 8765:127.0.0.1:8765 HUB or stunnel, and name http://127.0.0.1:8765 \
+             (docs/fleet.md, Behind a proxy with TLS)"
+        ),
+        why => anyhow!("the value of {option} {why}"),
+    })
 }
 
 fn usual_spool() -> Option<PathBuf> {
@@ -90,6 +118,12 @@ pub fn remarks(done: &Delivered, spool: &Spool) -> Vec<String> {
         remarks.push(format!(
             "the hub {failure}; {messages} in {}; the next `apex run --hub`, or `apex hub deliver`, sends them",
             apex_untrusted::shown(spool.path())
+        ));
+    }
+    if done.elsewhere > 0 {
+        let messages = crate::units::counted(done.elsewhere, "message waits", "messages wait");
+        remarks.push(format!(
+            "{messages} for another hub or another token: `apex hub deliver --list` says for which"
         ));
     }
     remarks

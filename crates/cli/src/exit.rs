@@ -44,7 +44,9 @@ Every other command
        not predict some launches; `explain` knows no such rule; the program
        that `tune` runs failed or launched no kernel; `tune --verify` found
        a difference or nothing to compare; some GPU cannot run some kernel
-       of `ptx check`
+       of `ptx check`; messages still wait after `hub deliver`; the tenant
+       of `hub token revoke` has no token; `hub alerts --once` found
+       something
     2  wrong command line
   125  APEX failed: no session, or a file cannot be read or written";
 

@@ -109,11 +109,15 @@ impl Server {
         self.address
     }
 
-    /// Returns the address that a browser opens, with the token in it.
+    /// Returns the address that a browser opens, with the token in it. Where it listens on all
+    /// addresses of the machine, this has the machine's name.
     pub fn url(&self) -> String {
         let query =
             self.options.token.as_ref().map_or(String::new(), |token| format!("?token={}", token.text()));
-        format!("http://{}/{query}", self.address)
+        match self.address.ip().is_unspecified() {
+            true => format!("http://{}:{}/{query}", host_name(), self.address.port()),
+            false => format!("http://{}/{query}", self.address),
+        }
     }
 
     /// Answers until SIGINT or SIGTERM comes, which do nothing else from then on.
@@ -179,6 +183,15 @@ impl Server {
         runtime.shutdown_background();
         served.map_err(Error::Serve)
     }
+}
+
+/// The machine's name, or one that leads to it from itself.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_name = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.'))
+    };
+    Some(name.trim()).filter(is_name).unwrap_or("localhost").to_owned()
 }
 
 /// An error if the system does not give the descriptors that a runtime needs, for which tokio
@@ -390,4 +403,23 @@ impl Shared {
 
 fn overloaded(why: &str) -> Response {
     Response::text(StatusCode::SERVICE_UNAVAILABLE, why).with_header(header::RETRY_AFTER, "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Token;
+
+    #[test]
+    fn the_address_to_open_is_one_that_a_browser_reaches() {
+        let url = |address: &str| {
+            let token = Some(Token::new("0123456789abcdef").unwrap());
+            let options = Options { address: address.parse().unwrap(), token, ..Options::default() };
+            Server::bind(options).unwrap().url()
+        };
+        assert!(url("127.0.0.1:0").starts_with("http://127.0.0.1:"));
+        let all = url("0.0.0.0:0");
+        assert!(!all.contains("0.0.0.0") && all.ends_with("/?token=0123456789abcdef"), "{all}");
+        assert!(!host_name().is_empty());
+    }
 }

@@ -7,6 +7,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, 
 use hyper::http::response::Parts;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
+use sha2::{Digest, Sha256};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use std::{fmt, io};
@@ -126,7 +127,23 @@ impl Target {
     /// Returns the part of it that may be shown: `http://HOST:PORT`, and `/…` if more follows.
     pub fn shown(&self) -> String {
         let rest = if self.path == "/" { "" } else { "/…" };
-        format!("http://{}:{}{rest}", self.host, self.port)
+        self.origin() + rest
+    }
+
+    /// Its beginning, `http://HOST:PORT`.
+    pub fn origin(&self) -> String {
+        format!("http://{}:{}", self.host, self.port)
+    }
+
+    /// What tells addresses and tokens apart without holding them: 16 hexadecimal digits of each
+    /// one's SHA-256, of the token if it has one.
+    pub fn fingerprints(&self) -> (String, Option<String>) {
+        let digits = |bytes: &[u8]| -> String {
+            Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        };
+        let host = self.host.to_ascii_lowercase();
+        let address = digits(format!("{host}:{}{}", self.port, self.path).as_bytes());
+        (address, self.authorization.as_ref().map(|value| digits(value.as_bytes())))
     }
 
     /// Posts a body, and waits for the answer no longer than this.
@@ -227,6 +244,23 @@ mod tests {
         );
         assert_eq!(Target::new("http://a/b/", "/c").unwrap().path, "/b/c");
         assert_eq!(Target::new("http://a", "").unwrap().shown(), "http://a:80");
+    }
+
+    #[test]
+    fn fingerprints_tell_addresses_and_tokens_apart() {
+        let of = |url: &str, token: &str| {
+            let target = Target::new(url, "/x").unwrap();
+            if token.is_empty() { target } else { target.with_token(token).unwrap() }.fingerprints()
+        };
+        let one = of("http://hub:1", "SECRET");
+        assert_eq!(one, of("http://HUB:1/", "SECRET"));
+        assert_eq!(one.0, of("http://hub:1", "").0);
+        assert_eq!(of("http://hub:1", "").1, None);
+        assert_ne!(one.1, of("http://hub:1", "OTHER").1);
+        for other in ["http://hub:2", "http://hub2:1", "http://hub:1/y"] {
+            assert_ne!(one.0, of(other, "SECRET").0, "{other}");
+        }
+        assert_eq!((one.0.len(), one.1.unwrap().len()), (16, 16));
     }
 
     #[test]

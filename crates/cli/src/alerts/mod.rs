@@ -1,7 +1,7 @@
 //! `apex alerts`: watches sessions during recording, and sends alerts.
 
 mod baseline;
-mod receivers;
+pub mod receivers;
 
 use crate::interrupt::stop_on_signals;
 use crate::run::real_ns;

@@ -69,18 +69,31 @@ impl Everybody {
     /// Tells of notices, and of what fires.
     pub fn tell<'a>(&mut self, notices: &'a [Notice], firing: impl Iterator<Item = &'a Alert>, now_ns: u64) {
         for notice in notices {
-            output::remark(message::line(notice));
-            if matches!(notice.state, State::Fired | State::Repeated) {
-                output::remark(format!("  next: {}", notice.alert.next));
-            }
-            let document = message::document(notice);
-            self.notified.iter().for_each(|(_, outbox)| outbox.put(document.clone()));
+            let is_firing = matches!(notice.state, State::Fired | State::Repeated);
+            let next = is_firing.then_some(notice.alert.next.as_str());
+            self.notify(&message::line(notice), next, &message::document(notice));
         }
+        let body = |holds| message::alertmanager(firing, notices, now_ns, holds);
+        self.manage(!notices.is_empty(), body);
+    }
+
+    /// Says a line on stderr, with what to do next, and sends a document to all but Alertmanagers.
+    pub fn notify(&self, line: &str, next: Option<&str>, document: &[u8]) {
+        output::remark(line);
+        if let Some(next) = next {
+            output::remark(format!("  next: {next}"));
+        }
+        self.notified.iter().for_each(|(_, outbox)| outbox.put(document.to_vec()));
+    }
+
+    /// Sends Alertmanagers all that fires, if there is news or they have not heard of it for long.
+    /// `body` is told for how long it holds.
+    pub fn manage(&mut self, has_news: bool, body: impl FnOnce(Duration) -> Option<Vec<u8>>) {
         let due = self.renewed.is_none_or(|renewed| renewed.elapsed() >= self.renewal);
-        if self.managers.is_empty() || (notices.is_empty() && !due) {
+        if self.managers.is_empty() || (!has_news && !due) {
             return;
         }
-        if let Some(body) = message::alertmanager(firing, notices, now_ns, self.renewal * RENEWALS) {
+        if let Some(body) = body(self.renewal * RENEWALS) {
             self.renewed = Some(Instant::now());
             self.managers.iter().for_each(|(_, outbox)| outbox.put(body.clone()));
         }

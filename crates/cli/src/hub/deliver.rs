@@ -1,24 +1,39 @@
 //! `apex hub deliver`: sends what waits in a spool.
 
-use crate::destination::{ToHub, remarks};
+use crate::destination::{ToHub, address, remarks};
 use crate::{exit, output, units};
 use anyhow::anyhow;
 use apex_conventions::documents;
+use apex_delivery::{Addressee, Route, addressees, deliver};
+use apex_spool::{Counts, Spool};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Sends what waits in a spool to the hub, for an epilog or a timer.
+/// Sends what waits in a spool to the hub that it is for, in an epilog or a timer.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex hub deliver --hub http://hub:8765
   apex hub deliver --hub http://hub:8765 --spool /shared/me/spool --within 60s
+  apex hub deliver --list                what waits, and for which hub; sends nothing
+  apex hub deliver --hub http://new:8765 --also-for http://old:8765
+                                         after the hub has moved, or its token was replaced
 
-Exits with status 1 if messages still wait.")]
+A message goes to the hub that `apex run` was told, with the token that it had, and to no other; one that was written without \
+a token goes to its hub with any, and one without a hub to any hub. Exits with status 1 if messages for this hub still wait \
+(with --list: if any wait).")]
 pub struct Args {
     #[command(flatten)]
     to: ToHub,
+    /// Also send what waits for this hub, with whatever token: it has moved, or its token was
+    /// replaced
+    #[arg(long, value_name = "URL", hide_env_values = true)]
+    also_for: Vec<String>,
+    /// Print what waits and for which hub, and send nothing
+    #[arg(long, conflicts_with = "also_for")]
+    list: bool,
     /// Time after which it stops; what is left waits
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     within: Duration,
@@ -31,7 +46,10 @@ pub struct Args {
 struct Document {
     confirmed: u64,
     refused: u64,
+    /// For this hub.
     waiting: u64,
+    /// For other hubs, or for this one with another token.
+    elsewhere: u64,
     failure: Option<String>,
     /// Since the spool was made.
     dropped: u64,
@@ -39,22 +57,47 @@ struct Document {
     refused_in_all: u64,
 }
 
+/// The document of `--list --json`.
+#[derive(Serialize)]
+struct Listing {
+    waiting: Vec<Waiting>,
+}
+
+/// What waits for one hub and tenant.
+#[derive(Serialize)]
+struct Waiting {
+    /// `None` if no hub was named: it goes to any.
+    hub: Option<String>,
+    /// Part of the token's hash; `None` if there was no token.
+    token_hash: Option<String>,
+    messages: u64,
+}
+
 /// Runs `apex hub deliver`.
 ///
 /// # Errors
 /// If no hub is named, or the spool cannot be used.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
-    let target =
-        args.to.target()?.ok_or_else(|| anyhow!("no hub is named: add --hub URL, or set APEX_HUB"))?;
-    let spool = args.to.spool()?;
-    let done = apex_delivery::deliver(&spool, &target, args.within)?;
-    let counts = spool.counts()?;
-    remarks(&done, &spool).into_iter().for_each(output::remark);
+    let spool = args.to.existing_spool()?;
+    if args.list {
+        return list(spool.as_ref(), args.json);
+    }
+    let hub = args.to.target()?.ok_or_else(|| anyhow!("no hub is named: add --hub URL, or set APEX_HUB"))?;
+    let also_for = args.also_for.iter().map(|url| address("--also-for", url)).collect::<Result<_, _>>()?;
+    let route = Route { hub, also_for };
+    let (done, counts) = match &spool {
+        Some(spool) => (deliver(spool, &route, args.within)?, spool.counts()?),
+        None => Default::default(),
+    };
+    if let Some(spool) = &spool {
+        remarks(&done, spool).into_iter().for_each(output::remark);
+    }
     if args.json {
         let document = Document {
             confirmed: done.confirmed,
             refused: done.refused,
             waiting: done.waiting,
+            elsewhere: done.elsewhere,
             failure: done.failure.as_ref().map(ToString::to_string),
             dropped: counts.dropped,
             damaged: counts.damaged,
@@ -64,12 +107,52 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         output::page(|out| writeln!(out, "{} confirmed, {} wait", done.confirmed, done.waiting))?;
     }
-    if counts.dropped > 0 || counts.damaged > 0 {
-        output::remark(format!(
-            "since the spool was made, {} had to make room and {} had changed on the disk",
-            units::counted(counts.dropped, "message", "messages"),
-            units::counted(counts.damaged, "entry", "entries"),
-        ));
+    if let Some(spool) = &spool {
+        tell_losses(spool)?;
     }
     Ok(if done.waiting == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+/// Says what the spool has lost since this was said last.
+fn tell_losses(spool: &Spool) -> anyhow::Result<()> {
+    let Counts { dropped, damaged, .. } = spool.news()?;
+    if dropped > 0 || damaged > 0 {
+        output::remark(format!(
+            "since this was said last, {} had to make room and {} had changed on the disk",
+            units::counted(dropped, "message", "messages"),
+            units::counted(damaged, "entry", "entries"),
+        ));
+    }
+    Ok(())
+}
+
+fn list(spool: Option<&Spool>, json: bool) -> anyhow::Result<ExitCode> {
+    let found = spool.map(addressees).transpose()?.unwrap_or_default();
+    let of = |(to, messages): (Addressee, u64)| Waiting { hub: to.hub, token_hash: to.token, messages };
+    let waiting: Vec<Waiting> = found.into_iter().map(of).collect();
+    let code = if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) };
+    if json {
+        output::json(documents::HUB, &Listing { waiting })?;
+    } else {
+        output::page(|out| match waiting.is_empty() {
+            true => writeln!(out, "nothing waits"),
+            false => waiting.iter().try_for_each(|of| writeln!(out, "{of}")),
+        })?;
+    }
+    Ok(code)
+}
+
+impl Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hub = self.hub.as_deref().map_or("any hub".into(), apex_untrusted::printable);
+        let token = match (&self.token_hash, &self.hub) {
+            (Some(hash), _) => {
+                format!(" with the token whose hash begins {}", apex_untrusted::printable(hash))
+            }
+            (None, Some(_)) => " with any token".to_owned(),
+            (None, None) => String::new(),
+        };
+        let messages = units::counted(self.messages, "message waits", "messages wait");
+        write!(f, "{messages} for {hub}{token}")
+    }
 }

@@ -1,14 +1,15 @@
 //! `apex hub`: the page of a fleet, and what belongs to it.
 
+mod alerts;
 mod deliver;
 mod report;
 mod token;
 
 use crate::output;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use apex_http::Server;
 use apex_hub::{Hub, Settings, Store};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ use std::process::ExitCode;
   apex hub --listen 0.0.0.0:8765 --database /var/lib/apex/hub.db
                                          for other machines
   apex hub report --html week.html       what the week was like
+  apex hub alerts --alertmanager http://127.0.0.1:9093
+                                         tells of jobs that waste GPUs now
 
 Without a token, the hub listens on loopback only, and all users of the machine share it. With tokens, each request needs \
 one, and each tenant sees its own jobs. There is no TLS: beyond a trusted network, put a proxy in front of it \
@@ -65,6 +68,7 @@ enum Command {
     Token(token::Args),
     Deliver(deliver::Args),
     Report(report::Args),
+    Alerts(alerts::Args),
 }
 
 fn parse_price(text: &str) -> Result<f64, String> {
@@ -72,9 +76,35 @@ fn parse_price(text: &str) -> Result<f64, String> {
     price.ok_or_else(|| "write a number such as 2.50".to_owned())
 }
 
+fn parse_url(text: &str) -> Result<String, String> {
+    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || "?#\"<>".contains(c));
+    let url = is_address && is_plain;
+    url.then(|| text.to_owned()).ok_or_else(|| "write an address such as https://hub.example".to_owned())
+}
+
+/// The tenant that is named, or the only one.
+fn tenant(named: Option<&str>, store: &Store) -> anyhow::Result<String> {
+    let tenants: Vec<String> = store.tenants()?.into_iter().map(|(name, ..)| name).collect();
+    match (named, &tenants[..]) {
+        (_, []) => bail!("no job has sent anything to this hub yet"),
+        (Some(name), all) if all.iter().any(|of| of == name) => Ok(name.to_owned()),
+        (None, [only]) => Ok(only.clone()),
+        (Some(name), all) => {
+            bail!("there is no tenant {}: there are {}", apex_untrusted::printable(name), all.join(", "))
+        }
+        (None, all) => bail!("name one of the tenants with --tenant: {}", all.join(", ")),
+    }
+}
+
 impl Database {
     fn open(&self) -> anyhow::Result<Store> {
         Ok(Store::open(&self.database)?)
+    }
+
+    /// Whether the database is there and has a token.
+    fn has_tokens(&self) -> anyhow::Result<bool> {
+        Ok(self.database.exists() && self.open()?.has_tokens()?)
     }
 
     /// Opens a database that is there.
@@ -96,22 +126,26 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Token(args)) => token::execute(args),
         Some(Command::Deliver(args)) => deliver::execute(args),
         Some(Command::Report(args)) => report::execute(args),
+        Some(Command::Alerts(args)) => alerts::execute(args),
         None => serve(args),
     }
 }
 
 fn serve(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.database.open()?;
-    if !args.listen.ip().is_loopback() && !store.has_tokens()? {
+    let path = &args.database.database;
+    let may_be_reached = args.listen.ip().is_loopback() || args.database.has_tokens()?;
+    if !may_be_reached {
         bail!(
             "{} is no loopback address: others reach it, so the hub needs a token; make one with `apex hub token \
              --database {} add NAME`",
             args.listen,
-            apex_untrusted::shown(store.path())
+            apex_untrusted::shown(path)
         );
     }
+    // A hub that does not start makes no database.
+    drop(TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?);
     let settings = Settings { price_per_gpu_hour: args.price.price_per_gpu_hour, kept_days: args.keep_days };
-    let hub = Hub::open(store.path(), settings)?;
+    let hub = Hub::open(path, settings)?;
     let server = Server::bind(hub.options(args.listen))?;
     let url = server.url();
     output::page(|out| writeln!(out, "{url}"))?;

@@ -2,7 +2,7 @@
 //! is lost where the hub is not there.
 
 use crate::common::{APEX, Running, Sandbox, installed, output, program, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn get(address: &str, path: &str, token: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn json(address: &str, path: &str) -> Value {
+fn document(address: &str, path: &str) -> Value {
     let (status, body) = get(address, path, "");
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
@@ -47,8 +47,14 @@ fn the_page_of_a_job_has_the_figures_of_its_report() {
     run.args(["--", APEX, "demo", "--bare", "bad"]).env("USER", "ada");
     output(&mut run, 0);
     let report = sandbox.json(&["report", "--json", "s"]);
-    let job = json(&address, "/api/v1/jobs/1");
-    let (times, profile) = (&job["job"]["times"], &report["profile"]);
+    let job = document(&address, "/api/v1/jobs/1");
+    // It is the CPU device's time, and nobody's GPU-hour.
+    let (times, profile) = (&job["cpu_device"], &report["profile"]);
+    assert_eq!(
+        (&job["job"]["times"]["held_us"], &job["job"]["cpu_device_us"]),
+        (&0.into(), &times["held_us"])
+    );
+    assert_eq!(document(&address, "/api/v1/report")["times"]["held_us"], 0);
     assert_eq!((&job["job"]["job"], &job["job"]["owner"]), (&"demo 1".into(), &"ada".into()));
     let activities = profile["activities"].as_array().unwrap();
     for part in ["kernels", "collectives", "waiting", "copies", "unknown"] {
@@ -105,37 +111,84 @@ fn a_run_without_its_hub_waits_in_the_spool_and_a_second_hub_gets_it() {
     let run = output(&mut sandbox.record(&options, &["launch", "10"]), 0);
     let said = text(&run.stderr);
     assert!(said.contains("cannot be reached") && said.contains("1 message waits in"), "{said}");
-    let deliver = |address: &str, code: i32| {
-        output(&mut sandbox.apex(&["hub", "deliver", "--json", "--spool", "spool", "--hub", address]), code)
+    let asked = |options: &[&str], code: i32| -> Value {
+        let all = [&["hub", "deliver", "--json", "--spool", "spool"], options].concat();
+        serde_json::from_slice(&output(&mut sandbox.apex(&all), code).stdout).unwrap()
     };
-    let failed: Value = serde_json::from_slice(&deliver(url, 1).stdout).unwrap();
+    let deliver = |address: &str, code: i32| asked(&["--hub", address], code);
+    let failed = deliver(url, 1);
     assert_eq!((&failed["confirmed"], &failed["waiting"]), (&0.into(), &1.into()));
+    // The message is for that hub and for no other, until somebody says that it has moved.
+    let (_running, address) = hub(&sandbox, &[]);
+    let here = format!("http://{address}");
+    let kept = deliver(&here, 0);
+    assert_eq!((&kept["confirmed"], &kept["waiting"], &kept["elsewhere"]), (&0.into(), &0.into(), &1.into()));
+    let waiting = json!({"hub": url, "token_hash": null, "messages": 1});
+    assert_eq!(asked(&["--list"], 1)["waiting"], json!([waiting]));
+    let list = output(&mut sandbox.apex(&["hub", "deliver", "--list", "--spool", "spool"]), 1);
+    assert_eq!(text(&list.stdout), format!("1 message waits for {url} with any token\n"));
     // A server that is no hub confirms nothing, whatever its status.
     let mut other = Running::start(&mut sandbox.apex(&["dashboard", "--no-open", "s"]));
     let dashboard = other.read_until("http://");
-    deliver(dashboard.trim_end_matches('/'), 1);
-    let (_running, address) = hub(&sandbox, &[]);
-    let done: Value = serde_json::from_slice(&deliver(&format!("http://{address}"), 0).stdout).unwrap();
-    assert_eq!((&done["confirmed"], &done["waiting"]), (&1.into(), &0.into()));
-    assert_eq!(json(&address, "/api/v1/jobs")["jobs"][0]["launches"], 10);
+    let moved = ["--also-for", url, "--hub"];
+    asked(&[&moved[..], &[dashboard.trim_end_matches('/')]].concat(), 1);
+    let done = asked(&[&moved[..], &[here.as_str()]].concat(), 0);
+    assert_eq!((&done["confirmed"], &done["waiting"], &done["elsewhere"]), (&1.into(), &0.into(), &0.into()));
+    assert_eq!(asked(&["--list"], 0)["waiting"], json!([]));
+    assert_eq!(document(&address, "/api/v1/jobs")["jobs"][0]["launches"], 10);
     // Without a hub, the spool holds.
     let run = sandbox.apex(&["run", "--device", "cpu", "-o", "t", "-q", "--spool", "spool", "--"]);
     let mut run = run;
     output(run.arg(program()).args(["launch", "5"]), 0);
-    deliver(&format!("http://{address}"), 0);
-    assert_eq!(json(&address, "/api/v1/jobs")["jobs"].as_array().unwrap().len(), 2);
+    deliver(&here, 0);
+    assert_eq!(document(&address, "/api/v1/jobs")["jobs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_cannot_work_is_said_and_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let refused = |arguments: &[&str], code: i32, said: &str| {
+        let ended = output(&mut sandbox.apex(&[&["hub"], arguments].concat()), code);
+        let stderr = text(&ended.stderr).to_owned();
+        assert!(stderr.contains(said), "{arguments:?}: {stderr}");
+        stderr
+    };
+    // A hub that does not start makes no database.
+    refused(&["--listen", "0.0.0.0:0", "--database", "nt.db"], 125, "token --database nt.db add NAME");
+    let (_running, address) = hub(&sandbox, &[]);
+    refused(&["--listen", &address, "--database", "nt.db"], 125, "cannot listen on");
+    assert!(!sandbox.path("nt.db").exists());
+    refused(&["--price-per-gpu-hour=-1"], 2, "write a number such as 2.50");
+    // A report is of a tenant that there is, and says in which forms it comes.
+    refused(&["report"], 2, "--html <FILE>|--json");
+    let json_of = ["report", "--database", "hub.db", "--json"];
+    refused(&json_of, 125, "no job has sent anything to this hub yet");
+    for tenant in ["physics", "chemistry"] {
+        output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "add", tenant]), 0);
+    }
+    refused(&json_of, 125, "name one of the tenants with --tenant: chemistry, physics");
+    refused(&[&json_of[..], &["--tenant", "local"]].concat(), 125, "no tenant local: there are chemistry");
+    let mailed = ["report", "--database", "hub.db", "--tenant", "physics", "--html", "week.html"];
+    refused(&[&mailed[..], &["--url", "hub"]].concat(), 2, "write an address such as");
+    output(&mut sandbox.apex(&[&["hub"], &mailed[..]].concat()), 0);
+    // Nothing is delivered from a folder that is not there, and TLS is not spoken.
+    let url = format!("http://{address}");
+    refused(&["deliver", "--hub", &url, "--spool", "nosuch"], 125, "there is no folder nosuch");
+    assert!(!sandbox.path("nosuch").exists());
+    let https = refused(&["deliver", "--hub", "https://hub/SECRET"], 125, "ssh -L");
+    assert!(!https.contains("SECRET"), "{https}");
 }
 
 /// The only job of a hub, once this holds of it.
 fn job_where(address: &str, holds: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..6000 {
-        let job = json(address, "/api/v1/jobs")["jobs"][0].clone();
+        let job = document(address, "/api/v1/jobs")["jobs"][0].clone();
         if holds(&job) {
             return job;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    panic!("no such job: {}", json(address, "/api/v1/jobs"));
+    panic!("no such job: {}", document(address, "/api/v1/jobs"));
 }
 
 #[test]
@@ -168,7 +221,7 @@ fn ranks_are_told_while_they_run_and_when_they_end_or_are_killed() {
     assert!(ends.0.wait().unwrap().success());
     let job = job_where(&address, |job| job["running"] == 1);
     assert_eq!((&job["launches"], &job["recordings"], &job["failed"]), (&80.into(), &2.into(), &0.into()));
-    let ranks = json(&address, "/api/v1/jobs/1")["ranks"].clone();
+    let ranks = document(&address, "/api/v1/jobs/1")["ranks"].clone();
     let ranks: Vec<u64> = ranks.as_array().unwrap().iter().map(|of| of["rank"].as_u64().unwrap()).collect();
     assert_eq!(ranks, [0, 1]);
 }
@@ -214,6 +267,67 @@ fn a_hub_for_others_demands_a_token_and_the_program_does_not_get_it() {
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 0);
     output(&mut sandbox.apex(&["hub", "token", "--database", "hub.db", "revoke", "physics"]), 1);
     assert_eq!(get(&address, "/api/v1/jobs", &token).0, 401);
+}
+
+/// Posts a message, and returns the status of the answer.
+fn post(address: &str, message: &Value) -> u16 {
+    let body = message.to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /api/v1/aggregates HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    write!(stream, "{head}{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_job_that_wastes_gpus_reaches_the_receivers_until_it_ends() {
+    let sandbox = Sandbox::new();
+    let (_running, address) = hub(&sandbox, &[]);
+    let now_ns = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let mut message = json!({
+        "schema": "apex.aggregate/1", "recording": "0".repeat(32), "sequence": 1, "job": {"id": "wasteful"},
+        "owner": "ada", "started_ns": now_ns - 3_600_000_000_000u64, "as_of_ns": now_ns,
+        "devices": [{"name": "NVIDIA H200", "uuid": "GPU-1"}],
+        "uses": [{"device": 0, "times": {
+            "kernels_us": 0, "collectives_us": 0, "waiting_us": 0, "copies_us": 0, "idle_us": [0, 0, 0, 0, 0, 0, 0, 0],
+            "unknown_us": 0, "outside_us": 3_600_000_000u64,
+        }}],
+    });
+    assert_eq!(post(&address, &message), 200);
+    let alerts = ["hub", "alerts", "--database", "hub.db", "--url", "http://hub.example"];
+    let once = output(&mut sandbox.apex(&[&alerts[..], &["--once"]].concat()), 1);
+    let said = "alert lost: wasteful of ada: 100.0% of 1.00 h of GPU time is lost, to: before the first and after the \
+                last work 100.0%\n  next: http://hub.example/jobs/1\n";
+    assert_eq!(text(&once.stdout), said);
+    let mut watching = sandbox.apex(&alerts);
+    watching.args(["--interval", "50ms", "--exec", "cat >> told; echo >> told"]);
+    let _watching = Running::start(&mut watching);
+    let told = |reason: &str| {
+        for _ in 0..6000 {
+            let told = std::fs::read_to_string(sandbox.path("told")).unwrap_or_default();
+            let documents = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(found) = documents.into_iter().find(|document| document["reason"] == reason) {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("nobody was told: {reason}");
+    };
+    let fired = told("new");
+    assert_eq!(
+        (&fired["schema"], &fired["job"], &fired["owner"]),
+        (&"apex.hub/1".into(), &"wasteful".into(), &"ada".into())
+    );
+    (message["sequence"], message["ended"]) =
+        (json!(2), json!({"at_ns": now_ns, "status": 0, "signal": null}));
+    assert_eq!(post(&address, &message), 200);
+    assert_eq!(told("resolved")["since"], fired["since"]);
+    output(&mut sandbox.apex(&[&alerts[..], &["--once"]].concat()), 0);
 }
 
 #[test]
@@ -293,4 +407,79 @@ fn the_units_of_systemd_start_commands_that_there_are() {
         let wrong = |line: &&str| line.contains(name) && !line.contains("is not executable");
         assert_eq!(said.lines().find(wrong), None, "{said}");
     }
+}
+
+/// The documents of a manifest of Kubernetes.
+fn manifest(sandbox: &Sandbox, python: &std::path::Path, name: &str) -> Vec<Value> {
+    let mut read = sandbox.command(python);
+    read.args([
+        "-c",
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))",
+    ]);
+    serde_json::from_slice(&output(read.arg(deployed(&format!("kubernetes/{name}"))), 0).stdout).unwrap()
+}
+
+/// Words of a member that is a list.
+fn words(of: &Value) -> Vec<&str> {
+    of.as_array().into_iter().flatten().map(|word| word.as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_manifests_of_kubernetes_fit_together_and_deliver() {
+    let Some(python) = installed("schemathesis/bin/python") else { return };
+    let sandbox = Sandbox::new();
+    let (mut apex, mut delivers) = (Vec::new(), String::new());
+    for name in ["hub.yaml", "job.yaml", "deliver.yaml"] {
+        for pod in
+            manifest(&sandbox, &python, name).iter().filter_map(|of| of["spec"]["template"].get("spec"))
+        {
+            let names = |of: &Value| -> std::collections::BTreeSet<String> {
+                of.as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|of| of["name"].as_str().unwrap().to_owned())
+                    .collect()
+            };
+            let of = |kind: &str| pod[kind].as_array().cloned().unwrap_or_default();
+            for container in of("initContainers").iter().chain(&of("containers")) {
+                assert!(names(&container["volumeMounts"]).is_subset(&names(&pod["volumes"])), "{name}");
+                let image = container["image"].as_str().unwrap();
+                assert!(image == "registry.example/apex:0.1.0" || name == "job.yaml", "{name}: {image}");
+                let (command, arguments) = (words(&container["command"]), words(&container["args"]));
+                match command[..] {
+                    [] => apex.push(arguments.join(" ")),
+                    ["/apex/bin/apex", ref rest @ ..] => apex.push(rest.join(" ")),
+                    ["/bin/sh", "-c", script] if name == "deliver.yaml" => delivers = script.to_owned(),
+                    ["/bin/sh", "-c", script] => {
+                        let lines = script.replace("| grep -q . ||", "").replace("> /data/first-token", "");
+                        apex.extend(
+                            lines
+                                .lines()
+                                .filter_map(|line| line.trim().strip_prefix("apex "))
+                                .map(str::to_owned),
+                        );
+                    }
+                    _ => assert_eq!(command[0], "cp"),
+                }
+            }
+        }
+    }
+    assert_eq!(apex.len(), 4, "{apex:?}");
+    for command in apex {
+        let mut words: Vec<&str> = command.split_whitespace().take_while(|word| *word != "--").collect();
+        words.push("--help");
+        output(&mut sandbox.apex(&words), 0);
+    }
+    // What a pod left in its spool is delivered by the script as it stands there.
+    std::fs::create_dir(sandbox.path("spools")).unwrap();
+    output(&mut sandbox.record(&["--spool", "spools/pod"], &["launch", "10"]), 0);
+    let (_running, address) = hub(&sandbox, &[]);
+    let script = delivers.replace("/spool", &sandbox.path("spools").display().to_string());
+    let script = script.replace("/opt/apex/bin/apex", APEX).replace("sleep 600", "exit 0");
+    // (Only root may leave its groups.)
+    let script = script.replace("--clear-groups", "--keep-groups");
+    let mut deliver = sandbox.command("/bin/sh");
+    deliver.args(["-c", &script]).env("APEX_HUB", format!("http://{address}"));
+    let said = output(&mut deliver, 0);
+    assert_eq!(document(&address, "/api/v1/jobs")["jobs"][0]["launches"], 10, "{}", text(&said.stderr));
 }

@@ -4,8 +4,7 @@ use crate::identity::Identity;
 use crate::making::aggregate;
 use apex_advice::Advice;
 use apex_aggregate::Aggregate;
-use apex_delivery::{Delivered, deliver};
-use apex_push::Target;
+use apex_delivery::{Delivered, Route, deliver, label};
 use apex_spool::{Entry, Spool};
 use apex_view::{Filters, Loaded};
 use std::io;
@@ -26,7 +25,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Destination {
     /// The hub's address, with [`apex_delivery::PATH`] behind it; without a hub, the spool holds.
-    pub hub: Option<Target>,
+    pub hub: Option<Route>,
     /// The spool.
     pub spool: Spool,
 }
@@ -169,8 +168,9 @@ impl Telling {
 
     fn keep(&self, aggregate: &Aggregate) -> io::Result<()> {
         let Aggregate { recording, sequence, .. } = aggregate;
-        let entry = Entry { key: recording.clone(), sequence: *sequence, body: aggregate.to_bytes() };
-        self.to.spool.put(&entry)
+        let label = self.to.hub.as_ref().map_or_else(String::new, |route| label(&route.hub));
+        let body = aggregate.to_bytes();
+        self.to.spool.put(&Entry { key: recording.clone(), sequence: *sequence, label, body })
     }
 
     fn deliver(&self, longest: Duration) -> io::Result<Delivered> {

@@ -1,6 +1,6 @@
 //! Whose a recording is: identifier, job, owner, host, code version.
 
-use apex_aggregate::{Job, shortened};
+use apex_aggregate::{Allocation, Job, MOST_DEVICES, shortened};
 use apex_conventions::launchers;
 use apex_untrusted::read;
 use std::fs::File;
@@ -12,6 +12,10 @@ use std::path::Path;
 const MOST_REFS: u64 = 16 << 20;
 /// Most bytes of the table of users that is read.
 const MOST_USERS: u64 = 1 << 20;
+/// Variables that list the GPUs which a scheduler gave on this host, the surest first: those of the
+/// job by Slurm, then those that the program may see.
+const ALLOCATIONS: [&str; 4] =
+    ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
 /// Run identifier of torchrun if the user gives none: it is no name of a job.
 const NO_RUN: &str = "none";
 
@@ -26,6 +30,8 @@ pub struct Identity {
     pub owner: String,
     /// The commit that is checked out in the program's folder.
     pub code_version: String,
+    /// GPUs that the scheduler gave.
+    pub allocation: Option<Allocation>,
 }
 
 impl Identity {
@@ -45,6 +51,7 @@ impl Identity {
             job,
             owner: shortened(&owner),
             code_version: commit(folder).unwrap_or_default(),
+            allocation: allocation(variable),
         })
     }
 }
@@ -62,6 +69,29 @@ fn job_of(named: Option<&str>, recording: &str, variable: impl Fn(&str) -> Optio
         rank: rank.as_ref().map(|rank| rank.rank),
         ranks: rank.and_then(|rank| rank.world_size).unwrap_or(0),
     }
+}
+
+/// The GPUs that a scheduler gave: indices (`0,1`, `0-3`) or UUIDs. Words such as `all` say nothing
+/// of their number.
+fn allocation(variable: impl Fn(&str) -> Option<String>) -> Option<Allocation> {
+    ALLOCATIONS.iter().find_map(|&source| {
+        let devices: Vec<String> =
+            variable(source)?.split(',').map(listed).collect::<Option<Vec<_>>>()?.concat();
+        let is_possible = (1..=MOST_DEVICES).contains(&devices.len());
+        is_possible.then(|| Allocation { source: source.to_owned(), devices })
+    })
+}
+
+/// The devices of an entry of a list; `None` if it names none.
+fn listed(entry: &str) -> Option<Vec<String>> {
+    let entry = entry.trim();
+    if entry.starts_with("GPU-") || entry.starts_with("MIG-") {
+        return Some(vec![shortened(entry)]);
+    }
+    let (first, last) = entry.split_once('-').unwrap_or((entry, entry));
+    let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last && usize::from(last - first) < MOST_DEVICES)
+        .then(|| (first..=last).map(|index| index.to_string()).collect())
 }
 
 /// The user of this process, where the environment does not name it.
@@ -128,6 +158,25 @@ mod tests {
         assert_eq!(commit(&inside), Some(three.clone()));
         fs::write(git.join("HEAD"), "ref: ../../etc/passwd\n").unwrap();
         assert_eq!(commit(&inside), None);
+    }
+
+    #[test]
+    fn an_allocation_is_what_the_surest_variable_lists() {
+        let of = |variables: &[(&str, &str)]| {
+            let found = |name: &str| variables.iter().find(|(of, _)| *of == name);
+            allocation(|name| found(name).map(|(_, value)| (*value).to_owned()))
+                .map(|of| (of.source, of.devices.join(" ")))
+        };
+        let says = |source: &str, devices: &str| Some((source.to_owned(), devices.to_owned()));
+        assert_eq!(of(&[]), None);
+        let both = [("CUDA_VISIBLE_DEVICES", "0"), ("SLURM_JOB_GPUS", "2,4-6")];
+        assert_eq!(of(&both), says("SLURM_JOB_GPUS", "2 4 5 6"));
+        assert_eq!(of(&both[..1]), says("CUDA_VISIBLE_DEVICES", "0"));
+        let container = [("SLURM_JOB_GPUS", "a"), ("NVIDIA_VISIBLE_DEVICES", "GPU-8f, MIG-3")];
+        assert_eq!(of(&container), says("NVIDIA_VISIBLE_DEVICES", "GPU-8f MIG-3"));
+        for nothing in ["all", "none", "void", "", "-1", "0,", "3-1", "0-99999", "0-64"] {
+            assert_eq!(of(&[("NVIDIA_VISIBLE_DEVICES", nothing)]), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use crate::identity::Identity;
 use apex_advice::{Advice, Severity};
 use apex_aggregate::{
-    Aggregate, Device, End, Finding, Kernel, Kernels, MOST_BYTES, MOST_COMMAND, MOST_DEVICES, MOST_FINDINGS,
-    MOST_KERNELS, MOST_US, MOST_USES, Reading, Step, Times, Use, shortened,
+    Aggregate, Device, End, Finding, Kernel, Kernels, Kind, MOST_BYTES, MOST_COMMAND, MOST_DEVICES,
+    MOST_FINDINGS, MOST_KERNELS, MOST_US, MOST_USES, Reading, Step, Times, Use, shortened,
 };
+use apex_conventions::cpu_device;
 use apex_conventions::documents::AGGREGATE;
 use apex_machine::{Readings, Summary};
 use apex_profile::{Accounts, Figure, IdleCause, Profile};
@@ -40,6 +41,8 @@ pub fn aggregate(loaded: &Loaded, advice: &Advice, of: &Identity, sequence: u64,
         started_ns,
         as_of_ns,
         ended: meta.and_then(ended),
+        // What the CPU device runs uses no GPU, whatever was given.
+        allocation: of.allocation.clone().filter(|_| !is_on_cpu(profile)),
         devices: devices(profile),
         uses,
         other_uses,
@@ -77,8 +80,16 @@ fn ended(meta: &Meta) -> Option<End> {
 }
 
 fn devices(profile: &Profile) -> Vec<Device> {
-    let devices = profile.devices.iter().take(MOST_DEVICES);
-    devices.map(|device| Device { name: shortened(&device.name), uuid: shortened(&device.uuid) }).collect()
+    let of = |device: &apex_profile::Device| Device {
+        name: shortened(&device.name),
+        uuid: shortened(&device.uuid),
+        kind: if cpu_device::is(&device.name) { Kind::Cpu } else { Kind::Gpu },
+    };
+    profile.devices.iter().take(MOST_DEVICES).map(of).collect()
+}
+
+fn is_on_cpu(profile: &Profile) -> bool {
+    profile.devices.iter().any(|device| cpu_device::is(&device.name))
 }
 
 /// Whole microseconds of a time. What is negative, by a model's rounding, is none.

@@ -2,8 +2,10 @@
 
 use crate::refusal::Refusal;
 use crate::times::{MOST_US, Times};
+use apex_conventions::cpu_device;
 use apex_conventions::documents::AGGREGATE;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Most bytes of a message.
 pub const MOST_BYTES: usize = 256 << 10;
@@ -58,6 +60,8 @@ pub struct Aggregate {
     pub ended: Option<End>,
     /// Devices that were used.
     pub devices: Vec<Device>,
+    /// GPUs that a scheduler gave to the job on this host; `None` where nobody says so.
+    pub allocation: Option<Allocation>,
     /// Uses of the devices by processes.
     pub uses: Vec<Use>,
     /// Uses that had no room in [`Self::uses`], together.
@@ -117,6 +121,49 @@ pub struct Device {
     pub name: String,
     /// UUID, as `GPU-…`.
     pub uuid: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A GPU.
+    #[default]
+    Gpu,
+    /// The CPU device of APEX: nobody pays for it by the GPU-hour.
+    Cpu,
+}
+
+impl Device {
+    /// Whether it is the CPU device, also where a message names no kind.
+    pub fn is_cpu(&self) -> bool {
+        self.kind == Kind::Cpu || cpu_device::is(&self.name)
+    }
+}
+
+/// GPUs that a scheduler gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Allocation {
+    /// The variable that says so, such as `SLURM_JOB_GPUS`.
+    pub source: String,
+    /// Each one's index or UUID.
+    pub devices: Vec<String>,
+}
+
+/// A device that a recording held, from its start on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The device: its UUID, otherwise host and index.
+    pub device: String,
+    /// Start, microseconds since 1970.
+    pub from_us: u64,
+    /// End: no more than the device's times say, and no more than the recording took.
+    pub until_us: u64,
+    /// What the device's times exceed that by: processes of the recording shared it.
+    pub shared_us: u64,
 }
 
 /// The use of a device by a process.
@@ -256,11 +303,55 @@ impl Aggregate {
         Ok(read)
     }
 
-    /// The times of all uses.
+    /// The times of all uses of GPUs.
     pub fn times(&self) -> Times {
-        let mut sum = self.other_uses;
-        self.uses.iter().for_each(|of| sum.add(&of.times));
+        self.times_where(false)
+    }
+
+    /// The times of all uses of the CPU device.
+    pub fn cpu_device_times(&self) -> Times {
+        self.times_where(true)
+    }
+
+    fn times_where(&self, is_cpu: bool) -> Times {
+        let mut sum = if self.is_on_cpu() == is_cpu { self.other_uses } else { Times::default() };
+        let uses = self.uses.iter().filter(|of| self.is_use_of_cpu(of) == is_cpu);
+        uses.for_each(|of| sum.add(&of.times));
         sum
+    }
+
+    /// Whether it used the CPU device alone.
+    pub fn is_on_cpu(&self) -> bool {
+        !self.devices.is_empty() && self.devices.iter().all(Device::is_cpu)
+    }
+
+    fn is_use_of_cpu(&self, of: &Use) -> bool {
+        let device = of.device.and_then(|at| self.devices.get(at as usize));
+        device.map_or_else(|| self.is_on_cpu(), Device::is_cpu)
+    }
+
+    /// The GPUs that it held. Uses whose device is not known are in none.
+    pub fn holds(&self) -> Vec<Hold> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for used in self.uses.iter().filter(|of| !self.is_use_of_cpu(of)) {
+            let Some((at, device)) = used.device.and_then(|at| Some((at, self.devices.get(at as usize)?)))
+            else {
+                continue;
+            };
+            let own = || format!("{} {at}", self.host);
+            let device = if device.uuid.is_empty() { own() } else { device.uuid.clone() };
+            let sum = sums.entry(device).or_default();
+            *sum = sum.saturating_add(used.times.held_us());
+        }
+        let (from_us, took_us) =
+            (self.started_ns / 1000, self.as_of_ns.saturating_sub(self.started_ns) / 1000);
+        let of = |(device, sum): (String, u64)| Hold {
+            device,
+            from_us,
+            until_us: from_us + sum.min(took_us),
+            shared_us: sum.saturating_sub(took_us),
+        };
+        sums.into_iter().map(of).collect()
     }
 
     /// The ranks that the recording holds; at least one.
@@ -279,6 +370,8 @@ impl Aggregate {
         within(!self.job.id.is_empty(), "job.id is empty")?;
         within(self.command.len() <= MOST_COMMAND, "command has more than 64 words")?;
         within(self.devices.len() <= MOST_DEVICES, "devices are more than 64")?;
+        let allocated = self.allocation.as_ref().map_or(0, |of| of.devices.len());
+        within(allocated <= MOST_DEVICES, "allocation has more than 64 devices")?;
         within(self.uses.len() <= MOST_USES, "uses are more than 256")?;
         within(self.kernels.listed.len() <= MOST_KERNELS, "kernels.listed are more than 32")?;
         within(self.findings.len() <= MOST_FINDINGS, "findings are more than 16")?;
@@ -287,13 +380,19 @@ impl Aggregate {
         within(self.counts().all(|count| count <= MOST_COUNT), "a count is above 2^53")?;
         within(self.moments().all(|moment| moment <= i64::MAX as u64), "a moment is after the year 2262")?;
         within(self.all_us().all(|us| us <= MOST_US), "a time is above 2^47 µs")?;
-        within(self.times().held_us() <= MOST_US, "the times of all uses are above 2^47 µs")?;
+        within(self.all_times().held_us() <= MOST_US, "the times of all uses are above 2^47 µs")?;
         within(self.all_ranks().all(|rank| rank < MOST_RANK), "a rank is above 2^24")?;
         let known = |device: u32| (device as usize) < self.devices.len();
         let devices = self.uses.iter().filter_map(|of| of.device);
         within(devices.into_iter().all(known), "uses name a device that is not listed")?;
         within(self.step.as_ref().is_none_or(Step::is_possible), "step is not between 0 and 2^53 ns")?;
         within(self.numbers().all(f64::is_finite), "a number is not finite")
+    }
+
+    fn all_times(&self) -> Times {
+        let mut sum = self.times();
+        sum.add(&self.cpu_device_times());
+        sum
     }
 
     fn texts(&self) -> impl Iterator<Item = &str> {
@@ -306,7 +405,8 @@ impl Aggregate {
             .iter()
             .flat_map(|found| [&found.rule, &found.title, &found.remedy, &found.severity]);
         let readings = self.machine.iter().map(|reading| &reading.name);
-        let all = single.into_iter().chain(&self.command).chain(devices).chain(kernels);
+        let allocated = self.allocation.iter().flat_map(|of| of.devices.iter().chain([&of.source]));
+        let all = single.into_iter().chain(&self.command).chain(devices).chain(allocated).chain(kernels);
         all.chain(findings).chain(readings).map(String::as_str)
     }
 

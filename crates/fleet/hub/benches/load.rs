@@ -1,13 +1,17 @@
-//! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS]`.
+//! The load that a hub bears: `cargo bench -p apex-hub --bench load -- [JOBS] [ROWS] [SECONDS]`.
 //!
 //! Sixteen clients post two messages of each of eight ranks of `JOBS` jobs (the run, and its end)
-//! to a hub in this process; then the pages are timed, and again after the table of jobs was filled
-//! to `ROWS` rows by copies. docs/results/hub.md has its output. Processor time is that of this
-//! process, clients included.
+//! to a hub in this process; then the pages are timed, and again after the tables were filled with a
+//! year of jobs, days and kernels, as SQL: with `ROWS` jobs, or as many as `SECONDS` allow. Messages
+//! of the last 14 days are not simulated. docs/results/hub.md has its output. Processor time is that
+//! of this process, clients included.
 
-use apex_aggregate::{Aggregate, Device, End, Finding, Job, Kernel, Kernels, Reading, Step, Times, Use};
+use apex_aggregate::{
+    Aggregate, Device, End, Finding, Job, Kernel, Kernels, Kind, Reading, Step, Times, Use,
+};
 use apex_http::{Server, Stop};
-use apex_hub::{Hub, Settings};
+use apex_hub::alerts::Conditions;
+use apex_hub::{Hub, LOCAL, Settings, Store};
 use apex_random::Random;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,11 +20,29 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const RANKS: u64 = 8;
 const CLIENTS: u64 = 16;
-const PAGES: [&str; 7] = ["/", "/?owner=owner7", "/jobs/1", "/owners", "/kernels", "/changes", "/report"];
+const PAGES: [&str; 13] = [
+    "/",
+    "/api/v1/jobs?limit=500",
+    "/?owner=owner7",
+    "/jobs/1",
+    "/owners",
+    "/owners?days=365",
+    "/kernels",
+    "/kernels?weeks=52",
+    "/changes",
+    "/report",
+    "/report?days=365",
+    "/health",
+    "/metrics",
+];
+/// Rows that are written in one transaction.
+const ROWS_AT_ONCE: u64 = 100_000;
+const DAY_NS: u64 = 86_400_000_000_000;
 
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (jobs, rows) = (numbers.next().unwrap_or(2_000), numbers.next().unwrap_or(1_000_000));
+    let seconds = numbers.next().unwrap_or(600);
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("hub.db");
     let (address, stop) = serve(&database);
@@ -39,9 +61,14 @@ fn main() {
     println!("cpu_ms_per_message {:.3}", (cpu_s() - cpu) * 1e3 / messages as f64);
     println!("database_bytes_per_job {}", size(&database) / jobs);
     time_pages(address, jobs);
-    fill(&database, rows);
-    println!("database_bytes_per_job_without_messages {}", (size(&database)) / rows);
+    let rows = fill(&database, rows, seconds);
+    println!("rows {rows}");
+    println!("database_bytes_per_job_without_messages {}", size(&database) / rows);
     time_pages(address, rows);
+    let store = Store::open(&database).unwrap();
+    let begun = Instant::now();
+    store.alerts(LOCAL, &Conditions::default(), now_ns()).unwrap();
+    println!("alerts_ms rows={rows} {:.1}", begun.elapsed().as_secs_f64() * 1e3);
     println!("peak_memory_mb {}", peak_mb());
     stop.stop();
 }
@@ -110,34 +137,70 @@ fn time_pages(address: SocketAddr, rows: u64) {
     }
 }
 
-/// Fills the table of jobs by copies of what it has, a year back.
-fn fill(database: &Path, rows: u64) {
+/// Fills the tables with a year that ends now, for so many seconds at most: jobs are copies of those
+/// that are there, in the order of their starts. Returns how many there are.
+fn fill(database: &Path, rows: u64, seconds: u64) -> u64 {
+    let begun = Instant::now();
     let connection = rusqlite::Connection::open(database).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+    connection.pragma_update(None, "synchronous", "OFF").unwrap();
     let columns: Vec<String> = connection
-        .prepare("SELECT name FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'name', 'started_ns', 'series')")
+        .prepare("SELECT name FROM pragma_table_info('jobs') WHERE name NOT IN ('id', 'name', 'started_ns')")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
     let columns = columns.join(", ");
-    connection.execute("DELETE FROM recordings WHERE job > 1", []).unwrap();
-    loop {
-        let highest: u64 =
-            connection.query_row("SELECT max(id) FROM jobs", [], |row| row.get::<_, i64>(0)).unwrap() as u64;
-        if highest >= rows {
-            break;
-        }
-        let day = 86_400_000_000_000u64;
-        let copy = format!(
-            "INSERT INTO jobs (name, started_ns, series, {columns})
-             SELECT name || '-' || {highest}, started_ns - abs(random() % {}) , series, {columns} FROM jobs WHERE id > 1 LIMIT {}",
-            364 * day,
-            rows - highest
-        );
-        connection.execute(&copy, []).unwrap();
+    let kept = number(&connection, "SELECT max(id) FROM jobs");
+    let year = now_ns() - 365 * DAY_NS;
+    let between = (365 * DAY_NS / rows).max(1);
+    let mut made = 0;
+    while made + kept < rows && begun.elapsed().as_secs() < seconds {
+        let more = ROWS_AT_ONCE.min(rows - kept - made);
+        connection
+            .execute_batch(&format!(
+                "WITH RECURSIVE n(i) AS (SELECT {made} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {made} + {more})
+                 INSERT INTO jobs (name, started_ns, {columns})
+                 SELECT (1000000000 + i) || '.0', {year} + i * {between}, {columns}
+                 FROM n JOIN jobs ON id = 1 + i % {kept};"
+            ))
+            .unwrap();
+        made += more;
     }
-    connection.execute_batch("VACUUM").unwrap();
+    fill_days(&connection, year / DAY_NS);
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    made + kept
+}
+
+/// A row of each owner and day, and of each kernel and week.
+fn fill_days(connection: &rusqlite::Connection, first: u64) {
+    let with = |table: &str, by: &str, moments: u64, first: u64| {
+        let columns: Vec<String> = connection
+            .prepare(&format!("SELECT name FROM pragma_table_info('{table}') WHERE name != '{by}'"))
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let columns = columns.join(", ");
+        let copy = format!(
+            "WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {first} + {moments})
+             INSERT OR IGNORE INTO {table} ({by}, {columns})
+             SELECT i, {columns} FROM n JOIN (SELECT * FROM {table} WHERE {by} = (SELECT max({by}) FROM {table}))"
+        );
+        connection.execute_batch(&copy).unwrap();
+    };
+    with("days", "day", 365, first);
+    with("kernels", "week", 52, first / 7);
+}
+
+fn number(connection: &rusqlite::Connection, sql: &str) -> u64 {
+    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
 fn size(database: &Path) -> u64 {
@@ -164,7 +227,7 @@ fn peak_mb() -> u64 {
 /// A message as a training run sends it.
 fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
     let mut random = Random::for_purpose(job, rank);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let now = now_ns();
     let times = Times::of_parts(std::array::from_fn(|_| random.below(600_000_000)));
     let kernel = |n: u64| Kernel {
         name: format!("kernel_with_a_usual_name_{}", (job + n) % 400),
@@ -192,7 +255,11 @@ fn message(job: u64, rank: u64, has_ended: bool) -> Aggregate {
         started_ns: now - 3_600_000_000_000 - job * 1_000_000_000,
         as_of_ns: now,
         ended: has_ended.then_some(End { at_ns: now, status: Some(0), signal: None }),
-        devices: vec![Device { name: "NVIDIA H200".to_owned(), uuid: format!("GPU-{job:032x}") }],
+        devices: vec![Device {
+            name: "NVIDIA H200".to_owned(),
+            uuid: format!("GPU-{rank}-{job:032x}"),
+            kind: Kind::Gpu,
+        }],
         uses: vec![Use { rank: Some(rank as u32), pid: 4711, device: Some(0), launches: 1_000_000, times }],
         kernels: Kernels { listed: (0..32).map(kernel).collect(), others: kernel(0), timed: true },
         findings: (0..8).map(finding).collect(),

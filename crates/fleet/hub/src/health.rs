@@ -24,6 +24,8 @@ pub enum Outcome {
     Bounds,
     /// It is of the future.
     Future,
+    /// It begins so long ago that the host's clock is wrong.
+    Clock,
     /// It was made so long ago that its recording may have been removed.
     Past,
     /// Its recording was part of another job.
@@ -42,7 +44,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Added,
         Self::Replaced,
         Self::Repeated,
@@ -51,6 +53,7 @@ impl Outcome {
         Self::Malformed,
         Self::Bounds,
         Self::Future,
+        Self::Clock,
         Self::Past,
         Self::OtherJob,
         Self::Sums,
@@ -71,6 +74,7 @@ impl Outcome {
             Self::Malformed => "refused_malformed",
             Self::Bounds => "refused_bounds",
             Self::Future => "refused_future",
+            Self::Clock => "refused_clock",
             Self::Past => "refused_past",
             Self::OtherJob => "refused_other_job",
             Self::Sums => "refused_sums",
@@ -91,7 +95,8 @@ impl Outcome {
             Self::Version => "written by another version of APEX: upgrade the older side",
             Self::Malformed => "cannot be read",
             Self::Bounds => "a text, list or number is larger than anything real",
-            Self::Future => "begins more than a day after the hub's present: check the host's clock",
+            Self::Future => "begins or ends more than a day after the hub's present: check the host's clock",
+            Self::Clock => "begins more than two years before the hub's present: check the host's clock",
             Self::Past => "older than what the hub keeps: it may have been counted already",
             Self::OtherJob => "names another job than its recording did before",
             Self::Sums => "would make a sum exceed 64 bits",
@@ -113,7 +118,7 @@ impl Outcome {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::Added | Self::Replaced | Self::Repeated | Self::Older => StatusCode::OK,
-            Self::Version | Self::Malformed | Self::Bounds | Self::Future | Self::Past => {
+            Self::Version | Self::Malformed | Self::Bounds | Self::Future | Self::Clock | Self::Past => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::OtherJob | Self::Sums => StatusCode::CONFLICT,

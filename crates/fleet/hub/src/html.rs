@@ -170,6 +170,27 @@ pub fn count(number: u64) -> String {
     digits.chars().enumerate().flat_map(apart).collect()
 }
 
+/// A number of things whose plural ends with `s`.
+pub fn counted(number: u64, one: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{ending}")
+}
+
+/// The page with its links to the hub: to the hub at this address, or none where nobody names one.
+pub fn relinked(body: &str, hub: Option<&str>) -> String {
+    if let Some(hub) = hub {
+        return body.replace("<a href=\"/", &format!("<a href=\"{}/", escaped(hub.trim_end_matches('/'))));
+    }
+    let mut parts = body.split("<a href=\"/");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The address, the text, and what is behind the link.
+        let (_, rest) = part.split_once('>').unwrap_or(("", part));
+        text += &rest.replacen("</a>", "", 1);
+    }
+    text
+}
+
 /// A moment as `2026-11-29 14:05` in UTC.
 pub fn moment(ns: u64) -> String {
     let minutes = ns / 60_000_000_000;
@@ -223,6 +244,15 @@ mod tests {
             assert_eq!(date(day), expected);
         }
         assert_eq!(moment(86_400_000_000_000 + 3_660_000_000_000), "1970-01-02 01:01");
+    }
+
+    #[test]
+    fn links_lead_to_a_hub_or_nowhere() {
+        let body = "a <a href=\"/jobs/1\">one</a>, <a href=\"/?owner=x\">x &gt;</a>.";
+        assert_eq!(relinked(body, None), "a one, x &gt;.");
+        let linked = "a <a href=\"https://h/jobs/1\">one</a>, <a href=\"https://h/?owner=x\">x &gt;</a>.";
+        assert_eq!(relinked(body, Some("https://h/")), linked);
+        assert!(!relinked(body, Some("\"><script>")).contains("<script"));
     }
 
     #[test]

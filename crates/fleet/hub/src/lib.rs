@@ -16,6 +16,7 @@
 //!    stored as SHA-256 of 256 random bits.
 //! 5. **What is refused is counted**, by reason, and the hub's page shows it.
 
+pub mod alerts;
 mod api;
 mod change;
 mod document;

@@ -5,7 +5,6 @@ use crate::html;
 use crate::pages::{changes, day, held, jobs, kernels, losses, owners, parts};
 use crate::store::{Error, JobRow, KernelRow, OwnerRow, Store, Sums, Wanted};
 use crate::writer::now_ns;
-use apex_aggregate::Times;
 use serde::Serialize;
 
 /// Rows of each table.
@@ -40,38 +39,38 @@ impl Report {
     /// Those of the database.
     pub fn find(store: &Store, tenant: &str, days: u64, now: u64) -> Result<Self, Error> {
         let first = day(now).saturating_sub(days - 1);
-        let (mut times, mut before) = (Times::default(), Times::default());
+        let (mut times, mut before) = (Sums::default(), Sums::default());
         for row in store.days(tenant, first.saturating_sub(days))? {
-            if row.day >= first { times.add(&row.times.0) } else { before.add(&row.times.0) }
+            if row.day >= first { times.add(&row.times) } else { before.add(&row.times) }
         }
-        let lost = |times: &Times| times.held_us() - times.busy_us();
+        let lost = |times: &Sums| times.lost_us().saturating_add(times.unused_us);
         let mut owners = store.owners(tenant, first)?;
-        owners.sort_by_key(|of| std::cmp::Reverse(lost(&of.times.0)));
+        owners.sort_by_key(|of| std::cmp::Reverse(lost(&of.times)));
         owners.truncate(ROWS);
         let mut jobs = store.jobs(tenant, &Wanted { most: JOBS, ..Wanted::default() })?.jobs;
         jobs.retain(|job| day(job.started_ns) >= first);
-        jobs.sort_by_key(|job| std::cmp::Reverse(lost(&job.times.0)));
+        jobs.sort_by_key(|job| std::cmp::Reverse(lost(&job.times)));
         jobs.truncate(ROWS);
         let kernels = store.kernels(tenant, first / 7, ROWS)?;
         let changes = changes::Changes::find(store, tenant, days.max(30), now)?;
-        let (times, times_before) = (Sums(times), Sums(before));
+        let times_before = before;
         let (from, to) = (html::date(first), html::date(day(now)));
         Ok(Self { days, from, to, times, times_before, owners, jobs, kernels, changes, now })
     }
 
     /// The page.
     pub fn body(&self, price: Option<f64>) -> String {
-        let (times, before) = (&self.times.0, &self.times_before.0);
-        let busy = |times: &Times| html::share(times.busy_us(), times.held_us());
+        let (times, before) = (&self.times, &self.times_before);
+        let busy = |times: &Sums| html::share(times.busy_us(), times.held_us());
         let mut body = format!(
-            "<h1>GPUs from {} to {} (UTC)</h1>\n{}<p>The {} days before: {} of GPU time, {} busy. Most was lost to: {}.</p>\n{}",
+            "<h1>GPUs from {} to {} (UTC)</h1>\n{}<p>The {} before: {} of GPU time, {} busy. Most was lost to: {}.</p>\n{}",
             self.from,
             self.to,
             html::figures(&held(times, price)),
-            self.days,
+            html::counted(self.days, "day"),
             html::hours(before.held_us()),
             busy(before),
-            Some(losses(times))
+            Some(losses(&times.times))
                 .filter(|said| !said.is_empty())
                 .unwrap_or_else(|| "nothing in particular".to_owned()),
             parts(times),
@@ -94,13 +93,20 @@ impl Store {
         Ok(json(&Report::find(self, tenant, days, now_ns())?))
     }
 
-    /// The report of a tenant's last days, as a page that needs no hub.
+    /// The report of a tenant's last days, as a page that needs no hub; its links lead to the hub at
+    /// an address, if one is given.
     ///
     /// # Errors
     /// Those of the database.
-    pub fn report_html(&self, tenant: &str, days: u64, price: Option<f64>) -> Result<String, Error> {
+    pub fn report_html(
+        &self,
+        tenant: &str,
+        days: u64,
+        price: Option<f64>,
+        hub: Option<&str>,
+    ) -> Result<String, Error> {
         let report = Report::find(self, tenant, days, now_ns())?;
         let title = format!("GPUs from {} to {}", report.from, report.to);
-        Ok(html::standalone(&title, &report.body(price)))
+        Ok(html::standalone(&title, &html::relinked(&report.body(price), hub)))
     }
 }

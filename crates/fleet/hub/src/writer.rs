@@ -162,8 +162,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("hub.db")).unwrap();
         let writer = Writer::start(&store, KEPT).unwrap();
-        let of =
-            |sequence| Aggregate { recording: "a".repeat(32), sequence, as_of_ns: 1, ..Aggregate::default() };
+        let now = now_ns();
+        let of = |sequence| Aggregate {
+            recording: "a".repeat(32),
+            sequence,
+            started_ns: now,
+            as_of_ns: now,
+            ..Aggregate::default()
+        };
         assert_eq!(writer.write("t", of(1), b"no message").0, Outcome::Added);
         assert_eq!(writer.write("t", of(2), b"no message").0, Outcome::Failed);
         let recordings = store.read(|connection| {

@@ -1,9 +1,9 @@
 //! The folder, and its lock.
 
-use crate::entry::{Entry, MOST_HEAD, is_key};
+use crate::entry::{self, Entry, MOST_HEAD, is_key, is_label};
 use apex_untrusted::{Folder, read};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,6 +15,8 @@ const ASIDE: &str = ".damaged";
 const PART: &str = ".part";
 const LOCK: &str = "lock";
 const COUNTS: &str = "counts";
+/// What of [`COUNTS`] was told.
+const TOLD: &str = "told";
 /// Most damaged entries that are kept for whoever wants to look at them.
 pub const MOST_ASIDE: usize = 16;
 
@@ -45,6 +47,26 @@ pub struct Counts {
     pub damaged: u64,
     /// Messages that the receiver will never take.
     pub refused: u64,
+}
+
+impl Counts {
+    /// What these are more than others.
+    fn since(self, other: Self) -> Self {
+        Self {
+            dropped: self.dropped.saturating_sub(other.dropped),
+            damaged: self.damaged.saturating_sub(other.damaged),
+            refused: self.refused.saturating_sub(other.refused),
+        }
+    }
+}
+
+/// A message that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its key.
+    pub key: String,
+    /// Its label; `None` if its file is damaged.
+    pub label: Option<String>,
 }
 
 /// A folder of messages.
@@ -103,9 +125,11 @@ impl Spool {
     ///
     /// # Errors
     /// Those of the system. Another error for a key that is no name of at most 64 letters, digits
-    /// and hyphens, and for a body beyond the limit. The earlier message then still waits.
+    /// and hyphens, for a label that is none, and for a body beyond the limit. The earlier message
+    /// then still waits.
     pub fn put(&self, entry: &Entry) -> io::Result<()> {
-        if !is_key(&entry.key) || entry.body.len() as u64 > self.limits.body {
+        let is_possible = is_key(&entry.key) && is_label(&entry.label);
+        if !is_possible || entry.body.len() as u64 > self.limits.body {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such message can be kept"));
         }
         let locked = self.lock()?;
@@ -117,12 +141,15 @@ impl Spool {
         locked.folder.replace(entry.key.clone() + ENTRY, 0o600, &entry.to_bytes())
     }
 
-    /// The keys of waiting messages, the one that was written longest ago first.
+    /// The messages that wait, the one that was written longest ago first.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn waiting(&self) -> io::Result<Vec<String>> {
-        Ok(listed(&self.path)?.into_iter().map(|entry| entry.key).collect())
+    pub fn waiting(&self) -> io::Result<Vec<Waiting>> {
+        let most = self.limits.body + MOST_HEAD as u64;
+        let label = |key: &str| label(&self.path.join(key.to_owned() + ENTRY), most);
+        let of = |entry: Listed| Waiting { label: label(&entry.key), key: entry.key };
+        Ok(listed(&self.path)?.into_iter().map(of).collect())
     }
 
     /// The message of a key; `None` if none waits. A damaged one is set aside and counted.
@@ -162,7 +189,20 @@ impl Spool {
     /// # Errors
     /// Those of the system.
     pub fn counts(&self) -> io::Result<Counts> {
-        self.lock()?.counts()
+        self.lock()?.counts(COUNTS)
+    }
+
+    /// What was lost since this was asked last, so that each loss is told once.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn news(&self) -> io::Result<Counts> {
+        let locked = self.lock()?;
+        let (all, told) = (locked.counts(COUNTS)?, locked.counts(TOLD)?);
+        if all != told {
+            locked.keep(TOLD, all)?;
+        }
+        Ok(all.since(told))
     }
 }
 
@@ -230,8 +270,8 @@ impl Locked<'_> {
         names.iter().filter(|name| name.ends_with(PART)).try_for_each(|name| self.folder.remove(name))
     }
 
-    fn counts(&self) -> io::Result<Counts> {
-        let text = match read::read_to_string(&self.path(COUNTS), 1 << 10) {
+    fn counts(&self, name: &str) -> io::Result<Counts> {
+        let text = match read::read_to_string(&self.path(name), 1 << 10) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
@@ -243,12 +283,24 @@ impl Locked<'_> {
     }
 
     fn count(&self, change: impl FnOnce(&mut Counts)) -> io::Result<()> {
-        let mut counts = self.counts()?;
+        let mut counts = self.counts(COUNTS)?;
         change(&mut counts);
+        self.keep(COUNTS, counts)
+    }
+
+    fn keep(&self, name: &str, counts: Counts) -> io::Result<()> {
         let Counts { dropped, damaged, refused } = counts;
         let text = format!("dropped {dropped}\ndamaged {damaged}\nrefused {refused}\n");
-        self.folder.replace(COUNTS, 0o600, text.as_bytes())
+        self.folder.replace(name, 0o600, text.as_bytes())
     }
+}
+
+/// The label in an entry's file, which has at most so many bytes.
+fn label(path: &Path, most: u64) -> Option<String> {
+    let mut head = Vec::new();
+    let file = read::open(path, most).ok()?;
+    file.take(MOST_HEAD as u64).read_to_end(&mut head).ok()?;
+    entry::label(&head).map(str::to_owned)
 }
 
 /// Names of files in the folder.

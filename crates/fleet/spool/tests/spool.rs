@@ -1,7 +1,7 @@
 //! The spool against a model, damaged on the disk, and killed at any moment.
 
 use apex_random::Random;
-use apex_spool::{Counts, Entry, Limits, MOST_ASIDE, Spool};
+use apex_spool::{Counts, Entry, Limits, MOST_ASIDE, MOST_LABEL, Spool};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,13 @@ use std::path::Path;
 use test_process::Command;
 
 fn entry(key: &str, sequence: u64, body: &[u8]) -> Entry {
-    Entry { key: key.to_owned(), sequence, body: body.to_vec() }
+    Entry { key: key.to_owned(), sequence, label: "a label".to_owned(), body: body.to_vec() }
 }
 
 fn bodies(spool: &Spool) -> BTreeMap<String, (u64, Vec<u8>)> {
-    let keys = spool.waiting().unwrap();
-    keys.iter().filter_map(|key| spool.read(key).unwrap()).map(|e| (e.key, (e.sequence, e.body))).collect()
+    let waiting = spool.waiting().unwrap();
+    let entries = waiting.iter().filter_map(|of| spool.read(&of.key).unwrap());
+    entries.map(|entry| (entry.key, (entry.sequence, entry.body))).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -128,6 +129,33 @@ fn a_changed_byte_is_set_aside_and_counted_wherever_it_is() {
     assert!(kept.count() <= MOST_ASIDE);
     spool.put(&whole).unwrap();
     assert_eq!(spool.read("key").unwrap(), Some(whole));
+}
+
+#[test]
+fn each_message_has_its_label_and_each_loss_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(folder.path(), Limits { entries: 2, ..Limits::default() }).unwrap();
+    let labelled = |key: &str, label: &str| Entry { label: label.to_owned(), ..entry(key, 1, b"x\ny") };
+    let longest = "l".repeat(MOST_LABEL);
+    for (key, label) in [("a", ""), ("b", longest.as_str())] {
+        spool.put(&labelled(key, label)).unwrap();
+        assert_eq!(spool.read(key).unwrap(), Some(labelled(key, label)));
+    }
+    let labels = || -> BTreeMap<String, Option<String>> {
+        spool.waiting().unwrap().into_iter().map(|of| (of.key, of.label)).collect()
+    };
+    assert_eq!(labels(), [("a".to_owned(), Some(String::new())), ("b".to_owned(), Some(longest))].into());
+    for wrong in ["two\nlines", "ä", &"l".repeat(MOST_LABEL + 1)] {
+        assert!(spool.put(&labelled("c", wrong)).is_err(), "{wrong}");
+    }
+    assert_eq!(spool.news().unwrap(), Counts::default());
+    spool.put(&labelled("c", "of c")).unwrap();
+    fs::write(folder.path().join("c.message"), b"damaged").unwrap();
+    assert_eq!((labels().len(), labels()["c"].clone()), (2, None));
+    assert_eq!(spool.read("c").unwrap(), None);
+    let lost = Counts { dropped: 1, damaged: 1, refused: 0 };
+    assert_eq!((spool.news().unwrap(), spool.news().unwrap()), (lost, Counts::default()));
+    assert_eq!(spool.counts().unwrap(), lost);
 }
 
 #[test]

@@ -28,4 +28,4 @@ pub use conditions::{Reference, View};
 pub use moment::Moment;
 pub use rule::{Limits, Rule};
 pub use subject::Subject;
-pub use tracker::{LOOKS, MOST_CONDITIONS};
+pub use tracker::{Change, LOOKS, MOST_CONDITIONS, Tracker, Verdict};

@@ -17,7 +17,7 @@ pub const MOST_CONDITIONS: usize = 1024;
 
 /// The state of a condition at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// It holds.
     Holds,
     /// It lies between holding and being over, or it is unknown.
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
 
 /// The change of a condition that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// It holds, since that moment.
     Fired(Moment),
     /// It still does.
@@ -52,7 +52,7 @@ struct Condition {
 
 /// All conditions, by what they are about.
 #[derive(Debug)]
-pub(crate) struct Tracker<K> {
+pub struct Tracker<K> {
     conditions: BTreeMap<K, Condition>,
     repeat_ns: u64,
 }

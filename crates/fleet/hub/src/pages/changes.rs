@@ -22,22 +22,27 @@ pub struct Changes {
 /// A job whose duration has changed.
 #[derive(Debug, Serialize)]
 pub struct Changed {
+    /// What tells it apart from other jobs.
+    #[serde(skip)]
+    pub series: String,
     /// What was compared: `step`, or `run` where steps are not known.
-    of: &'static str,
+    pub of: &'static str,
     /// Duration after over duration before: computed.
-    factor: f64,
+    pub factor: f64,
     /// The ends of its 90% interval.
-    low: f64,
+    pub low: f64,
     /// See [`Self::low`].
-    high: f64,
+    pub high: f64,
     /// The share of random orders that show as large a change.
     chance: f64,
-    runs_before: usize,
-    runs_after: usize,
+    /// Runs on either side.
+    pub runs_before: usize,
+    /// See [`Self::runs_before`].
+    pub runs_after: usize,
     /// The last run before the change.
     before: JobRow,
     /// The first run after it.
-    after: JobRow,
+    pub after: JobRow,
 }
 
 impl Changes {
@@ -62,9 +67,10 @@ impl Changes {
     pub fn body(&self) -> String {
         let mut body = format!(
             "<h1>Changes</h1>\n<p class=\"soft\">Runs of the same owner, command, devices and number of ranks that ended well in \
-             the last {} days, {} series of at least {LEAST_RUNS} runs. A change is listed where at most 1% of random orders of the \
+             the last {}, {} series of at least {LEAST_RUNS} runs. A change is listed where at most 1% of random orders of the \
              same durations show as large a one; the interval holds the factor in 90% of cases.</p>\n",
-            self.days, self.judged
+            html::counted(self.days, "day"),
+            self.judged
         );
         match self.changes.is_empty() {
             true => body.push_str("<p>No job has changed.</p>\n"),
@@ -107,6 +113,7 @@ impl Changed {
         };
         let found = change(&durations)?;
         Some(Self {
+            series: series.name.clone(),
             of,
             factor: found.factor,
             low: found.interval.0,

@@ -29,6 +29,8 @@ pub struct Job {
     findings: Vec<Found>,
     /// Kernels, by time.
     kernels: Vec<Kernel>,
+    /// Times of the CPU device, of the recordings that are listed. No other figure has them.
+    cpu_device: Sums,
 }
 
 /// A recording.
@@ -78,8 +80,10 @@ impl Job {
             .sort_by_key(|of| (of.message.job.rank, of.message.started_ns, of.message.recording.clone()));
         let messages: Vec<&Aggregate> = recordings.iter().map(|of| &of.message).collect();
         let (ranks, findings, kernels) = (ranks(&messages), findings(&messages), kernels(&messages));
+        let mut cpu_device = Sums::default();
+        messages.iter().for_each(|of| cpu_device.times.add(&of.cpu_device_times()));
         let recordings_without_details = job.recordings.saturating_sub(recordings.len() as u64);
-        Ok(Some(Self { job, recordings, recordings_without_details, ranks, findings, kernels }))
+        Ok(Some(Self { job, recordings, recordings_without_details, ranks, findings, kernels, cpu_device }))
     }
 
     /// The page.
@@ -106,19 +110,32 @@ impl Job {
                 format!("<span class=\"bad\">{}</span>", html::count(job.lost_records)),
             ));
         }
-        let times = &job.times.0;
+        let times = &job.times;
         format!(
-            "<h1>{}</h1>\n<p><code>{}</code></p>\n{}{}{}\n{}<h2>Where the time went</h2>\n{}{}{}{}",
+            "<h1>{}</h1>\n<p><code>{}</code></p>\n{}{}{}\n{}<h2>Where the time went</h2>\n{}{}{}{}{}",
             escaped(&job.job),
             escaped(&job.command),
             html::figures(&facts),
             html::figures(&held(times, price)),
-            html::bar(times),
+            html::bar(&times.times),
             self.findings_section(),
             parts(times),
+            self.cpu_device_section(),
             self.ranks_section(),
             self.kernels_section(),
             self.sessions_section(),
+        )
+    }
+
+    fn cpu_device_section(&self) -> String {
+        let times = &self.cpu_device;
+        if times.held_us() == 0 {
+            return String::new();
+        }
+        format!(
+            "<h2>On the CPU device</h2>\n<p class=\"soft\">This is no GPU time: no sum has it.</p>\n{}{}",
+            html::bar(&times.times),
+            parts(times).replace("GPU time", "time")
         )
     }
 
@@ -148,7 +165,7 @@ impl Job {
 
     fn ranks_section(&self) -> String {
         let row = |rank: &Rank| {
-            let times = &rank.times.0;
+            let times = &rank.times;
             vec![
                 rank.rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string()),
                 escaped(&rank.host),
@@ -157,8 +174,8 @@ impl Job {
                 html::count(rank.launches),
                 html::hours(times.held_us()),
                 html::share(times.busy_us(), times.held_us()),
-                html::share(times.waiting_us, times.held_us()),
-                html::bar(times),
+                html::share(times.times.waiting_us, times.held_us()),
+                html::bar(&times.times),
             ]
         };
         let columns = [
@@ -167,7 +184,7 @@ impl Job {
             "process#",
             "device",
             "launches#",
-            "GPU time#",
+            "device time#",
             "busy#",
             "waiting for others#",
             "where the time went",
@@ -236,7 +253,7 @@ fn ranks(messages: &[&Aggregate]) -> Vec<Rank> {
                 .and_then(|at| of.devices.get(at as usize))
                 .map_or(String::new(), |d| d.name.clone()),
             launches: used.launches,
-            times: Sums(used.times),
+            times: used.times.into(),
         };
         of.uses.iter().map(rank).collect::<Vec<_>>()
     };

@@ -1,9 +1,8 @@
 //! The jobs.
 
-use super::{condition, day, held, job_link, losses, owner_link};
+use super::{condition, cost, day, held, job_link, losses, owner_link};
 use crate::html::{self, escaped};
 use crate::store::{Error, JobRow, Store, Sums, Wanted};
-use apex_aggregate::Times;
 use serde::Serialize;
 
 /// Days that the sums at the top are of.
@@ -24,6 +23,9 @@ pub struct Jobs {
     before: Option<String>,
     /// The owner whose jobs these are.
     owner: Option<String>,
+    /// Whether no page was before this one.
+    #[serde(skip)]
+    is_first: bool,
 }
 
 impl Jobs {
@@ -35,10 +37,11 @@ impl Jobs {
         let page = store.jobs(tenant, wanted)?;
         let last = page.jobs.last().filter(|_| page.has_more);
         let before = last.map(|job| format!("{}-{}", job.started_ns, job.id));
-        let mut times = Times::default();
+        let mut times = Sums::default();
         let since = day(now).saturating_sub(DAYS - 1);
-        store.days(tenant, since)?.iter().for_each(|day| times.add(&day.times.0));
-        Ok(Self { days: DAYS, times: Sums(times), jobs: page.jobs, before, owner: wanted.owner.clone() })
+        store.days(tenant, since)?.iter().for_each(|day| times.add(&day.times));
+        let owner = wanted.owner.clone();
+        Ok(Self { days: DAYS, times, jobs: page.jobs, before, owner, is_first: wanted.before.is_none() })
     }
 
     /// The page.
@@ -50,14 +53,11 @@ impl Jobs {
             None => format!(
                 "<h1>Jobs</h1>\n<p class=\"soft\">All recordings of the last {} days together:</p>\n{}",
                 self.days,
-                html::figures(&held(&self.times.0, price))
+                html::figures(&held(&self.times, price))
             ),
         };
         if self.jobs.is_empty() {
-            body.push_str(
-                "<p>No job has sent anything yet. <code>apex run --to http://HOST:PORT -- COMMAND</code> sends; \
-                 the page <a href=\"/health\">Hub</a> says what was refused.</p>\n",
-            );
+            body.push_str(self.nothing());
             return body;
         }
         body.push_str(&table(&self.jobs, price, now));
@@ -69,6 +69,23 @@ impl Jobs {
             body.push_str(&format!("<p><a href=\"/?before={before}{owner}\">older jobs</a></p>\n"));
         }
         body
+    }
+}
+
+impl Jobs {
+    /// What stands in place of jobs.
+    fn nothing(&self) -> &'static str {
+        match (&self.owner, self.is_first) {
+            (_, false) => "<p>There are no older jobs.</p>\n",
+            (Some(_), true) => {
+                "<p>No job of this owner has sent anything. <a href=\"/owners?days=365\">Owners</a> lists those whose \
+                 jobs did.</p>\n"
+            }
+            (None, true) => {
+                "<p>No job has sent anything yet. <code>apex run --hub http://HOST:PORT -- COMMAND</code> sends; the page \
+                 <a href=\"/health\">Hub</a> says what was refused.</p>\n"
+            }
+        }
     }
 }
 
@@ -91,7 +108,9 @@ pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
         columns.push("cost#");
     }
     let row = |job: &JobRow| {
-        let (times, command) = (&job.times.0, job.command.chars().take(COMMAND).collect::<String>());
+        let (times, command) = (&job.times, job.command.chars().take(COMMAND).collect::<String>());
+        let is_on_cpu = job.cpu_device_us > 0 && times.held_us() == 0;
+        let gpu_time = if is_on_cpu { "CPU device".to_owned() } else { html::hours(times.held_us()) };
         let mut row = vec![
             html::moment(job.started_ns),
             job_link(job),
@@ -100,12 +119,12 @@ pub fn table(jobs: &[JobRow], price: Option<f64>, now: u64) -> String {
             condition(job, now),
             job.hosts.to_string(),
             job.ranks.max(1).to_string(),
-            html::hours(times.held_us()),
+            gpu_time,
             html::share(times.busy_us(), times.held_us()),
-            html::bar(times),
-            losses(times),
+            html::bar(&times.times),
+            losses(&times.times),
         ];
-        row.extend(price.map(|price| format!("{:.2}", times.held_us() as f64 / 3.6e9 * price)));
+        row.extend(price.map(|price| cost(times.held_us(), price)));
         row
     };
     html::table(&columns, &jobs.iter().map(row).collect::<Vec<_>>())

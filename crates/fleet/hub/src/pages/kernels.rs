@@ -29,9 +29,9 @@ impl Kernels {
     /// The page.
     pub fn body(&self) -> String {
         format!(
-            "<h1>Kernels</h1>\n<p class=\"soft\">Recordings that began in the last {} weeks. Each recording names its costliest \
+            "<h1>Kernels</h1>\n<p class=\"soft\">Recordings that began in the last {}. Each recording names its costliest \
              kernels; the rest is in (other). GPU times are measured on samples of the launches.</p>\n{}",
-            self.weeks,
+            html::counted(self.weeks, "week"),
             table(&self.kernels)
         )
     }

@@ -8,12 +8,13 @@ pub mod owners;
 pub mod state;
 
 use crate::html::{self, escaped};
+use crate::store::Sums;
 use apex_aggregate::{PARTS, Times};
 
 /// Nanoseconds of a day.
 pub const DAY_NS: u64 = 86_400_000_000_000;
 /// A job that is silent for so long, and has not ended, was probably killed.
-const SILENT_NS: u64 = 180_000_000_000;
+pub const SILENT_NS: u64 = 180_000_000_000;
 
 /// The day of a moment, counted from 1970.
 pub fn day(ns: u64) -> u64 {
@@ -21,29 +22,50 @@ pub fn day(ns: u64) -> u64 {
 }
 
 /// The figures of held time.
-pub fn held(times: &Times, price: Option<f64>) -> Vec<(&'static str, String)> {
-    let held = times.held_us();
+pub fn held(sums: &Sums, price: Option<f64>) -> Vec<(&'static str, String)> {
+    let (held, lost) = (sums.held_us(), sums.lost_us());
     let mut figures = vec![
         ("GPU time held (computed)", html::hours(held)),
-        ("busy with kernels (predicted)", html::share(times.busy_us(), held)),
-        ("GPU time lost", html::hours(held.saturating_sub(times.busy_us()))),
+        ("busy with kernels (predicted)", html::share(sums.busy_us(), held)),
+        ("GPU time lost", html::hours(lost)),
     ];
+    if sums.unused_us > 0 {
+        figures.push(("allocated, never used (computed)", html::hours(sums.unused_us)));
+    }
     if let Some(price) = price {
-        let cost = |us: u64| format!("{:.2}", us as f64 / 3.6e9 * price);
-        figures.push(("cost", cost(held)));
-        figures.push(("cost of what was lost", cost(held.saturating_sub(times.busy_us()))));
+        figures.push(("cost", cost(held, price)));
+        figures.push(("cost of what was lost", cost(lost, price)));
+        if sums.unused_us > 0 {
+            figures.push(("cost of what was never used", cost(sums.unused_us, price)));
+        }
     }
     figures
 }
 
+/// What GPU time costs.
+pub fn cost(us: u64, price_per_hour: f64) -> String {
+    format!("{:.2}", us as f64 / 3.6e9 * price_per_hour)
+}
+
 /// A table of what held time went into.
-pub fn parts(times: &Times) -> String {
+pub fn parts(sums: &Sums) -> String {
+    let times = &sums.times;
     let held = times.held_us();
     let row = |((name, words), us): (&(&str, &str), u64)| {
         vec![html::swatch(name) + words, html::hours(us), html::share(us, held)]
     };
     let rows: Vec<_> = PARTS.iter().zip(times.parts()).filter(|(_, us)| *us > 0).map(row).collect();
-    html::table(&["part", "GPU time#", "share#"], &rows)
+    let table = html::table(&["part", "GPU time#", "share#"], &rows);
+    // (Parts are rounded one by one.)
+    if sums.shared_us.saturating_mul(1000) <= held {
+        return table;
+    }
+    format!(
+        "{table}<p class=\"soft\">Processes shared devices: their parts add up to {}, which is {} more than the devices \
+         were held for. Busy and lost time are in proportion.</p>\n",
+        html::hours(held),
+        html::hours(sums.shared_us)
+    )
 }
 
 /// The three largest losses in words.

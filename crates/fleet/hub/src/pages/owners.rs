@@ -1,6 +1,6 @@
 //! Who holds devices, and what for.
 
-use super::{day, losses, owner_link};
+use super::{cost, day, losses, owner_link};
 use crate::html;
 use crate::store::{Error, OwnerRow, Store};
 use serde::Serialize;
@@ -25,8 +25,8 @@ impl Owners {
     /// The page.
     pub fn body(&self, price: Option<f64>) -> String {
         format!(
-            "<h1>Owners</h1>\n<p class=\"soft\">Recordings that began in the last {} days.</p>\n{}",
-            self.days,
+            "<h1>Owners</h1>\n<p class=\"soft\">Recordings that began in the last {}.</p>\n{}",
+            html::counted(self.days, "day"),
             table(&self.owners, price)
         )
     }
@@ -40,25 +40,26 @@ pub fn table(owners: &[OwnerRow], price: Option<f64>) -> String {
         "GPU time#",
         "busy#",
         "GPU time lost#",
+        "allocated, never used#",
         "where the time went",
         "lost to",
     ];
     if price.is_some() {
-        columns.push("cost of what was lost#");
+        columns.push("cost of what was lost or never used#");
     }
     let row = |of: &OwnerRow| {
-        let times = &of.times.0;
-        let lost = times.held_us() - times.busy_us();
+        let times = &of.times;
         let mut row = vec![
             owner_link(&of.owner),
             html::count(of.recordings),
             html::hours(times.held_us()),
             html::share(times.busy_us(), times.held_us()),
-            html::hours(lost),
-            html::bar(times),
-            losses(times),
+            html::hours(times.lost_us()),
+            html::hours(times.unused_us),
+            html::bar(&times.times),
+            losses(&times.times),
         ];
-        row.extend(price.map(|price| format!("{:.2}", lost as f64 / 3.6e9 * price)));
+        row.extend(price.map(|price| cost(times.lost_us().saturating_add(times.unused_us), price)));
         row
     };
     html::table(&columns, &owners.iter().map(row).collect::<Vec<_>>())

@@ -2,7 +2,7 @@
 
 use super::packing::{packed, unpacked};
 use super::schema::part_columns;
-use super::tokens::digest;
+use super::{facts, holds};
 use crate::health::Outcome;
 use apex_aggregate::{Aggregate, PARTS, shortened};
 use rusqlite::{Connection, OptionalExtension, Result, ToSql, TransactionBehavior, params};
@@ -15,6 +15,8 @@ pub const MOST_NAMES: u32 = 5000;
 const OTHER: &str = "(other)";
 
 const DAY_NS: u64 = 86_400_000_000_000;
+/// A message that begins longer before the hub's present has a wrong clock.
+const OLDEST_NS: u64 = 730 * DAY_NS;
 
 /// Statements that add to each part of a table.
 struct Adding {
@@ -34,7 +36,8 @@ static ADDING: LazyLock<Adding> = LazyLock::new(|| {
     Adding {
         job: format!(
             "UPDATE jobs SET recordings = recordings + ?{}, running = running + ?{}, failed = failed + ?{},
-             ranks = ranks + ?{}, launches = launches + ?{}, lost_records = lost_records + ?{}{parts} WHERE id = ?{}",
+             ranks = ranks + ?{}, launches = launches + ?{}, lost_records = lost_records + ?{},
+             us_cpu_device = us_cpu_device + ?{}, us_shared = us_shared + ?{}{parts} WHERE id = ?{}",
             numbered(0),
             numbered(1),
             numbered(2),
@@ -42,13 +45,17 @@ static ADDING: LazyLock<Adding> = LazyLock::new(|| {
             numbered(4),
             numbered(5),
             numbered(6),
+            numbered(7),
+            numbered(8),
         ),
         day: format!(
-            "UPDATE days SET recordings = recordings + ?{}{parts} WHERE tenant = ?{} AND day = ?{} AND owner = ?{}",
+            "UPDATE days SET recordings = recordings + ?{}, us_shared = us_shared + ?{}{parts}
+             WHERE tenant = ?{} AND day = ?{} AND owner = ?{}",
             numbered(0),
             numbered(1),
             numbered(2),
             numbered(3),
+            numbered(4),
         ),
     }
 });
@@ -75,8 +82,8 @@ pub fn ingest(
     now_ns: u64,
 ) -> Result<(Outcome, u64)> {
     let sequence = aggregate.sequence;
-    if aggregate.started_ns > now_ns + DAY_NS || aggregate.as_of_ns > now_ns + DAY_NS {
-        return Ok((Outcome::Future, sequence));
+    if let Some(refused) = implausible(aggregate, now_ns) {
+        return Ok((refused, sequence));
     }
     let tenant = tenant_id(connection, tenant)?;
     let stored = stored(connection, tenant, &aggregate.recording)?;
@@ -92,45 +99,49 @@ pub fn ingest(
         _ => {}
     }
     let job = job_id(connection, tenant, aggregate, now_ns)?;
-    let outcome = match &stored {
+    let (outcome, recording) = match &stored {
         Some(stored) if stored.job != job => return Ok((Outcome::OtherJob, sequence)),
         Some(stored) => {
             // It was checked when it was stored: only a damaged database cannot tell it.
             let before = unpacked(&stored.message).and_then(|before| Aggregate::parse(&before).ok());
             let Some(before) = before else { return Ok((Outcome::Failed, sequence)) };
-            add(connection, tenant, job, &before, -1)?;
+            let of = Of { tenant, job, recording: stored.id };
+            add(connection, &of, &before, -1)?;
             let mut update = connection.prepare_cached(
                 "UPDATE recordings SET sequence = ?1, received_ns = ?2, message = ?3, host = ?4 WHERE id = ?5",
             )?;
-            update.execute(params![
-                sequence as i64,
-                now_ns as i64,
-                packed(bytes),
-                aggregate.host,
-                stored.id
-            ])?;
-            Outcome::Replaced
+            let host = &aggregate.host;
+            update.execute(params![sequence as i64, now_ns as i64, packed(bytes), host, stored.id])?;
+            (Outcome::Replaced, stored.id)
         }
         None => {
             let mut insert = connection.prepare_cached(
                 "INSERT INTO recordings (tenant, key, job, sequence, received_ns, message, host)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?;
-            let key = &aggregate.recording;
-            insert.execute(params![
-                tenant,
-                key,
-                job,
-                sequence as i64,
-                now_ns as i64,
-                packed(bytes),
-                aggregate.host
-            ])?;
-            Outcome::Added
+            let (key, host) = (&aggregate.recording, &aggregate.host);
+            insert.execute(params![tenant, key, job, sequence as i64, now_ns as i64, packed(bytes), host])?;
+            (Outcome::Added, connection.last_insert_rowid())
         }
     };
-    add(connection, tenant, job, aggregate, 1)?;
+    add(connection, &Of { tenant, job, recording }, aggregate, 1)?;
+    holds::keep(connection, tenant, job, recording, aggregate)?;
+    facts::keep(connection, job, recording, aggregate)?;
+    let unused = facts::settle(connection, job, aggregate)?;
+    add_unused(connection, tenant, aggregate, unused)?;
     Ok((outcome, sequence))
+}
+
+/// Why a message's clock cannot be right by the hub's; `None` if it can. (A run may take months, and
+/// a message may wait for weeks.)
+fn implausible(of: &Aggregate, now_ns: u64) -> Option<Outcome> {
+    let ended_ns = of.ended.map_or(0, |end| end.at_ns);
+    let newest = of.started_ns.max(of.as_of_ns).max(ended_ns);
+    match of.started_ns.min(of.as_of_ns) {
+        _ if newest > now_ns.saturating_add(DAY_NS) => Some(Outcome::Future),
+        oldest if oldest < now_ns.saturating_sub(OLDEST_NS) => Some(Outcome::Clock),
+        _ => None,
+    }
 }
 
 /// The moment before which recordings may have been removed, nanoseconds since 1970.
@@ -151,10 +162,20 @@ pub fn remove_old(connection: &mut Connection, kept_days: u64, now_ns: u64, most
     let horizon = now_ns.saturating_sub(kept_days * DAY_NS);
     let before = horizon.saturating_sub(DAY_NS);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let removed = transaction.execute(
-        "DELETE FROM recordings WHERE id IN (SELECT id FROM recordings WHERE received_ns < ?1 LIMIT ?2)",
-        params![before as i64, most],
+    let mut found = transaction.prepare_cached(
+        "SELECT id, job FROM recordings WHERE received_ns < ?1 ORDER BY received_ns LIMIT ?2",
     )?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let old: Vec<(i64, i64)> = found.query_map(params![before as i64, most], read)?.collect::<Result<_>>()?;
+    drop(found);
+    for (recording, job) in &old {
+        for table in ["facts", "holds"] {
+            let remove = format!("DELETE FROM {table} WHERE job = ?1 AND recording = ?2");
+            transaction.prepare_cached(&remove)?.execute([job, recording])?;
+        }
+        transaction.prepare_cached("DELETE FROM recordings WHERE id = ?1")?.execute([recording])?;
+    }
+    let removed = old.len();
     if removed > 0 {
         transaction.execute(
             "INSERT INTO horizon (one, ns) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET ns = max(ns, ?1)",
@@ -184,52 +205,47 @@ fn stored(connection: &Connection, tenant: i64, key: &str) -> Result<Option<Stor
     found.query_row(params![tenant, key], read).optional()
 }
 
-/// The row of the aggregate's job, which gets what the aggregate says of it.
+/// The row of the aggregate's job, which gets what the aggregate says of it. ([`facts::settle`] sets
+/// what depends on all recordings.)
 fn job_id(connection: &Connection, tenant: i64, aggregate: &Aggregate, now_ns: u64) -> Result<i64> {
-    let mut devices: Vec<&str> = aggregate.devices.iter().map(|device| device.name.as_str()).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    let devices = devices.join(", ");
-    let command = aggregate.command.join(" ");
-    let ranks = aggregate.job.ranks.to_string();
-    let series = digest(&[&aggregate.owner, &command, &devices, &ranks].map(String::as_str).join("\n"));
-    let (command, devices) = (shortened(&command), shortened(&devices));
     let mut upsert = connection.prepare_cached(
         "INSERT INTO jobs (tenant, name, owner, command, code_version, launcher, devices, series, world,
-                           started_ns, seen_ns, ended_ns, step_ns)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                           started_ns, seen_ns, ended_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', '', 0, ?7, ?8, ?9)
          ON CONFLICT (tenant, name) DO UPDATE SET
-             code_version = excluded.code_version, devices = max(devices, excluded.devices),
-             series = CASE excluded.devices WHEN '' THEN series ELSE excluded.series END,
-             world = max(world, excluded.world), started_ns = min(started_ns, excluded.started_ns),
-             seen_ns = max(seen_ns, excluded.seen_ns), ended_ns = max(ended_ns, excluded.ended_ns),
-             step_ns = coalesce(excluded.step_ns, step_ns)
+             code_version = excluded.code_version, launcher = excluded.launcher,
+             started_ns = min(started_ns, excluded.started_ns),
+             seen_ns = max(seen_ns, excluded.seen_ns), ended_ns = max(ended_ns, excluded.ended_ns)
          RETURNING id",
     )?;
-    let values: [&dyn ToSql; 13] = [
+    let values: [&dyn ToSql; 9] = [
         &tenant,
         &aggregate.job.id,
         &aggregate.owner,
-        &command,
+        &shortened(&facts::command(aggregate)),
         &aggregate.code_version,
         &aggregate.job.launcher,
-        &devices,
-        &series,
-        &aggregate.job.ranks,
         &(aggregate.started_ns as i64),
         &(now_ns as i64),
         &(aggregate.ended.map_or(0, |end| end.at_ns) as i64),
-        &aggregate.step.map(|step| step.ns),
     ];
     upsert.query_row(&values[..], |row| row.get(0))
 }
 
+/// A recording that is stored.
+struct Of {
+    tenant: i64,
+    job: i64,
+    recording: i64,
+}
+
 /// Adds the sums of an aggregate, or takes them back (`sign` -1).
-fn add(connection: &Connection, tenant: i64, job: i64, of: &Aggregate, sign: i64) -> Result<()> {
+fn add(connection: &Connection, stored: &Of, of: &Aggregate, sign: i64) -> Result<()> {
     let parts = of.times().parts().map(|us| sign * us as i64);
     let launches: u64 =
         of.kernels.listed.iter().chain([&of.kernels.others]).map(|kernel| kernel.launches).sum();
     let failed = of.ended.is_some_and(|end| !end.is_success());
+    let shared = holds::shared(connection, stored.tenant, stored.job, stored.recording, of)?;
     let counts = [
         1,
         i64::from(of.ended.is_none()),
@@ -237,24 +253,47 @@ fn add(connection: &Connection, tenant: i64, job: i64, of: &Aggregate, sign: i64
         of.ranks_held() as i64,
         launches as i64,
         of.lost_records as i64,
+        of.cpu_device_times().held_us() as i64,
+        shared.in_job,
     ]
     .map(|count| sign * count);
-    let values = parts.iter().chain(&counts).chain([&job]);
+    let values = parts.iter().chain(&counts).chain([&stored.job]);
     connection.prepare_cached(&ADDING.job)?.execute(rusqlite::params_from_iter(values))?;
-    add_to_day(connection, tenant, of, &parts, sign)?;
-    add_kernels(connection, tenant, of, sign)
+    add_to_day(connection, stored.tenant, of, &parts, [sign, sign * shared.in_all])?;
+    // What the CPU device ran took no GPU time.
+    if of.is_on_cpu() { Ok(()) } else { add_kernels(connection, stored.tenant, of, sign) }
 }
 
-/// Adds to the owner's day: the one on which the recording began.
-fn add_to_day(connection: &Connection, tenant: i64, of: &Aggregate, parts: &[i64], sign: i64) -> Result<()> {
+/// Adds to the owner's day, the one on which the recording began: parts, recordings and shared
+/// time.
+fn add_to_day(
+    connection: &Connection,
+    tenant: i64,
+    of: &Aggregate,
+    parts: &[i64],
+    [recordings, shared]: [i64; 2],
+) -> Result<()> {
     let owner = admitted(connection, tenant, "owner", &of.owner)?;
     let day = (of.started_ns / DAY_NS) as i64;
     connection
         .prepare_cached("INSERT OR IGNORE INTO days (tenant, day, owner) VALUES (?1, ?2, ?3)")?
         .execute(params![tenant, day, owner])?;
     let mut values: Vec<&dyn ToSql> = parts.iter().map(|part| part as &dyn ToSql).collect();
-    values.extend([&sign as &dyn ToSql, &tenant, &day, &owner]);
+    values.extend([&recordings as &dyn ToSql, &shared, &tenant, &day, &owner]);
     connection.prepare_cached(&ADDING.day)?.execute(&values[..]).map(drop)
+}
+
+/// Adds the time of GPUs that were given and never used to the owner's day.
+fn add_unused(connection: &Connection, tenant: i64, of: &Aggregate, us: i64) -> Result<()> {
+    if us == 0 {
+        return Ok(());
+    }
+    let owner = admitted(connection, tenant, "owner", &of.owner)?;
+    let day = (of.started_ns / DAY_NS) as i64;
+    let mut update = connection.prepare_cached(
+        "UPDATE days SET us_unused = us_unused + ?1 WHERE tenant = ?2 AND day = ?3 AND owner = ?4",
+    )?;
+    update.execute(params![us, tenant, day, owner]).map(drop)
 }
 
 /// Adds to the week of each kernel.

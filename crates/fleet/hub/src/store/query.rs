@@ -1,26 +1,13 @@
 //! What pages and documents ask.
 
 use super::schema::part_columns;
+use super::sums::Sums;
 use super::{Error, Store};
 use apex_aggregate::{PARTS, Times};
 use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
-
-/// Sums of times. As a document has them, with their names: `held_us`, `busy_us`, and all parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums(pub Times);
-
-impl Serialize for Sums {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let sums =
-            [("held_us", self.0.held_us()), ("busy_us", self.0.busy_us()), ("idle_us", self.0.idle_us())];
-        let sums = sums.map(|(name, us)| (name.to_owned(), us));
-        let parts = PARTS.iter().zip(self.0.parts()).map(|((name, _), us)| (format!("{name}_us"), us));
-        serializer.collect_map(sums.into_iter().chain(parts))
-    }
-}
 
 /// A job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -61,10 +48,12 @@ pub struct JobRow {
     pub ended_ns: u64,
     /// The last message, by the hub's clock.
     pub seen_ns: u64,
-    /// Duration of a step, nanoseconds; `None` where nothing repeats.
+    /// Duration of a step of the slowest rank, nanoseconds; `None` where nothing repeats.
     pub step_ns: Option<f64>,
-    /// Times of its devices.
+    /// Times of its GPUs.
     pub times: Sums,
+    /// Time that it held the CPU device, microseconds. It is in no sum.
+    pub cpu_device_us: u64,
 }
 
 /// A recording, with its newest message.
@@ -116,6 +105,8 @@ pub struct KernelRow {
 /// Runs of the same job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
+    /// What tells it apart from others.
+    pub name: String,
     /// The runs, the first one first.
     pub runs: Vec<JobRow>,
 }
@@ -144,29 +135,41 @@ pub struct Page {
 static JOB: LazyLock<String> = LazyLock::new(|| {
     let mut columns = "id, name, owner, command, code_version, launcher, devices,
         (SELECT count(DISTINCT host) FROM recordings WHERE job = jobs.id), ranks, world, recordings, running, failed,
-        launches, lost_records, started_ns, ended_ns, seen_ns, step_ns"
+        launches, lost_records, started_ns, ended_ns, seen_ns, step_ns, us_cpu_device"
         .to_owned();
-    part_columns().iter().for_each(|column| {
+    sum_columns().iter().for_each(|column| {
         let _ = write!(columns, ", {column}");
     });
     columns
 });
 
-/// The sums of the parts.
+/// Columns of [`JOB`].
+const JOB_COLUMNS: usize = FIRST_SUM + PARTS.len() + 2;
+/// The first one of its sums.
+const FIRST_SUM: usize = 20;
+
+/// The columns of [`Sums`], in the order in which [`sums`] reads them.
+fn sum_columns() -> Vec<String> {
+    let others = ["us_shared", "us_unused"].map(str::to_owned);
+    part_columns().into_iter().chain(others).collect()
+}
+
+/// The sums of these columns.
 static SUMS: LazyLock<String> = LazyLock::new(|| {
     let sums: Vec<String> =
-        part_columns().iter().map(|column| format!("coalesce(sum({column}), 0)")).collect();
+        sum_columns().iter().map(|column| format!("coalesce(sum({column}), 0)")).collect();
     sums.join(", ")
 });
 
-/// The times in the columns from `first` on. None is negative: what was taken back was added
-/// before.
-fn times(row: &Row<'_>, first: usize) -> Result<Sums> {
+/// The sums in the columns from `first` on. No part is negative: what was taken back was added
+/// before. (Of shared time, one row may have given what another one took.)
+fn sums(row: &Row<'_>, first: usize) -> Result<Sums> {
     let mut parts = [0; PARTS.len()];
     for (at, part) in parts.iter_mut().enumerate() {
-        *part = row.get::<_, i64>(first + at)?.max(0) as u64;
+        *part = count(row, first + at)?;
     }
-    Ok(Sums(Times::of_parts(parts)))
+    let (shared_us, unused_us) = (count(row, first + parts.len())?, count(row, first + parts.len() + 1)?);
+    Ok(Sums { times: Times::of_parts(parts), shared_us, unused_us })
 }
 
 fn count(row: &Row<'_>, at: usize) -> Result<u64> {
@@ -195,7 +198,8 @@ fn job(row: &Row<'_>) -> Result<JobRow> {
         ended_ns: if running > 0 { 0 } else { count(row, 16)? },
         seen_ns: count(row, 17)?,
         step_ns: row.get(18)?,
-        times: times(row, 19)?,
+        cpu_device_us: count(row, 19)?,
+        times: sums(row, FIRST_SUM)?,
     })
 }
 
@@ -226,6 +230,21 @@ impl Store {
         let has_more = jobs.len() > wanted.most;
         jobs.truncate(wanted.most);
         Ok(Page { jobs, has_more })
+    }
+
+    /// A tenant's jobs that have not ended, as far as was heard since a moment; the newest, at most
+    /// `most`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn running(
+        &self,
+        tenant: &str,
+        since_ns: u64,
+        most: usize,
+    ) -> std::result::Result<Vec<JobRow>, Error> {
+        let condition = format!("{OF_TENANT} AND running > 0 AND seen_ns >= ?2 ORDER BY id DESC LIMIT ?3");
+        self.read(|connection| jobs(connection, &condition, &[&tenant, &(since_ns as i64), &(most as i64)]))
     }
 
     /// A tenant's job; `None` if it has no such job.
@@ -265,11 +284,11 @@ impl Store {
                 *SUMS
             ))?;
             let read = |row: &Row<'_>| {
-                Ok(OwnerRow { owner: row.get(0)?, recordings: count(row, 1)?, times: times(row, 2)? })
+                Ok(OwnerRow { owner: row.get(0)?, recordings: count(row, 1)?, times: sums(row, 2)? })
             };
             let mut owners: Vec<OwnerRow> =
                 found.query_map((tenant, since_day as i64), read)?.collect::<Result<_>>()?;
-            owners.sort_by_key(|of| (std::cmp::Reverse(of.times.0.held_us()), of.owner.clone()));
+            owners.sort_by_key(|of| (std::cmp::Reverse(of.times.held_us()), of.owner.clone()));
             Ok(owners)
         })
     }
@@ -285,7 +304,7 @@ impl Store {
                 *SUMS
             ))?;
             let read =
-                |row: &Row<'_>| Ok(DayRow { day: count(row, 0)?, recordings: count(row, 1)?, times: times(row, 2)? });
+                |row: &Row<'_>| Ok(DayRow { day: count(row, 0)?, recordings: count(row, 1)?, times: sums(row, 2)? });
             found.query_map((tenant, since_day as i64), read)?.collect()
         })
     }
@@ -329,19 +348,19 @@ impl Store {
         self.read(|connection| {
             let mut named =
                 connection.prepare_cached(&format!("SELECT {}, series FROM jobs WHERE {condition}", *JOB))?;
-            let at = 19 + PARTS.len();
-            let read = |row: &Row<'_>| Ok((row.get::<_, String>(at)?, job(row)?));
+            let read = |row: &Row<'_>| Ok((row.get::<_, String>(JOB_COLUMNS)?, job(row)?));
             let rows = named.query_map((tenant, since_ns as i64, most as i64), read)?;
-            let mut by_name: std::collections::BTreeMap<String, Series> = std::collections::BTreeMap::new();
+            let mut by_name: std::collections::BTreeMap<String, Vec<JobRow>> =
+                std::collections::BTreeMap::new();
             for row in rows {
                 let (name, run) = row?;
-                by_name.entry(name).or_default().runs.push(run);
+                by_name.entry(name).or_default().push(run);
             }
-            let reversed = |mut series: Series| {
-                series.runs.reverse();
-                series
+            let of = |(name, mut runs): (String, Vec<JobRow>)| {
+                runs.reverse();
+                Series { name, runs }
             };
-            Ok(by_name.into_values().map(reversed).collect())
+            Ok(by_name.into_iter().map(of).collect())
         })
     }
 

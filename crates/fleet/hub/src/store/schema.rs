@@ -1,11 +1,12 @@
 //! The tables, and how older databases come to them.
 
-use super::Error;
-use apex_aggregate::PARTS;
-use rusqlite::{Connection, TransactionBehavior};
+use super::packing::unpacked;
+use super::{Error, facts, holds};
+use apex_aggregate::{Aggregate, PARTS};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The version of the tables: the number of [`steps`].
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The columns of the parts of held time.
 pub fn part_columns() -> Vec<String> {
@@ -16,7 +17,7 @@ pub fn part_columns() -> Vec<String> {
 fn steps() -> [String; VERSION as usize] {
     let parts: String =
         part_columns().iter().map(|column| format!(", {column} INTEGER NOT NULL DEFAULT 0")).collect();
-    [format!(
+    let first = format!(
         "CREATE TABLE tenants (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
          CREATE TABLE tokens (
              hash BLOB PRIMARY KEY, tenant INTEGER NOT NULL REFERENCES tenants, made_ns INTEGER NOT NULL
@@ -56,7 +57,43 @@ fn steps() -> [String; VERSION as usize] {
              launches INTEGER NOT NULL DEFAULT 0, gpu_us INTEGER NOT NULL DEFAULT 0,
              PRIMARY KEY (tenant, week, name)
          ) STRICT, WITHOUT ROWID;"
-    )]
+    );
+    let columns = ["jobs", "days"].map(|table| {
+        let add = |column| format!("ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0;");
+        ["us_shared", "us_unused"].map(add).concat()
+    });
+    let second = format!(
+        "{}
+         ALTER TABLE jobs ADD COLUMN us_cpu_device INTEGER NOT NULL DEFAULT 0;
+         CREATE TABLE facts (
+             job INTEGER NOT NULL, recording INTEGER NOT NULL, host TEXT NOT NULL, step_ns REAL,
+             devices TEXT NOT NULL, world INTEGER NOT NULL, from_us INTEGER NOT NULL, until_us INTEGER NOT NULL,
+             allocated TEXT NOT NULL, PRIMARY KEY (job, recording)
+         ) STRICT, WITHOUT ROWID;
+         CREATE TABLE holds (
+             place INTEGER NOT NULL, until_us INTEGER NOT NULL, recording INTEGER NOT NULL, job INTEGER NOT NULL,
+             from_us INTEGER NOT NULL, PRIMARY KEY (place, until_us, recording)
+         ) STRICT, WITHOUT ROWID;
+         CREATE INDEX holds_by_recording ON holds (job, recording);
+         CREATE INDEX jobs_running ON jobs (tenant, id) WHERE running > 0;",
+        columns.concat()
+    );
+    [first, second]
+}
+
+/// Fills the tables of the second version from the messages of the first one, whose sums stay.
+fn fill_second(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut found = transaction.prepare("SELECT id, tenant, job, message FROM recordings")?;
+    let mut rows = found.query([])?;
+    while let Some(row) = rows.next()? {
+        let (recording, tenant, job): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let message = unpacked(row.get_ref(3)?.as_blob()?).and_then(|bytes| Aggregate::parse(&bytes).ok());
+        if let Some(of) = message {
+            facts::keep(transaction, job, recording, &of)?;
+            holds::keep(transaction, tenant, job, recording, &of)?;
+        }
+    }
+    Ok(())
 }
 
 /// Brings a database to this version, in one transaction.
@@ -71,6 +108,9 @@ pub fn migrate(connection: &mut Connection, path: &str) -> Result<(), Error> {
     }
     for step in &steps()[found as usize..] {
         transaction.execute_batch(step)?;
+    }
+    if found == 1 {
+        fill_second(&transaction)?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(transaction.commit()?)

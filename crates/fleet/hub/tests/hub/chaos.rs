@@ -6,7 +6,7 @@
 use crate::common::{Running, message};
 use crate::totals::{expected, totals};
 use apex_aggregate::Aggregate;
-use apex_delivery::{PATH, deliver};
+use apex_delivery::{PATH, Route, deliver};
 use apex_push::Target;
 use apex_random::Random;
 use apex_spool::{Entry, Limits, Spool};
@@ -35,6 +35,15 @@ fn of_variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// A message as a spool keeps it, for any hub: each process has another port.
+fn entry(of: &Aggregate) -> Entry {
+    Entry { key: of.recording.clone(), sequence: of.sequence, label: String::new(), body: of.to_bytes() }
+}
+
+fn hub_at(address: impl std::fmt::Display) -> Route {
+    Target::new(&format!("http://{address}"), PATH).unwrap().into()
+}
+
 fn folder() -> std::path::PathBuf {
     std::env::var_os("APEX_TEST_FOLDER").expect("the folder").into()
 }
@@ -54,12 +63,11 @@ fn serves_until_it_is_killed() {
 fn sends_until_all_is_confirmed() {
     let spool = Spool::open(&folder().join("spool"), Limits::default()).unwrap();
     let port = of_variable("APEX_TEST_PORT").unwrap();
-    let target = Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap();
+    let target = hub_at(format!("127.0.0.1:{port}"));
     for sequence in 1..=MESSAGES {
         for recording in 0..RECORDINGS {
             let of = message(recording, sequence);
-            let entry = Entry { key: of.recording.clone(), sequence, body: of.to_bytes() };
-            spool.put(&entry).unwrap();
+            spool.put(&entry(&of)).unwrap();
             println!("put {recording} {sequence}");
         }
         // What is not delivered now is delivered later.
@@ -133,7 +141,7 @@ fn round(folder: &Path, seed: u64) {
     // Afterwards nobody dies, and the newest of all is put and delivered.
     let (mut hub, port) = started(folder);
     let spool = Spool::open(&folder.join("spool"), Limits::default()).unwrap();
-    let target = Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap();
+    let target = hub_at(format!("127.0.0.1:{port}"));
     let newest: Vec<Aggregate> = stored_or_waiting(&spool, &folder.join("hub.db"));
     let delivered = deliver(&spool, &target, Duration::from_secs(60)).unwrap();
     assert_eq!((delivered.waiting, delivered.refused), (0, 0), "seed {seed}: {delivered:?}");
@@ -149,13 +157,13 @@ fn round(folder: &Path, seed: u64) {
 }
 
 /// A spool with a message of each recording, and the address of a hub.
-fn filled(folder: &Path, port: u16, sequence: u64) -> (Spool, Target) {
+fn filled(folder: &Path, port: u16, sequence: u64) -> (Spool, Route) {
     let spool = Spool::open(&folder.join("spool"), Limits::default()).unwrap();
     for recording in 0..40 {
         let of = message(recording, sequence);
-        spool.put(&Entry { key: of.recording.clone(), sequence, body: of.to_bytes() }).unwrap();
+        spool.put(&entry(&of)).unwrap();
     }
-    (spool, Target::new(&format!("http://127.0.0.1:{port}"), PATH).unwrap())
+    (spool, hub_at(format!("127.0.0.1:{port}")))
 }
 
 #[test]
@@ -188,7 +196,7 @@ fn a_hub_whose_disk_is_full_confirms_nothing_that_it_has_not_stored() {
         stored.query_row("SELECT count(*) FROM recordings", [], |row| row.get::<_, i64>(0)).unwrap() as u64;
     assert!(stored >= delivered.confirmed, "{stored} {delivered:?}");
     let hub = Running::start(&folder.path().join("hub.db"));
-    let target = Target::new(&format!("http://{}", hub.address), PATH).unwrap();
+    let target = hub_at(hub.address);
     assert_eq!(deliver(&spool, &target, Duration::from_secs(60)).unwrap().waiting, 0);
     let all: Vec<Aggregate> = stored_or_waiting(&spool, &folder.path().join("hub.db"));
     assert_eq!(all.len(), 40);
@@ -225,8 +233,8 @@ fn stored_or_waiting(spool: &Spool, database: &Path) -> Vec<Aggregate> {
     let mut stored = connection.prepare("SELECT message FROM recordings").unwrap();
     let stored = stored.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();
     let stored = stored.map(|packed| apex_hub::unpacked(&packed.unwrap()).unwrap());
-    let keys = spool.waiting().unwrap();
-    let waiting = keys.iter().filter_map(|key| spool.read(key).unwrap()).map(|entry| entry.body);
+    let waiting = spool.waiting().unwrap();
+    let waiting = waiting.iter().filter_map(|of| spool.read(&of.key).unwrap()).map(|entry| entry.body);
     let all: Vec<Aggregate> = stored.chain(waiting).map(|body| Aggregate::parse(&body).unwrap()).collect();
     crate::totals::newest(&all).into_values().collect()
 }

@@ -44,7 +44,11 @@ pub fn message(recording: u64, sequence: u64) -> Aggregate {
             status: Some((recording % 5 / 4) as i32),
             signal: None,
         }),
-        devices: vec![Device { name: "H200".to_owned(), uuid: format!("GPU-{recording}") }],
+        devices: vec![Device {
+            name: "H200".to_owned(),
+            uuid: format!("GPU-{recording}"),
+            ..Device::default()
+        }],
         uses: vec![used],
         kernels: Kernels {
             listed: vec![kernel("gemm", sequence), kernel(&format!("k{}", recording % 7), 2)],

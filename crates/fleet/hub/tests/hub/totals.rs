@@ -347,6 +347,18 @@ fn a_message_of_the_future_or_of_long_ago_changes_nothing() {
     (of.started_ns, of.as_of_ns) = (now_ns() - 200 * DAY, now_ns() - 91 * DAY);
     assert_eq!(hub.post(&of.to_bytes()).status, 422);
     assert_eq!((hub.count("refused_future"), hub.count("refused_past")), (1, 1));
+    // Neither is one whose clock begins in 1970, nor one that ends in ten years.
+    (of.started_ns, of.as_of_ns) = (1, now_ns());
+    assert_eq!(hub.post(&of.to_bytes()).status, 422);
+    (of.started_ns, of.as_of_ns) = (now_ns() - DAY, 1);
+    assert_eq!(hub.post(&of.to_bytes()).status, 422);
+    (of.started_ns, of.as_of_ns) = (now_ns() - DAY, now_ns());
+    of.ended = Some(apex_aggregate::End { at_ns: now_ns() + 3650 * DAY, status: Some(0), signal: None });
+    assert_eq!(hub.post(&of.to_bytes()).status, 422);
+    of.ended = None;
+    assert_eq!((hub.count("refused_clock"), hub.count("refused_future")), (2, 2));
+    let page = hub.get("/health").body;
+    assert!(page.contains("refused_clock") && page.contains("two years before the hub's present"), "{page}");
     assert_eq!(totals(&database), Totals::default());
     // A clock that is an hour off does not matter, and neither does a run of 200 days.
     (of.started_ns, of.as_of_ns) = (now_ns() - 200 * DAY, now_ns() + DAY / 24);

@@ -106,13 +106,37 @@ fn a_slower_job_is_a_change_with_its_commits() {
 fn a_report_is_a_page_by_itself() {
     let (folder, hub, all) = filled();
     let store = Store::open(&folder.path().join("hub.db")).unwrap();
-    let page = store.report_html(apex_hub::LOCAL, 7, Some(2.0)).unwrap();
+    let page = store.report_html(apex_hub::LOCAL, 7, Some(2.0), None).unwrap();
     assert!(page.contains("<style>:root") && !page.contains("<link") && page.contains("cost"));
+    // What is mailed has no link that leads nowhere.
+    assert!(page.contains("owner1") && !page.contains("href"), "{page}");
+    let linked = store.report_html(apex_hub::LOCAL, 7, None, Some("https://hub.example/")).unwrap();
+    assert!(linked.contains("<a href=\"https://hub.example/jobs/1\">") && !linked.contains("href=\"/"));
     let report: Value = serde_json::from_str(&store.report_json(apex_hub::LOCAL, 7).unwrap()).unwrap();
     assert_eq!(report["times"]["held_us"], all.iter().map(|of| of.times().held_us()).sum::<u64>());
     assert_eq!(report["times_before"]["held_us"], 0);
     assert_eq!(hub.json("/api/v1/report")["times"], report["times"]);
-    assert_eq!(store.report_html("nobody", 7, None).unwrap().matches("<td").count(), 0);
+    assert_eq!(store.report_html("nobody", 7, None, None).unwrap().matches("<td").count(), 0);
+}
+
+#[test]
+fn pages_say_what_there_is_not_and_count_in_words() {
+    let (_folder, hub, _) = filled();
+    for (path, said) in [
+        ("/?owner=nobody", "No job of this owner has sent anything"),
+        ("/?before=0-0", "There are no older jobs"),
+        ("/owners?days=1", "in the last 1 day."),
+        ("/kernels?weeks=1", "in the last 1 week."),
+        ("/kernels?weeks=2", "in the last 2 weeks."),
+        ("/changes?days=1", "in the last 1 day,"),
+        ("/report?days=1", "The 1 day before:"),
+    ] {
+        let page = hub.get(path).body;
+        assert!(page.contains(said), "{path}: {page}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let empty = Running::start(&folder.path().join("hub.db"));
+    assert!(empty.get("/").body.contains("No job has sent anything yet"));
 }
 
 #[test]
