@@ -8,7 +8,7 @@
 
 use crate::bounds::MOST_TEXT;
 use crate::error::Error;
-use crate::model::{Call, Config, Device, Kind, Process, Stream, Trace, Transfer, Work};
+use crate::model::{Call, Config, Device, Kind, Process, Stream, Thread, Trace, Transfer, Work};
 use apex_trace::layout::MemoryKind;
 use cuda_launch::{Dim3, attribute};
 use rusqlite::limits::Limit;
@@ -27,7 +27,7 @@ const THREAD_BITS: u64 = (1 << 24) - 1;
 const PUSH_POP: i64 = 59;
 
 /// Tables that are read.
-const READ: [&str; 14] = [
+const READ: [&str; 15] = [
     "StringIds",
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -42,6 +42,7 @@ const READ: [&str; 14] = [
     "PROCESSES",
     "ThreadNames",
     "META_DATA_EXPORT",
+    "EXPORT_META_DATA",
 ];
 /// Beginnings of the names of tables that have nothing for a session, or must not be read.
 const PASSED: [&str; 9] = [
@@ -72,6 +73,16 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
     };
     let database = open().map_err(|source| failure(path, "opening it", source))?;
     Reader::new(path, &database)?.read()
+}
+
+/// Whether a database looks like an export.
+pub fn is_export(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let count = Connection::open_with_flags(path, flags).and_then(|database| {
+        let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'StringIds'";
+        database.query_row(query, [], |row| row.get::<_, i64>(0))
+    });
+    count.is_ok_and(|count| count > 0)
 }
 
 fn failure(path: &Path, what: &str, source: rusqlite::Error) -> Error {
@@ -200,6 +211,7 @@ impl<'d> Reader<'d> {
                     _ => Value::None,
                 });
             }
+            self.trace.events += 1;
             row(self, &Row(&values));
         }
         Ok(())
@@ -207,16 +219,19 @@ impl<'d> Reader<'d> {
 
     fn version(&mut self) -> Result<(), Error> {
         let mut known: BTreeMap<&str, String> = BTreeMap::new();
-        self.rows("META_DATA_EXPORT", &["name", "value"], |_, row| {
-            let name = match row.text(0) {
-                Some("EXPORT_SCHEMA_VERSION") => "schema",
-                Some("EXPORT_PRODUCT_VERSION") => "version",
-                _ => return,
-            };
-            let value =
-                row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
-            known.insert(name, value.unwrap_or_default().chars().take(64).collect());
-        })?;
+        // Until 2022 the table had its other name.
+        for table in ["META_DATA_EXPORT", "EXPORT_META_DATA"] {
+            self.rows(table, &["name", "value"], |_, row| {
+                let name = match row.text(0) {
+                    Some("EXPORT_SCHEMA_VERSION") => "schema",
+                    Some("EXPORT_PRODUCT_VERSION") => "version",
+                    _ => return,
+                };
+                let value =
+                    row.text(1).map(str::to_owned).or_else(|| row.number(1).map(|number| number.to_string()));
+                known.insert(name, value.unwrap_or_default().chars().take(64).collect());
+            })?;
+        }
         let told: Vec<String> = known.iter().map(|(name, value)| format!("{name} {value}")).collect();
         self.trace.version = told.join(", ");
         Ok(())
@@ -462,10 +477,9 @@ impl<'d> Reader<'d> {
             let global = row.number(0).unwrap_or(0).cast_unsigned();
             let name = reader.string(row.number(1)).unwrap_or_default().to_owned();
             if let Some(process) = reader.processes.get_mut(&(global & !THREAD_BITS)) {
-                let tid = (global & THREAD_BITS) as u32;
-                let mut threads = process.threads.list.iter_mut();
-                if let Some((_, known)) = threads.find(|(other, _)| *other == tid) {
-                    *known = name;
+                let thread = Thread { process: 0, id: global & THREAD_BITS };
+                if process.thread_names.len() < 100_000 {
+                    process.thread_names.insert(thread, name);
                 }
             }
         })
@@ -576,8 +590,8 @@ fn stream(row: &Row<'_>, device: usize, context: usize, stream: usize) -> Stream
 }
 
 fn thread(process: &mut Process, global: Option<i64>) -> u32 {
-    let tid = (global.unwrap_or(0).cast_unsigned() & THREAD_BITS) as u32;
-    process.threads.number((tid, String::new()))
+    let tid = global.unwrap_or(0).cast_unsigned() & THREAD_BITS;
+    process.threads.number(Thread { process: 0, id: tid })
 }
 
 /// The bytes of a UUID's digits; zero if they are none.
