@@ -29,8 +29,8 @@ const KINDS: usize = 6;
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Examples:
   apex import worker0.pt.trace.json.gz -o session
-  apex import log/ -o session                  all traces in this folder and in those inside of it, one for each rank
-  apex import plugins/profile/2026_11_29/ -o session   a run of jax.profiler.trace
+  apex import log/ -o session                  all traces in it and in folders inside, one for each rank
+  apex import plugins/profile/2026_11_29/      a run of jax.profiler.trace
   nsys export --type sqlite report.nsys-rep && apex import report.sqlite -o session
   apex report worker0.pt.trace.json.gz         read a trace without keeping a session
   apex import trace.json --json | jq .remarks

@@ -21,6 +21,8 @@ use std::path::Path;
 const MOST_VALUE: i32 = 16 << 20;
 /// Processes in one file, at most.
 const MOST_PROCESSES: usize = 4096;
+/// Names whose numbers are kept, at most.
+const MOST_NUMBERS: usize = 1 << 20;
 /// The part of a `globalTid` that is the thread.
 const THREAD_BITS: u64 = (1 << 24) - 1;
 /// NVTX: push and pop, start and end, a mark.
@@ -96,6 +98,8 @@ struct Reader<'d> {
     trace: Trace,
     processes: BTreeMap<u64, Process>,
     strings: HashMap<i64, Box<str>>,
+    /// The numbers of strings among the names of a process, so that each is hashed once.
+    numbers: HashMap<(u64, i64), u32>,
     epoch_ns: i64,
     /// Rows without a time, or of a process too many.
     damaged: u64,
@@ -151,6 +155,7 @@ impl<'d> Reader<'d> {
             trace,
             processes: BTreeMap::new(),
             strings: HashMap::new(),
+            numbers: HashMap::new(),
             epoch_ns: 0,
             damaged: 0,
         })
@@ -266,6 +271,22 @@ impl<'d> Reader<'d> {
         Some(self.processes.entry(key).or_insert_with(|| Process { pid, epoch_ns, ..Process::default() }))
     }
 
+    /// The number of the first known string among the names of a process; `None` where there are
+    /// too many processes.
+    fn name(&mut self, global: Option<i64>, ids: &[Option<i64>], unknown: &str) -> Option<u32> {
+        let id = ids.iter().flatten().copied().find(|id| self.strings.contains_key(id));
+        let key = (global.unwrap_or(0).cast_unsigned() & !THREAD_BITS, id.unwrap_or(i64::MIN));
+        if let Some(&known) = self.numbers.get(&key) {
+            return Some(known);
+        }
+        let text = self.string(id).unwrap_or(unknown).to_owned();
+        let number = self.process(global)?.names.number(&text);
+        if self.numbers.len() < MOST_NUMBERS {
+            self.numbers.insert(key, number);
+        }
+        Some(number)
+    }
+
     /// Start and duration; `None`, and counted, where they are none.
     fn time(&mut self, row: &Row<'_>) -> Option<(i64, u64)> {
         let time = row.number(0).zip(row.number(1)).and_then(|(start, end)| {
@@ -307,15 +328,15 @@ impl<'d> Reader<'d> {
         ];
         self.rows("CUPTI_ACTIVITY_KIND_KERNEL", &COLUMNS, |reader, row| {
             let Some((start, ns)) = reader.time(row) else { return };
-            let name = [7, 8, 9].into_iter().find_map(|column| reader.string(row.number(column)));
-            let name = name.unwrap_or("unknown kernel").to_owned();
+            let ids = [7, 8, 9].map(|column| row.number(column));
+            let Some(name) = reader.name(row.number(2), &ids, "unknown kernel") else { return };
             let Some(process) = reader.process(row.number(2)) else { return };
             let dim = |column: usize| {
                 let [x, y, z] = [0, 1, 2].map(|more| row.small(column + more));
                 x.map(|x| Dim3::new(x, y.unwrap_or(1), z.unwrap_or(1)))
             };
             let config = Config {
-                name: process.names.number(&name),
+                name,
                 device: row.small(4).unwrap_or(0),
                 context: row.small(5).unwrap_or(0),
                 grid: dim(10),
@@ -423,9 +444,9 @@ impl<'d> Reader<'d> {
         const COLUMNS: [&str; 6] = ["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
         self.rows("CUPTI_ACTIVITY_KIND_RUNTIME", &COLUMNS, |reader, row| {
             let Some((start, ns)) = reader.time(row) else { return };
-            let name = reader.string(row.number(4)).unwrap_or("unknown call").to_owned();
+            let Some(name) = reader.name(row.number(2), &[row.number(4)], "unknown call") else { return };
             let Some(process) = reader.process(row.number(2)) else { return };
-            let (name, thread) = (process.names.number(&name), thread(process, row.number(2)));
+            let thread = thread(process, row.number(2));
             let (correlation, result) = (row.unsigned(3).unwrap_or(0), row.small(5).unwrap_or(0));
             process.call(Call { start, ns, correlation, name, thread, result });
         })
