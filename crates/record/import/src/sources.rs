@@ -147,9 +147,7 @@ impl Found {
                 // (Links are not followed: they may lead in circles.)
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() && !is_hidden && !apex_trace::is_session(&path) => {
-                        if depth < MOST_DEPTH {
-                            folders.push((path, depth + 1));
-                        }
+                        self.enter(&mut folders, path, depth + 1);
                     }
                     Ok(_) if path.is_file() && !is_hidden => self.file(path),
                     _ => {}
@@ -159,6 +157,15 @@ impl Found {
         self.traces.sort();
         self.prefer_one_of_a_run();
         self.passed.sort();
+    }
+
+    /// Puts a folder on the list of those to look into, unless it is too deep.
+    fn enter(&mut self, folders: &mut Vec<(PathBuf, u32)>, folder: PathBuf, depth: u32) {
+        if depth <= MOST_DEPTH {
+            folders.push((folder, depth));
+        } else {
+            self.pass(folder, "it is deeper than folders are looked into: name it");
+        }
     }
 
     fn file(&mut self, path: PathBuf) {
